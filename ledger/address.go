@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// LeafSize is the length of a leaf hash in bytes (SHA-256).
+const LeafSize = sha256.Size
+
+// Leaf returns the RFC 6962 leaf hash of one record: SHA-256 over a zero byte
+// and the leaf data, which is
+//
+//	"sagenbaum/leaf/v1\n"
+//	u64 sequence, u32 index, u32 count, i64 stamp     (big endian; count = records in the message)
+//	u32 min_reader
+//	u32 length + bytes of tenant, subject, content type, body
+//
+// The body is the record's bytes as received. In a JSON commit the body of
+// record 0 is the whole message, of the others its SHA-256. What is not hashed
+// may not influence the fold.
+func Leaf(tenant string, m Message, index, count, minReader uint32, body []byte) [LeafSize]byte {
+	const tag = "\x00sagenbaum/leaf/v1\n"
+	buf := make([]byte, 0, len(tag)+44+len(tenant)+len(m.Subject)+len(m.ContentType)+len(body))
+	buf = append(buf, tag...)
+	buf = binary.BigEndian.AppendUint64(buf, m.Sequence)
+	buf = binary.BigEndian.AppendUint32(buf, index)
+	buf = binary.BigEndian.AppendUint32(buf, count)
+	buf = binary.BigEndian.AppendUint64(buf, uint64(m.StampNs))
+	buf = binary.BigEndian.AppendUint32(buf, minReader)
+	for _, s := range [...]string{tenant, m.Subject, m.ContentType} {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(s)))
+		buf = append(buf, s...)
+	}
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(body)))
+	buf = append(buf, body...)
+	return sha256.Sum256(buf)
+}
+
+// FormatAddress writes an address as people see it: "seq.index-leaf" with the
+// first 8 hex digits of the leaf, for example "17.0-9f86d081". A nil address is "-".
+func FormatAddress(a *pb.Address) string {
+	if a == nil {
+		return "-"
+	}
+	leaf := a.Leaf
+	if len(leaf) > 4 {
+		leaf = leaf[:4]
+	}
+	return fmt.Sprintf("%d.%d-%s", a.Sequence, a.Index, hex.EncodeToString(leaf))
+}
+
+// ParseAddress reads what FormatAddress writes, with a leaf of 8 to 64 digits.
+func ParseAddress(text string) (*pb.Address, error) {
+	place, leaf, ok := strings.Cut(text, "-")
+	seq, index, ok2 := strings.Cut(place, ".")
+	s, err := strconv.ParseUint(seq, 10, 64)
+	i, err2 := strconv.ParseUint(index, 10, 32)
+	h, err3 := hex.DecodeString(leaf)
+	if !ok || !ok2 || err != nil || err2 != nil || err3 != nil || len(h) < 4 || len(h) > LeafSize {
+		return nil, Refuse("address", fmt.Sprintf("%q is not an address", text), `"sequence.index-leaf", as in "17.0-9f86d081"`)
+	}
+	return &pb.Address{Sequence: s, Index: uint32(i), Leaf: h}, nil
+}
+
+// Key returns the idempotency key of an action's undo: 32 lower-case hex digits
+// of SHA-256 over tenant, plan and action. It is the same for every attempt and
+// every holder (S22, S108), and it is known before the forward is registered.
+func Key(tenant, plan, action, purpose string) string {
+	h := sha256.New()
+	for _, s := range [...]string{"sagenbaum/key/v1", tenant, plan, action, purpose} {
+		var n [4]byte
+		binary.BigEndian.PutUint32(n[:], uint32(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

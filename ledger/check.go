@@ -1,0 +1,305 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Check reports whether a record is well-formed and may stand on a subject of
+// this source: its kind belongs to the class, its names are names, its texts
+// are within limits. It is the same check for writers (before they append) and
+// for the fold (which refuses what it finds). The error is a *Refused.
+func Check(r *pb.Record, s Source) error {
+	kind := KindOf(r)
+	if kind.Name == "" {
+		return Refuse("kind", "the record has none", "one of the kinds of sagenbaum.v1.Record")
+	}
+	if kind.Class != s.Class {
+		return Refuse(kind.Name, fmt.Sprintf("not allowed on a subject of class %q", s.Class), fmt.Sprintf("class %q", kind.Class))
+	}
+	if _, term := r.Kind.(*pb.Record_TermStarted); s.Class == ClassExecutor && term != s.Term {
+		return Refuse(kind.Name, "wrong executor subject", "term_started, and nothing else, on saga.<tenant>.executor.term")
+	}
+	if err := checkNames(r, kind, s); err != nil {
+		return err
+	}
+	if err := checkPayload(r.Payload); err != nil {
+		return err
+	}
+	return checkBody(r)
+}
+
+func checkNames(r *pb.Record, kind Kind, s Source) error {
+	switch {
+	case kind.NeedsPlan && !ValidToken(r.Plan), r.Plan != "" && !ValidToken(r.Plan), r.Plan == ManyPlans:
+		return Refuse("plan", fmt.Sprintf("%q is not a plan id", r.Plan), tokenWant)
+	case kind.NeedsAction && !ValidToken(r.Action), r.Action != "" && !ValidToken(r.Action):
+		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), tokenWant)
+	case s.Class == ClassAgent && s.Plan != ManyPlans && s.Plan != r.Plan:
+		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan), "the plan of the subject")
+	case s.Class != ClassExecutor && (r.Term != 0 || r.EpochNs != 0):
+		return Refuse("term", "set outside the executor", "no term and no epoch_ns")
+	case s.Class == ClassExecutor && r.Term == 0:
+		return Refuse("term", "missing", "the holder's term")
+	case r.EpochNs < 0:
+		return Refuse("epoch_ns", "negative", "unix nanoseconds")
+	}
+	for _, a := range [...]*pb.Address{r.About, r.Cause} {
+		if a != nil && len(a.Leaf) != 0 && len(a.Leaf) != LeafSize {
+			return Refuse("address.leaf", fmt.Sprintf("%d bytes", len(a.Leaf)), "32 bytes")
+		}
+	}
+	return nil
+}
+
+func checkPayload(p *pb.Payload) error {
+	if p == nil {
+		return nil
+	}
+	for _, f := range [...]struct {
+		name string
+		json []byte
+	}{{"input", p.Input}, {"output", p.Output}, {"arguments", p.Arguments}, {"detail", p.Detail}} {
+		if len(f.json) > 0 && !json.Valid(f.json) {
+			return Refuse("payload."+f.name, "not JSON", "one JSON value")
+		}
+	}
+	return nil
+}
+
+// checkBody holds the rules of each kind, in life-cycle order.
+func checkBody(r *pb.Record) error {
+	switch k := r.Kind.(type) {
+	case *pb.Record_PlanOpened:
+		return checkPlanOpened(k.PlanOpened)
+	case *pb.Record_ForwardRegistered:
+		return checkForward(k.ForwardRegistered)
+	case *pb.Record_CompensationRegistered:
+		return checkCompensation(k.CompensationRegistered)
+	case *pb.Record_ForwardCompleted:
+		return firstOf(text("forward_completed.external_ref", k.ForwardCompleted.ExternalRef), object("forward_completed.lifted", k.ForwardCompleted.Lifted))
+	case *pb.Record_ForwardFailed:
+		return firstOf(text("forward_failed.code", k.ForwardFailed.Code), text("forward_failed.message", k.ForwardFailed.Message))
+	case *pb.Record_ForwardInDoubt:
+		return firstOf(text("forward_in_doubt.code", k.ForwardInDoubt.Code), text("forward_in_doubt.message", k.ForwardInDoubt.Message))
+	case *pb.Record_SavepointSet:
+		return token("savepoint_set.name", k.SavepointSet.Name)
+	case *pb.Record_PlanFailed:
+		return text("plan_failed.reason", k.PlanFailed.Reason)
+	case *pb.Record_PlanCancelled:
+		return text("plan_cancelled.reason", k.PlanCancelled.Reason)
+	case *pb.Record_FactAsserted:
+		return checkFact(k.FactAsserted)
+	case *pb.Record_FactRetracted:
+		return factKey("fact_retracted.key", k.FactRetracted.Key)
+	case *pb.Record_VerdictGiven:
+		return checkVerdict(k.VerdictGiven)
+	case *pb.Record_CancelRequested:
+		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason), text("cancel_requested.actor", k.CancelRequested.Actor))
+	case *pb.Record_Resolved:
+		return checkResolved(k.Resolved)
+	case *pb.Record_CompensationReported:
+		return checkReported(k.CompensationReported)
+	}
+	return nil
+}
+
+func checkPlanOpened(p *pb.PlanOpened) error {
+	if p.DeadlineNs < 0 {
+		return Refuse("plan_opened.deadline_ns", "negative", "unix nanoseconds, or 0 for none")
+	}
+	if p.Concurrency > ConcurrencyMax {
+		return Refuse("plan_opened.concurrency", fmt.Sprint(p.Concurrency), fmt.Sprintf("0 to %d", ConcurrencyMax))
+	}
+	for i, l := range p.Labels {
+		if err := firstOf(text(fmt.Sprintf("plan_opened.labels[%d].key", i), l.Key), text(fmt.Sprintf("plan_opened.labels[%d].value", i), l.Value)); err != nil {
+			return err
+		}
+	}
+	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner), checkTriggers("plan_opened", p.Triggers))
+}
+
+func checkForward(f *pb.ForwardRegistered) error {
+	if !ValidCapability(f.Capability) {
+		return Refuse("forward_registered.capability", fmt.Sprintf("%q", f.Capability), "dotted names, as in git.branch.create")
+	}
+	switch f.Class {
+	case pb.Class_CLASS_COMPENSABLE, pb.Class_CLASS_IRREVERSIBLE, pb.Class_CLASS_EFFECTLESS:
+	default:
+		return Refuse("forward_registered.class", "undeclared", "compensable, irreversible or effectless")
+	}
+	if len(f.After) > AfterMax {
+		return Refuse("forward_registered.after", fmt.Sprintf("%d actions", len(f.After)), fmt.Sprintf("at most %d", AfterMax))
+	}
+	for i, id := range f.After {
+		if err := token(fmt.Sprintf("forward_registered.after[%d]", i), id); err != nil {
+			return err
+		}
+	}
+	return object("forward_registered.lifted", f.Lifted)
+}
+
+func checkCompensation(c *pb.CompensationRegistered) error {
+	const at = "compensation_registered."
+	switch {
+	case c.Capability != "" && !ValidCapability(c.Capability):
+		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.delete")
+	case len(c.Key) > TokenLenMax:
+		return Refuse(at+"key", "too long", "at most 64 bytes")
+	case c.Attempts > AttemptsMax:
+		return Refuse(at+"attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
+	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 || c.BackoffMaxNs > int64(BackoffMax):
+		return Refuse(at+"backoff_ns", "out of range", "0 to 24h")
+	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
+		return Refuse(at+"timeout_ns", "out of range", "0 to 24h")
+	case c.ValidForNs < 0:
+		return Refuse(at+"valid_for_ns", "negative", "nanoseconds, or 0 for no limit")
+	case len(c.Bindings) > BindingsMax:
+		return Refuse(at+"bindings", fmt.Sprintf("%d", len(c.Bindings)), fmt.Sprintf("at most %d", BindingsMax))
+	}
+	for i, b := range c.Bindings {
+		if b.Name == "" || len(b.Expression) > ExpressionMax {
+			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long", "a name and at most 4 KiB of CEL")
+		}
+		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name), text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
+			return err
+		}
+	}
+	return checkTriggers("compensation_registered", c.Triggers)
+}
+
+func checkTriggers(at string, triggers []*pb.Trigger) error {
+	if len(triggers) > TriggersMax {
+		return Refuse(at+".triggers", fmt.Sprintf("%d", len(triggers)), fmt.Sprintf("at most %d", TriggersMax))
+	}
+	seen := map[string]bool{}
+	for i, t := range triggers {
+		field := fmt.Sprintf("%s.triggers[%d]", at, i)
+		if !ValidToken(t.Name) || seen[t.Name] {
+			return Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", t.Name), tokenWant)
+		}
+		seen[t.Name] = true
+		if len(t.Condition) == 0 || len(t.Condition) > ExpressionMax || !utf8.ValidString(t.Condition) {
+			return Refuse(field+".condition", "empty, too long or not UTF-8", "1 to 4096 bytes of CEL")
+		}
+	}
+	return nil
+}
+
+func checkFact(f *pb.FactAsserted) error {
+	if err := factKey("fact_asserted.key", f.Key); err != nil {
+		return err
+	}
+	if !json.Valid(f.Value) || !utf8.Valid(f.Value) {
+		return Refuse("fact_asserted.value", "not JSON", "one JSON value")
+	}
+	return nil
+}
+
+func checkVerdict(v *pb.VerdictGiven) error {
+	switch v.Outcome {
+	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
+		return text("verdict_given.reason", v.Reason)
+	default:
+		return Refuse("verdict_given.outcome", "not given", "allow, block or redirect")
+	}
+}
+
+func checkResolved(r *pb.Resolved) error {
+	switch r.Outcome {
+	case pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED:
+	default:
+		return Refuse("resolved.outcome", "not given", "done, lost or accepted")
+	}
+	for _, f := range [...]struct{ name, value string }{{"reason", r.Reason}, {"actor", r.Actor}} {
+		if f.value == "" {
+			return Refuse("resolved."+f.name, "empty", "the owner's "+f.name)
+		}
+	}
+	return firstOf(text("resolved.reason", r.Reason), text("resolved.actor", r.Actor), text("resolved.evidence", r.Evidence))
+}
+
+func checkReported(c *pb.CompensationReported) error {
+	switch c.Answer {
+	case pb.Answer_ANSWER_DONE, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP:
+	default:
+		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
+	}
+	return firstOf(text("compensation_reported.code", c.Code), text("compensation_reported.message", c.Message), text("compensation_reported.external_ref", c.ExternalRef))
+}
+
+// checkPairs refuses the half of a pair: a forward whose registration is not in
+// the same commit, or the other way round (S64, S65).
+func checkPairs(entries []Entry) {
+	type id struct{ plan, action string }
+	forwards, compensations := map[id]int{}, map[id]int{}
+	for i := range entries {
+		if entries[i].Err != nil {
+			continue
+		}
+		r := entries[i].Record
+		switch r.Kind.(type) {
+		case *pb.Record_ForwardRegistered:
+			forwards[id{r.Plan, r.Action}]++
+		case *pb.Record_CompensationRegistered:
+			compensations[id{r.Plan, r.Action}]++
+		}
+	}
+	for i := range entries {
+		if entries[i].Err != nil {
+			continue
+		}
+		r := entries[i].Record
+		switch r.Kind.(type) {
+		case *pb.Record_ForwardRegistered, *pb.Record_CompensationRegistered:
+			if forwards[id{r.Plan, r.Action}] != 1 || compensations[id{r.Plan, r.Action}] != 1 {
+				entries[i].Err = Refuse("pair", "half of a pair", "forward_registered and compensation_registered of one action in one commit, once each")
+			}
+		}
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func text(field, s string) error {
+	if len(s) > TextMax || !utf8.ValidString(s) {
+		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", TextMax))
+	}
+	return nil
+}
+
+func token(field, s string) error {
+	if !ValidToken(s) {
+		return Refuse(field, fmt.Sprintf("%q is not a name", s), tokenWant)
+	}
+	return nil
+}
+
+func factKey(field, key string) error {
+	if len(key) == 0 || len(key) > FactKeyMax || !utf8.ValidString(key) {
+		return Refuse(field, "empty, too long or not UTF-8", fmt.Sprintf("1 to %d bytes of UTF-8", FactKeyMax))
+	}
+	return nil
+}
+
+// object checks that lifted values are a JSON object or absent.
+func object(field string, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil || !utf8.Valid(data) {
+		return Refuse(field, "not a JSON object", "a JSON object")
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Entry is one record of a message with its address, or what stands in its
+// place when the bytes are no record.
+type Entry struct {
+	Address *pb.Address
+	Source  Source
+	StampNs int64
+	Count   uint32     // records in the message
+	Record  *pb.Record // nil when Err is set
+	Body    []byte     // the bytes the leaf was taken over
+	Err     error      // why it cannot be folded; the record is refused
+}
+
+// Field numbers of Commit.
+const (
+	fieldMinReader = 1
+	fieldRecords   = 2
+)
+
+// EncodeCommit returns the canonical bytes of one commit. It refuses an empty
+// commit, one of more than CommitLenMax records or CommitSizeMax bytes.
+func EncodeCommit(records []*pb.Record) ([]byte, error) {
+	if len(records) == 0 || len(records) > CommitLenMax {
+		return nil, Refuse("records", fmt.Sprintf("%d records in a commit", len(records)), fmt.Sprintf("1 to %d", CommitLenMax))
+	}
+	size := 0
+	for _, r := range records {
+		size += 8 + r.SizeVT()
+	}
+	buf := make([]byte, 0, size)
+	buf = protowire.AppendTag(buf, fieldMinReader, protowire.VarintType)
+	buf = protowire.AppendVarint(buf, ReaderVersion)
+	for _, r := range records {
+		n := r.SizeVT()
+		buf = protowire.AppendTag(buf, fieldRecords, protowire.BytesType)
+		buf = protowire.AppendVarint(buf, uint64(n))
+		at := len(buf)
+		buf = append(buf, make([]byte, n)...)
+		if _, err := r.MarshalToSizedBufferVT(buf[at:]); err != nil {
+			return nil, Refuse("records", err.Error(), "records that protobuf can encode")
+		}
+	}
+	if len(buf) > CommitSizeMax {
+		return nil, Refuse("records", fmt.Sprintf("a commit of %d bytes", len(buf)),
+			fmt.Sprintf("at most %d bytes; pass larger arguments by reference", CommitSizeMax))
+	}
+	return buf, nil
+}
+
+// RecordSize is what a record adds to a commit, in bytes.
+func RecordSize(r *pb.Record) int {
+	n := r.SizeVT()
+	return 1 + protowire.SizeBytes(n)
+}
+
+// Decode splits a message into its entries. It is total: any message gives at
+// least one entry, and an entry that is no record says why in Err. Only a
+// commit that needs a newer reader is an error of Decode itself: the tenant
+// must halt and nothing may be skipped.
+func Decode(tenant string, m Message) ([]Entry, error) {
+	source, ok := ParseSubject(m.Subject)
+	if !ok || source.Tenant != tenant {
+		return opaque(tenant, m, source, Refuse("subject", fmt.Sprintf("%q is none of this tenant's", m.Subject), "saga."+tenant+".<class>...")), nil
+	}
+	switch m.ContentType {
+	case "":
+		return decodeProto(tenant, m, source)
+	case ContentTypeJSON:
+		return decodeJSON(tenant, m, source)
+	default:
+		return opaque(tenant, m, source, Refuse("Content-Type", fmt.Sprintf("%q is not read", m.ContentType), "none (protobuf) or "+ContentTypeJSON)), nil
+	}
+}
+
+// opaque returns the one entry of a message that is no commit.
+func opaque(tenant string, m Message, source Source, err error) []Entry {
+	leaf := Leaf(tenant, m, 0, 0, 0, m.Data)
+	return []Entry{{
+		Address: &pb.Address{Sequence: m.Sequence, Leaf: leaf[:]},
+		Source:  source, StampNs: m.StampNs, Body: m.Data, Err: err,
+	}}
+}
+
+func newerReader(m Message, version uint64) error {
+	return &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)}
+}
+
+func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
+	minReader, bodies, err := splitCommit(m.Data)
+	if err != nil {
+		return opaque(tenant, m, source, err), nil
+	}
+	if minReader > ReaderVersion {
+		return nil, newerReader(m, minReader)
+	}
+	entries := make([]Entry, len(bodies))
+	for i, body := range bodies {
+		leaf := Leaf(tenant, m, uint32(i), uint32(len(bodies)), uint32(minReader), body)
+		e := &entries[i]
+		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
+		e.Source, e.StampNs, e.Count, e.Body = source, m.StampNs, uint32(len(bodies)), body
+		record := new(pb.Record)
+		if err := record.UnmarshalVT(body); err != nil {
+			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf", "a record of sagenbaum.v1")
+			continue
+		}
+		e.Record = record
+		e.Err = Check(record, source)
+	}
+	checkPairs(entries)
+	return entries, nil
+}
+
+// splitCommit finds the records' bytes. Only the canonical envelope is a
+// commit (what EncodeCommit writes), because the leaves do not cover it.
+func splitCommit(data []byte) (minReader uint64, bodies [][]byte, err error) {
+	want := "min_reader, then 1 to 1024 records, in canonical protobuf"
+	num, typ, n := protowire.ConsumeTag(data)
+	if n != 1 || num != fieldMinReader || typ != protowire.VarintType {
+		return 0, nil, Refuse("commit", "does not start with min_reader", want)
+	}
+	rest := data[n:]
+	minReader, n = protowire.ConsumeVarint(rest)
+	if n <= 0 || n != protowire.SizeVarint(minReader) || minReader == 0 || minReader >= 1<<32 {
+		return 0, nil, Refuse("commit.min_reader", "not a canonical number", want)
+	}
+	rest = rest[n:]
+	for len(rest) > 0 {
+		num, typ, n = protowire.ConsumeTag(rest)
+		if n != 1 || num != fieldRecords || typ != protowire.BytesType {
+			return 0, nil, Refuse("commit", "unknown field in the envelope", want)
+		}
+		body, n := protowire.ConsumeBytes(rest[1:])
+		if n < 0 || n != protowire.SizeBytes(len(body)) {
+			return 0, nil, Refuse("commit.records", "bad length", want)
+		}
+		bodies = append(bodies, body)
+		rest = rest[1+n:]
+	}
+	if len(bodies) == 0 || len(bodies) > CommitLenMax {
+		return 0, nil, Refuse("commit.records", fmt.Sprintf("%d records", len(bodies)), want)
+	}
+	return minReader, bodies, nil
+}
+
+// jsonCommit is a Commit in JSON, its records still raw.
+type jsonCommit struct {
+	MinReader      uint32            `json:"minReader"`
+	MinReaderSnake uint32            `json:"min_reader"`
+	Records        []json.RawMessage `json:"records"`
+}
+
+func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
+	var c jsonCommit
+	// The reasons below are fixed texts: they become state, and the texts of
+	// encoding/json and protojson differ between versions.
+	d := json.NewDecoder(bytes.NewReader(m.Data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return opaque(tenant, m, source, Refuse("commit", "not a commit in JSON", `{"records": [...]} and no other field`)), nil
+	}
+	if d.More() || len(c.Records) == 0 || len(c.Records) > CommitLenMax {
+		return opaque(tenant, m, source, Refuse("commit.records", fmt.Sprintf("%d records", len(c.Records)), "1 to 1024 records and nothing behind them")), nil
+	}
+	minReader := max(c.MinReader, c.MinReaderSnake, 1)
+	if minReader > ReaderVersion {
+		return nil, newerReader(m, uint64(minReader))
+	}
+	whole := sha256.Sum256(m.Data)
+	entries := make([]Entry, len(c.Records))
+	for i, raw := range c.Records {
+		body := whole[:]
+		if i == 0 {
+			body = m.Data
+		}
+		leaf := Leaf(tenant, m, uint32(i), uint32(len(c.Records)), minReader, body)
+		e := &entries[i]
+		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
+		e.Source, e.StampNs, e.Count, e.Body = source, m.StampNs, uint32(len(c.Records)), body
+		record := new(pb.Record)
+		if err := protojson.Unmarshal(raw, record); err != nil {
+			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protojson", "a record of sagenbaum.v1")
+			continue
+		}
+		e.Record = record
+		e.Err = Check(record, source)
+	}
+	checkPairs(entries)
+	return entries, nil
+}

@@ -1,0 +1,57 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The three outcomes of an append are: appended (no error), refused (an error
+// that says why; nothing is stored) and in doubt (ErrInDoubt).
+var (
+	// ErrInDoubt means that the records may or may not be stored: the reply was
+	// lost, or never sent. Append again with the same commit id; the fold keeps
+	// the first record of every id, so that a second copy changes nothing.
+	ErrInDoubt = errors.New("append in doubt")
+
+	// ErrConflict means that a fenced append was refused because the fence moved:
+	// another holder has started a term. Stop; do not retry.
+	ErrConflict = errors.New("append fenced by a newer term")
+
+	// ErrBusy means that a replicated stream could not take a fenced append at
+	// this moment. Nothing is stored; try again.
+	ErrBusy = errors.New("append refused for the moment: stream busy")
+)
+
+// Refused says which field of an input breaks which rule. Nothing was stored.
+type Refused struct {
+	Field   string // path of the field, as in "forward_registered.class"
+	Problem string // what is wrong with it
+	Want    string // what would be right
+}
+
+// Error reads "refused: forward_registered.class: undeclared; want ...".
+func (e *Refused) Error() string {
+	text := "refused: " + e.Field + ": " + e.Problem
+	if e.Want != "" {
+		text += "; want " + e.Want
+	}
+	return text
+}
+
+// Refuse returns a *Refused for field; problem and want are as in Refused.
+func Refuse(field, problem, want string) error {
+	return &Refused{Field: field, Problem: problem, Want: want}
+}
+
+// Halted says that a guard found the stream to contradict itself or what was
+// folded before. Nothing may be dispatched until it is repaired.
+type Halted struct {
+	Guard    string // "G1" (contiguity) or "G2" (anchor), as in docs/architecture.md
+	Sequence uint64 // where
+	Problem  string
+}
+
+// Error reads "halted by G1 at sequence 7: ...".
+func (e *Halted) Error() string {
+	return fmt.Sprintf("halted by %s at sequence %d: %s", e.Guard, e.Sequence, e.Problem)
+}

@@ -1,0 +1,104 @@
+package ledger
+
+import pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+// Kind says what a record is, by the name of its field in Record.
+type Kind struct {
+	Name        string // as in "plan_opened"; empty: the record has no kind
+	Class       Class  // of the subject it may stand on
+	NeedsPlan   bool
+	NeedsAction bool
+}
+
+// KindOf returns the kind of a record, in the order of record.proto.
+func KindOf(r *pb.Record) Kind {
+	switch r.Kind.(type) {
+	case *pb.Record_PlanOpened:
+		return Kind{"plan_opened", ClassAgent, true, false}
+	case *pb.Record_ForwardRegistered:
+		return Kind{"forward_registered", ClassAgent, true, true}
+	case *pb.Record_CompensationRegistered:
+		return Kind{"compensation_registered", ClassAgent, true, true}
+	case *pb.Record_ForwardCompleted:
+		return Kind{"forward_completed", ClassAgent, true, true}
+	case *pb.Record_ForwardFailed:
+		return Kind{"forward_failed", ClassAgent, true, true}
+	case *pb.Record_ForwardInDoubt:
+		return Kind{"forward_in_doubt", ClassAgent, true, true}
+	case *pb.Record_SavepointSet:
+		return Kind{"savepoint_set", ClassAgent, true, false}
+	case *pb.Record_PlanCommitted:
+		return Kind{"plan_committed", ClassAgent, true, false}
+	case *pb.Record_PlanFailed:
+		return Kind{"plan_failed", ClassAgent, true, false}
+	case *pb.Record_PlanCancelled:
+		return Kind{"plan_cancelled", ClassAgent, true, false}
+	case *pb.Record_FactAsserted:
+		return Kind{"fact_asserted", ClassFact, false, false}
+	case *pb.Record_FactRetracted:
+		return Kind{"fact_retracted", ClassFact, false, false}
+	case *pb.Record_VerdictGiven:
+		return Kind{"verdict_given", ClassVerdict, true, true}
+	}
+	return kindOfPeople(r)
+}
+
+func kindOfPeople(r *pb.Record) Kind {
+	switch r.Kind.(type) {
+	case *pb.Record_CompensationRequested:
+		return Kind{"compensation_requested", ClassOperator, true, false}
+	case *pb.Record_CancelRequested:
+		return Kind{"cancel_requested", ClassOperator, true, false}
+	case *pb.Record_RetryRequested:
+		return Kind{"retry_requested", ClassOperator, true, true}
+	case *pb.Record_Resolved:
+		return Kind{"resolved", ClassOperator, true, true}
+	case *pb.Record_ContractPublished:
+		return Kind{"contract_published", ClassOperator, false, false}
+	case *pb.Record_ClockConfirmed:
+		return Kind{"clock_confirmed", ClassOperator, false, false}
+	case *pb.Record_CompensationReported:
+		return Kind{"compensation_reported", ClassWorker, true, true}
+	case *pb.Record_CompensationProgressed:
+		return Kind{"compensation_progressed", ClassWorker, true, true}
+	}
+	return kindOfHolder(r)
+}
+
+func kindOfHolder(r *pb.Record) Kind {
+	switch r.Kind.(type) {
+	case *pb.Record_TermStarted:
+		return Kind{"term_started", ClassExecutor, false, false}
+	case *pb.Record_LeaseFired:
+		return Kind{"lease_fired", ClassExecutor, true, false}
+	case *pb.Record_UnwindStarted:
+		return Kind{"unwind_started", ClassExecutor, true, false}
+	case *pb.Record_CompensationDispatched:
+		return Kind{"compensation_dispatched", ClassExecutor, true, true}
+	case *pb.Record_CompensationSucceeded:
+		return Kind{"compensation_succeeded", ClassExecutor, true, true}
+	case *pb.Record_CompensationFailed:
+		return Kind{"compensation_failed", ClassExecutor, true, true}
+	case *pb.Record_CompensationSkipped:
+		return Kind{"compensation_skipped", ClassExecutor, true, true}
+	case *pb.Record_ProbeAsked:
+		return Kind{"probe_asked", ClassExecutor, true, true}
+	case *pb.Record_ProbeAnswered:
+		return Kind{"probe_answered", ClassExecutor, true, true}
+	case *pb.Record_ActionQuarantined:
+		return Kind{"action_quarantined", ClassExecutor, true, true}
+	case *pb.Record_HeldSetRetired:
+		return Kind{"held_set_retired", ClassExecutor, true, false}
+	case *pb.Record_PlanEnded:
+		return Kind{"plan_ended", ClassExecutor, true, false}
+	case *pb.Record_FactEvicted:
+		return Kind{"fact_evicted", ClassExecutor, false, false}
+	case *pb.Record_FactReingested:
+		return Kind{"fact_reingested", ClassExecutor, false, false}
+	case *pb.Record_RecordRefused:
+		return Kind{"record_refused", ClassExecutor, false, false}
+	case *pb.Record_CheckpointSigned:
+		return Kind{"checkpoint_signed", ClassExecutor, false, false}
+	}
+	return Kind{}
+}

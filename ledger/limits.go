@@ -1,0 +1,27 @@
+package ledger
+
+import "time"
+
+// Limits on what a ledger takes. They are part of the format: a reader refuses
+// what exceeds them, so they only ever grow.
+const (
+	CommitSizeMax = 64 << 10 // bytes of one commit, and so of one record
+	HeaderSizeMax = 1 << 10  // bytes of headers that a commit may carry beside
+	CommitLenMax  = 1024     // records in one commit
+	TokenLenMax   = 64       // bytes of a tenant, agent, plan, action or other name in a subject
+	FactKeyMax    = 256      // bytes
+	TextMax       = 4 << 10  // bytes of a reason, label or message
+	TriggersMax   = 16       // triggers of one plan or registration
+	BindingsMax   = 64       // arguments of one compensation
+	AfterMax      = 256      // dependencies of one action
+	ExpressionMax = 4 << 10  // bytes of one CEL expression
+
+	AttemptsMax    = 100
+	BackoffMax     = 24 * time.Hour
+	TimeoutMax     = 24 * time.Hour
+	ConcurrencyMax = 1024
+)
+
+// ReaderVersion is the version of this reader: it folds every commit whose
+// min_reader is at most this.
+const ReaderVersion = 1

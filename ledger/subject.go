@@ -1,0 +1,124 @@
+package ledger
+
+import "strings"
+
+// Class says who may write a subject, and so which kinds of records it carries.
+type Class uint8
+
+// The subject classes of docs/architecture.md, section "Records".
+const (
+	ClassNone Class = iota
+	ClassAgent
+	ClassFact
+	ClassVerdict
+	ClassOperator
+	ClassWorker
+	ClassExecutor
+)
+
+var classNames = [...]string{"", "agent", "fact", "verdict", "operator", "worker", "executor"}
+
+func (c Class) String() string { return classNames[c] }
+
+// ManyPlans stands in an agent's subject for the plan when one commit carries
+// records of several plans of that agent (group commit).
+const ManyPlans = "_"
+
+// Source is a parsed subject. The subject carries the authority: NATS
+// permissions decide who may write it, and the fold believes nothing else.
+type Source struct {
+	Tenant string
+	Class  Class
+	Name   string // agent, source, supervisor, operator or worker; empty for the executor
+	Plan   string // agents: a plan ID or ManyPlans
+	Term   bool   // executor: the subject of TermStarted, on which its appends are fenced
+}
+
+// Subject formats s; ParseSubject reads it back.
+//
+//	saga.<tenant>.agent.<agent>.<plan>    saga.<tenant>.operator.<operator>
+//	saga.<tenant>.fact.<source>           saga.<tenant>.worker.<worker>
+//	saga.<tenant>.verdict.<supervisor>    saga.<tenant>.executor[.term]
+func (s Source) Subject() string {
+	subject := "saga." + s.Tenant + "." + s.Class.String()
+	switch {
+	case s.Class == ClassExecutor && s.Term:
+		return subject + ".term"
+	case s.Class == ClassExecutor:
+		return subject
+	case s.Class == ClassAgent:
+		return subject + "." + s.Name + "." + s.Plan
+	default:
+		return subject + "." + s.Name
+	}
+}
+
+// ParseSubject reads a subject; ok is false when it is none of the above.
+func ParseSubject(subject string) (s Source, ok bool) {
+	part := strings.Split(subject, ".")
+	if len(part) < 3 || part[0] != "saga" || !ValidToken(part[1]) {
+		return Source{}, false
+	}
+	s.Tenant = part[1]
+	for c := ClassAgent; c <= ClassExecutor; c++ {
+		if part[2] == c.String() {
+			s.Class = c
+		}
+	}
+	rest := part[3:]
+	for _, token := range rest {
+		if !ValidToken(token) {
+			return Source{}, false
+		}
+	}
+	switch {
+	case s.Class == ClassNone:
+		return Source{}, false
+	case s.Class == ClassExecutor && len(rest) == 0:
+		return s, true
+	case s.Class == ClassExecutor && len(rest) == 1 && rest[0] == "term":
+		s.Term = true
+		return s, true
+	case s.Class == ClassAgent && len(rest) == 2:
+		s.Name, s.Plan = rest[0], rest[1]
+		return s, true
+	case s.Class != ClassAgent && s.Class != ClassExecutor && len(rest) == 1:
+		s.Name = rest[0]
+		return s, true
+	}
+	return Source{}, false
+}
+
+// ValidToken reports whether name can stand in a subject: 1 to TokenLenMax
+// bytes of letters, digits, '-', '_'.
+func ValidToken(name string) bool {
+	if len(name) == 0 || len(name) > TokenLenMax {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// tokenWant is what a Refused says about a bad token.
+const tokenWant = "1 to 64 letters, digits, '-' or '_'"
+
+// ValidCapability reports whether name can name a capability: tokens joined by
+// dots, as in "git.branch.create", at most TokenLenMax bytes in all.
+func ValidCapability(name string) bool {
+	if len(name) > TokenLenMax {
+		return false
+	}
+	for token := range strings.SplitSeq(name, ".") {
+		if !ValidToken(token) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+// Gen compiles proto/**.proto to Go, without protoc and without network: the
+// compiler and both generators are Go modules pinned in this folder's go.mod,
+// which keeps them out of the product's own module.
+//
+//	go run . DIR        # DIR is the folder that holds sagenbaum/v1/*.proto
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/protoutil"
+	_ "github.com/planetscale/vtprotobuf/features/clone"
+	_ "github.com/planetscale/vtprotobuf/features/marshal"
+	_ "github.com/planetscale/vtprotobuf/features/size"
+	_ "github.com/planetscale/vtprotobuf/features/unmarshal"
+	vt "github.com/planetscale/vtprotobuf/generator"
+	gengo "google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
+	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gen DIR")
+		os.Exit(64)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot generate:", err)
+		os.Exit(2)
+	}
+}
+
+func run(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.proto"))
+	if err != nil || len(paths) == 0 {
+		return fmt.Errorf("no .proto below %s (%v)", dir, err)
+	}
+	names := make([]string, len(paths))
+	for i, p := range paths {
+		if names[i], err = filepath.Rel(dir, p); err != nil {
+			return err
+		}
+	}
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{dir}}),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := compiler.Compile(context.Background(), names...)
+	if err != nil {
+		return err
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: names,
+		Parameter:      proto.String("paths=source_relative"),
+	}
+	seen := map[string]bool{}
+	var add func(protoreflect.FileDescriptor)
+	add = func(fd protoreflect.FileDescriptor) {
+		if seen[fd.Path()] {
+			return
+		}
+		seen[fd.Path()] = true
+		for i := range fd.Imports().Len() {
+			add(fd.Imports().Get(i).FileDescriptor)
+		}
+		request.ProtoFile = append(request.ProtoFile, descriptorOf(fd))
+	}
+	for _, fd := range files {
+		add(fd)
+	}
+	return generate(dir, request)
+}
+
+// descriptorOf keeps source info, which carries the comments.
+func descriptorOf(fd protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {
+	if p, ok := fd.(protoutil.DescriptorProtoWrapper); ok {
+		if fdp, ok := p.AsProto().(*descriptorpb.FileDescriptorProto); ok {
+			return fdp
+		}
+	}
+	return protodesc.ToFileDescriptorProto(fd)
+}
+
+func generate(dir string, request *pluginpb.CodeGeneratorRequest) error {
+	plugin, err := protogen.Options{}.New(request)
+	if err != nil {
+		return err
+	}
+	for _, f := range plugin.Files {
+		if f.Generate {
+			gengo.GenerateFile(plugin, f)
+		}
+	}
+	fast, err := vt.NewGenerator(plugin, []string{"clone", "marshal", "unmarshal", "size"}, &vt.Config{
+		Poolable:        vt.NewObjectSet(),
+		PoolableExclude: vt.NewObjectSet(),
+	})
+	if err != nil {
+		return err
+	}
+	fast.Generate()
+	response := plugin.Response()
+	if response.Error != nil {
+		return fmt.Errorf("%s", response.GetError())
+	}
+	for _, f := range response.File {
+		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
