@@ -314,26 +314,26 @@ func (Undo) EnumDescriptor() ([]byte, []int) {
 
 // Meta is the head of a tenant's state.
 type Meta struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	FoldVersion     uint32                 `protobuf:"varint,1,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
-	Applied         *Address               `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`                                // last record folded; its leaf anchors the state to the stream (guard G2)
-	AppliedCount    uint32                 `protobuf:"varint,3,opt,name=applied_count,json=appliedCount,proto3" json:"applied_count,omitempty"` // records in that message
-	StampNs         int64                  `protobuf:"varint,4,opt,name=stamp_ns,json=stampNs,proto3" json:"stamp_ns,omitempty"`                // stamp of that message
-	TimeNs          int64                  `protobuf:"varint,5,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`                   // logical time: maximum of stamps and epochs so far
-	Term            uint64                 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
-	Holder          string                 `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
-	TermSequence    uint64                 `protobuf:"varint,8,opt,name=term_sequence,json=termSequence,proto3" json:"term_sequence,omitempty"` // of the effective TermStarted record
-	Records         uint64                 `protobuf:"varint,9,opt,name=records,proto3" json:"records,omitempty"`
-	Refused         uint64                 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
-	Voided          uint64                 `protobuf:"varint,11,opt,name=voided,proto3" json:"voided,omitempty"`
-	Held            uint64                 `protobuf:"varint,12,opt,name=held,proto3" json:"held,omitempty"` // registrations not retired and not settled
-	Open            uint64                 `protobuf:"varint,13,opt,name=open,proto3" json:"open,omitempty"`
-	Unwinding       uint64                 `protobuf:"varint,14,opt,name=unwinding,proto3" json:"unwinding,omitempty"`
-	Quarantined     uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // plans waiting for their owner
-	Ended           uint64                 `protobuf:"varint,16,opt,name=ended,proto3" json:"ended,omitempty"`
-	StreamCreatedNs int64                  `protobuf:"varint,17,opt,name=stream_created_ns,json=streamCreatedNs,proto3" json:"stream_created_ns,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FoldVersion   uint32                 `protobuf:"varint,1,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
+	Applied       *Address               `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`                                // last record folded; its leaf anchors the state to the stream (guard G2)
+	AppliedCount  uint32                 `protobuf:"varint,3,opt,name=applied_count,json=appliedCount,proto3" json:"applied_count,omitempty"` // records in that message
+	StampNs       int64                  `protobuf:"varint,4,opt,name=stamp_ns,json=stampNs,proto3" json:"stamp_ns,omitempty"`                // stamp of that message
+	TimeNs        int64                  `protobuf:"varint,5,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`                   // logical time: maximum of stamps and epochs so far
+	Term          uint64                 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
+	Holder        string                 `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	TermSequence  uint64                 `protobuf:"varint,8,opt,name=term_sequence,json=termSequence,proto3" json:"term_sequence,omitempty"` // of the effective TermStarted record
+	Fence         uint64                 `protobuf:"varint,17,opt,name=fence,proto3" json:"fence,omitempty"`                                  // last sequence on the term subject, effective or not: what a claim is fenced on
+	Records       uint64                 `protobuf:"varint,9,opt,name=records,proto3" json:"records,omitempty"`
+	Refused       uint64                 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
+	Voided        uint64                 `protobuf:"varint,11,opt,name=voided,proto3" json:"voided,omitempty"`
+	Held          uint64                 `protobuf:"varint,12,opt,name=held,proto3" json:"held,omitempty"` // registrations not retired and not settled
+	Open          uint64                 `protobuf:"varint,13,opt,name=open,proto3" json:"open,omitempty"`
+	Unwinding     uint64                 `protobuf:"varint,14,opt,name=unwinding,proto3" json:"unwinding,omitempty"`
+	Quarantined   uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // plans waiting for their owner
+	Ended         uint64                 `protobuf:"varint,16,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Meta) Reset() {
@@ -422,6 +422,13 @@ func (x *Meta) GetTermSequence() uint64 {
 	return 0
 }
 
+func (x *Meta) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
 func (x *Meta) GetRecords() uint64 {
 	if x != nil {
 		return x.Records
@@ -478,40 +485,40 @@ func (x *Meta) GetEnded() uint64 {
 	return 0
 }
 
-func (x *Meta) GetStreamCreatedNs() int64 {
-	if x != nil {
-		return x.StreamCreatedNs
-	}
-	return 0
-}
-
 type PlanRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Opened        *Address               `protobuf:"bytes,2,opt,name=opened,proto3" json:"opened,omitempty"`
 	OpenedNs      int64                  `protobuf:"varint,3,opt,name=opened_ns,json=openedNs,proto3" json:"opened_ns,omitempty"`
 	Declared      *PlanOpened            `protobuf:"bytes,4,opt,name=declared,proto3" json:"declared,omitempty"`
-	Phase         Phase                  `protobuf:"varint,5,opt,name=phase,proto3,enum=sagenbaum.v1.Phase" json:"phase,omitempty"`
-	Signal        Signal                 `protobuf:"varint,6,opt,name=signal,proto3,enum=sagenbaum.v1.Signal" json:"signal,omitempty"`
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	Signalled     *Address               `protobuf:"bytes,8,opt,name=signalled,proto3" json:"signalled,omitempty"`  // the record that set signal
-	Fired         *Address               `protobuf:"bytes,9,opt,name=fired,proto3" json:"fired,omitempty"`          // the LeaseFired that started the unwind
-	Unwinding     *Address               `protobuf:"bytes,10,opt,name=unwinding,proto3" json:"unwinding,omitempty"` // the effective UnwindStarted
-	Ended         *Address               `protobuf:"bytes,11,opt,name=ended,proto3" json:"ended,omitempty"`
-	EndedNs       int64                  `protobuf:"varint,12,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
-	Actions       uint32                 `protobuf:"varint,13,opt,name=actions,proto3" json:"actions,omitempty"`     // registered so far; actions are numbered 1..actions
-	Unsettled     uint32                 `protobuf:"varint,14,opt,name=unsettled,proto3" json:"unsettled,omitempty"` // owed by the unwind and not settled
-	InFlight      uint32                 `protobuf:"varint,15,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	Compensated   uint32                 `protobuf:"varint,16,opt,name=compensated,proto3" json:"compensated,omitempty"`
-	Skipped       uint32                 `protobuf:"varint,17,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	Quarantined   uint32                 `protobuf:"varint,18,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
-	Resolved      uint32                 `protobuf:"varint,19,opt,name=resolved,proto3" json:"resolved,omitempty"`
-	ByHand        bool                   `protobuf:"varint,20,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`    // at least one action was resolved by its owner
-	InScope       uint32                 `protobuf:"varint,21,opt,name=in_scope,json=inScope,proto3" json:"in_scope,omitempty"` // actions that crossed or may have
-	Orphans       []string               `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`                 // forwards that came without their registration
-	Leases        []*LeaseRow            `protobuf:"bytes,23,rep,name=leases,proto3" json:"leases,omitempty"`
-	LastNs        int64                  `protobuf:"varint,25,opt,name=last_ns,json=lastNs,proto3" json:"last_ns,omitempty"` // stamp of the last record of this plan
-	Committed     *Address               `protobuf:"bytes,26,opt,name=committed,proto3" json:"committed,omitempty"`
+	Implicit      bool                   `protobuf:"varint,5,opt,name=implicit,proto3" json:"implicit,omitempty"` // opened by its first pair: its PlanOpened never came or was refused
+	Phase         Phase                  `protobuf:"varint,6,opt,name=phase,proto3,enum=sagenbaum.v1.Phase" json:"phase,omitempty"`
+	Signal        Signal                 `protobuf:"varint,7,opt,name=signal,proto3,enum=sagenbaum.v1.Signal" json:"signal,omitempty"`
+	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Signalled     *Address               `protobuf:"bytes,9,opt,name=signalled,proto3" json:"signalled,omitempty"`  // the record that set signal
+	Turned        *Turned                `protobuf:"bytes,10,opt,name=turned,proto3" json:"turned,omitempty"`       // the first lease that turned true and has not fired
+	Fired         *Address               `protobuf:"bytes,11,opt,name=fired,proto3" json:"fired,omitempty"`         // the effective LeaseFired
+	Unwinding     *Address               `protobuf:"bytes,12,opt,name=unwinding,proto3" json:"unwinding,omitempty"` // the effective UnwindStarted
+	Committed     *Address               `protobuf:"bytes,13,opt,name=committed,proto3" json:"committed,omitempty"`
+	Retired       bool                   `protobuf:"varint,14,opt,name=retired,proto3" json:"retired,omitempty"` // HeldSetRetired is recorded
+	Ended         *Address               `protobuf:"bytes,15,opt,name=ended,proto3" json:"ended,omitempty"`
+	EndedNs       int64                  `protobuf:"varint,16,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
+	LastNs        int64                  `protobuf:"varint,17,opt,name=last_ns,json=lastNs,proto3" json:"last_ns,omitempty"` // stamp of the last record of this plan
+	Actions       uint32                 `protobuf:"varint,18,opt,name=actions,proto3" json:"actions,omitempty"`             // registered so far; actions are numbered 1..actions
+	Unsettled     uint32                 `protobuf:"varint,19,opt,name=unsettled,proto3" json:"unsettled,omitempty"`         // of these, not settled; counted from UnwindStarted on
+	InFlight      uint32                 `protobuf:"varint,20,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	InScope       uint32                 `protobuf:"varint,21,opt,name=in_scope,json=inScope,proto3" json:"in_scope,omitempty"` // settled actions that crossed or may have
+	Compensated   uint32                 `protobuf:"varint,22,opt,name=compensated,proto3" json:"compensated,omitempty"`
+	Skipped       uint32                 `protobuf:"varint,23,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Quarantined   uint32                 `protobuf:"varint,24,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Resolved      uint32                 `protobuf:"varint,25,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	Ready         []uint32               `protobuf:"varint,26,rep,packed,name=ready,proto3" json:"ready,omitempty"`       // to be dispatched or skipped, ascending
+	Parked        []uint32               `protobuf:"varint,27,rep,packed,name=parked,proto3" json:"parked,omitempty"`     // to be quarantined, ascending
+	Reported      []uint32               `protobuf:"varint,28,rep,packed,name=reported,proto3" json:"reported,omitempty"` // workers reported on these, ascending
+	Watchers      []uint32               `protobuf:"varint,29,rep,packed,name=watchers,proto3" json:"watchers,omitempty"` // actions with leases of their own
+	Orphans       []string               `protobuf:"bytes,30,rep,name=orphans,proto3" json:"orphans,omitempty"`           // forwards that came without their registration
+	Leases        []*LeaseRow            `protobuf:"bytes,31,rep,name=leases,proto3" json:"leases,omitempty"`
+	ByHand        bool                   `protobuf:"varint,32,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"` // an action was resolved by its owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,6 +581,13 @@ func (x *PlanRow) GetDeclared() *PlanOpened {
 	return nil
 }
 
+func (x *PlanRow) GetImplicit() bool {
+	if x != nil {
+		return x.Implicit
+	}
+	return false
+}
+
 func (x *PlanRow) GetPhase() Phase {
 	if x != nil {
 		return x.Phase
@@ -602,6 +616,13 @@ func (x *PlanRow) GetSignalled() *Address {
 	return nil
 }
 
+func (x *PlanRow) GetTurned() *Turned {
+	if x != nil {
+		return x.Turned
+	}
+	return nil
+}
+
 func (x *PlanRow) GetFired() *Address {
 	if x != nil {
 		return x.Fired
@@ -616,6 +637,20 @@ func (x *PlanRow) GetUnwinding() *Address {
 	return nil
 }
 
+func (x *PlanRow) GetCommitted() *Address {
+	if x != nil {
+		return x.Committed
+	}
+	return nil
+}
+
+func (x *PlanRow) GetRetired() bool {
+	if x != nil {
+		return x.Retired
+	}
+	return false
+}
+
 func (x *PlanRow) GetEnded() *Address {
 	if x != nil {
 		return x.Ended
@@ -626,6 +661,13 @@ func (x *PlanRow) GetEnded() *Address {
 func (x *PlanRow) GetEndedNs() int64 {
 	if x != nil {
 		return x.EndedNs
+	}
+	return 0
+}
+
+func (x *PlanRow) GetLastNs() int64 {
+	if x != nil {
+		return x.LastNs
 	}
 	return 0
 }
@@ -647,6 +689,13 @@ func (x *PlanRow) GetUnsettled() uint32 {
 func (x *PlanRow) GetInFlight() uint32 {
 	if x != nil {
 		return x.InFlight
+	}
+	return 0
+}
+
+func (x *PlanRow) GetInScope() uint32 {
+	if x != nil {
+		return x.InScope
 	}
 	return 0
 }
@@ -679,18 +728,32 @@ func (x *PlanRow) GetResolved() uint32 {
 	return 0
 }
 
-func (x *PlanRow) GetByHand() bool {
+func (x *PlanRow) GetReady() []uint32 {
 	if x != nil {
-		return x.ByHand
+		return x.Ready
 	}
-	return false
+	return nil
 }
 
-func (x *PlanRow) GetInScope() uint32 {
+func (x *PlanRow) GetParked() []uint32 {
 	if x != nil {
-		return x.InScope
+		return x.Parked
 	}
-	return 0
+	return nil
+}
+
+func (x *PlanRow) GetReported() []uint32 {
+	if x != nil {
+		return x.Reported
+	}
+	return nil
+}
+
+func (x *PlanRow) GetWatchers() []uint32 {
+	if x != nil {
+		return x.Watchers
+	}
+	return nil
 }
 
 func (x *PlanRow) GetOrphans() []string {
@@ -707,16 +770,94 @@ func (x *PlanRow) GetLeases() []*LeaseRow {
 	return nil
 }
 
-func (x *PlanRow) GetLastNs() int64 {
+func (x *PlanRow) GetByHand() bool {
 	if x != nil {
-		return x.LastNs
+		return x.ByHand
+	}
+	return false
+}
+
+// Turned is the moment a lease turned true.
+type Turned struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        uint32                 `protobuf:"varint,1,opt,name=action,proto3" json:"action,omitempty"` // 0: a lease of the plan
+	Lease         string                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	At            *Address               `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Ns            int64                  `protobuf:"varint,4,opt,name=ns,proto3" json:"ns,omitempty"`            // logical time at that record
+	Clocked       bool                   `protobuf:"varint,5,opt,name=clocked,proto3" json:"clocked,omitempty"`  // the condition read the clock: it may not fire before ns
+	Readings      []*Reading             `protobuf:"bytes,6,rep,name=readings,proto3" json:"readings,omitempty"` // what it read at that record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Turned) Reset() {
+	*x = Turned{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Turned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Turned) ProtoMessage() {}
+
+func (x *Turned) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Turned.ProtoReflect.Descriptor instead.
+func (*Turned) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Turned) GetAction() uint32 {
+	if x != nil {
+		return x.Action
 	}
 	return 0
 }
 
-func (x *PlanRow) GetCommitted() *Address {
+func (x *Turned) GetLease() string {
 	if x != nil {
-		return x.Committed
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *Turned) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Turned) GetNs() int64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
+func (x *Turned) GetClocked() bool {
+	if x != nil {
+		return x.Clocked
+	}
+	return false
+}
+
+func (x *Turned) GetReadings() []*Reading {
+	if x != nil {
+		return x.Readings
 	}
 	return nil
 }
@@ -732,17 +873,15 @@ type LeaseRow struct {
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`                    // facts it is indexed by
 	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	Fired         bool                   `protobuf:"varint,8,opt,name=fired,proto3" json:"fired,omitempty"`
-	Turned        *Address               `protobuf:"bytes,9,opt,name=turned,proto3" json:"turned,omitempty"` // the record at which it turned true
-	TurnedNs      int64                  `protobuf:"varint,10,opt,name=turned_ns,json=turnedNs,proto3" json:"turned_ns,omitempty"`
-	Moot          bool                   `protobuf:"varint,11,opt,name=moot,proto3" json:"moot,omitempty"`
-	Waits         []string               `protobuf:"bytes,12,rep,name=waits,proto3" json:"waits,omitempty"` // what an unknown waits for
+	Moot          bool                   `protobuf:"varint,9,opt,name=moot,proto3" json:"moot,omitempty"`
+	Waits         []string               `protobuf:"bytes,10,rep,name=waits,proto3" json:"waits,omitempty"` // what an unknown waits for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +893,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +906,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -826,20 +965,6 @@ func (x *LeaseRow) GetFired() bool {
 	return false
 }
 
-func (x *LeaseRow) GetTurned() *Address {
-	if x != nil {
-		return x.Turned
-	}
-	return nil
-}
-
-func (x *LeaseRow) GetTurnedNs() int64 {
-	if x != nil {
-		return x.TurnedNs
-	}
-	return 0
-}
-
 func (x *LeaseRow) GetMoot() bool {
 	if x != nil {
 		return x.Moot
@@ -854,42 +979,123 @@ func (x *LeaseRow) GetWaits() []string {
 	return nil
 }
 
-type ActionRow struct {
+// ActionStatic is what never changes once an action is registered.
+type ActionStatic struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Id            string                  `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Registered    *Address                `protobuf:"bytes,2,opt,name=registered,proto3" json:"registered,omitempty"`
 	AtNs          int64                   `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	Forward       *ForwardRegistered      `protobuf:"bytes,4,opt,name=forward,proto3" json:"forward,omitempty"`
 	Compensation  *CompensationRegistered `protobuf:"bytes,5,opt,name=compensation,proto3" json:"compensation,omitempty"`
-	Input         []byte                  `protobuf:"bytes,6,opt,name=input,proto3" json:"input,omitempty"`
-	Output        []byte                  `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`
-	Outcome       Outcome                 `protobuf:"varint,8,opt,name=outcome,proto3,enum=sagenbaum.v1.Outcome" json:"outcome,omitempty"`
-	ExternalRef   string                  `protobuf:"bytes,9,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
-	Failure       string                  `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
-	OutcomeAt     *Address                `protobuf:"bytes,11,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
-	Undo          Undo                    `protobuf:"varint,12,opt,name=undo,proto3,enum=sagenbaum.v1.Undo" json:"undo,omitempty"`
-	Before        []uint32                `protobuf:"varint,13,rep,packed,name=before,proto3" json:"before,omitempty"` // numbers of the actions this one came after
-	Blockers      uint32                  `protobuf:"varint,14,opt,name=blockers,proto3" json:"blockers,omitempty"`    // actions that came after it and are not settled
-	Attempt       uint32                  `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Dispatched    *Address                `protobuf:"bytes,16,opt,name=dispatched,proto3" json:"dispatched,omitempty"`     // current CompensationDispatched
-	DueNs         int64                   `protobuf:"varint,17,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"` // next attempt
-	Settled       *Address                `protobuf:"bytes,18,opt,name=settled,proto3" json:"settled,omitempty"`
-	SettledNs     int64                   `protobuf:"varint,19,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
-	Note          string                  `protobuf:"bytes,20,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
-	Verdict       VerdictOutcome          `protobuf:"varint,21,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
-	VerdictBy     string                  `protobuf:"bytes,22,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
-	VerdictReason string                  `protobuf:"bytes,23,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
-	Resolution    *Resolved               `protobuf:"bytes,24,opt,name=resolution,proto3" json:"resolution,omitempty"`
-	Leases        []*LeaseRow             `protobuf:"bytes,25,rep,name=leases,proto3" json:"leases,omitempty"`
-	LiftedOutput  []byte                  `protobuf:"bytes,26,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
-	Late          bool                    `protobuf:"varint,28,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
+	Before        []uint32                `protobuf:"varint,6,rep,packed,name=before,proto3" json:"before,omitempty"` // numbers of the actions this one came after
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActionStatic) Reset() {
+	*x = ActionStatic{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActionStatic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActionStatic) ProtoMessage() {}
+
+func (x *ActionStatic) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
+func (*ActionStatic) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ActionStatic) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ActionStatic) GetRegistered() *Address {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
+}
+
+func (x *ActionStatic) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *ActionStatic) GetForward() *ForwardRegistered {
+	if x != nil {
+		return x.Forward
+	}
+	return nil
+}
+
+func (x *ActionStatic) GetCompensation() *CompensationRegistered {
+	if x != nil {
+		return x.Compensation
+	}
+	return nil
+}
+
+func (x *ActionStatic) GetBefore() []uint32 {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+type ActionRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.v1.Outcome" json:"outcome,omitempty"`
+	ExternalRef   string                 `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	OutcomeAt     *Address               `protobuf:"bytes,4,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
+	Undo          Undo                   `protobuf:"varint,5,opt,name=undo,proto3,enum=sagenbaum.v1.Undo" json:"undo,omitempty"`
+	Blockers      uint32                 `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
+	Attempt       uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	AttemptsFrom  uint32                 `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
+	Blind         bool                   `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
+	Dispatched    *Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
+	DueNs         int64                  `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
+	Settled       *Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`
+	SettledNs     int64                  `protobuf:"varint,13,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
+	Note          string                 `protobuf:"bytes,14,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
+	Verdict       VerdictOutcome         `protobuf:"varint,15,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
+	VerdictBy     string                 `protobuf:"bytes,16,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
+	VerdictReason string                 `protobuf:"bytes,17,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
+	Resolution    *Resolved              `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Leases        []*LeaseRow            `protobuf:"bytes,19,rep,name=leases,proto3" json:"leases,omitempty"`
+	LiftedOutput  []byte                 `protobuf:"bytes,20,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
+	Late          bool                   `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
+	Reported      *CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
+	ReportedAt    *Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1107,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,56 +1120,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *ActionRow) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *ActionRow) GetRegistered() *Address {
-	if x != nil {
-		return x.Registered
-	}
-	return nil
-}
-
-func (x *ActionRow) GetAtNs() int64 {
-	if x != nil {
-		return x.AtNs
-	}
-	return 0
-}
-
-func (x *ActionRow) GetForward() *ForwardRegistered {
-	if x != nil {
-		return x.Forward
-	}
-	return nil
-}
-
-func (x *ActionRow) GetCompensation() *CompensationRegistered {
-	if x != nil {
-		return x.Compensation
-	}
-	return nil
-}
-
-func (x *ActionRow) GetInput() []byte {
-	if x != nil {
-		return x.Input
-	}
-	return nil
-}
-
-func (x *ActionRow) GetOutput() []byte {
-	if x != nil {
-		return x.Output
-	}
-	return nil
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -1001,13 +1158,6 @@ func (x *ActionRow) GetUndo() Undo {
 	return Undo_UNDO_HELD
 }
 
-func (x *ActionRow) GetBefore() []uint32 {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
 func (x *ActionRow) GetBlockers() uint32 {
 	if x != nil {
 		return x.Blockers
@@ -1020,6 +1170,20 @@ func (x *ActionRow) GetAttempt() uint32 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *ActionRow) GetAttemptsFrom() uint32 {
+	if x != nil {
+		return x.AttemptsFrom
+	}
+	return 0
+}
+
+func (x *ActionRow) GetBlind() bool {
+	if x != nil {
+		return x.Blind
+	}
+	return false
 }
 
 func (x *ActionRow) GetDispatched() *Address {
@@ -1106,6 +1270,20 @@ func (x *ActionRow) GetLate() bool {
 	return false
 }
 
+func (x *ActionRow) GetReported() *CompensationReported {
+	if x != nil {
+		return x.Reported
+	}
+	return nil
+}
+
+func (x *ActionRow) GetReportedAt() *Address {
+	if x != nil {
+		return x.ReportedAt
+	}
+	return nil
+}
+
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -1120,7 +1298,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1310,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1323,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -1204,7 +1382,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1394,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1407,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -1274,11 +1452,64 @@ func (x *RefusedRow) GetKind() string {
 	return ""
 }
 
+// CommandRow is the command in flight, as it was dispatched.
+type CommandRow struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Dispatched    *CompensationDispatched `protobuf:"bytes,1,opt,name=dispatched,proto3" json:"dispatched,omitempty"`
+	Arguments     []byte                  `protobuf:"bytes,2,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandRow) Reset() {
+	*x = CommandRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandRow) ProtoMessage() {}
+
+func (x *CommandRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
+func (*CommandRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CommandRow) GetDispatched() *CompensationDispatched {
+	if x != nil {
+		return x.Dispatched
+	}
+	return nil
+}
+
+func (x *CommandRow) GetArguments() []byte {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
 var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xfa\x03\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xe4\x03\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -1287,7 +1518,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\atime_ns\x18\x05 \x01(\x03R\x06timeNs\x12\x12\n" +
 	"\x04term\x18\x06 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06holder\x18\a \x01(\tR\x06holder\x12#\n" +
-	"\rterm_sequence\x18\b \x01(\x04R\ftermSequence\x12\x18\n" +
+	"\rterm_sequence\x18\b \x01(\x04R\ftermSequence\x12\x14\n" +
+	"\x05fence\x18\x11 \x01(\x04R\x05fence\x12\x18\n" +
 	"\arecords\x18\t \x01(\x04R\arecords\x12\x18\n" +
 	"\arefused\x18\n" +
 	" \x01(\x04R\arefused\x12\x16\n" +
@@ -1296,35 +1528,48 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\x12*\n" +
-	"\x11stream_created_ns\x18\x11 \x01(\x03R\x0fstreamCreatedNs\"\x8c\a\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xd6\b\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
 	"\topened_ns\x18\x03 \x01(\x03R\bopenedNs\x124\n" +
-	"\bdeclared\x18\x04 \x01(\v2\x18.sagenbaum.v1.PlanOpenedR\bdeclared\x12)\n" +
-	"\x05phase\x18\x05 \x01(\x0e2\x13.sagenbaum.v1.PhaseR\x05phase\x12,\n" +
-	"\x06signal\x18\x06 \x01(\x0e2\x14.sagenbaum.v1.SignalR\x06signal\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\x123\n" +
-	"\tsignalled\x18\b \x01(\v2\x15.sagenbaum.v1.AddressR\tsignalled\x12+\n" +
-	"\x05fired\x18\t \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x123\n" +
-	"\tunwinding\x18\n" +
-	" \x01(\v2\x15.sagenbaum.v1.AddressR\tunwinding\x12+\n" +
-	"\x05ended\x18\v \x01(\v2\x15.sagenbaum.v1.AddressR\x05ended\x12\x19\n" +
-	"\bended_ns\x18\f \x01(\x03R\aendedNs\x12\x18\n" +
-	"\aactions\x18\r \x01(\rR\aactions\x12\x1c\n" +
-	"\tunsettled\x18\x0e \x01(\rR\tunsettled\x12\x1b\n" +
-	"\tin_flight\x18\x0f \x01(\rR\binFlight\x12 \n" +
-	"\vcompensated\x18\x10 \x01(\rR\vcompensated\x12\x18\n" +
-	"\askipped\x18\x11 \x01(\rR\askipped\x12 \n" +
-	"\vquarantined\x18\x12 \x01(\rR\vquarantined\x12\x1a\n" +
-	"\bresolved\x18\x13 \x01(\rR\bresolved\x12\x17\n" +
-	"\aby_hand\x18\x14 \x01(\bR\x06byHand\x12\x19\n" +
-	"\bin_scope\x18\x15 \x01(\rR\ainScope\x12\x18\n" +
-	"\aorphans\x18\x16 \x03(\tR\aorphans\x12.\n" +
-	"\x06leases\x18\x17 \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12\x17\n" +
-	"\alast_ns\x18\x19 \x01(\x03R\x06lastNs\x123\n" +
-	"\tcommitted\x18\x1a \x01(\v2\x15.sagenbaum.v1.AddressR\tcommitted\"\xd1\x02\n" +
+	"\bdeclared\x18\x04 \x01(\v2\x18.sagenbaum.v1.PlanOpenedR\bdeclared\x12\x1a\n" +
+	"\bimplicit\x18\x05 \x01(\bR\bimplicit\x12)\n" +
+	"\x05phase\x18\x06 \x01(\x0e2\x13.sagenbaum.v1.PhaseR\x05phase\x12,\n" +
+	"\x06signal\x18\a \x01(\x0e2\x14.sagenbaum.v1.SignalR\x06signal\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x123\n" +
+	"\tsignalled\x18\t \x01(\v2\x15.sagenbaum.v1.AddressR\tsignalled\x12,\n" +
+	"\x06turned\x18\n" +
+	" \x01(\v2\x14.sagenbaum.v1.TurnedR\x06turned\x12+\n" +
+	"\x05fired\x18\v \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x123\n" +
+	"\tunwinding\x18\f \x01(\v2\x15.sagenbaum.v1.AddressR\tunwinding\x123\n" +
+	"\tcommitted\x18\r \x01(\v2\x15.sagenbaum.v1.AddressR\tcommitted\x12\x18\n" +
+	"\aretired\x18\x0e \x01(\bR\aretired\x12+\n" +
+	"\x05ended\x18\x0f \x01(\v2\x15.sagenbaum.v1.AddressR\x05ended\x12\x19\n" +
+	"\bended_ns\x18\x10 \x01(\x03R\aendedNs\x12\x17\n" +
+	"\alast_ns\x18\x11 \x01(\x03R\x06lastNs\x12\x18\n" +
+	"\aactions\x18\x12 \x01(\rR\aactions\x12\x1c\n" +
+	"\tunsettled\x18\x13 \x01(\rR\tunsettled\x12\x1b\n" +
+	"\tin_flight\x18\x14 \x01(\rR\binFlight\x12\x19\n" +
+	"\bin_scope\x18\x15 \x01(\rR\ainScope\x12 \n" +
+	"\vcompensated\x18\x16 \x01(\rR\vcompensated\x12\x18\n" +
+	"\askipped\x18\x17 \x01(\rR\askipped\x12 \n" +
+	"\vquarantined\x18\x18 \x01(\rR\vquarantined\x12\x1a\n" +
+	"\bresolved\x18\x19 \x01(\rR\bresolved\x12\x14\n" +
+	"\x05ready\x18\x1a \x03(\rR\x05ready\x12\x16\n" +
+	"\x06parked\x18\x1b \x03(\rR\x06parked\x12\x1a\n" +
+	"\breported\x18\x1c \x03(\rR\breported\x12\x1a\n" +
+	"\bwatchers\x18\x1d \x03(\rR\bwatchers\x12\x18\n" +
+	"\aorphans\x18\x1e \x03(\tR\aorphans\x12.\n" +
+	"\x06leases\x18\x1f \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12\x17\n" +
+	"\aby_hand\x18  \x01(\bR\x06byHand\"\xba\x01\n" +
+	"\x06Turned\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x0e\n" +
+	"\x02ns\x18\x04 \x01(\x03R\x02ns\x12\x18\n" +
+	"\aclocked\x18\x05 \x01(\bR\aclocked\x121\n" +
+	"\breadings\x18\x06 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\"\x85\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tcondition\x18\x02 \x01(\tR\tcondition\x12\x19\n" +
@@ -1333,50 +1578,52 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\awake_ns\x18\x05 \x01(\x03R\x06wakeNs\x12\x12\n" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x12\x14\n" +
-	"\x05fired\x18\b \x01(\bR\x05fired\x12-\n" +
-	"\x06turned\x18\t \x01(\v2\x15.sagenbaum.v1.AddressR\x06turned\x12\x1b\n" +
-	"\tturned_ns\x18\n" +
-	" \x01(\x03R\bturnedNs\x12\x12\n" +
-	"\x04moot\x18\v \x01(\bR\x04moot\x12\x14\n" +
-	"\x05waits\x18\f \x03(\tR\x05waits\"\x85\b\n" +
-	"\tActionRow\x12\x0e\n" +
+	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
+	"\x04moot\x18\t \x01(\bR\x04moot\x12\x14\n" +
+	"\x05waits\x18\n" +
+	" \x03(\tR\x05waits\"\x87\x02\n" +
+	"\fActionStatic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\n" +
 	"registered\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
 	"registered\x12\x13\n" +
 	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x129\n" +
 	"\aforward\x18\x04 \x01(\v2\x1f.sagenbaum.v1.ForwardRegisteredR\aforward\x12H\n" +
-	"\fcompensation\x18\x05 \x01(\v2$.sagenbaum.v1.CompensationRegisteredR\fcompensation\x12\x14\n" +
-	"\x05input\x18\x06 \x01(\fR\x05input\x12\x16\n" +
-	"\x06output\x18\a \x01(\fR\x06output\x12/\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
-	"\fexternal_ref\x18\t \x01(\tR\vexternalRef\x12\x18\n" +
-	"\afailure\x18\n" +
-	" \x01(\tR\afailure\x124\n" +
+	"\fcompensation\x18\x05 \x01(\v2$.sagenbaum.v1.CompensationRegisteredR\fcompensation\x12\x16\n" +
+	"\x06before\x18\x06 \x03(\rR\x06before\"\x91\a\n" +
+	"\tActionRow\x12/\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
+	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\x124\n" +
 	"\n" +
-	"outcome_at\x18\v \x01(\v2\x15.sagenbaum.v1.AddressR\toutcomeAt\x12&\n" +
-	"\x04undo\x18\f \x01(\x0e2\x12.sagenbaum.v1.UndoR\x04undo\x12\x16\n" +
-	"\x06before\x18\r \x03(\rR\x06before\x12\x1a\n" +
-	"\bblockers\x18\x0e \x01(\rR\bblockers\x12\x18\n" +
-	"\aattempt\x18\x0f \x01(\rR\aattempt\x125\n" +
+	"outcome_at\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\toutcomeAt\x12&\n" +
+	"\x04undo\x18\x05 \x01(\x0e2\x12.sagenbaum.v1.UndoR\x04undo\x12\x1a\n" +
+	"\bblockers\x18\x06 \x01(\rR\bblockers\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12#\n" +
+	"\rattempts_from\x18\b \x01(\rR\fattemptsFrom\x12\x14\n" +
+	"\x05blind\x18\t \x01(\bR\x05blind\x125\n" +
 	"\n" +
-	"dispatched\x18\x10 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
+	"dispatched\x18\n" +
+	" \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
 	"dispatched\x12\x15\n" +
-	"\x06due_ns\x18\x11 \x01(\x03R\x05dueNs\x12/\n" +
-	"\asettled\x18\x12 \x01(\v2\x15.sagenbaum.v1.AddressR\asettled\x12\x1d\n" +
+	"\x06due_ns\x18\v \x01(\x03R\x05dueNs\x12/\n" +
+	"\asettled\x18\f \x01(\v2\x15.sagenbaum.v1.AddressR\asettled\x12\x1d\n" +
 	"\n" +
-	"settled_ns\x18\x13 \x01(\x03R\tsettledNs\x12\x12\n" +
-	"\x04note\x18\x14 \x01(\tR\x04note\x126\n" +
-	"\averdict\x18\x15 \x01(\x0e2\x1c.sagenbaum.v1.VerdictOutcomeR\averdict\x12\x1d\n" +
+	"settled_ns\x18\r \x01(\x03R\tsettledNs\x12\x12\n" +
+	"\x04note\x18\x0e \x01(\tR\x04note\x126\n" +
+	"\averdict\x18\x0f \x01(\x0e2\x1c.sagenbaum.v1.VerdictOutcomeR\averdict\x12\x1d\n" +
 	"\n" +
-	"verdict_by\x18\x16 \x01(\tR\tverdictBy\x12%\n" +
-	"\x0everdict_reason\x18\x17 \x01(\tR\rverdictReason\x126\n" +
+	"verdict_by\x18\x10 \x01(\tR\tverdictBy\x12%\n" +
+	"\x0everdict_reason\x18\x11 \x01(\tR\rverdictReason\x126\n" +
 	"\n" +
-	"resolution\x18\x18 \x01(\v2\x16.sagenbaum.v1.ResolvedR\n" +
+	"resolution\x18\x12 \x01(\v2\x16.sagenbaum.v1.ResolvedR\n" +
 	"resolution\x12.\n" +
-	"\x06leases\x18\x19 \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12#\n" +
-	"\rlifted_output\x18\x1a \x01(\fR\fliftedOutput\x12\x12\n" +
-	"\x04late\x18\x1c \x01(\bR\x04late\"\xbc\x01\n" +
+	"\x06leases\x18\x13 \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12#\n" +
+	"\rlifted_output\x18\x14 \x01(\fR\fliftedOutput\x12\x12\n" +
+	"\x04late\x18\x15 \x01(\bR\x04late\x12>\n" +
+	"\breported\x18\x16 \x01(\v2\".sagenbaum.v1.CompensationReportedR\breported\x126\n" +
+	"\vreported_at\x18\x17 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
+	"reportedAt\"\xbc\x01\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -1393,7 +1640,13 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs\x12\x16\n" +
 	"\x06voided\x18\x04 \x01(\bR\x06voided\x12\x12\n" +
 	"\x04plan\x18\x05 \x01(\tR\x04plan\x12\x12\n" +
-	"\x04kind\x18\x06 \x01(\tR\x04kind*\xac\x01\n" +
+	"\x04kind\x18\x06 \x01(\tR\x04kind\"p\n" +
+	"\n" +
+	"CommandRow\x12D\n" +
+	"\n" +
+	"dispatched\x18\x01 \x01(\v2$.sagenbaum.v1.CompensationDispatchedR\n" +
+	"dispatched\x12\x1c\n" +
+	"\targuments\x18\x02 \x01(\fR\targuments*\xac\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -1446,7 +1699,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -1455,48 +1708,59 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Undo)(0),                      // 4: sagenbaum.v1.Undo
 	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
 	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
-	(*LeaseRow)(nil),               // 7: sagenbaum.v1.LeaseRow
-	(*ActionRow)(nil),              // 8: sagenbaum.v1.ActionRow
-	(*FactRow)(nil),                // 9: sagenbaum.v1.FactRow
-	(*RefusedRow)(nil),             // 10: sagenbaum.v1.RefusedRow
-	(*Address)(nil),                // 11: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 12: sagenbaum.v1.PlanOpened
-	(*ForwardRegistered)(nil),      // 13: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 14: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 15: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 16: sagenbaum.v1.Resolved
+	(*Turned)(nil),                 // 7: sagenbaum.v1.Turned
+	(*LeaseRow)(nil),               // 8: sagenbaum.v1.LeaseRow
+	(*ActionStatic)(nil),           // 9: sagenbaum.v1.ActionStatic
+	(*ActionRow)(nil),              // 10: sagenbaum.v1.ActionRow
+	(*FactRow)(nil),                // 11: sagenbaum.v1.FactRow
+	(*RefusedRow)(nil),             // 12: sagenbaum.v1.RefusedRow
+	(*CommandRow)(nil),             // 13: sagenbaum.v1.CommandRow
+	(*Address)(nil),                // 14: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 15: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 16: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 17: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 18: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 19: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 20: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 21: sagenbaum.v1.CompensationReported
+	(*CompensationDispatched)(nil), // 22: sagenbaum.v1.CompensationDispatched
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	11, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	11, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	12, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	14, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	14, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	15, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	11, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	11, // 6: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	11, // 7: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	11, // 8: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	7,  // 9: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	11, // 10: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	2,  // 11: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
-	11, // 12: sagenbaum.v1.LeaseRow.turned:type_name -> sagenbaum.v1.Address
-	11, // 13: sagenbaum.v1.ActionRow.registered:type_name -> sagenbaum.v1.Address
-	13, // 14: sagenbaum.v1.ActionRow.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	14, // 15: sagenbaum.v1.ActionRow.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 16: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	11, // 17: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 18: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	11, // 19: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	11, // 20: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	15, // 21: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	16, // 22: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	7,  // 23: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	11, // 24: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	14, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	7,  // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
+	14, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	14, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	14, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	14, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	8,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	14, // 12: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	16, // 13: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	2,  // 14: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
+	14, // 15: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	17, // 16: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	18, // 17: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 18: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	14, // 19: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 20: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	14, // 21: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	14, // 22: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	19, // 23: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	20, // 24: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	8,  // 25: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	21, // 26: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	14, // 27: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	14, // 28: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	22, // 29: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -1511,7 +1775,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,6 +32,7 @@ func (m *Meta) CloneVT() *Meta {
 	r.Term = m.Term
 	r.Holder = m.Holder
 	r.TermSequence = m.TermSequence
+	r.Fence = m.Fence
 	r.Records = m.Records
 	r.Refused = m.Refused
 	r.Voided = m.Voided
@@ -40,7 +41,6 @@ func (m *Meta) CloneVT() *Meta {
 	r.Unwinding = m.Unwinding
 	r.Quarantined = m.Quarantined
 	r.Ended = m.Ended
-	r.StreamCreatedNs = m.StreamCreatedNs
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -61,25 +61,48 @@ func (m *PlanRow) CloneVT() *PlanRow {
 	r.Opened = m.Opened.CloneVT()
 	r.OpenedNs = m.OpenedNs
 	r.Declared = m.Declared.CloneVT()
+	r.Implicit = m.Implicit
 	r.Phase = m.Phase
 	r.Signal = m.Signal
 	r.Reason = m.Reason
 	r.Signalled = m.Signalled.CloneVT()
+	r.Turned = m.Turned.CloneVT()
 	r.Fired = m.Fired.CloneVT()
 	r.Unwinding = m.Unwinding.CloneVT()
+	r.Committed = m.Committed.CloneVT()
+	r.Retired = m.Retired
 	r.Ended = m.Ended.CloneVT()
 	r.EndedNs = m.EndedNs
+	r.LastNs = m.LastNs
 	r.Actions = m.Actions
 	r.Unsettled = m.Unsettled
 	r.InFlight = m.InFlight
+	r.InScope = m.InScope
 	r.Compensated = m.Compensated
 	r.Skipped = m.Skipped
 	r.Quarantined = m.Quarantined
 	r.Resolved = m.Resolved
 	r.ByHand = m.ByHand
-	r.InScope = m.InScope
-	r.LastNs = m.LastNs
-	r.Committed = m.Committed.CloneVT()
+	if rhs := m.Ready; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Ready = tmpContainer
+	}
+	if rhs := m.Parked; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Parked = tmpContainer
+	}
+	if rhs := m.Reported; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Reported = tmpContainer
+	}
+	if rhs := m.Watchers; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Watchers = tmpContainer
+	}
 	if rhs := m.Orphans; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
 		copy(tmpContainer, rhs)
@@ -103,6 +126,34 @@ func (m *PlanRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
+func (m *Turned) CloneVT() *Turned {
+	if m == nil {
+		return (*Turned)(nil)
+	}
+	r := new(Turned)
+	r.Action = m.Action
+	r.Lease = m.Lease
+	r.At = m.At.CloneVT()
+	r.Ns = m.Ns
+	r.Clocked = m.Clocked
+	if rhs := m.Readings; rhs != nil {
+		tmpContainer := make([]*Reading, len(rhs))
+		for k, v := range rhs {
+			tmpContainer[k] = v.CloneVT()
+		}
+		r.Readings = tmpContainer
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *Turned) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
 func (m *LeaseRow) CloneVT() *LeaseRow {
 	if m == nil {
 		return (*LeaseRow)(nil)
@@ -115,8 +166,6 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 	r.WakeNs = m.WakeNs
 	r.Error = m.Error
 	r.Fired = m.Fired
-	r.Turned = m.Turned.CloneVT()
-	r.TurnedNs = m.TurnedNs
 	r.Moot = m.Moot
 	if rhs := m.Keys; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
@@ -139,16 +188,37 @@ func (m *LeaseRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
-func (m *ActionRow) CloneVT() *ActionRow {
+func (m *ActionStatic) CloneVT() *ActionStatic {
 	if m == nil {
-		return (*ActionRow)(nil)
+		return (*ActionStatic)(nil)
 	}
-	r := new(ActionRow)
+	r := new(ActionStatic)
 	r.Id = m.Id
 	r.Registered = m.Registered.CloneVT()
 	r.AtNs = m.AtNs
 	r.Forward = m.Forward.CloneVT()
 	r.Compensation = m.Compensation.CloneVT()
+	if rhs := m.Before; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Before = tmpContainer
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *ActionStatic) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *ActionRow) CloneVT() *ActionRow {
+	if m == nil {
+		return (*ActionRow)(nil)
+	}
+	r := new(ActionRow)
 	r.Outcome = m.Outcome
 	r.ExternalRef = m.ExternalRef
 	r.Failure = m.Failure
@@ -156,6 +226,8 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.Undo = m.Undo
 	r.Blockers = m.Blockers
 	r.Attempt = m.Attempt
+	r.AttemptsFrom = m.AttemptsFrom
+	r.Blind = m.Blind
 	r.Dispatched = m.Dispatched.CloneVT()
 	r.DueNs = m.DueNs
 	r.Settled = m.Settled.CloneVT()
@@ -166,21 +238,8 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.VerdictReason = m.VerdictReason
 	r.Resolution = m.Resolution.CloneVT()
 	r.Late = m.Late
-	if rhs := m.Input; rhs != nil {
-		tmpBytes := make([]byte, len(rhs))
-		copy(tmpBytes, rhs)
-		r.Input = tmpBytes
-	}
-	if rhs := m.Output; rhs != nil {
-		tmpBytes := make([]byte, len(rhs))
-		copy(tmpBytes, rhs)
-		r.Output = tmpBytes
-	}
-	if rhs := m.Before; rhs != nil {
-		tmpContainer := make([]uint32, len(rhs))
-		copy(tmpContainer, rhs)
-		r.Before = tmpContainer
-	}
+	r.Reported = m.Reported.CloneVT()
+	r.ReportedAt = m.ReportedAt.CloneVT()
 	if rhs := m.Leases; rhs != nil {
 		tmpContainer := make([]*LeaseRow, len(rhs))
 		for k, v := range rhs {
@@ -252,6 +311,28 @@ func (m *RefusedRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
+func (m *CommandRow) CloneVT() *CommandRow {
+	if m == nil {
+		return (*CommandRow)(nil)
+	}
+	r := new(CommandRow)
+	r.Dispatched = m.Dispatched.CloneVT()
+	if rhs := m.Arguments; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.Arguments = tmpBytes
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *CommandRow) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
 func (m *Meta) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -282,8 +363,8 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.StreamCreatedNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StreamCreatedNs))
+	if m.Fence != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Fence))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -411,24 +492,17 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Committed != nil {
-		size, err := m.Committed.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
+	if m.ByHand {
+		i--
+		if m.ByHand {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
 		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x1
+		dAtA[i] = 0x2
 		i--
-		dAtA[i] = 0xd2
-	}
-	if m.LastNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LastNs))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xc8
+		dAtA[i] = 0x80
 	}
 	if len(m.Leases) > 0 {
 		for iNdEx := len(m.Leases) - 1; iNdEx >= 0; iNdEx-- {
@@ -441,7 +515,7 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			i--
 			dAtA[i] = 0x1
 			i--
-			dAtA[i] = 0xba
+			dAtA[i] = 0xfa
 		}
 	}
 	if len(m.Orphans) > 0 {
@@ -452,8 +526,124 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			i--
 			dAtA[i] = 0x1
 			i--
-			dAtA[i] = 0xb2
+			dAtA[i] = 0xf2
 		}
+	}
+	if len(m.Watchers) > 0 {
+		var pksize2 int
+		for _, num := range m.Watchers {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.Watchers {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xea
+	}
+	if len(m.Reported) > 0 {
+		var pksize4 int
+		for _, num := range m.Reported {
+			pksize4 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize4
+		j3 := i
+		for _, num := range m.Reported {
+			for num >= 1<<7 {
+				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j3++
+			}
+			dAtA[j3] = uint8(num)
+			j3++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xe2
+	}
+	if len(m.Parked) > 0 {
+		var pksize6 int
+		for _, num := range m.Parked {
+			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize6
+		j5 := i
+		for _, num := range m.Parked {
+			for num >= 1<<7 {
+				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j5++
+			}
+			dAtA[j5] = uint8(num)
+			j5++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize8 int
+		for _, num := range m.Ready {
+			pksize8 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize8
+		j7 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j7++
+			}
+			dAtA[j7] = uint8(num)
+			j7++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd2
+	}
+	if m.Resolved != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Resolved))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xc8
+	}
+	if m.Quarantined != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Quarantined))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xc0
+	}
+	if m.Skipped != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Skipped))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb8
+	}
+	if m.Compensated != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Compensated))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb0
 	}
 	if m.InScope != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.InScope))
@@ -462,65 +652,40 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xa8
 	}
-	if m.ByHand {
-		i--
-		if m.ByHand {
-			dAtA[i] = 1
-		} else {
-			dAtA[i] = 0
-		}
+	if m.InFlight != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.InFlight))
 		i--
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0xa0
 	}
-	if m.Resolved != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Resolved))
+	if m.Unsettled != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Unsettled))
 		i--
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0x98
 	}
-	if m.Quarantined != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Quarantined))
+	if m.Actions != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Actions))
 		i--
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0x90
 	}
-	if m.Skipped != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Skipped))
+	if m.LastNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LastNs))
 		i--
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0x88
 	}
-	if m.Compensated != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Compensated))
+	if m.EndedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndedNs))
 		i--
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0x80
-	}
-	if m.InFlight != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.InFlight))
-		i--
-		dAtA[i] = 0x78
-	}
-	if m.Unsettled != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Unsettled))
-		i--
-		dAtA[i] = 0x70
-	}
-	if m.Actions != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Actions))
-		i--
-		dAtA[i] = 0x68
-	}
-	if m.EndedNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndedNs))
-		i--
-		dAtA[i] = 0x60
 	}
 	if m.Ended != nil {
 		size, err := m.Ended.MarshalToSizedBufferVT(dAtA[:i])
@@ -530,7 +695,27 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x5a
+		dAtA[i] = 0x7a
+	}
+	if m.Retired {
+		i--
+		if m.Retired {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x70
+	}
+	if m.Committed != nil {
+		size, err := m.Committed.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x6a
 	}
 	if m.Unwinding != nil {
 		size, err := m.Unwinding.MarshalToSizedBufferVT(dAtA[:i])
@@ -540,7 +725,7 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x52
+		dAtA[i] = 0x62
 	}
 	if m.Fired != nil {
 		size, err := m.Fired.MarshalToSizedBufferVT(dAtA[:i])
@@ -550,7 +735,17 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x4a
+		dAtA[i] = 0x5a
+	}
+	if m.Turned != nil {
+		size, err := m.Turned.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x52
 	}
 	if m.Signalled != nil {
 		size, err := m.Signalled.MarshalToSizedBufferVT(dAtA[:i])
@@ -560,22 +755,32 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x42
+		dAtA[i] = 0x4a
 	}
 	if len(m.Reason) > 0 {
 		i -= len(m.Reason)
 		copy(dAtA[i:], m.Reason)
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
 		i--
-		dAtA[i] = 0x3a
+		dAtA[i] = 0x42
 	}
 	if m.Signal != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Signal))
 		i--
-		dAtA[i] = 0x30
+		dAtA[i] = 0x38
 	}
 	if m.Phase != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Phase))
+		i--
+		dAtA[i] = 0x30
+	}
+	if m.Implicit {
+		i--
+		if m.Implicit {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
 		i--
 		dAtA[i] = 0x28
 	}
@@ -610,6 +815,88 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Agent)))
 		i--
 		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *Turned) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *Turned) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Turned) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Readings) > 0 {
+		for iNdEx := len(m.Readings) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Readings[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0x32
+		}
+	}
+	if m.Clocked {
+		i--
+		if m.Clocked {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x28
+	}
+	if m.Ns != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ns))
+		i--
+		dAtA[i] = 0x20
+	}
+	if m.At != nil {
+		size, err := m.At.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if len(m.Lease) > 0 {
+		i -= len(m.Lease)
+		copy(dAtA[i:], m.Lease)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Lease)))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Action != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Action))
+		i--
+		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
 }
@@ -650,7 +937,7 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			copy(dAtA[i:], m.Waits[iNdEx])
 			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Waits[iNdEx])))
 			i--
-			dAtA[i] = 0x62
+			dAtA[i] = 0x52
 		}
 	}
 	if m.Moot {
@@ -661,22 +948,7 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0
 		}
 		i--
-		dAtA[i] = 0x58
-	}
-	if m.TurnedNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TurnedNs))
-		i--
-		dAtA[i] = 0x50
-	}
-	if m.Turned != nil {
-		size, err := m.Turned.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
-		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x4a
+		dAtA[i] = 0x48
 	}
 	if m.Fired {
 		i--
@@ -736,7 +1008,7 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *ActionRow) MarshalVT() (dAtA []byte, err error) {
+func (m *ActionStatic) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -749,12 +1021,12 @@ func (m *ActionRow) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *ActionRow) MarshalToVT(dAtA []byte) (int, error) {
+func (m *ActionStatic) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *ActionStatic) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -765,135 +1037,6 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
-	}
-	if m.Late {
-		i--
-		if m.Late {
-			dAtA[i] = 1
-		} else {
-			dAtA[i] = 0
-		}
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xe0
-	}
-	if len(m.LiftedOutput) > 0 {
-		i -= len(m.LiftedOutput)
-		copy(dAtA[i:], m.LiftedOutput)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.LiftedOutput)))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xd2
-	}
-	if len(m.Leases) > 0 {
-		for iNdEx := len(m.Leases) - 1; iNdEx >= 0; iNdEx-- {
-			size, err := m.Leases[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
-			if err != nil {
-				return 0, err
-			}
-			i -= size
-			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-			i--
-			dAtA[i] = 0x1
-			i--
-			dAtA[i] = 0xca
-		}
-	}
-	if m.Resolution != nil {
-		size, err := m.Resolution.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
-		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xc2
-	}
-	if len(m.VerdictReason) > 0 {
-		i -= len(m.VerdictReason)
-		copy(dAtA[i:], m.VerdictReason)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.VerdictReason)))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xba
-	}
-	if len(m.VerdictBy) > 0 {
-		i -= len(m.VerdictBy)
-		copy(dAtA[i:], m.VerdictBy)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.VerdictBy)))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xb2
-	}
-	if m.Verdict != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Verdict))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xa8
-	}
-	if len(m.Note) > 0 {
-		i -= len(m.Note)
-		copy(dAtA[i:], m.Note)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Note)))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xa2
-	}
-	if m.SettledNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SettledNs))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0x98
-	}
-	if m.Settled != nil {
-		size, err := m.Settled.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
-		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0x92
-	}
-	if m.DueNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueNs))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0x88
-	}
-	if m.Dispatched != nil {
-		size, err := m.Dispatched.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
-		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0x82
-	}
-	if m.Attempt != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Attempt))
-		i--
-		dAtA[i] = 0x78
-	}
-	if m.Blockers != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Blockers))
-		i--
-		dAtA[i] = 0x70
 	}
 	if len(m.Before) > 0 {
 		var pksize2 int
@@ -912,54 +1055,6 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j1++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
-		i--
-		dAtA[i] = 0x6a
-	}
-	if m.Undo != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Undo))
-		i--
-		dAtA[i] = 0x60
-	}
-	if m.OutcomeAt != nil {
-		size, err := m.OutcomeAt.MarshalToSizedBufferVT(dAtA[:i])
-		if err != nil {
-			return 0, err
-		}
-		i -= size
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
-		i--
-		dAtA[i] = 0x5a
-	}
-	if len(m.Failure) > 0 {
-		i -= len(m.Failure)
-		copy(dAtA[i:], m.Failure)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Failure)))
-		i--
-		dAtA[i] = 0x52
-	}
-	if len(m.ExternalRef) > 0 {
-		i -= len(m.ExternalRef)
-		copy(dAtA[i:], m.ExternalRef)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ExternalRef)))
-		i--
-		dAtA[i] = 0x4a
-	}
-	if m.Outcome != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Outcome))
-		i--
-		dAtA[i] = 0x40
-	}
-	if len(m.Output) > 0 {
-		i -= len(m.Output)
-		copy(dAtA[i:], m.Output)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Output)))
-		i--
-		dAtA[i] = 0x3a
-	}
-	if len(m.Input) > 0 {
-		i -= len(m.Input)
-		copy(dAtA[i:], m.Input)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Input)))
 		i--
 		dAtA[i] = 0x32
 	}
@@ -1004,6 +1099,229 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Id)))
 		i--
 		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *ActionRow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *ActionRow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.ReportedAt != nil {
+		size, err := m.ReportedAt.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xba
+	}
+	if m.Reported != nil {
+		size, err := m.Reported.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb2
+	}
+	if m.Late {
+		i--
+		if m.Late {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa8
+	}
+	if len(m.LiftedOutput) > 0 {
+		i -= len(m.LiftedOutput)
+		copy(dAtA[i:], m.LiftedOutput)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.LiftedOutput)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa2
+	}
+	if len(m.Leases) > 0 {
+		for iNdEx := len(m.Leases) - 1; iNdEx >= 0; iNdEx-- {
+			size, err := m.Leases[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+			i--
+			dAtA[i] = 0x1
+			i--
+			dAtA[i] = 0x9a
+		}
+	}
+	if m.Resolution != nil {
+		size, err := m.Resolution.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x92
+	}
+	if len(m.VerdictReason) > 0 {
+		i -= len(m.VerdictReason)
+		copy(dAtA[i:], m.VerdictReason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.VerdictReason)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x8a
+	}
+	if len(m.VerdictBy) > 0 {
+		i -= len(m.VerdictBy)
+		copy(dAtA[i:], m.VerdictBy)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.VerdictBy)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x82
+	}
+	if m.Verdict != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Verdict))
+		i--
+		dAtA[i] = 0x78
+	}
+	if len(m.Note) > 0 {
+		i -= len(m.Note)
+		copy(dAtA[i:], m.Note)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Note)))
+		i--
+		dAtA[i] = 0x72
+	}
+	if m.SettledNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SettledNs))
+		i--
+		dAtA[i] = 0x68
+	}
+	if m.Settled != nil {
+		size, err := m.Settled.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x62
+	}
+	if m.DueNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueNs))
+		i--
+		dAtA[i] = 0x58
+	}
+	if m.Dispatched != nil {
+		size, err := m.Dispatched.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x52
+	}
+	if m.Blind {
+		i--
+		if m.Blind {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x48
+	}
+	if m.AttemptsFrom != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AttemptsFrom))
+		i--
+		dAtA[i] = 0x40
+	}
+	if m.Attempt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Attempt))
+		i--
+		dAtA[i] = 0x38
+	}
+	if m.Blockers != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Blockers))
+		i--
+		dAtA[i] = 0x30
+	}
+	if m.Undo != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Undo))
+		i--
+		dAtA[i] = 0x28
+	}
+	if m.OutcomeAt != nil {
+		size, err := m.OutcomeAt.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x22
+	}
+	if len(m.Failure) > 0 {
+		i -= len(m.Failure)
+		copy(dAtA[i:], m.Failure)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Failure)))
+		i--
+		dAtA[i] = 0x1a
+	}
+	if len(m.ExternalRef) > 0 {
+		i -= len(m.ExternalRef)
+		copy(dAtA[i:], m.ExternalRef)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ExternalRef)))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Outcome != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Outcome))
+		i--
+		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
 }
@@ -1161,6 +1479,56 @@ func (m *RefusedRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *CommandRow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *CommandRow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *CommandRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Arguments) > 0 {
+		i -= len(m.Arguments)
+		copy(dAtA[i:], m.Arguments)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Arguments)))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Dispatched != nil {
+		size, err := m.Dispatched.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *Meta) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -1217,8 +1585,8 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Ended != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Ended))
 	}
-	if m.StreamCreatedNs != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.StreamCreatedNs))
+	if m.Fence != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Fence))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1245,6 +1613,9 @@ func (m *PlanRow) SizeVT() (n int) {
 		l = m.Declared.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Implicit {
+		n += 2
+	}
 	if m.Phase != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Phase))
 	}
@@ -1259,6 +1630,10 @@ func (m *PlanRow) SizeVT() (n int) {
 		l = m.Signalled.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Turned != nil {
+		l = m.Turned.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	if m.Fired != nil {
 		l = m.Fired.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
@@ -1267,21 +1642,34 @@ func (m *PlanRow) SizeVT() (n int) {
 		l = m.Unwinding.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Committed != nil {
+		l = m.Committed.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Retired {
+		n += 2
+	}
 	if m.Ended != nil {
 		l = m.Ended.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.EndedNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.EndedNs))
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EndedNs))
+	}
+	if m.LastNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.LastNs))
 	}
 	if m.Actions != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Actions))
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Actions))
 	}
 	if m.Unsettled != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Unsettled))
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Unsettled))
 	}
 	if m.InFlight != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.InFlight))
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.InFlight))
+	}
+	if m.InScope != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.InScope))
 	}
 	if m.Compensated != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Compensated))
@@ -1295,11 +1683,33 @@ func (m *PlanRow) SizeVT() (n int) {
 	if m.Resolved != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Resolved))
 	}
-	if m.ByHand {
-		n += 3
+	if len(m.Ready) > 0 {
+		l = 0
+		for _, e := range m.Ready {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
-	if m.InScope != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.InScope))
+	if len(m.Parked) > 0 {
+		l = 0
+		for _, e := range m.Parked {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
+	if len(m.Reported) > 0 {
+		l = 0
+		for _, e := range m.Reported {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
+	if len(m.Watchers) > 0 {
+		l = 0
+		for _, e := range m.Watchers {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
 	if len(m.Orphans) > 0 {
 		for _, s := range m.Orphans {
@@ -1313,12 +1723,41 @@ func (m *PlanRow) SizeVT() (n int) {
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.LastNs != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.LastNs))
+	if m.ByHand {
+		n += 3
 	}
-	if m.Committed != nil {
-		l = m.Committed.SizeVT()
-		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *Turned) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Action != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Action))
+	}
+	l = len(m.Lease)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.At != nil {
+		l = m.At.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Ns != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ns))
+	}
+	if m.Clocked {
+		n += 2
+	}
+	if len(m.Readings) > 0 {
+		for _, e := range m.Readings {
+			l = e.SizeVT()
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1360,13 +1799,6 @@ func (m *LeaseRow) SizeVT() (n int) {
 	if m.Fired {
 		n += 2
 	}
-	if m.Turned != nil {
-		l = m.Turned.SizeVT()
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-	}
-	if m.TurnedNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.TurnedNs))
-	}
 	if m.Moot {
 		n += 2
 	}
@@ -1380,7 +1812,7 @@ func (m *LeaseRow) SizeVT() (n int) {
 	return n
 }
 
-func (m *ActionRow) SizeVT() (n int) {
+func (m *ActionStatic) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -1405,14 +1837,23 @@ func (m *ActionRow) SizeVT() (n int) {
 		l = m.Compensation.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	l = len(m.Input)
-	if l > 0 {
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	if len(m.Before) > 0 {
+		l = 0
+		for _, e := range m.Before {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 1 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
-	l = len(m.Output)
-	if l > 0 {
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *ActionRow) SizeVT() (n int) {
+	if m == nil {
+		return 0
 	}
+	var l int
+	_ = l
 	if m.Outcome != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Outcome))
 	}
@@ -1431,39 +1872,38 @@ func (m *ActionRow) SizeVT() (n int) {
 	if m.Undo != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Undo))
 	}
-	if len(m.Before) > 0 {
-		l = 0
-		for _, e := range m.Before {
-			l += protohelpers.SizeOfVarint(uint64(e))
-		}
-		n += 1 + protohelpers.SizeOfVarint(uint64(l)) + l
-	}
 	if m.Blockers != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Blockers))
 	}
 	if m.Attempt != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Attempt))
 	}
+	if m.AttemptsFrom != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.AttemptsFrom))
+	}
+	if m.Blind {
+		n += 2
+	}
 	if m.Dispatched != nil {
 		l = m.Dispatched.SizeVT()
-		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.DueNs != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.DueNs))
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DueNs))
 	}
 	if m.Settled != nil {
 		l = m.Settled.SizeVT()
-		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.SettledNs != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.SettledNs))
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.SettledNs))
 	}
 	l = len(m.Note)
 	if l > 0 {
-		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Verdict != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.Verdict))
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Verdict))
 	}
 	l = len(m.VerdictBy)
 	if l > 0 {
@@ -1489,6 +1929,14 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.Late {
 		n += 3
+	}
+	if m.Reported != nil {
+		l = m.Reported.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.ReportedAt != nil {
+		l = m.ReportedAt.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1550,6 +1998,24 @@ func (m *RefusedRow) SizeVT() (n int) {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	l = len(m.Kind)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *CommandRow) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Dispatched != nil {
+		l = m.Dispatched.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.Arguments)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
@@ -1922,9 +2388,9 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 			}
 		case 17:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StreamCreatedNs", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Fence", wireType)
 			}
-			m.StreamCreatedNs = 0
+			m.Fence = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -1934,7 +2400,7 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StreamCreatedNs |= int64(b&0x7F) << shift
+				m.Fence |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -2115,6 +2581,26 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Implicit", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Implicit = bool(v != 0)
+		case 6:
+			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Phase", wireType)
 			}
 			m.Phase = 0
@@ -2132,7 +2618,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 6:
+		case 7:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Signal", wireType)
 			}
@@ -2151,7 +2637,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 7:
+		case 8:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
 			}
@@ -2183,7 +2669,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Reason = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 8:
+		case 9:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Signalled", wireType)
 			}
@@ -2219,7 +2705,43 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 9:
+		case 10:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Turned", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Turned == nil {
+				m.Turned = &Turned{}
+			}
+			if err := m.Turned.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 11:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
 			}
@@ -2255,7 +2777,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 10:
+		case 12:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Unwinding", wireType)
 			}
@@ -2291,7 +2813,63 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 11:
+		case 13:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Committed", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Committed == nil {
+				m.Committed = &Address{}
+			}
+			if err := m.Committed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 14:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Retired", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Retired = bool(v != 0)
+		case 15:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
 			}
@@ -2327,7 +2905,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 12:
+		case 16:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field EndedNs", wireType)
 			}
@@ -2346,7 +2924,26 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 13:
+		case 17:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LastNs", wireType)
+			}
+			m.LastNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.LastNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 18:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Actions", wireType)
 			}
@@ -2365,7 +2962,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 14:
+		case 19:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Unsettled", wireType)
 			}
@@ -2384,7 +2981,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 15:
+		case 20:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field InFlight", wireType)
 			}
@@ -2403,102 +3000,6 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 16:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Compensated", wireType)
-			}
-			m.Compensated = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Compensated |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 17:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Skipped", wireType)
-			}
-			m.Skipped = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Skipped |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 18:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Quarantined", wireType)
-			}
-			m.Quarantined = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Quarantined |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 19:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Resolved", wireType)
-			}
-			m.Resolved = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Resolved |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 20:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ByHand", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.ByHand = bool(v != 0)
 		case 21:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field InScope", wireType)
@@ -2519,6 +3020,386 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 		case 22:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Compensated", wireType)
+			}
+			m.Compensated = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Compensated |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 23:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Skipped", wireType)
+			}
+			m.Skipped = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Skipped |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 24:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Quarantined", wireType)
+			}
+			m.Quarantined = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Quarantined |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 25:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Resolved", wireType)
+			}
+			m.Resolved = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Resolved |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 26:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Ready = append(m.Ready, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Ready) == 0 {
+					m.Ready = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Ready = append(m.Ready, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ready", wireType)
+			}
+		case 27:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Parked = append(m.Parked, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Parked) == 0 {
+					m.Parked = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Parked = append(m.Parked, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Parked", wireType)
+			}
+		case 28:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Reported = append(m.Reported, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Reported) == 0 {
+					m.Reported = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Reported = append(m.Reported, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Reported", wireType)
+			}
+		case 29:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Watchers = append(m.Watchers, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Watchers) == 0 {
+					m.Watchers = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Watchers = append(m.Watchers, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Watchers", wireType)
+			}
+		case 30:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Orphans", wireType)
 			}
@@ -2550,7 +3431,7 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Orphans = append(m.Orphans, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
-		case 23:
+		case 31:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
 			}
@@ -2584,11 +3465,11 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 25:
+		case 32:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field LastNs", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ByHand", wireType)
 			}
-			m.LastNs = 0
+			var v int
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2598,14 +3479,117 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.LastNs |= int64(b&0x7F) << shift
+				v |= int(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
-		case 26:
+			m.ByHand = bool(v != 0)
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *Turned) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: Turned: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: Turned: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Action", wireType)
+			}
+			m.Action = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Action |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Committed", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Lease = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field At", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -2632,10 +3616,83 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Committed == nil {
-				m.Committed = &Address{}
+			if m.At == nil {
+				m.At = &Address{}
 			}
-			if err := m.Committed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.At.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ns", wireType)
+			}
+			m.Ns = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Ns |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Clocked", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Clocked = bool(v != 0)
+		case 6:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Readings", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Readings = append(m.Readings, &Reading{})
+			if err := m.Readings[len(m.Readings)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -2896,61 +3953,6 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Fired = bool(v != 0)
 		case 9:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Turned", wireType)
-			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			if m.Turned == nil {
-				m.Turned = &Address{}
-			}
-			if err := m.Turned.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
-				return err
-			}
-			iNdEx = postIndex
-		case 10:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TurnedNs", wireType)
-			}
-			m.TurnedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.TurnedNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 11:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Moot", wireType)
 			}
@@ -2970,7 +3972,7 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Moot = bool(v != 0)
-		case 12:
+		case 10:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Waits", wireType)
 			}
@@ -3024,7 +4026,7 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
+func (m *ActionStatic) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -3047,10 +4049,10 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: ActionRow: wiretype end group for non-group")
+			return fmt.Errorf("proto: ActionStatic: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: ActionRow: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: ActionStatic: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -3213,212 +4215,6 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			iNdEx = postIndex
 		case 6:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Input", wireType)
-			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Input = append(m.Input[:0], dAtA[iNdEx:postIndex]...)
-			if m.Input == nil {
-				m.Input = []byte{}
-			}
-			iNdEx = postIndex
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Output", wireType)
-			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Output = append(m.Output[:0], dAtA[iNdEx:postIndex]...)
-			if m.Output == nil {
-				m.Output = []byte{}
-			}
-			iNdEx = postIndex
-		case 8:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Outcome", wireType)
-			}
-			m.Outcome = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Outcome |= Outcome(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 9:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ExternalRef", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.ExternalRef = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 10:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Failure", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Failure = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 11:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field OutcomeAt", wireType)
-			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			if m.OutcomeAt == nil {
-				m.OutcomeAt = &Address{}
-			}
-			if err := m.OutcomeAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
-				return err
-			}
-			iNdEx = postIndex
-		case 12:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Undo", wireType)
-			}
-			m.Undo = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Undo |= Undo(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 13:
 			if wireType == 0 {
 				var v uint32
 				for shift := uint(0); ; shift += 7 {
@@ -3494,7 +4290,196 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return fmt.Errorf("proto: wrong wireType = %d for field Before", wireType)
 			}
-		case 14:
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: ActionRow: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: ActionRow: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Outcome", wireType)
+			}
+			m.Outcome = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Outcome |= Outcome(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ExternalRef", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ExternalRef = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Failure", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Failure = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 4:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field OutcomeAt", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.OutcomeAt == nil {
+				m.OutcomeAt = &Address{}
+			}
+			if err := m.OutcomeAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Undo", wireType)
+			}
+			m.Undo = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Undo |= Undo(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 6:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Blockers", wireType)
 			}
@@ -3513,7 +4498,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 15:
+		case 7:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Attempt", wireType)
 			}
@@ -3532,7 +4517,46 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 16:
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AttemptsFrom", wireType)
+			}
+			m.AttemptsFrom = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AttemptsFrom |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Blind", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Blind = bool(v != 0)
+		case 10:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Dispatched", wireType)
 			}
@@ -3568,7 +4592,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 17:
+		case 11:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field DueNs", wireType)
 			}
@@ -3587,7 +4611,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 18:
+		case 12:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Settled", wireType)
 			}
@@ -3623,7 +4647,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 19:
+		case 13:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field SettledNs", wireType)
 			}
@@ -3642,7 +4666,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 20:
+		case 14:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Note", wireType)
 			}
@@ -3674,7 +4698,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Note = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 21:
+		case 15:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Verdict", wireType)
 			}
@@ -3693,7 +4717,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 22:
+		case 16:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field VerdictBy", wireType)
 			}
@@ -3725,7 +4749,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.VerdictBy = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 23:
+		case 17:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field VerdictReason", wireType)
 			}
@@ -3757,7 +4781,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.VerdictReason = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 24:
+		case 18:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Resolution", wireType)
 			}
@@ -3793,7 +4817,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 25:
+		case 19:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
 			}
@@ -3827,7 +4851,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
-		case 26:
+		case 20:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field LiftedOutput", wireType)
 			}
@@ -3861,7 +4885,7 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				m.LiftedOutput = []byte{}
 			}
 			iNdEx = postIndex
-		case 28:
+		case 21:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Late", wireType)
 			}
@@ -3881,6 +4905,78 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Late = bool(v != 0)
+		case 22:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Reported", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Reported == nil {
+				m.Reported = &CompensationReported{}
+			}
+			if err := m.Reported.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 23:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ReportedAt", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.ReportedAt == nil {
+				m.ReportedAt = &Address{}
+			}
+			if err := m.ReportedAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -4309,6 +5405,127 @@ func (m *RefusedRow) UnmarshalVT(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.Kind = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *CommandRow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: CommandRow: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: CommandRow: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Dispatched", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Dispatched == nil {
+				m.Dispatched = &CompensationDispatched{}
+			}
+			if err := m.Dispatched.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Arguments", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Arguments = append(m.Arguments[:0], dAtA[iNdEx:postIndex]...)
+			if m.Arguments == nil {
+				m.Arguments = []byte{}
+			}
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
