@@ -1,0 +1,363 @@
+package triggers
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/functions"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+)
+
+// bindingVariables are what a binding may read.
+var bindingVariables = [...]string{"input", "output", "plan", "meta"}
+
+// BindingVars are the frozen values that bindings read: each one JSON value, or
+// nil for none.
+type BindingVars struct {
+	Input  json.RawMessage // what the forward was called with
+	Output json.RawMessage // what it returned
+	Plan   json.RawMessage // of the plan: id, label, owner, ...
+	Meta   json.RawMessage // of the compensation: key, attempt, blind_cleanup, ...
+}
+
+func (v *BindingVars) of(name string) json.RawMessage {
+	switch name {
+	case "input":
+		return v.Input
+	case "output":
+		return v.Output
+	case "plan":
+		return v.Plan
+	case "meta":
+		return v.Meta
+	}
+	return nil
+}
+
+// Binding gives the value of one argument of a compensation. It does not change
+// after compilation and may be shared.
+type Binding struct {
+	root *part
+}
+
+// part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
+// stands, so that 10.10 stays 10.10; only what computes goes through CEL.
+type part struct {
+	kind    partKind
+	path    []any // partPath: the name of the variable, then string and int64 steps
+	parts   []*part
+	names   []string        // partMap
+	raw     json.RawMessage // partLiteral
+	program cel.Program     // partProgram, and the test of partChoice
+}
+
+type partKind uint8
+
+const (
+	partProgram partKind = iota
+	partPath
+	partList
+	partMap
+	partChoice
+	partLiteral
+)
+
+// CompileBinding checks expression and prepares it. The error is an *Error.
+func CompileBinding(expression string) (*Binding, error) {
+	return newLanguage().compileBinding(expression)
+}
+
+func (l *language) compileBinding(expression string) (*Binding, error) {
+	checked, err := l.check(l.bindings, expression, rewriteBinding)
+	if err != nil {
+		return nil, err
+	}
+	root, err := l.part(checked.NativeRep(), checked.NativeRep().Expr())
+	if err != nil {
+		return nil, planError(err)
+	}
+	return &Binding{root}, nil
+}
+
+// part takes an expression apart as far as it only moves values.
+func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
+	if path, ok := constantPath(e); ok {
+		return &part{kind: partPath, path: path}, nil
+	}
+	switch e.Kind() {
+	case ast.LiteralKind:
+		raw, err := encode(nil, e.AsLiteral())
+		return &part{kind: partLiteral, raw: raw}, err
+	case ast.ListKind:
+		if len(e.AsList().OptionalIndices()) == 0 {
+			return l.listPart(checked, e.AsList())
+		}
+	case ast.MapKind:
+		if names, ok := constantNames(e.AsMap()); ok {
+			return l.mapPart(checked, e.AsMap(), names)
+		}
+	case ast.CallKind:
+		if call := e.AsCall(); call.FunctionName() == operators.Conditional {
+			return l.choicePart(checked, call.Args())
+		}
+	}
+	program, err := l.subprogram(checked, e)
+	return &part{kind: partProgram, program: program}, err
+}
+
+func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
+	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
+	return l.plan(l.bindings, sub, nil)
+}
+
+func (l *language) listPart(checked *ast.AST, items ast.ListExpr) (*part, error) {
+	p := &part{kind: partList}
+	for _, item := range items.Elements() {
+		sub, err := l.part(checked, item)
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, sub)
+	}
+	return p, nil
+}
+
+func (l *language) mapPart(checked *ast.AST, entries ast.MapExpr, names []string) (*part, error) {
+	p := &part{kind: partMap, names: names}
+	for _, entry := range entries.Entries() {
+		sub, err := l.part(checked, entry.AsMapEntry().Value())
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, sub)
+	}
+	return p, nil
+}
+
+func (l *language) choicePart(checked *ast.AST, args []ast.Expr) (*part, error) {
+	program, err := l.subprogram(checked, args[0])
+	if err != nil {
+		return nil, err
+	}
+	p := &part{kind: partChoice, program: program}
+	for _, branch := range args[1:] {
+		sub, err := l.part(checked, branch)
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, sub)
+	}
+	return p, nil
+}
+
+// constantNames returns the keys of a map literal, when all are distinct strings.
+func constantNames(m ast.MapExpr) ([]string, bool) {
+	seen := map[string]bool{}
+	var names []string
+	for _, entry := range m.Entries() {
+		name, ok := constantText(entry.AsMapEntry().Key())
+		if !ok || seen[name] || entry.AsMapEntry().IsOptional() {
+			return nil, false
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// constantPath returns the path that e selects, when it is a variable or a path
+// of constant steps below one.
+func constantPath(e ast.Expr) ([]any, bool) {
+	if e.Kind() == ast.IdentKind {
+		for _, name := range bindingVariables {
+			if e.AsIdent() == name {
+				return []any{name}, true
+			}
+		}
+		return nil, false
+	}
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != orNullFunction {
+		return nil, false
+	}
+	return steps(e.AsCall().Args()[0])
+}
+
+func steps(e ast.Expr) ([]any, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return constantPath(e)
+	case ast.SelectKind:
+		path, ok := steps(e.AsSelect().Operand())
+		return append(path, e.AsSelect().FieldName()), ok
+	case ast.CallKind:
+		call := e.AsCall()
+		if !isIndex(call.FunctionName()) || call.Args()[1].Kind() != ast.LiteralKind {
+			return nil, false
+		}
+		path, ok := steps(call.Args()[0])
+		switch step := call.Args()[1].AsLiteral().(type) {
+		case types.String:
+			return append(path, string(step)), ok
+		case types.Int:
+			return append(path, int64(step)), ok
+		}
+	}
+	return nil, false
+}
+
+// Evaluate returns the value of the argument as JSON. A path that leads nowhere
+// is null, and so is what was to be computed from it (S20); an error is one of
+// the expression: a number where a string is wanted.
+func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
+	run := &bindingRun{vars: &v}
+	for _, name := range bindingVariables {
+		if raw := v.of(name); len(raw) > 0 && !json.Valid(raw) {
+			return nil, fmt.Errorf("cannot evaluate binding: %s is not JSON", name)
+		}
+	}
+	out, err := run.value(b.root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot evaluate binding: %s", firstLine(err.Error()))
+	}
+	return out, nil
+}
+
+// bindingRun is one evaluation of a binding, and the activation of its programs.
+type bindingRun struct {
+	vars    *BindingVars
+	missing bool // a path led nowhere in the part that is being computed
+	decoded [len(bindingVariables)]ref.Val
+}
+
+func (r *bindingRun) value(p *part) (json.RawMessage, error) {
+	switch p.kind {
+	case partPath:
+		return r.follow(p.path), nil
+	case partLiteral:
+		return p.raw, nil
+	case partList, partMap:
+		return r.assemble(p)
+	case partChoice:
+		test, err := r.run(p.program)
+		if err != nil {
+			return nil, err
+		}
+		switch test {
+		case types.True:
+			return r.value(p.parts[0])
+		case types.False:
+			return r.value(p.parts[1])
+		case types.NullValue:
+			return json.RawMessage("null"), nil
+		}
+		return nil, fmt.Errorf("a choice by a %s, not a truth", test.Type().TypeName())
+	case partProgram:
+		value, err := r.run(p.program)
+		if err != nil {
+			return nil, err
+		}
+		return encode(nil, value)
+	default:
+		panic(fmt.Sprintf("triggers: no such part: %d", p.kind))
+	}
+}
+
+// run evaluates a program. What fails because a path led nowhere is null.
+func (r *bindingRun) run(program cel.Program) (ref.Val, error) {
+	r.missing = false
+	value, _, err := program.Eval(r)
+	if err != nil && r.missing {
+		return types.NullValue, nil
+	}
+	return value, err
+}
+
+func (r *bindingRun) assemble(p *part) (json.RawMessage, error) {
+	open, shut := byte('['), byte(']')
+	if p.kind == partMap {
+		open, shut = '{', '}'
+	}
+	out := []byte{open}
+	for i, sub := range p.parts {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if p.kind == partMap {
+			out = append(append(out, quote(p.names[i])...), ':')
+		}
+		raw, err := r.value(sub)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw...)
+	}
+	return append(out, shut), nil
+}
+
+// follow returns the bytes at the end of a path as they stand, or null.
+func (r *bindingRun) follow(path []any) json.RawMessage {
+	raw := r.vars.of(path[0].(string))
+	for _, step := range path[1:] {
+		switch s := step.(type) {
+		case string:
+			var fields map[string]json.RawMessage
+			if json.Unmarshal(raw, &fields) != nil {
+				return json.RawMessage("null")
+			}
+			raw = fields[s]
+		case int64:
+			var items []json.RawMessage
+			if json.Unmarshal(raw, &items) != nil || s < 0 || s >= int64(len(items)) {
+				return json.RawMessage("null")
+			}
+			raw = items[s]
+		}
+	}
+	if trimmed := strings.TrimSpace(string(raw)); trimmed != "" {
+		return json.RawMessage(trimmed)
+	}
+	return json.RawMessage("null")
+}
+
+// Parent ends the chain of activations.
+func (r *bindingRun) Parent() interpreter.Activation { return nil }
+
+// ResolveName answers for a variable; one that was not given is null.
+func (r *bindingRun) ResolveName(name string) (any, bool) {
+	for i, variable := range bindingVariables {
+		if variable != name {
+			continue
+		}
+		if r.decoded[i] == nil {
+			r.decoded[i] = types.NullValue
+			if raw := r.vars.of(name); len(raw) > 0 {
+				r.decoded[i] = decode(raw)
+			}
+		}
+		return r.decoded[i], true
+	}
+	return nil, false
+}
+
+// ResolveFunction binds the end of a path to this run.
+func (r *bindingRun) ResolveFunction(name string) (op functions.LateBoundOp, found bool) {
+	if name != orNullFunction {
+		return nil, false
+	}
+	return func(_ string, args ...ref.Val) ref.Val {
+		if found, ok := args[0].(*types.Optional); ok {
+			if found.HasValue() {
+				return found.GetValue()
+			}
+			r.missing = true
+			return types.NullValue
+		}
+		return args[0]
+	}, true
+}

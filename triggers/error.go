@@ -1,0 +1,126 @@
+package triggers
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+)
+
+// Error says where and why an expression is refused, and what would be right.
+type Error struct {
+	Line, Column int // from 1; Column counts characters
+	Message      string
+	Hint         string // may be empty
+}
+
+// Error reads "cannot compile expression: 1:5: undeclared name \"fatcs\"; did you mean facts?".
+func (e *Error) Error() string {
+	text := fmt.Sprintf("cannot compile expression: %d:%d: %s", e.Line, e.Column, e.Message)
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
+}
+
+func planError(err error) *Error {
+	return &Error{Line: 1, Column: 1, Message: err.Error()}
+}
+
+const undeclared = "undeclared reference to '"
+
+// issueError turns the first issue of cel-go into an Error.
+func issueError(issues *cel.Issues) *Error {
+	all := issues.Errors()
+	if len(all) == 0 {
+		return planError(issues.Err())
+	}
+	sort.SliceStable(all, func(i, j int) bool {
+		a, b := all[i].Location, all[j].Location
+		return a.Line() < b.Line() || a.Line() == b.Line() && a.Column() < b.Column()
+	})
+	first := all[0]
+	if strings.Contains(first.Message, "error recovery attempt limit") && len(all) > 1 {
+		first = all[1]
+	}
+	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1), Message: firstLine(first.Message)}
+	if name, found := strings.CutPrefix(first.Message, undeclared); found {
+		name, _, _ = strings.Cut(name, "'")
+		e.Message = fmt.Sprintf("undeclared name %q", name)
+		e.Hint = didYouMean(name, candidates())
+	}
+	if name, found := strings.CutPrefix(first.Message, "found no matching overload for '"); found {
+		name, _, _ = strings.Cut(name, "'")
+		e.Hint = usage(name)
+	}
+	if strings.Contains(first.Message, "recursion") || strings.Contains(first.Message, "node count") {
+		e.Hint = "split it into several triggers: any of them fires"
+	}
+	return e
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	if len(line) > 200 {
+		line = strings.ToValidUTF8(line[:200], "") + "..."
+	}
+	return line
+}
+
+func candidates() []string {
+	names := []string{"action", "plan", "verdict", "facts", "has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all"}
+	for _, f := range timeFunctions() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// usage returns the hint for a call with arguments of the wrong kind.
+func usage(name string) string {
+	for _, f := range timeFunctions() {
+		if f.name == name {
+			return "use " + f.usage
+		}
+	}
+	return "convert one side, as in double(x), string(x) or timestamp(x)"
+}
+
+// didYouMean returns a hint that names the nearest candidate, or nothing when
+// none is near.
+func didYouMean(name string, names []string) string {
+	best, bound := "", 1+len(name)/3
+	for _, candidate := range names {
+		if d := distance(name, candidate); d <= bound {
+			best, bound = candidate, d-1
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// distance counts the letters to insert, delete or replace between a and b.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

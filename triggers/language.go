@@ -1,0 +1,276 @@
+package triggers
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
+)
+
+// language holds what all expressions share. It does not change once made.
+type language struct {
+	conditions *cel.Env
+	bindings   *cel.Env
+	worldType  *types.Type      // of what is read by name only
+	unknowns   []*types.Unknown // unknowns[i] names the wait i, made once
+}
+
+// Names that no user can write: '@' is no letter of an identifier.
+const (
+	hasFunction    = "@has"     // has(path): is it known now?
+	orNullFunction = "@or_null" // the value of a path in a binding, or null
+)
+
+// variable is one name of the language and its type.
+type variable struct {
+	name string
+	kind *cel.Type
+}
+
+// variables lists what a condition may read. Names with a dot are variables of
+// their own, so that the checker knows their type and a misspelt one is refused.
+func variables() []variable {
+	open := cel.MapType(cel.StringType, cel.DynType)
+	return []variable{
+		{"facts", open},
+		{"action", open}, {"action.id", cel.StringType}, {"action.capability", cel.StringType}, {"action.at", cel.TimestampType},
+		{"action.outcome", cel.StringType}, {"action.input", open}, {"action.output", open}, {"action.labels", open},
+		{"plan.id", cel.StringType}, {"plan.status", cel.StringType}, {"plan.label", cel.StringType}, {"plan.owner", cel.StringType},
+		{"plan.agent", cel.StringType}, {"plan.opened_at", cel.TimestampType}, {"plan.deadline", cel.TimestampType},
+		{"plan.labels", open}, {"plan.actions", cel.IntType}, {"plan.step", cel.IntType},
+		{"verdict.outcome", cel.StringType}, {"verdict.reason", cel.StringType}, {"verdict.by", cel.StringType},
+	}
+}
+
+// newLanguage builds the two environments. It panics if cel-go refuses them,
+// which no input can cause.
+func newLanguage() *language {
+	l := &language{worldType: types.NewTypeValue("scope", traits.ContainerType, traits.IndexerType, traits.FieldTesterType)}
+	for i := range int64(32) {
+		l.unknowns = append(l.unknowns, types.NewUnknown(i, nil))
+	}
+	options := sharedOptions()
+	for _, v := range variables() {
+		options = append(options, cel.Variable(v.name, v.kind))
+	}
+	for _, f := range timeFunctions() {
+		options = append(options, cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
+	}
+	l.conditions = newEnvironment(options)
+
+	options = sharedOptions()
+	for _, name := range bindingVariables {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	options = append(options, cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())))
+	l.bindings = newEnvironment(options)
+	return l
+}
+
+func newEnvironment(options []cel.EnvOption) *cel.Env {
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		panic("triggers: cannot make the language: " + err.Error())
+	}
+	return env
+}
+
+func sharedOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.OptionalTypes(),
+		cel.StrictTimestampParsing(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.EnableHiddenAccumulatorName(true),
+		cel.ParserExpressionSizeLimit(textMax),
+		cel.ParserRecursionLimit(parseMax),
+		cel.ParserErrorRecoveryLimit(1),
+		cel.ExpressionNodeLimit(nodesMax),
+		cel.RegexProgramSizeLimit(regexMax),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+		cel.Macros(cel.GlobalMacro("has", 1, expandHas)),
+		cel.Function(hasFunction, cel.Overload(hasFunction, []*cel.Type{cel.DynType}, cel.BoolType,
+			cel.OverloadIsNonStrict(), cel.UnaryBinding(isKnown))),
+	}
+}
+
+// expandHas makes has(path) a question about now: false as soon as anything on
+// the path is absent, where the macro of CEL would be unknown or an error.
+func expandHas(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+	path := args[0]
+	if path.Kind() == ast.SelectKind || path.Kind() == ast.CallKind && isIndex(path.AsCall().FunctionName()) {
+		return f.NewCall(hasFunction, path), nil
+	}
+	return nil, f.NewError(path.ID(), "has() wants a path, as in has(action.output.ref)")
+}
+
+func isKnown(value ref.Val) ref.Val {
+	switch v := value.(type) {
+	case *types.Unknown, *types.Err:
+		return types.False
+	case *types.Optional:
+		return types.Bool(v.HasValue())
+	default:
+		return types.True
+	}
+}
+
+// check parses, inspects and type-checks expression within the limits.
+func (l *language) check(env *cel.Env, expression string, inspect func(*ast.AST) *Error) (*cel.Ast, error) {
+	switch {
+	case len(expression) > textMax:
+		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("%d bytes", len(expression)), Hint: fmt.Sprintf("at most %d", textMax)}
+	case !utf8.ValidString(expression):
+		return nil, &Error{Line: 1, Column: 1, Message: "not UTF-8"}
+	case strings.TrimSpace(expression) == "":
+		return nil, &Error{Line: 1, Column: 1, Message: "empty", Hint: "write a condition, as in plan.status == \"failed\""}
+	}
+	parsed, issues := env.Parse(expression)
+	if issues.Err() != nil {
+		return nil, issueError(issues)
+	}
+	if ast.ExceedsDepth(parsed.NativeRep(), depthMax) {
+		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: "split it into several triggers: any of them fires"}
+	}
+	if err := inspect(parsed.NativeRep()); err != nil {
+		return nil, err
+	}
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, issueError(issues)
+	}
+	return checked, nil
+}
+
+// plan prepares a checked expression. Its leaves report to the evaluation when
+// it has a skeleton; its cost is counted when it could be more than its length.
+func (l *language) plan(env *cel.Env, checked *ast.AST, skeleton *clause) (cel.Program, error) {
+	mixed, loops := mixedArithmetic(checked), hasLoop(checked.Expr())
+	leaves := map[int64]*clause{}
+	skeleton.leaves(func(c *clause) { leaves[c.id] = c })
+	options := []cel.ProgramOption{
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+			i = replace(i, mixed, loops)
+			if leaf := leaves[i.ID()]; leaf != nil {
+				i = &leafWatch{InterpretableV2: i, leaf: leaf.leaf}
+			}
+			return i, nil
+		}),
+	}
+	if mayCost(checked.Expr()) {
+		options = append(options, cel.CostLimit(costMax))
+	}
+	return env.PlanProgram(checked, options...)
+}
+
+// replace puts our own node where cel-go's would not be deterministic, bounded or
+// kind to JSON numbers.
+func replace(i interpreter.InterpretableV2, mixed map[int64]bool, loops bool) interpreter.InterpretableV2 {
+	switch node := i.(type) {
+	case interpreter.InterpretableConstructor:
+		if node.Type() == types.MapType {
+			return &mapLiteral{node}
+		}
+	case interpreter.InterpretableCall:
+		switch node.Function() {
+		case operators.Equals, operators.NotEquals, operators.In:
+			if loops {
+				return &comparison{node}
+			}
+		}
+		if mixed[i.ID()] {
+			return &arithmetic{node}
+		}
+	}
+	return i
+}
+
+func hasLoop(root ast.Expr) bool {
+	found := false
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.ComprehensionKind
+	}))
+	return found
+}
+
+// mayCost reports whether an evaluation can take more steps than the expression
+// has nodes, each bounded by the size of one fact: loops, and what scans text.
+func mayCost(root ast.Expr) bool {
+	found := hasLoop(root)
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.CallKind {
+			switch e.AsCall().FunctionName() {
+			case "matches", "contains", "startsWith", "endsWith", "bytes", "string":
+				found = true
+			}
+		}
+	}))
+	return found
+}
+
+// clockRoot stands among the roots for the clock, which no variable names.
+const clockRoot = "@clock"
+
+// footprint returns the roots of the variables that the expression reads, the
+// fact keys that stand in it, and whether it computes others.
+func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bool) {
+	roots = map[string]bool{}
+	seen := map[string]bool{}
+	add := func(key ast.Expr) {
+		if text, ok := constantText(key); ok {
+			if !seen[text] {
+				seen[text] = true
+				keys = append(keys, text)
+			}
+			return
+		}
+		computed = true
+	}
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			name, _, _ := strings.Cut(e.AsIdent(), ".")
+			roots[name] = true
+		case ast.SelectKind:
+			if isFacts(e.AsSelect().Operand()) {
+				add(literalText(e.AsSelect().FieldName()))
+			}
+		case ast.CallKind:
+			call := e.AsCall()
+			if i := keyArgument(call); i >= 0 {
+				add(call.Args()[i])
+			}
+			for _, f := range timeFunctions() {
+				if f.name == call.FunctionName() {
+					roots[clockRoot] = true
+				}
+			}
+		}
+	}))
+	sortStrings(keys)
+	return roots, keys, computed
+}
+
+// keyArgument returns which argument of a call is a fact key, or -1.
+func keyArgument(call ast.CallExpr) int {
+	args := call.Args()
+	switch name := call.FunctionName(); {
+	case isIndex(name) && isFacts(args[0]):
+		return 1
+	case name == "@in" && isFacts(args[1]):
+		return 0
+	}
+	for _, f := range timeFunctions() {
+		if f.name == call.FunctionName() {
+			return f.key
+		}
+	}
+	return -1
+}

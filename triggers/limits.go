@@ -1,0 +1,17 @@
+package triggers
+
+import "github.com/sagenbaum/sagenbaum/ledger"
+
+// Limits on an expression, so that no text can cost a turn: what exceeds the
+// first five is refused at registration; what exceeds costMax stops and waits.
+const (
+	textMax   = ledger.ExpressionMax // bytes, checked before the parser sees them
+	parseMax  = 48                   // nesting that the parser follows
+	depthMax  = 32                   // nesting of the parsed expression
+	nodesMax  = 1000                 // nodes after the macros are expanded
+	regexMax  = 250                  // instructions of a compiled regular expression
+	costMax   = 10_000               // steps of one evaluation, as cel-go counts them
+	keyMax    = ledger.FactKeyMax    // bytes of a fact key
+	outputMax = ledger.CommitSizeMax // bytes of the value of a binding
+	jsonMax   = 256                  // nesting of a JSON value that an expression reads
+)

@@ -1,0 +1,287 @@
+package triggers
+
+import (
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+)
+
+// A condition is moot when no future makes it true: then its lease is retired.
+// The skeleton is the part of an expression that is made of && || ! and ?:. Its
+// leaves say of their own answers which are final, and the skeleton concludes.
+// It is sound and not complete: a moot condition never becomes true, but not
+// every condition that never becomes true is found to be moot.
+
+// clause is one node of a skeleton.
+type clause struct {
+	operator string // of operators, or empty for a leaf
+	parts    []*clause
+	id       int64 // of the expression
+	leaf     int   // index among the leaves
+	falls    fallacy
+}
+
+// fallacy says what a leaf can no longer become.
+type fallacy struct {
+	neverFalse bool // whatever happens: after, seen
+	finalFalse bool // a false answer is for ever
+	finalTrue  bool // a true answer is for ever
+	strict     bool // it is unknown as long as anything it reads is unknown
+}
+
+// leafValue is what a leaf answered in one evaluation.
+type leafValue uint8
+
+const (
+	leafSkipped leafValue = iota
+	leafFalse
+	leafTrue
+	leafUnknown
+	leafForever // unknown, and waits for something that never comes
+)
+
+// newSkeleton returns the skeleton of an expression and the number of its leaves.
+// It is nil, 0 when no answer of any leaf is final.
+func newSkeleton(checked *ast.AST) (*clause, int) {
+	n, useful := 0, false
+	var build func(e ast.Expr) *clause
+	build = func(e ast.Expr) *clause {
+		if e.Kind() == ast.CallKind {
+			switch name := e.AsCall().FunctionName(); name {
+			case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional:
+				c := &clause{operator: name, id: e.ID()}
+				for _, arg := range e.AsCall().Args() {
+					c.parts = append(c.parts, build(arg))
+				}
+				return c
+			}
+		}
+		c := &clause{id: e.ID(), leaf: n, falls: fallacyOf(e)}
+		useful = useful || c.falls != fallacy{strict: true} && c.falls != fallacy{}
+		useful = useful || c.falls.strict && readsFrozen(e)
+		n++
+		return c
+	}
+	root := build(checked.Expr())
+	if !useful {
+		return nil, 0
+	}
+	return root, n
+}
+
+// leaves calls yield for every leaf; a nil skeleton has none.
+func (c *clause) leaves(yield func(*clause)) {
+	if c == nil {
+		return
+	}
+	if c.operator == "" {
+		yield(c)
+	}
+	for _, part := range c.parts {
+		part.leaves(yield)
+	}
+}
+
+// never reports whether no future gives the clause this truth.
+func (c *clause) never(truth bool, leaves []leafValue) bool {
+	switch c.operator {
+	case operators.LogicalNot:
+		return c.parts[0].never(!truth, leaves)
+	case operators.LogicalAnd, operators.LogicalOr:
+		// A conjunction is never true if one part never is; never false if no part is.
+		one := truth == (c.operator == operators.LogicalAnd)
+		for _, part := range c.parts {
+			if part.never(truth, leaves) == one {
+				return one
+			}
+		}
+		return !one
+	case operators.Conditional:
+		test, yes, no := c.parts[0], c.parts[1], c.parts[2]
+		return (test.never(true, leaves) || yes.never(truth, leaves)) && (test.never(false, leaves) || no.never(truth, leaves))
+	}
+	switch leaves[c.leaf] {
+	case leafForever:
+		return true
+	case leafTrue:
+		return !truth && c.falls.finalTrue || !truth && c.falls.neverFalse
+	case leafFalse:
+		return truth && c.falls.finalFalse
+	}
+	return !truth && c.falls.neverFalse
+}
+
+// leafWatch tells the evaluation what a leaf answered.
+type leafWatch struct {
+	interpreter.InterpretableV2
+	leaf int
+}
+
+// Exec evaluates the leaf.
+func (w *leafWatch) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := w.InterpretableV2.Exec(frame)
+	if e, ok := frame.Scope().(*evaluation); ok {
+		e.leaves[w.leaf] = e.leafValueOf(value)
+	}
+	return value
+}
+
+// Eval evaluates the leaf outside a frame.
+func (w *leafWatch) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, w.Exec)
+}
+
+func (e *evaluation) leafValueOf(value ref.Val) leafValue {
+	switch v := value.(type) {
+	case types.Bool:
+		if v {
+			return leafTrue
+		}
+		return leafFalse
+	case *types.Unknown:
+		if e.forever(v) {
+			return leafForever
+		}
+	}
+	return leafUnknown
+}
+
+// fallacyOf analyses a leaf.
+func fallacyOf(e ast.Expr) fallacy {
+	f := fallacy{strict: isStrict(e)}
+	if e.Kind() == ast.CallKind {
+		call := e.AsCall()
+		switch call.FunctionName() {
+		case "after", "elapsed", "seen":
+			f.neverFalse = true
+			return f
+		case "before":
+			f.finalFalse = isFinal(call.Args()[0], false)
+			return f
+		}
+	}
+	f.finalTrue = isFinal(e, false)
+	f.finalFalse = f.finalTrue
+	return f
+}
+
+// isFinal reports whether a value of e, once known, never changes. now says that
+// e is asked what is known now, as has() and [?k] do, so that becoming known is
+// itself a change.
+func isFinal(e ast.Expr, now bool) bool {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return true
+	case ast.IdentKind:
+		return finalName(e.AsIdent(), now)
+	case ast.SelectKind:
+		return isFinal(e.AsSelect().Operand(), now)
+	case ast.ListKind:
+		return allFinal(e.AsList().Elements(), now)
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			if !isFinal(entry.AsMapEntry().Key(), now) || !isFinal(entry.AsMapEntry().Value(), now) {
+				return false
+			}
+		}
+		return true
+	case ast.CallKind:
+		return finalCall(e.AsCall(), now)
+	case ast.ComprehensionKind:
+		fold := e.AsComprehension()
+		return allFinal([]ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()}, now)
+	}
+	return false
+}
+
+func allFinal(parts []ast.Expr, now bool) bool {
+	for _, part := range parts {
+		if !isFinal(part, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// finalName knows what of the scope is frozen. Names that are no variables of
+// the language are those of a loop, and as final as what it loops over.
+func finalName(name string, now bool) bool {
+	switch name {
+	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "verdict.outcome", "verdict.reason", "verdict.by":
+		return false
+	case "action.output", "action":
+		return !now // the output comes once, and then stays
+	}
+	return true
+}
+
+func finalCall(call ast.CallExpr, now bool) bool {
+	args := call.Args()
+	switch name := call.FunctionName(); name {
+	case "at", "since", "last_at", "at_least", "count", "before":
+		return false
+	case "first_at", "seen", "after", "elapsed", "within", "absent_for":
+		return !now && allFinal(args, now)
+	case operators.Index:
+		if isAction(args[0]) {
+			return finalField(args[1], now)
+		}
+	case operators.OptIndex, operators.OptSelect:
+		if isAction(args[0]) {
+			return finalField(args[1], true)
+		}
+		return allFinal(args, true)
+	case hasFunction:
+		return allFinal(args, true)
+	}
+	if call.IsMemberFunction() && !isFinal(call.Target(), now) {
+		return false
+	}
+	return allFinal(args, now)
+}
+
+func isAction(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "action" }
+
+// finalField reports whether action[key] is frozen: a lifted field of the input.
+func finalField(key ast.Expr, now bool) bool {
+	name, ok := constantText(key)
+	return ok && name != "outcome" && (name != "output" || !now)
+}
+
+// isStrict reports whether e is unknown as long as anything it reads is unknown.
+func isStrict(root ast.Expr) bool {
+	strict := true
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			strict = false
+		case ast.ListKind:
+			strict = strict && len(e.AsList().OptionalIndices()) == 0
+		case ast.CallKind:
+			switch e.AsCall().FunctionName() {
+			case operators.LogicalAnd, operators.LogicalOr, operators.Conditional, hasFunction,
+				operators.OptIndex, operators.OptSelect, "or", "orValue", "hasValue", "optMap", "optFlatMap":
+				strict = false
+			}
+		}
+	}))
+	return strict
+}
+
+// readsFrozen reports whether e reads something that may be absent for ever.
+func readsFrozen(root ast.Expr) bool {
+	found := false
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.IdentKind {
+			return
+		}
+		switch e.AsIdent() {
+		case "action", "action.input", "action.output", "action.labels", "plan.deadline", "plan.labels",
+			"action.id", "action.capability", "action.at", "action.outcome":
+			found = true
+		}
+	}))
+	return found
+}

@@ -1,0 +1,121 @@
+package triggers
+
+import (
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// rewriter makes the paths of a binding total: input.a.b becomes
+// @or_null(input.?a.b), which is null where the path leads nowhere.
+type rewriter struct {
+	inspector
+	factory ast.ExprFactory
+	nextID  int64
+}
+
+func rewriteBinding(parsed *ast.AST) *Error {
+	r := &rewriter{inspector: inspector{parsed: parsed}, factory: ast.NewExprFactory(), nextID: ast.MaxID(parsed)}
+	r.rewrite(parsed.Expr(), true)
+	return r.err
+}
+
+// id returns a fresh id that errors place where e stands.
+func (r *rewriter) id(e ast.Expr) int64 {
+	r.nextID++
+	if at, ok := r.parsed.SourceInfo().GetOffsetRange(e.ID()); ok {
+		r.parsed.SourceInfo().SetOffsetRange(r.nextID, at)
+	}
+	return r.nextID
+}
+
+// rewrite changes e in place. closed says that a path in e is to end in a value
+// or null; it is false below has() and an optional that the user handles.
+func (r *rewriter) rewrite(e ast.Expr, closed bool) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		r.path(e, closed)
+	case ast.CallKind:
+		call := e.AsCall()
+		if isIndex(call.FunctionName()) && !call.IsMemberFunction() {
+			r.path(e, closed)
+			return
+		}
+		if call.IsMemberFunction() {
+			r.rewrite(call.Target(), true)
+			r.timeZone(e, call.FunctionName(), call.Args())
+		}
+		for _, arg := range call.Args() {
+			r.rewrite(arg, call.FunctionName() != hasFunction)
+		}
+	case ast.ListKind:
+		for i, element := range e.AsList().Elements() {
+			r.rewrite(element, !e.AsList().IsOptional(int32(i)))
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			r.rewrite(entry.AsMapEntry().Key(), true)
+			r.rewrite(entry.AsMapEntry().Value(), !entry.AsMapEntry().IsOptional())
+		}
+	case ast.StructKind:
+		r.refuse(e, "a message", "use a map")
+	case ast.ComprehensionKind:
+		fold := e.AsComprehension()
+		for _, part := range []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()} {
+			r.rewrite(part, true)
+		}
+	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+	default:
+		panic("triggers: no such kind of expression")
+	}
+}
+
+// path rewrites a chain of selections whose last is e.
+func (r *rewriter) path(e ast.Expr, closed bool) {
+	first, explicit := e, false
+	for {
+		operand, step, optional := link(first)
+		explicit = explicit || optional
+		if step != nil {
+			r.rewrite(step, true)
+		}
+		if !isLink(operand) {
+			r.rewrite(operand, true)
+			break
+		}
+		first = operand
+	}
+	r.soften(first)
+	if closed && !explicit {
+		inner := r.factory.NewUnspecifiedExpr(r.id(e))
+		inner.SetKindCase(e)
+		e.SetKindCase(r.factory.NewCall(e.ID(), orNullFunction, inner))
+	}
+}
+
+// link takes one selection apart: what is selected from, the computed step, and
+// whether the user wrote it as optional.
+func link(e ast.Expr) (operand, step ast.Expr, optional bool) {
+	if e.Kind() == ast.SelectKind {
+		return e.AsSelect().Operand(), nil, false
+	}
+	call := e.AsCall()
+	return call.Args()[0], call.Args()[1], call.FunctionName() != operators.Index
+}
+
+func isLink(e ast.Expr) bool {
+	return e.Kind() == ast.SelectKind || e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction() && isIndex(e.AsCall().FunctionName())
+}
+
+// soften makes the first selection of a path optional; those after it follow.
+func (r *rewriter) soften(e ast.Expr) {
+	operand, step, optional := link(e)
+	switch {
+	case optional:
+	case step != nil:
+		e.SetKindCase(r.factory.NewCall(e.ID(), operators.OptIndex, operand, step))
+	default:
+		name := r.factory.NewLiteral(r.id(e), types.String(e.AsSelect().FieldName()))
+		e.SetKindCase(r.factory.NewCall(e.ID(), operators.OptSelect, operand, name))
+	}
+}

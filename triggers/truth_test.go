@@ -1,0 +1,162 @@
+package triggers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// operand is an expression of each truth; facts["u"] is never asserted.
+func operand(truth Truth) string {
+	switch truth {
+	case True:
+		return `(facts["t"] == 1)`
+	case False:
+		return `(facts["t"] == 2)`
+	}
+	return `(facts["u"] == 1)`
+}
+
+func evaluate(t testing.TB, expression string) Result {
+	t.Helper()
+	c, err := Compile(expression)
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	m := newMemory(t)
+	m.now = start + 10
+	m.assert("t", `1`, start+1)
+	return c.Evaluate(Scope{Plan: Plan{Status: "open"}, Action: &Action{Input: []byte(`{"x":1}`)}, ArmedNs: start, NowNs: start + 10}, m)
+}
+
+func TestTruthTablesAreStrongKleene(t *testing.T) {
+	letter := map[byte]Truth{'T': True, 'U': Unknown, 'F': False}
+	// Rows and columns in the order T U F.
+	tables := map[string][3]string{
+		"&&": {"TUF", "UUF", "FFF"},
+		"||": {"TTT", "TUU", "TUF"},
+		"==": {"TUF", "UUU", "FUT"},
+		"!=": {"FUT", "UUU", "TUF"},
+	}
+	order := "TUF"
+	for operator, rows := range tables {
+		for i := range order {
+			for j := range order {
+				expression := operand(letter[order[i]]) + operator + operand(letter[order[j]])
+				if got, want := evaluate(t, expression).Truth, letter[rows[i][j]]; got != want {
+					t.Errorf("%c %s %c is %v, want %v", order[i], operator, order[j], got, want)
+				}
+			}
+		}
+	}
+	for i, want := range "FUT" {
+		if got := evaluate(t, "!"+operand(letter[order[i]])).Truth; got != letter[byte(want)] {
+			t.Errorf("!%c is %v, want %c", order[i], got, want)
+		}
+	}
+	// A choice takes its branch; an unknown test leaves it unknown, whatever the branches are.
+	for i := range order {
+		for j := range order {
+			for k := range order {
+				want := Unknown
+				switch order[i] {
+				case 'T':
+					want = letter[order[j]]
+				case 'F':
+					want = letter[order[k]]
+				}
+				expression := operand(letter[order[i]]) + "?" + operand(letter[order[j]]) + ":" + operand(letter[order[k]])
+				if got := evaluate(t, expression).Truth; got != want {
+					t.Errorf("%c ? %c : %c is %v, want %v", order[i], order[j], order[k], got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestMacrosAreKleene(t *testing.T) {
+	for expression, want := range map[string]Truth{
+		`["u", "t"].exists(k, facts[k] == 1)`:                                 True,
+		`["u", "t"].exists(k, facts[k] == 2)`:                                 Unknown,
+		`["t", "u"].all(k, facts[k] == 2)`:                                    False,
+		`["t", "u"].all(k, facts[k] == 1)`:                                    Unknown,
+		`["t"].exists_one(k, facts[k] == 1)`:                                  True,
+		`["t", "u"].exists_one(k, facts[k] == 1)`:                             Unknown,
+		`["t", "u"].filter(k, facts[k] == 1).size() == 1`:                     Unknown,
+		`["t", "u"].map(k, facts[?k].orValue(0)) == [1, 0]`:                   True,
+		`["t", "u"].filter(k, k in facts) == ["t"]`:                           True,
+		`facts["u"] in [1]`:                                                   Unknown,
+		`1 in [facts["u"], 1]`:                                                Unknown,
+		`(facts["u"] == 1 || facts["t"] == 1) && !(facts["u"] == 1 && false)`: True,
+		`{"b": 1, "a": 2}.map(k, k) == ["a", "b"]`:                            True,
+		`{"a": dyn(1)} == {"a": dyn(1.0)} && {"a": 1} != {"b": 1}`:            True,
+	} {
+		if got := evaluate(t, expression); got.Truth != want || got.Err != nil {
+			t.Errorf("%s is %v (%v), want %v", expression, got.Truth, got.Err, want)
+		}
+	}
+}
+
+func TestUnknownSaysWhatItWaitsFor(t *testing.T) {
+	at := func(s string) string { return `timestamp("2026-03-01T` + s + `Z")` }
+	for expression, want := range map[string]string{
+		`facts["u"] == 1 && facts["v"] == 1 && facts["u"] == 2`:              "fact u, fact v",
+		`facts["u"] == facts["v"]`:                                           "fact u, fact v",
+		`after(` + at("12:30:00") + `)`:                                      "time 2026-03-01T12:30:00Z",
+		`absent_for("x", ` + at("12:00:00") + `, duration("1m"))`:            "fact x, time 2026-03-01T12:01:00Z",
+		`facts["t"] == 1 && (verdict.outcome == "block" || seen("x"))`:       "a verdict on the action, fact x",
+		`after(plan.deadline)`:                                               "plan.deadline, which is not set",
+		`facts["u"] == 1 || (facts["v"] == 1 && facts["t"] == 2)`:            "fact u",
+		`["v", "u"].exists(k, facts[k] == 1)`:                                "fact u, fact v",
+		`elapsed(first_at("x"), duration("1h"))`:                             "fact x",
+		`facts["u"].deep.er == facts[facts["w"]].x && plan.status != "open"`: "",
+	} {
+		if got := strings.Join(evaluate(t, expression).Waits, ", "); got != want {
+			t.Errorf("%s waits for %q, want %q", expression, got, want)
+		}
+	}
+}
+
+func TestAnErrorWaitsAndIsReported(t *testing.T) {
+	for expression, want := range map[string]string{
+		`facts["t"].price > 3`:                          "no such overload", // 1 has no fields
+		`facts["t"] + "x" == "1x"`:                      "no such overload",
+		`1 / (facts["t"] - 1) == 3`:                     "division by zero",
+		`facts["t"]`:                                    "not a truth but int",
+		`after(facts["t"])`:                             "no such overload: after",
+		`at_least(facts["t"] - 1, "t", duration("1s"))`: "at_least wants",
+	} {
+		got := evaluate(t, expression)
+		if got.Truth != Unknown || got.Err == nil || got.Moot {
+			t.Errorf("%s is %v (%v), want unknown with an error", expression, got.Truth, got.Err)
+		} else if !strings.Contains(got.Err.Error(), want) && want != "no such overload" {
+			t.Errorf("%s: %v, want %q", expression, got.Err, want)
+		}
+	}
+	for expression, want := range map[string]Truth{`facts["t"] == 1 || 1 / 0 == 1`: True, `1 / 0 == 1 || facts["t"] == 1`: True, `1 / 0 == 1 && facts["t"] == 2`: False} {
+		if got := evaluate(t, expression); got.Truth != want || got.Err != nil {
+			t.Errorf("%s is %v (%v), want %v: the error is absorbed", expression, got.Truth, got.Err, want)
+		}
+	}
+}
+
+func TestReadingsAndKeysAreTheSameEveryTime(t *testing.T) {
+	expression := `facts["t"] == 1 && (facts["u" + string(facts["t"])] == 1 || !seen("z") || plan.status == "open")`
+	want := fmt.Sprint(evaluate(t, expression))
+	for range 50 {
+		if got := fmt.Sprint(evaluate(t, expression)); got != want {
+			t.Fatalf("got %s, then %s", want, got)
+		}
+	}
+	result := evaluate(t, expression)
+	if got := fmt.Sprint(result.Keys); got != "[t u1 z]" {
+		t.Errorf("keys %s", got)
+	}
+	var readings []string
+	for _, r := range result.Readings {
+		readings = append(readings, fmt.Sprintf("%s=%s@%d", r.Name, r.Value, r.Sequence))
+	}
+	if got := strings.Join(readings, " "); got != `facts["t"]=1@1 facts["u1"]=@0 plan.status="open"@0 seen("z")=@0` {
+		t.Errorf("readings %s", got)
+	}
+}
