@@ -1,0 +1,195 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Verdict says what became of a record in the fold.
+type Verdict uint8
+
+// Verdicts of Apply.
+const (
+	Effective Verdict = iota
+	Repeated          // a second copy of a record that was folded before: changes nothing
+	Refused           // breaks a rule
+	Void              // a decision that lost a race in the log
+)
+
+// Result is what Apply says of one record. Reason is empty when Effective.
+type Result struct {
+	Verdict Verdict
+	Reason  string
+}
+
+var effective = Result{}
+
+func refused(format string, a ...any) Result { return Result{Refused, fmt.Sprintf(format, a...)} }
+func void(format string, a ...any) Result    { return Result{Void, fmt.Sprintf(format, a...)} }
+
+var repeated = Result{Repeated, "a copy of an earlier record"}
+
+// Apply folds one record. It is total: whatever the entry holds, the state
+// goes on, and the result says what it was. Entries must come in the order of
+// the ledger (invariant I1 is the host's to guard).
+func (s *State) Apply(e ledger.Entry) Result {
+	s.advance(e)
+	result := s.applyEntry(e)
+	switch result.Verdict {
+	case Effective, Repeated:
+	case Refused:
+		s.meta.Refused++
+		s.refuse(e, result)
+	case Void:
+		s.meta.Voided++
+		s.refuse(e, result)
+	default:
+		panic("executor: unknown verdict")
+	}
+	return result
+}
+
+// advance moves cursor and logical time: the maximum of stamps and epochs so
+// far (I8).
+func (s *State) advance(e ledger.Entry) {
+	s.meta.Applied = e.Address
+	s.meta.AppliedCount = e.Count
+	s.meta.StampNs = e.StampNs
+	s.meta.Records++
+	s.meta.TimeNs = max(s.meta.TimeNs, e.StampNs)
+	if e.Source.Term {
+		s.meta.Fence = e.Address.Sequence
+	}
+	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor && e.Record.Term >= s.meta.Term {
+		s.meta.TimeNs = max(s.meta.TimeNs, e.Record.EpochNs)
+	}
+}
+
+func (s *State) applyEntry(e ledger.Entry) Result {
+	if e.Err != nil {
+		s.noteOrphan(e)
+		return Result{Refused, e.Err.Error()}
+	}
+	switch e.Source.Class {
+	case ledger.ClassAgent:
+		return s.applyAgent(e)
+	case ledger.ClassFact:
+		return s.applyFact(e)
+	case ledger.ClassVerdict:
+		return s.applyVerdict(e)
+	case ledger.ClassOperator:
+		return s.applyOperator(e)
+	case ledger.ClassWorker:
+		return s.applyWorker(e)
+	case ledger.ClassExecutor:
+		return s.applyExecutor(e)
+	default:
+		panic("executor: unknown subject class " + e.Source.Class.String())
+	}
+}
+
+// refuse keeps the reason where people find it: by place and by plan.
+func (s *State) refuse(e ledger.Entry, r Result) {
+	row := &pb.RefusedRow{
+		Reason: r.Reason, Subject: e.Source.Subject(), StampNs: e.StampNs, Voided: r.Verdict == Void,
+	}
+	if e.Record != nil {
+		row.Kind = ledger.KindOf(e.Record).Name
+		if ledger.ValidToken(e.Record.Plan) && e.Record.Plan != ledger.ManyPlans {
+			row.Plan = e.Record.Plan
+		}
+	}
+	s.set(recordKey(keyRefused, e.Address.Sequence, e.Address.Index), encode(row))
+	if row.Plan != "" {
+		s.set(refusalKey(row.Plan, e.Address), nil)
+	}
+	// A decision that lost is explained here and needs no further record; a
+	// refused record of anybody else is answered in the ledger itself.
+	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor {
+		s.todo.add(todoRefused + string(recordKey(0, e.Address.Sequence, e.Address.Index)[1:]))
+	}
+}
+
+func refusalKey(plan string, a *pb.Address) []byte {
+	k := append(planKey(keyRefusal, plan), 0)
+	return append(k, recordKey(0, a.Sequence, a.Index)[1:]...)
+}
+
+// orphansMax bounds the forwards without registration that a plan remembers by
+// name.
+const orphansMax = 64
+
+// noteOrphan remembers on its plan a forward whose registration did not come
+// with it: if the plan must unwind, or has, that act is its owner's (design:
+// there is never an act whose undo was silently lost).
+func (s *State) noteOrphan(e ledger.Entry) {
+	if e.Record == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(e.Record.Plan) {
+		return
+	}
+	if _, ok := e.Record.Kind.(*pb.Record_ForwardRegistered); !ok || !ledger.ValidToken(e.Record.Action) {
+		return
+	}
+	p := s.plan(e.Record.Plan)
+	if p == nil || p.row.Agent != e.Source.Name || slices.Contains(p.row.Orphans, e.Record.Action) {
+		return
+	}
+	if _, known := s.get(numberKey(p.id, e.Record.Action)); known {
+		return // registered, or an orphan that its owner has resolved
+	}
+	if len(p.row.Orphans) < orphansMax {
+		p.row.Orphans = append(p.row.Orphans, e.Record.Action)
+		s.reopen(p)
+		s.touch(p)
+	}
+}
+
+// hasWork reports whether a plan needs a decision.
+func hasWork(r *pb.PlanRow) bool {
+	switch r.Phase {
+	case pb.Phase_PHASE_OPEN:
+		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
+	case pb.Phase_PHASE_COMMITTED:
+		return !r.Retired
+	case pb.Phase_PHASE_UNWINDING:
+		return len(r.Parked) > 0 || len(r.Reported) > 0 ||
+			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
+			endOf(r) != pb.PlanEnd_PLAN_END_UNSPECIFIED
+	default:
+		return false
+	}
+}
+
+// concurrencyDefault is how many compensations of one plan are in flight at once.
+const concurrencyDefault = 8
+
+func concurrency(r *pb.PlanRow) uint32 {
+	if r.Declared != nil && r.Declared.Concurrency > 0 {
+		return r.Declared.Concurrency
+	}
+	return concurrencyDefault
+}
+
+// endOf says how an unwinding plan ends as it stands, or UNSPECIFIED while
+// something is still to be done. It never says compensated while anything is
+// owed (S41, S48, I22, I23).
+func endOf(r *pb.PlanRow) pb.PlanEnd {
+	switch {
+	case r.Phase != pb.Phase_PHASE_UNWINDING:
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
+	case len(r.Ready) > 0 || len(r.Parked) > 0 || r.InFlight > 0:
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
+	case r.Quarantined > 0 || len(r.Orphans) > 0:
+		return pb.PlanEnd_PLAN_END_QUARANTINED
+	case r.ByHand:
+		return pb.PlanEnd_PLAN_END_RESOLVED
+	case r.Unsettled > 0:
+		panic("executor: a plan owes an undo that nothing blocks")
+	case r.InScope == 0:
+		return pb.PlanEnd_PLAN_END_FAILED
+	default:
+		return pb.PlanEnd_PLAN_END_COMPENSATED
+	}
+}

@@ -1,0 +1,161 @@
+package executor
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"slices"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// snooze is a due entry that was asked and was not true; it is asked again at ns.
+type snooze struct {
+	ns  int64
+	key string
+}
+
+type snoozeHeap []snooze
+
+func (h snoozeHeap) Len() int { return len(h) }
+func (h snoozeHeap) Less(i, j int) bool {
+	return h[i].ns < h[j].ns || h[i].ns == h[j].ns && h[i].key < h[j].key
+}
+func (h snoozeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *snoozeHeap) Push(x any) { *h = append(*h, x.(snooze)) }
+
+// Pop implements heap.Interface.
+func (h *snoozeHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// duePerTurn bounds the due entries one turn looks at.
+const duePerTurn = 4096
+
+// setDue adds a due entry.
+func (s *State) setDue(ns int64, kind byte, ref leaseRef) {
+	key := dueKey(ns, kind, ref)
+	s.set(key, nil)
+	if s.base == nil && string(key) < s.dueFrom {
+		heap.Push(&s.snoozed, snooze{ns, string(key)})
+	}
+}
+
+// dueEntries returns the entries to look at, in order of key, so that a restart,
+// which forgets what was snoozed, changes no order.
+func (s *State) dueEntries(nowNs int64) []string {
+	var entries []string
+	for len(s.snoozed) > 0 && s.snoozed[0].ns <= nowNs && len(entries) < duePerTurn {
+		entries = append(entries, heap.Pop(&s.snoozed).(snooze).key)
+	}
+	to := string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1))
+	if s.dueFrom < to {
+		from := max(s.dueFrom, string(rune(keyDue)))
+		s.dueFrom = to
+		for k := range s.kv.Scan([]byte(from), []byte(to)) {
+			if len(entries) == duePerTurn {
+				s.dueFrom = string(k)
+				break
+			}
+			entries = append(entries, string(k))
+		}
+	}
+	slices.Sort(entries)
+	return slices.Compact(entries)
+}
+
+// due asks every condition whose wake instant has come, and starts every
+// attempt whose backoff is over. Nothing else is looked at (S72).
+func (d *decider) due() {
+	for _, k := range d.live.dueEntries(d.in.EpochNs) {
+		if again := d.dueEntry([]byte(k)); again != 0 {
+			heap.Push(&d.live.snoozed, snooze{again, k})
+		}
+	}
+}
+
+// dueEntry handles one due entry; it returns the instant to look again if the
+// entry stays, or 0. What was decided is looked at again at once: if its records
+// never reach the ledger, the next Decide must propose them again (I9).
+func (d *decider) dueEntry(key []byte) int64 {
+	if _, ok := d.live.kv.Get(key); !ok {
+		return 0 // moved or given up since it was snoozed
+	}
+	ns, kind, ref := parseDueKey(key)
+	p := d.state.plan(ref.plan)
+	if p == nil || ref.n > p.row.Actions {
+		return 0
+	}
+	if kind == dueLease {
+		return d.dueLease(p, ref, ns)
+	}
+	a := d.state.action(p.id, ref.n)
+	if p.row.Phase == pb.Phase_PHASE_UNWINDING && a.row.Undo == pb.Undo_UNDO_WAITING && a.row.DueNs == ns && !d.full() {
+		if d.dispatch(p, a, a.row.Dispatched) {
+			d.plan(p.id)
+		}
+	}
+	return d.in.EpochNs
+}
+
+// heldAgain is after how long a lease that the clock guard holds is looked at
+// again, in ns: not at once, so that many of them leave room for retries.
+const heldAgain = int64(100e6)
+
+func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
+	l, a := d.state.lease(p, ref)
+	switch {
+	case l == nil || l.WakeNs != ns || p.row.Phase != pb.Phase_PHASE_OPEN || p.row.Fired != nil || d.full():
+		return d.in.EpochNs
+	case d.in.HoldClock:
+		return d.in.EpochNs + heldAgain
+	}
+	turned := turnedBy(p, ref)
+	if turned != nil && turned.Ns <= d.in.EpochNs {
+		return d.fireDue(p, a, l, turned.Readings, turned.At)
+	}
+	_, result := d.state.ask(p, a, l, d.in.EpochNs)
+	if result.Truth == triggers.True {
+		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
+	}
+	again := int64(0) // only a fact can change it now, and facts wake it themselves
+	if result.WakeNs > d.in.EpochNs {
+		again = result.WakeNs
+	}
+	if turned != nil && (again == 0 || turned.Ns < again) {
+		again = turned.Ns
+	}
+	return again
+}
+
+func (d *decider) fireDue(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {
+	if d.fire(p, a, l, readings, cause) {
+		d.plan(p.id)
+	}
+	return d.in.EpochNs
+}
+
+// NextWake returns the next instant (unix ns) at which time alone may call for
+// a decision; ok is false when nothing waits for the clock.
+func (s *State) NextWake() (ns int64, ok bool) {
+	if len(s.snoozed) > 0 {
+		ns, ok = s.snoozed[0].ns, true
+	}
+	from := max(s.dueFrom, string(rune(keyDue)))
+	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
+		due := int64(binary.BigEndian.Uint64(k[1:]))
+		if !ok || due < ns {
+			ns, ok = due, true
+		}
+		break
+	}
+	return ns, ok
+}
+
+// HasWork reports whether Decide has something to do whatever the clock says.
+func (s *State) HasWork() bool { return s.todo.len() > 0 }

@@ -1,0 +1,518 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Modes of a tenant on this host, as status shows them.
+const (
+	modeStarting = "starting"
+	modeStandby  = "standby"
+	modeHolding  = "holding"
+	modeGuard    = "clock-guard"
+	modeHalted   = "halted"
+)
+
+// actor runs one tenant. All fields belong to its goroutine, except those
+// behind mu.
+type actor struct {
+	host   *Host
+	tenant string
+	log    *slog.Logger
+
+	store    ledger.Store
+	kv       *tenantKV
+	state    *executor.State
+	dispatch *dispatcher
+	answers  []executor.Answer // not yet settled in the ledger
+
+	term    uint64 // that this host has claimed; 0: none
+	fence   uint64 // sequence of its TermStarted
+	holding bool   // the claim was read back: it may decide and dispatch
+
+	pending   *pending // the commit on its way
+	acks      chan ack // buffered 1: at most one append is in flight
+	misses    int      // appends without reply, in a row
+	wake      *time.Timer
+	opened    sync.Once
+	attached  uint64 // last sequence when the session began
+	wantsTerm bool   // this host has the lease
+
+	asking asking
+
+	mu      sync.Mutex
+	mode    string
+	problem string
+	last    uint64 // last sequence known to be in the stream
+	applied uint64
+	waiters []*waiter
+	shown   *dispatcher // dispatch, for queries
+}
+
+// pending is an append that has not been folded back yet.
+type pending struct {
+	append ledger.Append
+	claim  bool   // it is a TermStarted
+	stored uint64 // its sequence, once acknowledged
+	delay  time.Duration
+}
+
+type ack struct {
+	sequence uint64
+	err      error
+}
+
+func newActor(h *Host, tenant string) *actor {
+	a := &actor{
+		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
+		kv: newTenantKV(h.db, tenant), acks: make(chan ack, 1), mode: modeStarting,
+		wake: time.NewTimer(time.Hour), asking: asking{gone: make(chan struct{})},
+	}
+	return a
+}
+
+// run runs the tenant until ctx ends. It returns an error only for what the
+// whole process must act on.
+func (a *actor) run(ctx context.Context) error {
+	defer a.opened.Do(a.host.attaching.Done)
+	delay := retryDelayMin
+	for ctx.Err() == nil {
+		err := a.session(ctx)
+		var halted *ledger.Halted
+		var refused *ledger.Refused
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrMute):
+			return err
+		case errors.As(err, &halted):
+			a.setMode(modeHalted, halted.Error())
+			a.opened.Do(a.host.attaching.Done)
+			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
+			<-ctx.Done()
+			return nil
+		case errors.As(err, &refused):
+			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
+		}
+		a.setMode(modeStarting, err.Error())
+		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
+		if !sleep(ctx, delay) {
+			return nil
+		}
+		delay = min(delay*2, retryDelayMax)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// session attaches to the ledger and runs turns until something breaks. State
+// that contradicts itself is thrown away and folded again.
+func (a *actor) session(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	defer func() {
+		cancel()
+		readers.Wait()
+		a.endSession()
+		if r := recover(); r != nil {
+			broken, ok := r.(*executor.StoreError)
+			if !ok {
+				panic(r)
+			}
+			a.log.Error("state store is broken; folding the ledger again", "error", broken)
+			if wipe := a.kv.wipe(); wipe != nil {
+				err = fmt.Errorf("cannot wipe the state: %w", wipe)
+				return
+			}
+			err = broken
+		}
+	}()
+	if err := a.attach(ctx); err != nil {
+		return err
+	}
+	messages := make(chan ledger.Message, readAheadMax)
+	broke := make(chan error, 1)
+	from := a.state.Meta().GetApplied().GetSequence() + 1
+	readers.Go(func() { a.read(ctx, from, messages, broke) })
+	turns := make(chan holderEvent, 1)
+	readers.Go(func() { a.keepLease(ctx, turns) })
+	return a.loop(ctx, messages, broke, turns)
+}
+
+func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Message, broke chan<- error) {
+	for m, err := range a.store.Read(ctx, from) {
+		if err != nil {
+			broke <- err
+			return
+		}
+		select {
+		case messages <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endSession forgets what must not outlive a session: the claim and what was
+// on its way. The ledger has the rest.
+func (a *actor) endSession() {
+	a.stepDown()
+	a.pending, a.misses = nil, 0
+	a.acks = make(chan ack, 1)
+	_ = a.kv.batch.Close()
+	a.kv.batch = a.kv.db.NewIndexedBatch()
+}
+
+// attach opens the stream and the state, and holds the one against the other
+// (guards G1 and G2).
+func (a *actor) attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	store, err := jetstream.Open(ctx, jetstream.Config{
+		Conn: a.host.cfg.Conn, Tenant: a.tenant, MaxBytes: a.host.cfg.MaxBytes,
+		Replicas: a.host.cfg.Replicas, AcceptLossyBroker: a.host.cfg.AcceptLossyBroker,
+		DurableServer: a.host.cfg.DurableServer, System: a.host.cfg.System,
+	})
+	if err != nil {
+		return err
+	}
+	a.store = store
+	a.state = executor.Open(a.kv, a.tenant)
+	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
+		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
+		if err := a.kv.wipe(); err != nil {
+			return err
+		}
+		a.state = executor.Open(a.kv, a.tenant)
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkAnchor(ctx, a.tenant, store, head, a.state.Meta()); err != nil {
+		return err
+	}
+	a.attached = head.Last
+	a.mu.Lock()
+	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
+	a.mu.Unlock()
+	a.setMode(modeStandby, "")
+	a.opened.Do(a.host.attaching.Done)
+	a.log.Info("attached", "applied", a.applied, "last", head.Last)
+	return nil
+}
+
+// checkAnchor holds the stream against the state that was folded from it: the
+// record at the cursor must have the address that the state remembers (G2), and
+// nothing may be missing (G1).
+func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *pb.Meta) error {
+	cursor := meta.GetApplied().GetSequence()
+	switch {
+	case head.Deleted != 0 || head.First > 1:
+		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream starts at %d and misses %d records", head.First, head.Deleted)}
+	case cursor == 0:
+		return nil
+	case cursor > head.Last:
+		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf("the stream ends at %d, but %d was folded: it has lost its tail", head.Last, cursor)}
+	}
+	m, err := store.Get(ctx, cursor)
+	if err != nil {
+		return err
+	}
+	entries, err := ledger.Decode(tenant, m)
+	if err != nil {
+		return err
+	}
+	last := entries[len(entries)-1].Address
+	if last.Index != meta.Applied.Index || string(last.Leaf) != string(meta.Applied.Leaf) {
+		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf(
+			"the stream has %s where %s was folded: its history is not the one that this state comes from",
+			ledger.FormatFullAddress(last), ledger.FormatFullAddress(meta.Applied))}
+	}
+	return nil
+}
+
+// loop is the actor: it waits for whatever comes first and takes a turn.
+func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error, lease <-chan holderEvent) error {
+	for {
+		var answered <-chan struct{}
+		if a.dispatch != nil {
+			answered = a.dispatch.wake
+		}
+		var first *ledger.Message
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-broke:
+			if err == nil {
+				err = errors.New("the stream ended")
+			}
+			return err
+		case m := <-messages:
+			first = &m
+		case k := <-a.acks:
+			if err := a.acknowledged(k); err != nil {
+				return err
+			}
+		case e := <-lease:
+			a.leaseEvent(e)
+		case <-answered:
+			a.answers = append(a.answers, a.dispatch.take()...)
+		case <-a.wake.C:
+		}
+		if err := a.turn(first, messages); err != nil {
+			return err
+		}
+	}
+}
+
+// turn folds what is there, sends what became valid, decides and appends.
+func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) error {
+	if first != nil {
+		if err := a.foldBatch(*first, messages); err != nil {
+			return err
+		}
+	}
+	if a.pending != nil && a.pending.stored != 0 && a.cursor() >= a.pending.stored {
+		a.pending = nil
+	}
+	if a.pending == nil {
+		a.act()
+	}
+	a.armWake()
+	return nil
+}
+
+func (a *actor) cursor() uint64 { return a.state.Meta().GetApplied().GetSequence() }
+
+// foldBatch folds a bounded run of messages as one Pebble batch.
+func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) error {
+	bytes := 0
+	for n := 1; ; n++ {
+		if err := a.fold(m); err != nil {
+			return err
+		}
+		bytes += len(m.Data)
+		if n == turnMessagesMax || bytes > turnBytesMax {
+			break
+		}
+		select {
+		case m = <-messages:
+			continue
+		default:
+		}
+		break
+	}
+	a.state.Flush()
+	a.kv.commit()
+	commands, notices := a.state.Commands(), a.state.Notices()
+	if a.holding {
+		for _, c := range commands {
+			a.dispatch.send(c)
+		}
+		a.notify(notices)
+	}
+	a.applyTerm()
+	a.advanced(notices)
+	return nil
+}
+
+// fold folds one message; a gap is guard G1.
+func (a *actor) fold(m ledger.Message) error {
+	if want := a.cursor() + 1; m.Sequence != want {
+		return &ledger.Halted{Guard: "G1", Sequence: want, Problem: fmt.Sprintf("the stream goes on with %d", m.Sequence)}
+	}
+	entries, err := ledger.Decode(a.tenant, m)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		result := a.state.Apply(e)
+		if result.Verdict == executor.Effective {
+			a.folded(e)
+		} else if result.Verdict != executor.Repeated {
+			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject", m.Subject, "reason", result.Reason)
+		}
+	}
+	return nil
+}
+
+// folded lets the shell follow what the ledger says.
+func (a *actor) folded(e ledger.Entry) {
+	switch k := e.Record.Kind.(type) {
+	case *pb.Record_CompensationSucceeded:
+		a.settled(attemptID{e.Record.Plan, e.Record.Action, k.CompensationSucceeded.Attempt})
+	case *pb.Record_CompensationFailed:
+		a.settled(attemptID{e.Record.Plan, e.Record.Action, k.CompensationFailed.Attempt})
+	case *pb.Record_ClockConfirmed:
+		if e.Address.Sequence > a.attached {
+			a.host.clock.confirm()
+			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason", k.ClockConfirmed.Reason)
+		}
+	}
+}
+
+func (a *actor) settled(id attemptID) {
+	if a.dispatch != nil {
+		a.dispatch.forget(id)
+	}
+}
+
+// act decides and appends, while this host holds the tenant.
+func (a *actor) act() {
+	if !a.holding {
+		a.claim()
+		return
+	}
+	live := a.answers[:0]
+	for _, answer := range a.answers {
+		if a.state.Outstanding(answer.Plan, answer.Number, answer.Attempt) {
+			live = append(live, answer)
+		}
+	}
+	a.answers = live
+	now, ahead, held := a.host.clock.epoch()
+	a.guarded(ahead, held)
+	due, waits := a.state.NextWake()
+	if len(a.answers) == 0 && !a.state.HasWork() && (!waits || due > now.UnixNano()) {
+		return
+	}
+	records := a.state.Decide(executor.Input{
+		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, SizeMax: commitSizeMax,
+	})
+	if len(records) > 0 {
+		a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
+	}
+}
+
+// append sends one commit, fenced on the term, without waiting for it.
+func (a *actor) append(source ledger.Source, records []*pb.Record, claim bool) {
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		panic("host: decisions that cannot be encoded: " + err.Error())
+	}
+	fence := a.fence
+	if claim {
+		fence = a.state.Meta().Fence
+	}
+	a.pending = &pending{claim: claim, delay: retryDelayMin, append: ledger.Append{
+		Subject: source.Subject(), ID: commitID(), Data: data,
+		FenceSubject: ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}.Subject(), Fence: fence,
+	}}
+	a.publish(a.pending.append, 0)
+}
+
+// commitID is 128 bits of randomness: guessable ids would let one writer
+// swallow another's record.
+func commitID() string {
+	var raw [16]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		panic("host: no randomness: " + err.Error())
+	}
+	return hex.EncodeToString(raw[:])
+}
+
+// publish appends on a goroutine of its own, which ends with the reply or after
+// appendTimeout; its result comes back on acks.
+func (a *actor) publish(p ledger.Append, delay time.Duration) {
+	acks, store := a.acks, a.store
+	go func() {
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+		defer cancel()
+		sequence, err := store.Append(ctx, p)
+		acks <- ack{sequence, err}
+	}()
+}
+
+// acknowledged handles the result of the append in flight: stored, lost to
+// another term, or in doubt (then the same commit goes out again, same id).
+func (a *actor) acknowledged(k ack) error {
+	p := a.pending
+	if p == nil {
+		return nil
+	}
+	switch {
+	case k.err == nil:
+		a.misses = 0
+		p.stored = k.sequence
+		a.mu.Lock()
+		a.last = max(a.last, k.sequence)
+		a.mu.Unlock()
+	case errors.Is(k.err, ledger.ErrConflict):
+		a.log.Warn("another holder has begun a term", "term", a.term)
+		a.pending = nil
+		a.stepDown()
+	case errors.Is(k.err, ledger.ErrBusy), errors.Is(k.err, ledger.ErrInDoubt):
+		if errors.Is(k.err, ledger.ErrInDoubt) && a.host.cfg.Conn.IsConnected() {
+			if a.misses++; a.misses >= missesMax {
+				return fmt.Errorf("%w: %d appends in a row, the last: %w", ErrMute, a.misses, k.err)
+			}
+		}
+		a.log.Warn("append in doubt; the same commit goes out again", "error", k.err, "in", p.delay)
+		a.publish(p.append, p.delay)
+		p.delay = min(p.delay*2, retryDelayMax)
+	default:
+		// Refused by the stream, such as no space: nothing is stored. Decisions
+		// are made anew when it has room.
+		a.log.Error("append refused; it is tried again", "error", k.err)
+		a.setProblem(k.err.Error())
+		a.publish(p.append, retryDelayMax)
+	}
+	return nil
+}
+
+// notify tells agents, best effort.
+func (a *actor) notify(notices []executor.Notice) {
+	for _, n := range notices {
+		body, err := json.Marshal(ledger.Notice{Plan: n.Plan, State: n.State, Reason: n.Reason})
+		if err != nil {
+			panic("host: cannot encode a notice: " + err.Error())
+		}
+		if err := a.host.cfg.Conn.Publish(ledger.NoticeSubject(a.tenant, n.Agent, n.Plan), body); err != nil {
+			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
+		}
+	}
+}
+
+// armWake sets the timer to the next instant that matters.
+func (a *actor) armWake() {
+	if !a.holding || a.pending != nil {
+		return // the next message, reply or lease event comes by itself
+	}
+	now, _, held := a.host.clock.epoch()
+	if held {
+		a.wake.Reset(guardPoll)
+		return
+	}
+	if due, ok := a.state.NextWake(); ok {
+		a.wake.Reset(max(time.Duration(due-now.UnixNano()), 0))
+	} else if a.state.HasWork() {
+		a.wake.Reset(guardPoll) // held back by a stamp ahead of this clock
+	}
+}

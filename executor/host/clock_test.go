@@ -1,0 +1,36 @@
+package host
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheGuardHoldsAClockThatJumpsAheadAndFollowsTheMonotonicOne(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	wall, mono := start, time.Duration(0)
+	c := newClock(func() time.Time { return wall }, func() time.Duration { return mono })
+	pass := func(w, m time.Duration) { wall, mono = wall.Add(w), mono+m }
+	want := func(now time.Time, held bool) {
+		t.Helper()
+		if got, ahead, h := c.epoch(); !got.Equal(now) || h != held {
+			t.Fatalf("epoch %s held %v (ahead %s), want %s held %v", got, h, ahead, now, held)
+		}
+	}
+	want(start, false)
+	pass(time.Hour, time.Hour)
+	want(start.Add(time.Hour), false)
+	pass(5*time.Second, 0) // at the bound
+	want(start.Add(time.Hour+5*time.Second), false)
+	pass(time.Millisecond, 0) // over it
+	want(start.Add(time.Hour), true)
+	pass(time.Minute, time.Minute)
+	want(start.Add(time.Hour+time.Minute), true)
+	pass(-5*time.Second-time.Millisecond, 0) // the clocks agree again
+	want(start.Add(time.Hour+time.Minute), false)
+	pass(10*time.Hour, time.Second)
+	want(start.Add(time.Hour+time.Minute+time.Second), true)
+	c.confirm()
+	want(start.Add(11*time.Hour+time.Minute), false)
+	pass(-3*time.Hour, time.Second) // backwards is late, which is allowed
+	want(start.Add(8*time.Hour+time.Minute), false)
+}

@@ -1,0 +1,217 @@
+// Package host is the shell around the executor's pure core: it reads the
+// ledgers, keeps the folded state in Pebble, appends what Decide proposes and
+// sends what was folded back as valid.
+//
+// One goroutine, the actor, owns a tenant's state. A turn of it reads the
+// records that are there, folds them in one Pebble batch, sends the commands
+// that became valid, decides over what changed and what fell due, and appends
+// the decisions as one commit. While that commit is on its way the actor goes on
+// folding; commands leave only when their record has been read back.
+//
+// What each store promises: the ledger is the truth, durable when acknowledged.
+// Pebble is a cache: lost, stale or broken, it is rebuilt from the ledger. The
+// holders' bucket decides who tries and never who is right.
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+)
+
+// ErrMute is what Run returns when the server has stopped answering appends
+// without closing the connection, as JetStream does after a write error. Restart
+// the server, then run a new Host.
+var ErrMute = errors.New("the server does not answer appends any more")
+
+// Config says what a host runs. Conn, Tenants and Dir are required.
+type Config struct {
+	Conn    *nats.Conn // kept and closed by the caller
+	Tenants []string   // names of tenants, each with a ledger of its own
+	Dir     string     // folder for the state store and the host's identity
+
+	// Holder names this process among those that may run a tenant: a token,
+	// kept in Dir by default, so that a restart takes its tenants back at once.
+	Holder   string
+	LeaseTTL time.Duration // 1 s to 1 h; 0: 10 s
+
+	MaxBytes int64 // of each new ledger; 0: no limit
+	Replicas int   // of each new ledger; 0: 1
+	// DurableServer, System and AcceptLossyBroker are as in jetstream.Config: how
+	// the server is known to sync every write, or that it need not.
+	DurableServer     string
+	System            *nats.Conn
+	AcceptLossyBroker bool
+
+	Logger *slog.Logger // nil: discards
+}
+
+// Host runs the executors of one or more tenants. Create it with New, run it
+// with Run, once.
+type Host struct {
+	cfg      Config
+	log      *slog.Logger
+	db       *pebble.DB
+	clock    *clock
+	actuator *actuators.NATS
+	holders  *jetstream.Holders
+	actors   []*actor
+
+	attaching sync.WaitGroup // tenants not yet attached
+	ready     chan struct{}
+}
+
+// New opens the state store below cfg.Dir. Errors: *ledger.Refused for a bad
+// configuration; otherwise what the folder or the server said.
+func New(cfg Config) (*Host, error) {
+	if err := checkConfig(cfg); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the state folder: %w", err)
+	}
+	if cfg.Holder == "" {
+		id, err := identity(cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Holder = id
+	}
+	db, err := openPebble(filepath.Join(cfg.Dir, "state"), cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
+	}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), ready: make(chan struct{})}
+	for _, tenant := range cfg.Tenants {
+		h.actors = append(h.actors, newActor(h, tenant))
+	}
+	h.attaching.Add(len(h.actors))
+	return h, nil
+}
+
+// Ready is closed when every tenant's ledger is open: records that come now are
+// stored and will be folded.
+func (h *Host) Ready() <-chan struct{} { return h.ready }
+
+func checkConfig(cfg Config) error {
+	switch {
+	case cfg.Conn == nil:
+		return ledger.Refuse("Conn", "missing", "a connected *nats.Conn")
+	case cfg.Dir == "":
+		return ledger.Refuse("Dir", "empty", "a folder")
+	case len(cfg.Tenants) == 0:
+		return ledger.Refuse("Tenants", "none", "at least one tenant")
+	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
+		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
+	}
+	seen := map[string]bool{}
+	for _, t := range cfg.Tenants {
+		if !ledger.ValidToken(t) || seen[t] {
+			return ledger.Refuse("Tenants", fmt.Sprintf("%q is no name, or there twice", t), "1 to 64 letters, digits, '-' or '_', each once")
+		}
+		seen[t] = true
+	}
+	return nil
+}
+
+// identity reads the host's id, or makes one on the first start.
+func identity(dir string) (string, error) {
+	path := filepath.Join(dir, "host.id")
+	if b, err := os.ReadFile(path); err == nil {
+		if id := strings.TrimSpace(string(b)); ledger.ValidToken(id) {
+			return id, nil
+		}
+	}
+	var raw [8]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", fmt.Errorf("cannot make a host id: %w", err)
+	}
+	id := "host-" + hex.EncodeToString(raw[:])
+	if err := os.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("cannot keep the host id: %w", err)
+	}
+	return id, nil
+}
+
+// Run runs all tenants until ctx ends (then it returns nil), or until the
+// server is mute (ErrMute). Run starts one goroutine per tenant and one for its
+// queries' subscription; all have ended when it returns.
+func (h *Host) Run(ctx context.Context) error {
+	actuator, err := actuators.NewNATS(h.cfg.Conn)
+	if err != nil {
+		return err
+	}
+	h.actuator = actuator
+	defer func() { _ = actuator.Close() }()
+	if h.holders, err = h.openHolders(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	go func() {
+		h.attaching.Wait() // every actor counts down once, at the latest when it ends
+		close(h.ready)
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	for _, a := range h.actors {
+		sub, err := h.serveQueries(a)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			_ = sub.Unsubscribe()
+			a.asking.close()
+		}()
+		running.Go(func() {
+			if err := a.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// openHolders waits for a server that is still starting.
+func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	return jetstream.OpenHolders(ctx, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
+}
+
+// Close closes the state store; Run must have returned.
+func (h *Host) Close() error {
+	for _, a := range h.actors {
+		if err := a.kv.close(); err != nil {
+			return fmt.Errorf("cannot close the state of %s: %w", a.tenant, err)
+		}
+	}
+	if err := h.db.Close(); err != nil {
+		return fmt.Errorf("cannot close the state store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// rig is an embedded server, hosts on it, and a worker that counts its effects.
+type rig struct {
+	t    *testing.T
+	dir  string
+	srv  *embedded.Server
+	conn *nats.Conn
+
+	mu      sync.Mutex
+	effects map[string]int // by key
+	order   []string       // actions, in order of their first effect
+	calls   []ledger.Command
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), effects: map[string]int{}}
+	r.startServer()
+	return r
+}
+
+func (r *rig) startServer() {
+	r.t.Helper()
+	srv, err := embedded.Start(embedded.Config{Dir: filepath.Join(r.dir, "nats"), Port: -1})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	conn, err := srv.Connect()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.srv, r.conn = srv, conn
+	r.t.Cleanup(func() { conn.Close(); srv.Close() })
+}
+
+func (r *rig) stopServer() {
+	r.conn.Close()
+	r.srv.Close()
+}
+
+// host runs a host until the returned stop is called.
+func (r *rig) host(name string) (*Host, func()) {
+	r.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
+	}
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil && !errors.Is(err, ErrMute) {
+				r.t.Errorf("host %s: %v", name, err)
+			}
+			if err := h.Close(); err != nil {
+				r.t.Errorf("host %s: %v", name, err)
+			}
+		})
+	}
+	r.t.Cleanup(stop)
+	<-h.Ready()
+	return h, stop
+}
+
+// serve answers every undo with reply; nil replies are silence.
+func (r *rig) serve(reply func(ledger.Command) *ledger.Reply) {
+	r.t.Helper()
+	_, err := r.conn.QueueSubscribe("undo.t.>", "workers", func(m *nats.Msg) {
+		var c ledger.Command
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			r.t.Errorf("command: %v", err)
+			return
+		}
+		answer := reply(c)
+		r.mu.Lock()
+		r.calls = append(r.calls, c)
+		if answer != nil && answer.Status == ledger.StatusDone {
+			if r.effects[c.Key] == 0 {
+				r.order = append(r.order, c.Action)
+			}
+			r.effects[c.Key]++
+		}
+		r.mu.Unlock()
+		if answer != nil {
+			b, _ := json.Marshal(answer)
+			_ = m.Respond(b)
+		}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func done(ledger.Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusDone} }
+
+func (r *rig) append(source ledger.Source, records ...*pb.Record) uint64 {
+	r.t.Helper()
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	appender, err := jetstream.Attach(r.conn, "t")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	sequence, err := appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: commitID(), Data: data})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return sequence
+}
+
+// plan registers and completes n actions a1..an in one commit each.
+func (r *rig) plan(id string, n int, deadline time.Duration) uint64 {
+	r.t.Helper()
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: id}
+	open := &pb.PlanOpened{}
+	if deadline > 0 {
+		open.DeadlineNs = time.Now().Add(deadline).UnixNano()
+	}
+	r.append(source, &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: open}})
+	var last uint64
+	for i := 1; i <= n; i++ {
+		action := fmt.Sprintf("a%d", i)
+		last = r.append(source,
+			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: "x", Key: ledger.Key("t", id, action, "undo"), Attempts: 2, BackoffNs: int64(10 * time.Millisecond), TimeoutNs: int64(2 * time.Second)}}},
+			&pb.Record{Plan: id, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
+		)
+	}
+	return last
+}
+
+func (r *rig) fail(id string) uint64 {
+	return r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: id},
+		&pb.Record{Plan: id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
+}
+
+// ask asks the query API and decodes the answer.
+func (r *rig) ask(verb string, question, answer any) error {
+	body, _ := json.Marshal(question)
+	m, err := r.conn.Request(ledger.QuerySubject("t", verb), body, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(m.Data, answer)
+}
+
+// ended waits for a plan's end.
+func (r *rig) ended(plan string) ledger.OutcomeAnswer {
+	r.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		var answer ledger.OutcomeAnswer
+		err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: plan, Ended: true, WaitMs: 1000}, &answer)
+		if err == nil && answer.Error == "" && answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
+			return answer
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("plan %s does not end: %+v, %v", plan, answer, err)
+		}
+	}
+}
+
+func (r *rig) status() executor.StatusView {
+	r.t.Helper()
+	var answer statusAnswer
+	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Status == nil {
+		r.t.Fatalf("status: %v %+v", err, answer)
+	}
+	return *answer.Status
+}
+
+func (r *rig) wantOrder(want ...string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fmt.Sprint(r.order) != fmt.Sprint(want) {
+		r.t.Fatalf("undone %v, want %v", r.order, want)
+	}
+}
+
+func TestAFailedPlanIsUndoneThroughAWorker(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	r.host("h1")
+	r.plan("p", 4, 0)
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.wantOrder("a4", "a3", "a2", "a1")
+}
+
+func TestADeadlineFiresWhileNobodyIsThere(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	r.host("h1")
+	r.plan("p", 2, 300*time.Millisecond)
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.wantOrder("a2", "a1")
+}

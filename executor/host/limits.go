@@ -1,0 +1,21 @@
+package host
+
+import "time"
+
+// Bounds of the shell; each names what it bounds.
+const (
+	turnMessagesMax  = 2048                   // messages folded in one turn
+	turnBytesMax     = 4 << 20                // bytes folded in one turn
+	readAheadMax     = 4096                   // messages read ahead of the fold
+	waitersMax       = 10_000                 // questions that wait for a sequence or a plan's end, per tenant
+	waitMax          = 60 * time.Second       // that one question may wait
+	appendTimeout    = 5 * time.Second        // until an append without reply counts as missed
+	missesMax        = 3                      // missed replies in a row: the server is mute
+	retryDelayMin    = 50 * time.Millisecond  // between appends in doubt, and reads that broke off
+	retryDelayMax    = 2 * time.Second        //
+	guardPoll        = time.Second            // while the clock guard holds
+	attachTimeout    = 30 * time.Second       // for one attempt to open a tenant
+	holderPollFactor = 3                      // a lease is renewed this often within its TTL
+	commitSizeMax    = 60 << 10               // bytes of decisions in one commit
+	fsyncSlack       = 200 * time.Millisecond // a wake timer is never armed further back than this
+)

@@ -1,0 +1,189 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// openPebble opens the state store of a host. The store is a cache of the
+// ledgers: one that cannot be opened is moved aside and built again.
+func openPebble(dir string, log *slog.Logger) (*pebble.DB, error) {
+	options := func() *pebble.Options {
+		return &pebble.Options{
+			FormatMajorVersion: pebble.FormatValueSeparation,
+			Logger:             pebbleLog{log},
+			MemTableSize:       32 << 20,
+			Cache:              pebble.NewCache(64 << 20),
+		}
+	}
+	db, err := pebble.Open(dir, options())
+	if err == nil || errors.Is(err, os.ErrPermission) || isLocked(err) {
+		return db, err
+	}
+	aside := dir + ".broken"
+	log.Error("state store cannot be opened; folding the ledger again", "dir", dir, "moved_to", aside, "error", err)
+	if err := os.RemoveAll(aside); err != nil {
+		return nil, fmt.Errorf("cannot remove %s: %w", aside, err)
+	}
+	if err := os.Rename(dir, aside); err != nil {
+		return nil, fmt.Errorf("cannot move the broken state store aside: %w", err)
+	}
+	return pebble.Open(dir, options())
+}
+
+// isLocked reports whether another process holds the folder.
+func isLocked(err error) bool {
+	return errors.Is(err, errWouldBlock) || errors.Is(err, errAgain)
+}
+
+// pebbleLog sends Pebble's chatter to the debug level.
+type pebbleLog struct{ log *slog.Logger }
+
+func (l pebbleLog) Infof(format string, args ...any) {
+	l.log.Debug("pebble: " + fmt.Sprintf(format, args...))
+}
+func (l pebbleLog) Errorf(format string, args ...any) {
+	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	panic(&executor.StoreError{Op: "run", Err: fmt.Errorf(format, args...)})
+}
+
+// tenantPrefix keeps tenants apart in one store; a token has no zero byte.
+func tenantPrefix(tenant string) []byte { return append([]byte(tenant), 0) }
+
+// tenantKV is one tenant's executor.KV: an indexed batch over the store, so
+// that a turn reads its own writes, and state and cursor are committed as one.
+type tenantKV struct {
+	db     *pebble.DB
+	batch  *pebble.Batch
+	prefix []byte
+	key    []byte // scratch
+}
+
+func newTenantKV(db *pebble.DB, tenant string) *tenantKV {
+	return &tenantKV{db: db, batch: db.NewIndexedBatch(), prefix: tenantPrefix(tenant)}
+}
+
+func (t *tenantKV) full(key []byte) []byte {
+	t.key = append(append(t.key[:0], t.prefix...), key...)
+	return t.key
+}
+
+// Get implements executor.KV.
+func (t *tenantKV) Get(key []byte) ([]byte, bool) { return get(t.batch, t.full(key)) }
+
+func get(r pebble.Reader, key []byte) ([]byte, bool) {
+	v, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false
+	}
+	if err != nil {
+		panic(&executor.StoreError{Op: "get", Err: err})
+	}
+	out := append([]byte{}, v...)
+	if err := closer.Close(); err != nil {
+		panic(&executor.StoreError{Op: "get", Err: err})
+	}
+	return out, true
+}
+
+// Set implements executor.KV.
+func (t *tenantKV) Set(key, value []byte) {
+	if err := t.batch.Set(t.full(key), value, nil); err != nil {
+		panic(&executor.StoreError{Op: "set", Err: err})
+	}
+}
+
+// Delete implements executor.KV.
+func (t *tenantKV) Delete(key []byte) {
+	if err := t.batch.Delete(t.full(key), nil); err != nil {
+		panic(&executor.StoreError{Op: "delete", Err: err})
+	}
+}
+
+// Scan implements executor.KV.
+func (t *tenantKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return scan(t.batch, t.prefix, from, to)
+}
+
+func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		bound := func(key []byte) []byte { return append(append([]byte{}, prefix...), key...) }
+		it, err := r.NewIter(&pebble.IterOptions{LowerBound: bound(from), UpperBound: bound(to)})
+		if err != nil {
+			panic(&executor.StoreError{Op: "scan", Err: err})
+		}
+		defer func() {
+			if err := it.Close(); err != nil {
+				panic(&executor.StoreError{Op: "scan", Err: err})
+			}
+		}()
+		for ok := it.First(); ok; ok = it.Next() {
+			if !yield(it.Key()[len(prefix):], it.Value()) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			panic(&executor.StoreError{Op: "scan", Err: err})
+		}
+	}
+}
+
+// commit ends a turn: its rows and its cursor become the state together. There
+// is no fsync: what a power cut takes is folded again from the ledger.
+func (t *tenantKV) commit() {
+	if t.batch.Empty() {
+		return
+	}
+	if err := t.batch.Commit(pebble.NoSync); err != nil {
+		panic(&executor.StoreError{Op: "commit", Err: err})
+	}
+	if err := t.batch.Close(); err != nil {
+		panic(&executor.StoreError{Op: "commit", Err: err})
+	}
+	t.batch = t.db.NewIndexedBatch()
+}
+
+// wipe forgets the whole state of the tenant.
+func (t *tenantKV) wipe() error {
+	if err := t.batch.Close(); err != nil {
+		return err
+	}
+	t.batch = t.db.NewIndexedBatch()
+	end := append([]byte{}, t.prefix...)
+	end[len(end)-1] = 1
+	return t.db.DeleteRange(t.prefix, end, pebble.NoSync)
+}
+
+func (t *tenantKV) close() error { return t.batch.Close() }
+
+// snapshotKV is a read-only executor.KV over a snapshot, for queries beside the
+// actor.
+type snapshotKV struct {
+	snapshot *pebble.Snapshot
+	prefix   []byte
+}
+
+// Get implements executor.KV.
+func (s snapshotKV) Get(key []byte) ([]byte, bool) {
+	return get(s.snapshot, append(append([]byte{}, s.prefix...), key...))
+}
+
+// Set implements executor.KV; a snapshot cannot be written.
+func (s snapshotKV) Set(_, _ []byte) { panic("host: write to a snapshot") }
+
+// Delete implements executor.KV; a snapshot cannot be written.
+func (s snapshotKV) Delete(_ []byte) { panic("host: write to a snapshot") }
+
+// Scan implements executor.KV.
+func (s snapshotKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return scan(s.snapshot, s.prefix, from, to)
+}

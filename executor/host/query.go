@@ -1,0 +1,369 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Bodies of the query API; docs/cli.md lists the verbs. Every answer may carry
+// an error instead.
+type (
+	planQuery struct {
+		Plan     string `json:"plan"`
+		Sequence uint64 `json:"sequence"` // answer once this has been folded
+	}
+	planAnswer struct {
+		Plan  *executor.PlanView `json:"plan,omitempty"`
+		Error string             `json:"error,omitempty"`
+	}
+	plansAnswer struct {
+		Plans []executor.PlanView `json:"plans"`
+		Next  string              `json:"next,omitempty"`
+		Error string              `json:"error,omitempty"`
+	}
+	listQuery struct {
+		AfterSequence uint64 `json:"after_sequence"`
+		Limit         int    `json:"limit"`
+	}
+	refusedAnswer struct {
+		Refused []executor.RefusedView `json:"refused"`
+		Error   string                 `json:"error,omitempty"`
+	}
+	statusAnswer struct {
+		Status *executor.StatusView `json:"status,omitempty"`
+		Error  string               `json:"error,omitempty"`
+	}
+	errorAnswer struct {
+		Error string `json:"error"`
+	}
+)
+
+// waiter is a question that waits for the fold.
+type waiter struct {
+	sequence uint64 // until this is folded; 0: until ended
+	plan     string // until this plan ends
+	done     chan struct{}
+}
+
+// serveQueries answers questions about a tenant from snapshots of its state,
+// beside the actor. A question that must wait does so on a goroutine of its own,
+// which ends with its answer or its time limit.
+func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
+	prefix := ledger.QuerySubject(a.tenant, "")
+	sub, err := h.cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
+		verb := strings.TrimPrefix(m.Subject, prefix)
+		if a.silent() || !a.asking.enter() {
+			return
+		}
+		if verb == "plan.outcome" || verb == "plan.show" {
+			go func() { defer a.asking.leave(); a.answer(m, verb) }()
+			return
+		}
+		defer a.asking.leave()
+		a.answer(m, verb)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot subscribe to queries: %w", err)
+	}
+	return sub, nil
+}
+
+// silent reports whether another host holds the tenant: that one answers.
+func (a *actor) silent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mode == modeStandby && a.problem != ""
+}
+
+// asking counts the questions under way, so that the state store is not closed
+// under them.
+type asking struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+	gone    chan struct{} // closed by close: waiting questions give up
+}
+
+func (q *asking) enter() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.running.Add(1)
+	}
+	return !q.closed
+}
+
+func (q *asking) leave() { q.running.Done() }
+
+// close refuses further questions and waits for those under way.
+func (q *asking) close() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.gone)
+	}
+	q.mu.Unlock()
+	q.running.Wait()
+}
+
+// answer replies to one question; a broken snapshot is an error in the answer.
+func (a *actor) answer(m *nats.Msg, verb string) {
+	body, err := json.Marshal(a.ask(verb, m.Data))
+	if err != nil {
+		panic("host: cannot encode an answer: " + err.Error())
+	}
+	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+		a.log.Debug("answer not sent", "verb", verb, "error", err)
+	}
+}
+
+func (a *actor) ask(verb string, data []byte) (answer any) {
+	defer func() {
+		if r := recover(); r != nil {
+			broken, ok := r.(*executor.StoreError)
+			if !ok {
+				panic(r)
+			}
+			answer = errorAnswer{broken.Error()}
+		}
+	}()
+	switch verb {
+	case "plan.ls":
+		return decoded(data, a.askPlans)
+	case "plan.show":
+		return decoded(data, a.askPlan)
+	case "plan.outcome":
+		return decoded(data, a.askOutcome)
+	case "quarantine.ls":
+		return decoded(data, a.askQuarantined)
+	case "refused.ls":
+		return decoded(data, a.askRefused)
+	case "status":
+		return a.askStatus()
+	default:
+		return errorAnswer{"unknown question " + verb}
+	}
+}
+
+func decoded[Q any](data []byte, ask func(Q) any) any {
+	var q Q
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &q); err != nil {
+			return errorAnswer{"the question is not JSON: " + err.Error()}
+		}
+	}
+	return ask(q)
+}
+
+// look runs read over a snapshot of the state.
+func (a *actor) look(read func(*executor.Reader)) {
+	snapshot := a.host.db.NewSnapshot()
+	defer func() { _ = snapshot.Close() }()
+	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant))
+}
+
+func (a *actor) askPlans(f executor.Filter) any {
+	answer := plansAnswer{Plans: []executor.PlanView{}}
+	a.look(func(r *executor.Reader) {
+		plans, next := r.Plans(f)
+		answer.Plans, answer.Next = append(answer.Plans, plans...), next
+	})
+	return answer
+}
+
+func (a *actor) askPlan(q planQuery) any {
+	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
+		return planAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
+	}
+	var answer planAnswer
+	a.look(func(r *executor.Reader) {
+		view, ok := r.Plan(q.Plan)
+		if !ok {
+			answer.Error = "there is no plan " + q.Plan
+			return
+		}
+		a.showWaiting(&view)
+		answer.Plan = &view
+	})
+	return answer
+}
+
+// showWaiting says which of a plan's commands have found no worker.
+func (a *actor) showWaiting(view *executor.PlanView) {
+	for _, w := range a.waitingCommands() {
+		for i := range view.Actions {
+			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
+				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody has served %s in %d tries", w.Capability, w.Tries)
+			}
+		}
+	}
+}
+
+func (a *actor) askOutcome(q ledger.OutcomeQuery) any {
+	limit := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
+	if limit <= 0 {
+		limit = 5 * time.Second
+	}
+	var answer ledger.OutcomeAnswer
+	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, limit) {
+		answer.Error = fmt.Sprintf("sequence %d is not folded yet", q.Sequence)
+		return answer
+	}
+	if q.Ended {
+		w := &waiter{plan: q.Plan, done: make(chan struct{})}
+		if !a.addWaiter(w) {
+			answer.Error = "too many questions are waiting"
+			return answer
+		}
+		defer a.dropWaiter(w)
+		a.outcome(q, &answer)
+		if answer.Error == "" && !ended(answer.State) {
+			a.wait(w, limit)
+		}
+	}
+	a.outcome(q, &answer)
+	return answer
+}
+
+func ended(state string) bool { return state != ledger.StateOpen && state != ledger.StateUnwinding }
+
+func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
+	*answer = ledger.OutcomeAnswer{}
+	a.look(func(r *executor.Reader) {
+		answer.Applied = r.Applied()
+		for _, refused := range r.RefusedAt(q.Sequence) {
+			if refused.Plan == q.Plan {
+				answer.Refused = append(answer.Refused, refused.Reason)
+			}
+		}
+		var ok bool
+		if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
+			answer.Error = "there is no plan " + q.Plan
+		}
+	})
+}
+
+func (a *actor) askQuarantined(q listQuery) any {
+	answer := plansAnswer{Plans: []executor.PlanView{}}
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	a.look(func(r *executor.Reader) { answer.Plans = append(answer.Plans, r.Quarantined(q.Limit)...) })
+	return answer
+}
+
+func (a *actor) askRefused(q listQuery) any {
+	answer := refusedAnswer{Refused: []executor.RefusedView{}}
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	a.look(func(r *executor.Reader) {
+		answer.Refused = append(answer.Refused, r.Refusals(q.AfterSequence, q.Limit)...)
+	})
+	return answer
+}
+
+func (a *actor) askStatus() any {
+	var view executor.StatusView
+	a.look(func(r *executor.Reader) { view = r.Status() })
+	view.Waiting = a.waitingCommands()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
+	return statusAnswer{Status: &view}
+}
+
+func (a *actor) waitingCommands() []executor.WaitingView {
+	a.mu.Lock()
+	d := a.shown
+	a.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	return d.waiting()
+}
+
+// await waits until the fold has reached a sequence.
+func (a *actor) await(w *waiter, limit time.Duration) bool {
+	w.done = make(chan struct{})
+	a.mu.Lock()
+	reached := a.applied >= w.sequence
+	a.mu.Unlock()
+	if reached {
+		return true
+	}
+	if !a.addWaiter(w) {
+		return false
+	}
+	defer a.dropWaiter(w)
+	return a.wait(w, limit)
+}
+
+func (a *actor) wait(w *waiter, limit time.Duration) bool {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-w.done:
+		return true
+	case <-late.C:
+		return false
+	case <-a.asking.gone:
+		return false
+	}
+}
+
+// addWaiter registers a question; one about a sequence that has been folded by
+// now is answered at once.
+func (a *actor) addWaiter(w *waiter) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.sequence != 0 && a.applied >= w.sequence {
+		close(w.done)
+		return true
+	}
+	if len(a.waiters) >= waitersMax {
+		return false
+	}
+	a.waiters = append(a.waiters, w)
+	return true
+}
+
+func (a *actor) dropWaiter(w *waiter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiters = slices.DeleteFunc(a.waiters, func(x *waiter) bool { return x == w })
+}
+
+// advanced wakes the questions that this turn answers.
+func (a *actor) advanced(notices []executor.Notice) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.applied = a.cursor()
+	a.last = max(a.last, a.applied)
+	if len(a.waiters) == 0 {
+		return
+	}
+	over := map[string]bool{}
+	for _, n := range notices {
+		if ended(n.State) {
+			over[n.Plan] = true
+		}
+	}
+	a.waiters = slices.DeleteFunc(a.waiters, func(w *waiter) bool {
+		if w.sequence != 0 && w.sequence <= a.applied || w.plan != "" && over[w.plan] {
+			close(w.done)
+			return true
+		}
+		return false
+	})
+}

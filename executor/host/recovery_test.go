@@ -1,0 +1,432 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// digest reads the state of a stopped host.
+func digest(t *testing.T, dir string) string {
+	t.Helper()
+	h, err := New(Config{Conn: new(nats.Conn), Tenants: []string{"t"}, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return executor.FormatDigest(executor.Digest(h.actors[0].kv))
+}
+
+func (r *rig) caughtUp() {
+	r.t.Helper()
+	r.eventually("the fold catches up", func() bool {
+		s := r.status()
+		return s.Mode == modeHolding && s.Applied == s.Last
+	})
+}
+
+// eventually polls the query API, which paces it.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not in time: %s; status %+v", what, r.status())
+		}
+	}
+}
+
+func TestDeletingTheStateFolderGivesTheIdenticalState(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.plan("p", 3, 0)
+	r.fail("p")
+	r.ended("p")
+	r.plan("open", 2, time.Hour)
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}})
+	r.caughtUp()
+	stop()
+	before := digest(t, filepath.Join(r.dir, "h1"))
+	if err := os.RemoveAll(filepath.Join(r.dir, "h1", "state")); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = r.host("h1")
+	r.caughtUp()
+	stop()
+	// The restart has begun a term of its own; fold the old ledger's part by
+	// comparing with a second rebuild of the same ledger.
+	after := digest(t, filepath.Join(r.dir, "h1"))
+	kv := executor.NewMemoryKV()
+	foldAll(t, r, kv, 0)
+	if got := executor.FormatDigest(executor.Digest(kv)); got != after {
+		t.Fatalf("digest %s, rebuilt %s", after, got)
+	}
+	prefix := executor.NewMemoryKV()
+	foldAll(t, r, prefix, 1)
+	if got := executor.FormatDigest(executor.Digest(prefix)); got != before {
+		t.Fatalf("digest before %s, rebuilt %s", before, got)
+	}
+}
+
+// foldAll folds the stream into kv, leaving out the last `but` messages.
+func foldAll(t *testing.T, r *rig, kv executor.KV, but uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := executor.Open(kv, "t")
+	for m, err := range store.Read(ctx, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			s.Apply(e)
+		}
+		if m.Sequence == head.Last-but {
+			break
+		}
+	}
+	s.Flush()
+}
+
+func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
+	r := newRig(t)
+	release := make(chan struct{})
+	r.serve(func(ledger.Command) *ledger.Reply {
+		<-release
+		return &ledger.Reply{Status: ledger.StatusDone}
+	})
+	_, stop1 := r.host("h1")
+	r.eventually("h1 holds", func() bool { return r.status().Mode == modeHolding })
+	term := r.status().Term
+	r.host("h2")
+	r.plan("p", 3, 0)
+	r.fail("p")
+	r.eventually("a command is out", func() bool { return r.anyStatus(func(s executor.StatusView) bool { return s.InFlight == 1 }) })
+	stop1()
+	close(release)
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.wantOrder("a3", "a2", "a1")
+	if !r.anyStatus(func(s executor.StatusView) bool { return s.Mode == modeHolding && s.Term > term }) {
+		t.Fatalf("h2 does not hold a newer term: %+v", r.status())
+	}
+}
+
+func (r *rig) anyStatus(ok func(executor.StatusView) bool) bool { return ok(r.status()) }
+
+func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	h1, _ := r.host("h1")
+	r.eventually("h1 holds", func() bool { return r.status().Mode == modeHolding })
+	// A zombie: a second host that claims without asking for the lease.
+	h2, stop2 := r.host("h2")
+	zombie(t, r, h2)
+	for i := range 20 {
+		id := fmt.Sprintf("p%d", i)
+		r.plan(id, 2, 0)
+		r.fail(id)
+	}
+	for i := range 20 {
+		if got := r.ended(fmt.Sprintf("p%d", i)); got.State != ledger.StateCompensated {
+			t.Fatalf("plan %d: %+v", i, got)
+		}
+	}
+	stop2()
+	_ = h1
+	r.wantOnce(t)
+}
+
+// zombie makes a host believe that it holds the lease, whoever has it.
+func zombie(t *testing.T, r *rig, h *Host) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	current, err := h.holders.Holder(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, ok, _, err := h.holders.Acquire(ctx, "t", current) // as the holder itself would
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if err := h.holders.Release(ctx, lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantOnce checks from the ledger that every action has exactly one effective
+// success, and that no key was used for two actions.
+func (r *rig) wantOnce(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	keys := map[string]string{}
+	for _, c := range r.calls {
+		if was, ok := keys[c.Key]; ok && was != c.Plan+"/"+c.Action {
+			t.Errorf("key %s serves %s and %s/%s", c.Key, was, c.Plan, c.Action)
+		}
+		keys[c.Key] = c.Plan + "/" + c.Action
+	}
+	r.mu.Unlock()
+	kv := executor.NewMemoryKV()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _ := store.Head(ctx)
+	s := executor.Open(kv, "t")
+	won := map[string]int{}
+	for m, err := range store.Read(ctx, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, _ := ledger.Decode("t", m)
+		for _, e := range entries {
+			if s.Apply(e).Verdict == executor.Effective && e.Record.GetCompensationSucceeded() != nil {
+				won[e.Record.Plan+"/"+e.Record.Action]++
+			}
+		}
+		if m.Sequence == head.Last {
+			break
+		}
+	}
+	for _, id := range keys {
+		if won[id] != 1 {
+			t.Errorf("%s has %d successes", id, won[id])
+		}
+	}
+}
+
+func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	r.host("h1")
+	r.plan("p", 1, 0)
+	js, err := r.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"saga.t.agent.x.p", "saga.t.fact.f", "saga.t.verdict.v", "saga.t.operator.o", "saga.t.worker.w", "saga.t.executor", "saga.t.executor.term", "saga.t.nonsense"} {
+		for _, body := range []string{"", "garbage", `{"records":[{}]}`, "\x08\x01\x12\x02\x0a\x00"} {
+			if _, err := js.Publish(subject, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	var answer refusedAnswer
+	if err := r.ask("refused.ls", listQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
+		t.Fatalf("%v: %d refused", err, len(answer.Refused))
+	}
+	for _, refusal := range answer.Refused {
+		if refusal.Reason == "" || refusal.Subject == "" {
+			t.Errorf("refused without a reason: %+v", refusal)
+		}
+	}
+}
+
+func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	r.host("h1")
+	m := nats.NewMsg("saga.t.agent.py.p")
+	m.Header.Set("Content-Type", "application/json")
+	m.Data = []byte(`{"records":[
+		{"plan":"p","planOpened":{"label":"from a foreign client"}},
+		{"plan":"p","action":"a","forwardRegistered":{"capability":"do.x","class":"CLASS_COMPENSABLE"},"payload":{"input":"eyJpZCI6MX0="}},
+		{"plan":"p","action":"a","compensationRegistered":{"capability":"x","key":"k1","bindings":[{"name":"id","expression":"input.id"}]}},
+		{"plan":"p","action":"a","forwardCompleted":{}},
+		{"plan":"p","planFailed":{"reason":"because"}}]}`)
+	js, err := r.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.PublishMsg(m); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) != 1 || string(r.calls[0].Arguments) != `{"id":1}` || r.calls[0].Key != "k1" {
+		t.Fatalf("%+v", r.calls)
+	}
+}
+
+func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.plan("p", 2, 0)
+	r.caughtUp()
+	stop()
+	// Another history on the same subjects: the stream is made anew.
+	js, err := r.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(jetstream.StreamName("t")); err != nil {
+		t.Fatal(err)
+	}
+	r.host("h1")
+	r.eventually("halted", func() bool { return r.status().Mode == modeHalted })
+	if s := r.status(); !strings.Contains(s.Problem, "G2") {
+		t.Fatalf("%+v", s)
+	}
+	r.plan("q", 2, 0)
+	r.fail("q")
+	var answer ledger.OutcomeAnswer
+	if err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer); err != nil || answer.State != "" {
+		t.Fatalf("a halted tenant went on: %+v, %v", answer, err)
+	}
+	if len(r.calls) != 0 {
+		t.Fatalf("a halted tenant dispatched %v", r.calls)
+	}
+}
+
+func TestNoWorkerIsNoFailure(t *testing.T) {
+	r := newRig(t)
+	r.host("h1")
+	r.plan("p", 1, 0)
+	r.fail("p")
+	r.eventually("it waits visibly", func() bool { return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1 })
+	var answer planAnswer
+	if err := r.ask("plan.show", planQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
+		t.Fatalf("%+v %v", answer.Plan, err)
+	}
+	r.serve(done)
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) != 1 || r.calls[0].Attempt != 1 {
+		t.Fatalf("%+v", r.calls)
+	}
+}
+
+func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T) {
+	r := newRig(t)
+	r.serve(func(ledger.Command) *ledger.Reply { return nil })
+	r.host("h1")
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
+	r.append(source,
+		&pb.Record{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+			Capability: "x", Key: "k", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
+	)
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateQuarantined || len(got.Outstanding) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) != 2 || r.calls[0].Key != "k" || r.calls[1].Key != "k" || !r.calls[0].BlindCleanup || !r.calls[0].DirtyFailure {
+		t.Fatalf("%+v", r.calls)
+	}
+}
+
+func TestALongUndoReportsByRecord(t *testing.T) {
+	r := newRig(t)
+	r.serve(func(c ledger.Command) *ledger.Reply {
+		return &ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
+	})
+	r.host("h1")
+	r.plan("p", 1, 0)
+	r.fail("p")
+	r.eventually("the worker works", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == 1 })
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w"}, &pb.Record{Plan: "p", Action: "a1",
+		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: 1, Key: ledger.Key("t", "p", "a1", "undo"), Answer: pb.Answer_ANSWER_DONE}}})
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func TestAServerRestartLosesNothing(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.plan("p", 3, 0)
+	stop()
+	r.stopServer()
+	r.startServer()
+	r.serve(done)
+	r.host("h1")
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.plan("p", 3, 0)
+	r.caughtUp()
+	stop()
+	state := filepath.Join(r.dir, "h1", "state")
+	files, err := os.ReadDir(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		path := filepath.Join(state, f.Name())
+		if b, err := os.ReadFile(path); err == nil && len(b) > 0 {
+			for i := range b {
+				b[i] ^= 0x5a
+			}
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.host("h1")
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	var answer plansAnswer
+	if err := r.ask("plan.ls", executor.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
+		b, _ := json.Marshal(answer)
+		t.Fatalf("%s %v", b, err)
+	}
+}

@@ -1,0 +1,127 @@
+package executor
+
+import "encoding/binary"
+
+// Key layout of a tenant's state. Numbers are big endian, so that keys sort as
+// numbers do; names are tokens (no byte below '-'), so that a zero byte ends them.
+//
+//	m                               Meta
+//	p <plan>                        PlanRow
+//	s <plan> 00 <n>                 ActionStatic of action n
+//	a <plan> 00 <n>                 ActionRow
+//	b <plan> 00 <n>                 Payload: input and output, read at dispatch only
+//	c <plan> 00 <n>                 Payload: arguments of the command in flight
+//	i <plan> 00 <action>            n
+//	t <p|r> ...                     to do: a plan or a refusal that needs a decision
+//	d <ns> <l|r> <plan> 00 <n> <lease>  due: a lease's wake instant, or a next attempt
+//	f <key>                         FactRow
+//	k <len> <key> <plan> 00 <n> <lease> leases that read a fact
+//	o <len> <key> <ns> <seq> <index>    occurrences: assertions of a fact
+//	r <seq> <index>                 RefusedRow
+//	R <plan> 00 <seq> <index>       (empty) refusals of a plan
+//	q <plan>                        (empty) plans with something for their owner
+//	x <plan> 00 <n>                 (empty) commands in flight
+const (
+	keyMeta     = "m"
+	keyPlan     = 'p'
+	keyStatic   = 's'
+	keyAction   = 'a'
+	keyPayload  = 'b'
+	keyCommand  = 'c'
+	keyNumber   = 'i'
+	keyTodo     = 't'
+	keyDue      = 'd'
+	keyFact     = 'f'
+	keyWatch    = 'k'
+	keyOccurred = 'o'
+	keyRefused  = 'r'
+	keyRefusal  = 'R'
+	keyOwner    = 'q'
+	keyFlight   = 'x'
+)
+
+func planKey(kind byte, plan string) []byte {
+	return append([]byte{kind}, plan...)
+}
+
+func actionKey(kind byte, plan string, n uint32) []byte {
+	k := make([]byte, 0, 6+len(plan))
+	k = append(k, kind)
+	k = append(k, plan...)
+	k = append(k, 0)
+	return binary.BigEndian.AppendUint32(k, n)
+}
+
+func numberKey(plan, action string) []byte {
+	k := append([]byte{keyNumber}, plan...)
+	k = append(k, 0)
+	return append(k, action...)
+}
+
+// splitActionKey reads plan and n back from an actionKey.
+func splitActionKey(key []byte) (plan string, n uint32) {
+	end := len(key) - 5
+	return string(key[1:end]), binary.BigEndian.Uint32(key[end+1:])
+}
+
+func sized(kind byte, name string, extra int) []byte {
+	k := make([]byte, 0, 3+len(name)+extra)
+	k = append(k, kind)
+	k = binary.BigEndian.AppendUint16(k, uint16(len(name)))
+	return append(k, name...)
+}
+
+func recordKey(kind byte, sequence uint64, index uint32) []byte {
+	k := binary.BigEndian.AppendUint64([]byte{kind}, sequence)
+	return binary.BigEndian.AppendUint32(k, index)
+}
+
+// leaseRef names a lease: of a plan (n = 0) or of its action n.
+type leaseRef struct {
+	plan  string
+	n     uint32
+	lease string
+}
+
+func (r leaseRef) append(k []byte) []byte {
+	k = append(k, r.plan...)
+	k = append(k, 0)
+	k = binary.BigEndian.AppendUint32(k, r.n)
+	return append(k, r.lease...)
+}
+
+func parseLeaseRef(b []byte) leaseRef {
+	for i, c := range b {
+		if c == 0 {
+			return leaseRef{string(b[:i]), binary.BigEndian.Uint32(b[i+1:]), string(b[i+5:])}
+		}
+	}
+	panic("executor: a lease reference without its plan")
+}
+
+// Kinds of due entries.
+const (
+	dueLease = 'l'
+	dueRetry = 'r'
+)
+
+func dueKey(ns int64, kind byte, ref leaseRef) []byte {
+	k := binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(ns))
+	return ref.append(append(k, kind))
+}
+
+func parseDueKey(key []byte) (ns int64, kind byte, ref leaseRef) {
+	return int64(binary.BigEndian.Uint64(key[1:])), key[9], parseLeaseRef(key[10:])
+}
+
+// after is the first key behind all keys that start with prefix.
+func after(prefix []byte) []byte {
+	k := append([]byte(nil), prefix...)
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i] != 0xff {
+			k[i]++
+			return k[:i+1]
+		}
+	}
+	return []byte{0xff, 0xff}
+}

@@ -1,0 +1,403 @@
+package executor
+
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// The leases every plan has. There is no other way to an unwind than a lease
+// that turned true (S70): failure, cancel and deadline are conditions like any
+// other (S74).
+//
+// Their names are no tokens, so that no declared trigger can take their place.
+const (
+	leaseFailed    = "plan.failed"
+	leaseCancelled = "plan.cancelled"
+	leaseDeadline  = "plan.deadline"
+	leaseVerdict   = "action.verdict"
+)
+
+// wakeNow is the wake instant of a condition on the clock that turned true in
+// the fold: Decide looks at it at its own, guarded clock (I16).
+const wakeNow int64 = 1
+
+// conditionOf returns a lease's CEL text. The texts of the standing leases are
+// not repeated in every row.
+func conditionOf(l *pb.LeaseRow) string {
+	if l.Condition != "" {
+		return l.Condition
+	}
+	switch l.Name {
+	case leaseFailed:
+		return `plan.status == "failed"`
+	case leaseCancelled:
+		return `plan.status == "cancelled"`
+	case leaseDeadline:
+		return `after(plan.deadline)`
+	case leaseVerdict:
+		return `verdict.outcome in ["block", "redirect"]`
+	default:
+		panic("executor: a lease without a condition: " + l.Name)
+	}
+}
+
+// armPlan takes out the leases of a plan and looks at each once: a condition
+// that already holds fires at registration.
+func (s *State) armPlan(p *plan, at *pb.Address) {
+	add := func(name, condition string) {
+		p.row.Leases = append(p.row.Leases, &pb.LeaseRow{Name: name, Condition: condition, ArmedNs: s.meta.TimeNs})
+	}
+	add(leaseFailed, "")
+	add(leaseCancelled, "")
+	if p.row.Declared.DeadlineNs > 0 {
+		add(leaseDeadline, "")
+	}
+	for _, t := range p.row.Declared.Triggers {
+		add(t.Name, t.Condition)
+	}
+	s.evaluatePlan(p, at)
+}
+
+// armAction takes out the leases that an action's registration declares.
+func (s *State) armAction(p *plan, a *action, at *pb.Address) {
+	if p.row.Phase != pb.Phase_PHASE_OPEN || len(a.fixed.Compensation.Triggers) == 0 {
+		return
+	}
+	for _, t := range a.fixed.Compensation.Triggers {
+		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, Condition: t.Condition, ArmedNs: s.meta.TimeNs})
+	}
+	s.watch(p, a)
+	s.evaluateAction(p, a, at)
+}
+
+func (s *State) watch(p *plan, a *action) {
+	p.row.Watchers = insert(p.row.Watchers, a.id.n)
+	s.touch(p)
+	s.change(a)
+}
+
+// evaluatePlan looks at all leases of a plan; its status has changed.
+func (s *State) evaluatePlan(p *plan, at *pb.Address) {
+	for _, l := range p.row.Leases {
+		s.evaluate(p, nil, l, at)
+	}
+	for _, n := range p.row.Watchers {
+		s.evaluateAction(p, s.action(p.id, n), at)
+	}
+}
+
+// evaluateAction looks at the leases of one action.
+func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
+	for _, l := range a.row.Leases {
+		s.evaluate(p, a, l, at)
+	}
+}
+
+// evaluate looks at one lease at the logical time of this record, and keeps its
+// indexes true: the facts it reads, the instant at which time could change it.
+func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
+	ref := leaseRef{plan: p.id, lease: l.Name}
+	if a != nil {
+		ref.n = a.id.n
+	}
+	if p.row.Phase != pb.Phase_PHASE_OPEN || l.Fired || l.Moot || turnedBy(p, ref) != nil {
+		return
+	}
+	condition, result := s.ask(p, a, l, s.meta.TimeNs)
+	if a != nil {
+		s.change(a)
+	}
+	s.touch(p)
+	l.Error = ""
+	if result.Err != nil {
+		l.Error = result.Err.Error()
+	}
+	l.Truth, l.Waits = truthOf(result.Truth), result.Waits
+	if result.Truth == triggers.True {
+		clocked := condition.ReadsClock()
+		s.turn(p, ref, at, clocked, result.Readings)
+		if clocked {
+			s.index(ref, l, wakeNow, nil)
+		} else {
+			s.index(ref, l, 0, nil)
+		}
+		return
+	}
+	l.Moot = result.Moot
+	if l.Moot || condition == nil {
+		s.index(ref, l, 0, nil)
+		return
+	}
+	keys, _ := condition.Keys()
+	s.index(ref, l, result.WakeNs, union(keys, result.Keys))
+}
+
+// union merges two lists of keys into one ascending list without repeats.
+func union(a, b []string) []string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// readingsMax bounds the readings of one firing, and readingMax the value of one,
+// in bytes: a commit must hold them. A longer value of a fact is found at its
+// sequence.
+const (
+	readingsMax = 16 << 10
+	readingMax  = 1 << 10
+)
+
+func readingsOf(list []triggers.Reading) []*pb.Reading {
+	var out []*pb.Reading
+	size := 0
+	for _, r := range list {
+		reading := &pb.Reading{Name: r.Name, Value: r.Value, Sequence: r.Sequence}
+		if len(r.Value) > readingMax {
+			reading.Value = nil
+		}
+		if size += reading.SizeVT(); size > readingsMax {
+			break
+		}
+		out = append(out, reading)
+	}
+	return out
+}
+
+// turn notes the first lease of the plan that turned true; Decide fires it. One
+// on the clock may be held back, so it makes room for one that is not.
+func (s *State) turn(p *plan, ref leaseRef, at *pb.Address, clocked bool, readings []triggers.Reading) {
+	if t := p.row.Turned; p.row.Fired != nil || t != nil && (clocked || !t.Clocked) {
+		return
+	}
+	p.row.Turned = &pb.Turned{
+		Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings),
+	}
+	s.touch(p)
+}
+
+// turnedBy returns what is noted of this lease's turn, or nil.
+func turnedBy(p *plan, ref leaseRef) *pb.Turned {
+	if t := p.row.Turned; t != nil && t.Action == ref.n && t.Lease == ref.lease {
+		return t
+	}
+	return nil
+}
+
+// ask evaluates a lease at an instant; it changes nothing.
+func (s *State) ask(p *plan, a *action, l *pb.LeaseRow, nowNs int64) (*triggers.Condition, triggers.Result) {
+	condition, err := s.programs.Condition(conditionOf(l))
+	if err != nil {
+		return nil, triggers.Result{Truth: triggers.Unknown, Err: err}
+	}
+	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs, NowNs: nowNs}
+	if a != nil {
+		scope.Action = &triggers.Action{
+			ID: a.fixed.Id, Capability: a.fixed.Forward.Capability, AtNs: a.fixed.AtNs,
+			Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
+		}
+		if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
+			scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy}
+		}
+	}
+	return condition, condition.Evaluate(scope, factView{s})
+}
+
+func planScope(p *plan) triggers.Plan {
+	scope := triggers.Plan{
+		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
+		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, DeadlineNs: p.row.Declared.DeadlineNs,
+	}
+	if len(p.row.Declared.Labels) > 0 {
+		scope.Labels = map[string]string{}
+		for _, l := range p.row.Declared.Labels {
+			scope.Labels[l.Key] = l.Value
+		}
+	}
+	return scope
+}
+
+// index moves a lease to the wake instant and the facts it waits for now.
+func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string) {
+	if l.WakeNs != wakeNs {
+		if l.WakeNs != 0 {
+			s.delete(dueKey(l.WakeNs, dueLease, ref))
+		}
+		if wakeNs != 0 {
+			s.setDue(wakeNs, dueLease, ref)
+		}
+		l.WakeNs = wakeNs
+	}
+	if slices.Equal(l.Keys, keys) {
+		return
+	}
+	for _, k := range l.Keys {
+		s.delete(ref.append(sized(keyWatch, k, 64)))
+	}
+	for _, k := range keys {
+		s.set(ref.append(sized(keyWatch, k, 64)), nil)
+	}
+	l.Keys = keys
+}
+
+// disarm gives up all leases of a plan: it committed, or its unwind began.
+func (s *State) disarm(p *plan) {
+	for _, l := range p.row.Leases {
+		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil)
+	}
+	for _, n := range p.row.Watchers {
+		a := s.action(p.id, n)
+		for _, l := range a.row.Leases {
+			s.index(leaseRef{p.id, n, l.Name}, l, 0, nil)
+		}
+		s.change(a)
+	}
+	s.touch(p)
+}
+
+// wakeReaders looks at every lease that reads a fact, and at no other (S72).
+func (s *State) wakeReaders(key string, at *pb.Address) {
+	prefix := sized(keyWatch, key, 0)
+	var refs []leaseRef
+	for k := range s.kv.Scan(prefix, after(prefix)) {
+		refs = append(refs, parseLeaseRef(k[len(prefix):]))
+	}
+	for _, ref := range refs {
+		p := s.plan(ref.plan)
+		if p == nil {
+			continue
+		}
+		if l, a := s.lease(p, ref); l != nil {
+			s.evaluate(p, a, l, at)
+		}
+	}
+}
+
+// lease finds a lease by name; a is nil for a lease of the plan.
+func (s *State) lease(p *plan, ref leaseRef) (l *pb.LeaseRow, a *action) {
+	list := p.row.Leases
+	if ref.n > p.row.Actions {
+		return nil, nil
+	}
+	if ref.n != 0 {
+		a = s.action(p.id, ref.n)
+		list = a.row.Leases
+	}
+	for _, l := range list {
+		if l.Name == ref.lease {
+			return l, a
+		}
+	}
+	return nil, nil
+}
+
+func (s *State) applyFact(e ledger.Entry) Result {
+	switch k := e.Record.Kind.(type) {
+	case *pb.Record_FactAsserted:
+		s.assertFact(e, k.FactAsserted)
+	case *pb.Record_FactRetracted:
+		key := k.FactRetracted.Key
+		if v, ok := s.get(planKey(keyFact, key)); ok {
+			row := s.factRow(v)
+			row.Retracted, row.ChangedNs, row.Source = true, s.meta.TimeNs, e.Address
+			s.set(planKey(keyFact, key), encode(row))
+			s.wakeReaders(key, e.Address)
+		}
+	default:
+		panic("executor: unknown fact record " + ledger.KindOf(e.Record).Name)
+	}
+	return effective
+}
+
+func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
+	row := &pb.FactRow{Value: f.Value, AssertedNs: s.meta.TimeNs, ChangedNs: s.meta.TimeNs, Source: e.Address, By: e.Source.Name}
+	if v, ok := s.get(planKey(keyFact, f.Key)); ok {
+		if old := s.factRow(v); !old.Retracted && string(old.Value) == string(f.Value) {
+			row.ChangedNs = old.ChangedNs
+		}
+	}
+	s.set(planKey(keyFact, f.Key), encode(row))
+	k := sized(keyOccurred, f.Key, 20)
+	k = binary.BigEndian.AppendUint64(k, uint64(s.meta.TimeNs))
+	s.set(append(k, recordKey(0, e.Address.Sequence, e.Address.Index)[1:]...), nil)
+	s.wakeReaders(f.Key, e.Address)
+}
+
+func (s *State) factRow(v []byte) *pb.FactRow {
+	row := new(pb.FactRow)
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+	return row
+}
+
+// applyVerdict folds a supervisor's verdict on an action; the lease on it is
+// the mechanism that undoes (S76).
+func (s *State) applyVerdict(e ledger.Entry) Result {
+	k := e.Record.GetVerdictGiven()
+	p := s.plan(e.Record.Plan)
+	if p == nil {
+		return refused("plan %s was never opened", e.Record.Plan)
+	}
+	a := s.byName(p.id, e.Record.Action)
+	if a == nil {
+		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
+	}
+	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason = k.Outcome, e.Source.Name, k.Reason
+	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
+		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: leaseVerdict, ArmedNs: s.meta.TimeNs})
+	}
+	s.watch(p, a)
+	s.evaluateAction(p, a, e.Address)
+	return effective
+}
+
+// factView lets conditions read the folded facts.
+type factView struct{ s *State }
+
+// Fact implements triggers.View.
+func (v factView) Fact(key string) (triggers.Fact, bool) {
+	b, ok := v.s.get(planKey(keyFact, key))
+	if !ok {
+		return triggers.Fact{}, false
+	}
+	row := v.s.factRow(b)
+	if row.Retracted {
+		return triggers.Fact{}, false
+	}
+	return triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}, true
+}
+
+// Occurrences implements triggers.View.
+func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
+	prefix := sized(keyOccurred, key, 8)
+	from := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(fromNs, 0)+1))
+	to := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(toNs, 0)+1))
+	return func(yield func(int64) bool) {
+		for k := range v.s.kv.Scan(from, to) {
+			if !yield(int64(binary.BigEndian.Uint64(k[len(prefix):]))) {
+				return
+			}
+		}
+	}
+}
+
+func truthOf(t triggers.Truth) pb.Truth {
+	switch t {
+	case triggers.True:
+		return pb.Truth_TRUTH_TRUE
+	case triggers.False:
+		return pb.Truth_TRUTH_FALSE
+	case triggers.Unknown:
+		return pb.Truth_TRUTH_UNKNOWN
+	default:
+		panic("executor: unknown truth")
+	}
+}

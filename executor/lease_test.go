@@ -1,0 +1,311 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func when(name, condition string) *pb.Trigger { return &pb.Trigger{Name: name, Condition: condition} }
+
+// TestConditionsOverFacts: true fires, unknown waits, false does not fire (S73).
+func TestConditionsOverFacts(t *testing.T) {
+	for _, c := range []struct{ name, condition, play, want string }{
+		{"open world waits", `facts["x"].v == 1`, "turn", "open"},
+		{"unknown to true", `facts["x"].v == 1`, `fact:x={"v":1} turn`, "compensated"},
+		{"false does not fire", `facts["x"].v == 1`, `fact:x={"v":2} turn`, "open"},
+		{"false to true", `facts["x"].v == 1`, `fact:x={"v":2} turn fact:x={"v":1} turn`, "compensated"},
+		{"another fact", `facts["x"].v == 1`, `fact:y={"v":1} turn`, "open"},
+		{"closed world", `!("ok" in facts)`, "turn", "compensated"},
+		{"closed world, known", `!("ok" in facts)`, "turn", "compensated"},
+		{"a fact is retracted", `"gate" in facts && !("ok" in facts)`, `fact:ok=1 fact:gate=1 turn forget:ok turn`, "compensated"},
+		{"flapping within one turn fires", `facts["x"].v == 1`, `fact:x={"v":1} fact:x={"v":2} turn`, "compensated"},
+		{"flapping down to false does not", `facts["x"].v == 1`, `fact:x={"v":2} fact:x={"v":3} turn`, "open"},
+		{"an error waits", `facts["x"].v == 1`, `fact:x="text" turn`, "open"},
+		{"an error, then true", `facts["x"].v == 1`, `fact:x="text" turn fact:x={"v":1} turn`, "compensated"},
+		{"over the plan's status", `plan.status == "failed" && facts["x"].v == 1`, `fact:x={"v":1} turn`, "open"},
+		{"a window that closes", `absent_for("ok", plan.opened_at, duration("5s"))`, "@4999ms", "open"},
+		{"a window that closed", `absent_for("ok", plan.opened_at, duration("5s"))`, "@6s", "compensated"},
+		{"a window that was met", `absent_for("ok", plan.opened_at, duration("5s"))`, "@4s fact:ok=1 @6s", "open"},
+		{"count, and true for a moment only", `at_least(2, "x", duration("1s"))`, "fact:x=1 fact:x=2 turn", "compensated"},
+		{"count, too slow", `at_least(2, "x", duration("1s"))`, "fact:x=1 @2s fact:x=2 turn @9s", "open"},
+		{"in time and true for a record only", `before(timestamp("2030-01-01T00:00:00Z")) && facts["x"] == 1`, "fact:x=1 fact:x=2 turn", "compensated"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.must(s.agent("p", opened(0, when("mine", c.condition))))
+			s.play("a a+ " + c.play)
+			if got := s.show("p").State; got != c.want {
+				t.Fatalf("%s: %s, want %s", c.condition, got, c.want)
+			}
+			fired := 0
+			for _, r := range s.effective() {
+				if k := r.GetLeaseFired(); k != nil && k.Lease == "mine" {
+					fired++
+				}
+			}
+			if want := map[string]int{"open": 0, "compensated": 1}[c.want]; fired != want {
+				t.Fatalf("fired %d times", fired)
+			}
+		})
+	}
+}
+
+// TestATriggerOfAnAction reads what its contract lifted.
+func TestATriggerOfAnAction(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open")
+	s.must(s.agent("p", pair("a", func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		f.Lifted = []byte(`{"order":"o7"}`)
+		c.Triggers = []*pb.Trigger{when("paid", `facts["paid/" + action.order] > action.output.price`)}
+	})...))
+	done := completed("a")
+	done.GetForwardCompleted().Lifted = []byte(`{"price":10}`)
+	s.must(s.agent("p", done))
+	s.play("fact:paid/o8=11 fact:paid/o7=10 turn")
+	s.wantState("p", "open", "a=held")
+	s.play("fact:paid/o7=11 turn")
+	s.wantState("p", "compensated", "a=compensated")
+	for _, r := range s.effective() {
+		if k := r.GetLeaseFired(); k != nil && (k.Lease != "paid" || r.Action != "a" || len(k.ConditionDigest) != 32 || len(k.Readings) == 0) {
+			t.Fatalf("%v", r)
+		}
+	}
+}
+
+// TestABadConditionIsShownAndBlocksNothing.
+func TestABadConditionIsShownAndBlocksNothing(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, when("bad", `facts["x"`), when("good", `facts["x"] == 1`))))
+	s.play("a a+ turn")
+	for _, l := range s.show("p").Leases {
+		if l.Name == "bad" && (l.Error == "" || l.Truth != "unknown") {
+			t.Fatalf("%+v", l)
+		}
+	}
+	s.play("fact:x=1 turn")
+	s.wantState("p", "compensated", "a=compensated")
+}
+
+// TestADeclaredTriggerTakesNoStandingLeasesPlace, whatever it is called.
+func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
+	var declared []*pb.Trigger
+	for _, name := range []string{leaseFailed, leaseCancelled, leaseDeadline, leaseVerdict} {
+		if ledger.ValidToken(name) {
+			t.Errorf("%s can be declared", name)
+		}
+		declared = append(declared, when(name[strings.Index(name, ".")+1:], "false"))
+	}
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(epoch0+5*second, declared...)))
+	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Triggers = declared })...))
+	s.play("judge:a=block turn")
+	s.wantState("p", "compensated", "a=compensated")
+}
+
+// TestTheClockGuardHoldsTheClockOnly: deadlines and windows wait while it holds,
+// failures and facts do not, and retries go on (I16).
+func TestTheClockGuardHoldsTheClockOnly(t *testing.T) {
+	for name, c := range map[string]struct{ play, want string }{
+		"deadline":              {"@6s", "open"},
+		"deadline, then failed": {"@6s fail turn", "compensated"},
+		"turned by a record":    {"@6s judge:a=allow fail turn", "compensated"},
+		"verdict":               {"@6s judge:a=block turn", "compensated"},
+		"retries":               {"a=fail,done fail turn @9s", "compensated"},
+	} {
+		s := newSchedule(t)
+		s.hold = true
+		s.play("open@5s a a+ " + c.play)
+		if got := s.show("p").State; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		s.hold = false
+		s.play("@10s")
+		if got := s.show("p").State; got != "compensated" {
+			t.Errorf("%s, released: %s", name, got)
+		}
+	}
+}
+
+// TestAStampAheadFiresNothingEarly: the server's clock jumped for one record; the
+// decider's did not. Nor does it delay what is due later by the right clock.
+func TestAStampAheadFiresNothingEarly(t *testing.T) {
+	for name, words := range map[string]string{
+		"armed before": "open@5s a a+ JUMP judge:a=allow BACK",
+		"armed after":  "JUMP open@5s a a+ BACK",
+		"a fact":       "open@5s a JUMP a+ fact:x=1 BACK",
+	} {
+		s := newSchedule(t)
+		for word := range strings.FieldsSeq(words) {
+			switch word {
+			case "JUMP":
+				s.now += int64(1000 * time.Hour)
+			case "BACK":
+				s.now = epoch0
+			default:
+				s.play(word)
+			}
+		}
+		s.play("turn @4999ms")
+		if got := s.show("p").State; got != "open" {
+			t.Fatalf("%s: early: %s", name, got)
+		}
+		if wake, ok := s.state.NextWake(); !ok || wake > epoch0+5*second {
+			t.Fatalf("%s: wakes at %d", name, wake-epoch0)
+		}
+		s.play("a=fail,done @5s")
+		if got := s.show("p").State; got != "unwinding" {
+			t.Fatalf("%s: late: %s", name, got)
+		}
+		s.play("@6s")
+		if got := s.show("p").State; got != "compensated" {
+			t.Fatalf("%s: the retry follows the jump: %s", name, got)
+		}
+	}
+}
+
+// TestAStampSlightlyAhead: clocks of two machines differ; a condition that turned
+// true at a record fires when the decider's clock gets there, and wakes for it.
+func TestAStampSlightlyAhead(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, when("burst", `at_least(2, "x", duration("1s"))`))))
+	s.play("a a+")
+	s.now += int64(3 * time.Millisecond)
+	s.play("fact:x=1 fact:x=2")
+	s.play("@1ms")
+	if wake, ok := s.state.NextWake(); !ok || wake != epoch0+int64(3*time.Millisecond) {
+		t.Fatalf("wakes at %d, %v", wake-epoch0, ok)
+	}
+	s.play("@3ms")
+	s.wantState("p", "compensated", "a=compensated")
+}
+
+// TestMoreIsDueThanOneTurnLooksAt: what is due but not true does not keep what is
+// behind it from its turn.
+func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
+	kv := NewMemoryKV()
+	s := Open(kv, "t")
+	seq := uint64(0)
+	apply := func(source ledger.Source, stamp int64, records ...*pb.Record) {
+		t.Helper()
+		data, err := ledger.EncodeCommit(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq++
+		for _, r := range fold(t, s, ledger.Message{Sequence: seq, StampNs: stamp, Subject: source.Subject(), Data: data}) {
+			if r.Verdict != Effective {
+				t.Fatalf("%+v", r)
+			}
+		}
+	}
+	apply(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, epoch0, &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+	agent := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
+	condition := `after(timestamp("2026-01-02T03:04:10Z")) && facts["x"] == 1`
+	for i := range duePerTurn + 100 {
+		r := opened(0, when("mine", condition))
+		r.Plan = fmt.Sprintf("a%05d", i)
+		apply(agent, epoch0, r)
+	}
+	last := opened(epoch0 + 5*second)
+	last.Plan = "z"
+	apply(agent, epoch0, last)
+	for range 4 {
+		if records := s.Decide(Input{EpochNs: epoch0 + 6*second, SizeMax: 60 << 10}); len(records) > 0 {
+			if records[0].Plan != "z" {
+				t.Fatalf("%v", records[0])
+			}
+			return
+		}
+	}
+	t.Fatal("a deadline starves behind conditions that are not true")
+}
+
+// TestCommitAgainstDeadline: whoever lands first wins; the claim of the other is
+// void, harmless and explained on the plan.
+func TestCommitAgainstDeadline(t *testing.T) {
+	for _, commitFirst := range []bool{true, false} {
+		s := newSchedule(t)
+		s.play("open@5s a a+")
+		s.now = epoch0 + 5*second
+		claims := s.decide(nil)
+		holder := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
+		if commitFirst {
+			s.play("commit")
+			for _, r := range s.append(holder, claims...) {
+				if r.Verdict != Void {
+					t.Fatalf("%+v", r)
+				}
+			}
+		} else {
+			s.must(s.append(holder, claims...))
+			s.play("!commit")
+		}
+		if commands := len(s.state.Commands()); (commands == 0) != commitFirst {
+			t.Fatalf("%d commands", commands)
+		}
+		view := s.show("p")
+		if commitFirst {
+			s.turn()
+			s.wantState("p", "committed", "a=retired")
+			if len(view.Refused) != len(claims) || !view.Refused[0].Void || view.Refused[0].Reason == "" || view.Refused[0].Kind != "lease_fired" {
+				t.Fatalf("%+v", view.Refused)
+			}
+			continue
+		}
+		if len(view.Refused) != 1 || view.Refused[0].Void || view.Refused[0].Kind != "plan_committed" {
+			t.Fatalf("%+v", view.Refused)
+		}
+	}
+}
+
+// TestTwoDecidersOneLog: every decision is proposed by two holders of one state;
+// the second copy is void and nothing is done twice (I14, I19).
+func TestTwoDecidersOneLog(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ fail")
+	holder := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
+	sent := 0
+	var answers []Answer
+	for range 10 {
+		records := s.decide(answers)
+		if len(records) == 0 {
+			break
+		}
+		s.must(s.append(holder, records...))
+		for _, r := range s.append(holder, records...) {
+			if r.Verdict != Void || r.Reason == "" {
+				t.Fatalf("%+v", r)
+			}
+		}
+		answers = nil
+		for _, c := range s.state.Commands() {
+			sent++
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+		}
+	}
+	s.wantState("p", "compensated", "a=compensated b=compensated")
+	if sent != 2 {
+		t.Fatalf("%d commands for two actions", sent)
+	}
+}
+
+// TestAHugeFactFitsItsFiring: what a firing read is kept within a commit.
+func TestAHugeFactFitsItsFiring(t *testing.T) {
+	s := newSchedule(t)
+	var terms []string
+	for i := range 8 {
+		terms = append(terms, fmt.Sprintf(`facts["big%d"].v == 1`, i))
+	}
+	s.must(s.agent("p", opened(0, when("all", strings.Join(terms, " && ")))))
+	s.play("a a+")
+	for i := range 8 {
+		s.play(fmt.Sprintf(`fact:big%d={"v":1,"x":"%s"}`, i, strings.Repeat("y", 60<<10)))
+	}
+	s.play("turn")
+	s.wantState("p", "compensated", "a=compensated")
+}

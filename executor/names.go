@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// stateName is the state of a plan as people read it.
+func stateName(r *pb.PlanRow) string {
+	switch r.Phase {
+	case pb.Phase_PHASE_OPEN:
+		return ledger.StateOpen
+	case pb.Phase_PHASE_COMMITTED:
+		return ledger.StateCommitted
+	case pb.Phase_PHASE_UNWINDING:
+		return ledger.StateUnwinding
+	case pb.Phase_PHASE_COMPENSATED:
+		return ledger.StateCompensated
+	case pb.Phase_PHASE_QUARANTINED:
+		return ledger.StateQuarantined
+	case pb.Phase_PHASE_FAILED:
+		return ledger.StateFailed
+	case pb.Phase_PHASE_RESOLVED:
+		return ledger.StateResolved
+	default:
+		panic("executor: unknown phase")
+	}
+}
+
+// statusName is plan.status as conditions read it: the state, and on an open
+// plan what was asked of it.
+func statusName(r *pb.PlanRow) string {
+	if r.Phase == pb.Phase_PHASE_OPEN {
+		switch r.Signal {
+		case pb.Signal_SIGNAL_FAILED:
+			return "failed"
+		case pb.Signal_SIGNAL_CANCELLED:
+			return "cancelled"
+		}
+	}
+	return stateName(r)
+}
+
+func outcomeName(o pb.Outcome) string {
+	return [...]string{"unknown", "completed", "failed", "in_doubt"}[o]
+}
+
+func undoName(u pb.Undo) string {
+	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted"}[u]
+}
+
+func verdictName(v pb.VerdictOutcome) string {
+	return [...]string{"", "allow", "block", "redirect"}[v]
+}
+
+func className(c pb.Class) string {
+	return [...]string{"undeclared", "compensable", "irreversible", "effectless"}[c]
+}
+
+func resolutionName(r pb.Resolution) string {
+	return [...]string{"", "done", "lost", "accepted"}[r]
+}
+
+func endName(e pb.PlanEnd) string {
+	if e < 0 || int(e) > 4 {
+		return "unknown"
+	}
+	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved}[e]
+}
+
+func truthName(t pb.Truth) string {
+	return [...]string{"unknown", "false", "true"}[t]
+}

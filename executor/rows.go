@@ -1,0 +1,51 @@
+package executor
+
+import (
+	"errors"
+	"slices"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+var errMissingRow = errors.New("a row is missing")
+
+// clonePlan copies what the fold changes and shares what it never does. A test
+// holds it to the fields of PlanRow.
+func clonePlan(r *pb.PlanRow) *pb.PlanRow {
+	return &pb.PlanRow{
+		Agent: r.Agent, Opened: r.Opened, OpenedNs: r.OpenedNs, Declared: r.Declared, Implicit: r.Implicit,
+		Phase: r.Phase, Signal: r.Signal, Reason: r.Reason, Signalled: r.Signalled,
+		Turned: r.Turned, Fired: r.Fired, Unwinding: r.Unwinding,
+		Committed: r.Committed, Retired: r.Retired, Ended: r.Ended, EndedNs: r.EndedNs, LastNs: r.LastNs,
+		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
+		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
+		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
+		Watchers: slices.Clone(r.Watchers), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
+	}
+}
+
+// cloneAction is clonePlan for actions.
+func cloneAction(r *pb.ActionRow) *pb.ActionRow {
+	return &pb.ActionRow{
+		Outcome: r.Outcome, ExternalRef: r.ExternalRef, Failure: r.Failure, OutcomeAt: r.OutcomeAt,
+		Undo: r.Undo, Blockers: r.Blockers, Attempt: r.Attempt, AttemptsFrom: r.AttemptsFrom, Blind: r.Blind,
+		Dispatched: r.Dispatched, DueNs: r.DueNs, Settled: r.Settled, SettledNs: r.SettledNs, Note: r.Note,
+		Verdict: r.Verdict, VerdictBy: r.VerdictBy, VerdictReason: r.VerdictReason, Resolution: r.Resolution,
+		Leases: cloneLeases(r.Leases), LiftedOutput: r.LiftedOutput, Late: r.Late,
+		Reported: r.Reported, ReportedAt: r.ReportedAt,
+	}
+}
+
+func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
+	if list == nil {
+		return nil
+	}
+	out := make([]*pb.LeaseRow, len(list))
+	for i, l := range list {
+		out[i] = &pb.LeaseRow{
+			Name: l.Name, Condition: l.Condition, ArmedNs: l.ArmedNs, Truth: l.Truth, WakeNs: l.WakeNs,
+			Keys: l.Keys, Error: l.Error, Fired: l.Fired, Moot: l.Moot, Waits: l.Waits,
+		}
+	}
+	return out
+}

@@ -1,0 +1,286 @@
+package executor
+
+import (
+	"encoding/binary"
+	"slices"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// cachedRowsMax bounds the decoded plans and actions that are kept between
+// flushes; the rest is read from the KV again.
+const cachedRowsMax = 50_000
+
+// expressionsMax bounds the compiled conditions and bindings that are kept.
+const expressionsMax = 4096
+
+type actionID struct {
+	plan string
+	n    uint32
+}
+
+// plan is a decoded PlanRow. row is owned by this state and may be changed.
+type plan struct {
+	id    string
+	row   *pb.PlanRow
+	dirty bool
+}
+
+// action is a decoded action. fixed is shared and never changed.
+type action struct {
+	id    actionID
+	fixed *pb.ActionStatic
+	row   *pb.ActionRow
+	dirty bool
+}
+
+// State is one tenant's folded ledger over a KV. It belongs to one goroutine.
+type State struct {
+	tenant string
+	kv     KV
+	base   *State // set in a fork: reads go through to it, writes stay here
+	meta   *pb.Meta
+
+	plans   map[string]*plan
+	actions map[actionID]*action
+	fresh   []*plan   // dirty plans, in the order in which they became so
+	changed []*action // dirty actions, likewise
+	todo    todo
+
+	programs *triggers.Cache
+	commands []Command
+	notices  []Notice
+
+	// overlay of a fork: what a scratch fold would have written
+	wrote map[string][]byte // nil value: deleted
+
+	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
+	dueFrom string
+	snoozed snoozeHeap
+}
+
+// Open reads a tenant's state from kv. An empty kv is an empty ledger.
+func Open(kv KV, tenant string) *State {
+	s := look(kv, tenant)
+	s.programs = triggers.NewCache(expressionsMax)
+	from := []byte{keyTodo}
+	for k := range kv.Scan(from, after(from)) {
+		s.todo.add(string(k[1:]))
+	}
+	return s
+}
+
+// look reads the head only: the to-do set stays where it is, and no condition
+// can be asked.
+func look(kv KV, tenant string) *State {
+	s := &State{
+		tenant: tenant, kv: kv,
+		plans: map[string]*plan{}, actions: map[actionID]*action{},
+		meta: &pb.Meta{FoldVersion: FoldVersion},
+	}
+	if v, ok := kv.Get([]byte(keyMeta)); ok {
+		if err := s.meta.UnmarshalVT(v); err != nil {
+			panic(&StoreError{"get", err})
+		}
+	}
+	return s
+}
+
+// Meta returns the head of the state: cursor, clock, term, counters. It must
+// not be changed.
+func (s *State) Meta() *pb.Meta { return s.meta }
+
+// fork returns a scratch state over s. Folding into it leaves s untouched.
+func (s *State) fork() *State {
+	return &State{
+		tenant: s.tenant, kv: s.kv, base: s, meta: s.meta.CloneVT(),
+		plans: map[string]*plan{}, actions: map[actionID]*action{},
+		programs: s.programs, wrote: map[string][]byte{},
+	}
+}
+
+// get reads a row that has no decoded cache.
+func (s *State) get(key []byte) ([]byte, bool) {
+	if s.base != nil {
+		if v, ok := s.wrote[string(key)]; ok {
+			return v, v != nil
+		}
+		return s.base.get(key)
+	}
+	return s.kv.Get(key)
+}
+
+func (s *State) set(key, value []byte) {
+	if s.base != nil {
+		s.wrote[string(key)] = append([]byte{}, value...)
+		return
+	}
+	s.kv.Set(key, value)
+}
+
+func (s *State) delete(key []byte) {
+	if s.base != nil {
+		s.wrote[string(key)] = nil
+		return
+	}
+	s.kv.Delete(key)
+}
+
+// plan returns a plan for reading and changing (call touch after a change), or
+// nil when there is none of that id.
+func (s *State) plan(id string) *plan {
+	if p, ok := s.plans[id]; ok {
+		return p
+	}
+	var p *plan
+	if s.base != nil {
+		if b := s.base.plan(id); b != nil {
+			p = &plan{id: id, row: clonePlan(b.row)}
+		}
+	} else if v, ok := s.kv.Get(planKey(keyPlan, id)); ok {
+		row := new(pb.PlanRow)
+		if err := row.UnmarshalVT(v); err != nil {
+			panic(&StoreError{"get", err})
+		}
+		p = &plan{id: id, row: row}
+	}
+	if p != nil {
+		s.plans[id] = p
+	}
+	return p
+}
+
+func (s *State) addPlan(id string, row *pb.PlanRow) *plan {
+	p := &plan{id: id, row: row}
+	s.plans[id] = p
+	s.touch(p)
+	return p
+}
+
+// touch marks a plan changed and keeps the to-do set true to it.
+func (s *State) touch(p *plan) {
+	if !p.dirty {
+		p.dirty = true
+		s.fresh = append(s.fresh, p)
+	}
+	if hasWork(p.row) {
+		s.todo.add(todoPlan + p.id)
+	} else {
+		s.todo.remove(todoPlan + p.id)
+	}
+}
+
+// action returns action n of a plan. It must exist.
+func (s *State) action(planID string, n uint32) *action {
+	id := actionID{planID, n}
+	if a, ok := s.actions[id]; ok {
+		return a
+	}
+	a := &action{id: id}
+	if s.base != nil {
+		b := s.base.action(planID, n)
+		a.fixed, a.row = b.fixed, cloneAction(b.row)
+	} else {
+		a.fixed, a.row = new(pb.ActionStatic), new(pb.ActionRow)
+		s.load(actionKey(keyStatic, planID, n), a.fixed)
+		s.load(actionKey(keyAction, planID, n), a.row)
+	}
+	s.actions[id] = a
+	return a
+}
+
+func (s *State) load(key []byte, row interface{ UnmarshalVT([]byte) error }) {
+	v, ok := s.kv.Get(key)
+	if !ok {
+		panic(&StoreError{"get", errMissingRow})
+	}
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+}
+
+func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
+	a := &action{id: actionID{planID, n}, fixed: fixed, row: row}
+	s.actions[a.id] = a
+	s.set(actionKey(keyStatic, planID, n), encode(fixed))
+	s.set(numberKey(planID, fixed.Id), binary.BigEndian.AppendUint32(nil, n))
+	s.change(a)
+	return a
+}
+
+// change marks an action changed.
+func (s *State) change(a *action) {
+	if !a.dirty {
+		a.dirty = true
+		s.changed = append(s.changed, a)
+	}
+}
+
+// number returns the number of an action by its id; 0: unknown.
+func (s *State) number(planID, actionName string) uint32 {
+	v, ok := s.get(numberKey(planID, actionName))
+	if !ok || len(v) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(v)
+}
+
+// byName returns an action by its id, or nil.
+func (s *State) byName(planID, actionName string) *action {
+	n := s.number(planID, actionName)
+	if n == 0 {
+		return nil
+	}
+	return s.action(planID, n)
+}
+
+type encoder interface {
+	SizeVT() int
+	MarshalToSizedBufferVT([]byte) (int, error)
+}
+
+func encode(row encoder) []byte {
+	buf := make([]byte, row.SizeVT())
+	if _, err := row.MarshalToSizedBufferVT(buf); err != nil {
+		panic("executor: cannot encode a row: " + err.Error())
+	}
+	return buf
+}
+
+// Flush writes what changed since the last Flush into the KV. State and cursor
+// go together: the caller commits the KV as one batch.
+func (s *State) Flush() {
+	for _, p := range s.fresh {
+		s.kv.Set(planKey(keyPlan, p.id), encode(p.row))
+		p.dirty = false
+	}
+	for _, a := range s.changed {
+		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), encode(a.row))
+		a.dirty = false
+	}
+	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
+	s.todo.flush(s.kv)
+	s.kv.Set([]byte(keyMeta), encode(s.meta))
+	if len(s.plans)+len(s.actions) > cachedRowsMax {
+		s.plans, s.actions = map[string]*plan{}, map[actionID]*action{}
+	}
+}
+
+// insert adds n to an ascending list, once.
+func insert(list []uint32, n uint32) []uint32 {
+	at, found := slices.BinarySearch(list, n)
+	if found {
+		return list
+	}
+	return slices.Insert(list, at, n)
+}
+
+// without removes n from an ascending list.
+func without(list []uint32, n uint32) []uint32 {
+	at, found := slices.BinarySearch(list, n)
+	if !found {
+		return list
+	}
+	return slices.Delete(list, at, at+1)
+}

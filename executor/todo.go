@@ -1,0 +1,114 @@
+package executor
+
+import "container/heap"
+
+// Prefixes of to-do entries.
+const (
+	todoPlan    = "p" // + plan: the plan needs a decision
+	todoRefused = "r" // + sequence and index: a refusal to be recorded
+)
+
+// todo is the set of things that need a decision. It is state (rows under
+// keyTodo), so that a restart between fold and decision forgets nothing; the
+// heap gives the entries in key order without a scan.
+type todo struct {
+	in      map[string]bool // entries; value: already written to the KV
+	heap    stringHeap      // may hold removed entries and duplicates
+	dropped []string        // written to the KV, removed since
+	added   []string        // not yet written
+}
+
+// heapSlack is how many stale entries the heap may hold before it is compacted.
+const heapSlack = 1024
+
+type stringHeap []string
+
+func (h stringHeap) Len() int           { return len(h) }
+func (h stringHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h stringHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *stringHeap) Push(x any) { *h = append(*h, x.(string)) }
+
+// Pop implements heap.Interface.
+func (h *stringHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+func (t *todo) add(entry string) {
+	if t.in == nil {
+		t.in = map[string]bool{}
+	}
+	if _, ok := t.in[entry]; ok {
+		return
+	}
+	t.in[entry] = false
+	t.added = append(t.added, entry)
+	heap.Push(&t.heap, entry)
+}
+
+func (t *todo) remove(entry string) {
+	written, ok := t.in[entry]
+	if !ok {
+		return
+	}
+	delete(t.in, entry)
+	if written {
+		t.dropped = append(t.dropped, entry)
+	}
+	if len(t.heap) > 2*len(t.in)+heapSlack {
+		t.compact()
+	}
+}
+
+// compact drops removed entries from the heap; a state that folds without
+// deciding (a standby) never pops them.
+func (t *todo) compact() {
+	live := t.heap[:0]
+	for _, e := range t.heap {
+		if _, ok := t.in[e]; ok {
+			live = append(live, e)
+		}
+	}
+	clear(t.heap[len(live):])
+	t.heap = live
+	heap.Init(&t.heap)
+}
+
+func (t *todo) len() int { return len(t.in) }
+
+// first returns up to n entries in ascending order, leaving them in.
+func (t *todo) first(n int) []string {
+	var out []string
+	for len(out) < n && len(t.heap) > 0 {
+		e := heap.Pop(&t.heap).(string)
+		if _, ok := t.in[e]; ok && (len(out) == 0 || out[len(out)-1] != e) {
+			out = append(out, e)
+		}
+	}
+	for _, e := range out {
+		heap.Push(&t.heap, e)
+	}
+	return out
+}
+
+// flush writes the difference since the last flush. An entry that came and went
+// in between never reaches the KV.
+func (t *todo) flush(kv KV) {
+	key := func(e string) []byte { return append([]byte{keyTodo}, e...) }
+	for _, e := range t.dropped {
+		if _, again := t.in[e]; !again {
+			kv.Delete(key(e))
+		}
+	}
+	for _, e := range t.added {
+		if _, ok := t.in[e]; ok {
+			kv.Set(key(e), nil)
+			t.in[e] = true
+		}
+	}
+	t.dropped, t.added = t.dropped[:0], t.added[:0]
+}

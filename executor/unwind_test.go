@@ -1,0 +1,316 @@
+package executor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// schedules are one line each: what happens, and what becomes of plan p. In
+// brackets is what workers undid, in that order. See schedule for the words.
+var schedules = []struct{ name, setup, want string }{
+	// How far an unwind reaches.
+	{"known failure starts before the failed action (S12)", "open a a+ b b+ c c- fail turn", "compensated: a=compensated b=compensated c=skipped [b a]"},
+	{"in doubt includes the failing action (S13)", "open a a+ b b+ c c? fail turn", "compensated: a=compensated b=compensated c=compensated [c b a]"},
+	{"no outcome is in doubt (S13, S18)", "open a a+ b b+ c fail turn", "compensated: a=compensated b=compensated c=compensated [c b a]"},
+	{"doubt that became failure is not undone", "open a a+ b b? b- fail turn", "compensated: a=compensated b=skipped [a]"},
+	{"step five fails (S60)", "open a a+ b b+ c c+ d d+ e e- fail turn", "compensated: a=compensated b=compensated c=compensated d=compensated e=skipped [d c b a]"},
+	{"effectless is skipped (S14)", "open a a+ b:eff b+ c c+ fail turn", "compensated: a=compensated b=skipped c=compensated [c a]"},
+	{"effectless without outcome is skipped", "open a a+ b:eff fail turn", "compensated: a=compensated b=skipped [a]"},
+	{"nothing crossed: failed, never unwinding (S15)", "open a a- b b- fail turn", "failed: a=skipped b=skipped []"},
+	{"an empty plan fails (S15)", "open fail turn", "failed:  []"},
+	{"all skipped is compensated (S16)", "open a:eff a+ b:eff b+ fail turn", "compensated: a=skipped b=skipped []"},
+	{"a tool error alone undoes nothing (S70)", "open a a+ b b- turn @1h", "open: a=held b=held []"},
+	{"success retires nothing (S59)", "open a a+ b b+ turn @1h", "open: a=held b=held []"},
+	{"commit retires all at once (S62)", "open a a+ b b- c commit turn", "committed: a=retired b=retired c=retired []"},
+
+	// What cannot be undone is its owner's.
+	{"irreversible and completed (S86)", "open a a+ b:irr b+ c c+ fail turn", "quarantined: a=owed b=quarantined c=compensated [c]"},
+	{"irreversible and in doubt (S87)", "open a a+ b:irr b? fail turn", "quarantined: a=owed b=quarantined []"},
+	{"irreversible and failed", "open a a+ b:irr b- fail turn", "compensated: a=compensated b=skipped [a]"},
+	{"the contract asks its owner when in doubt", "open a a+ b:askme b? fail turn", "quarantined: a=owed b=quarantined []"},
+	{"the contract asks its owner, but it completed", "open a a+ b:askme b+ fail turn", "compensated: a=compensated b=compensated [b a]"},
+	{"a probe that nobody asks is not replaced by a guess", "open a a+ b:probe b? fail turn", "quarantined: a=owed b=quarantined []"},
+
+	// Order, branches, concurrency.
+	{"stop quarantines at once; what came before halts (S25, S41)", "open a a+ b b+ c c+ b=stop fail turn", "quarantined: a=owed b=quarantined c=compensated [c]"},
+	{"independent branches finish (S47)", "open a a+ b<a b+ c<a c+ d<c d+ b=stop fail turn", "quarantined: a=owed b=quarantined c=compensated d=compensated [d c]"},
+	{"two roots", "open a< a+ b< b+ c<b c+ a=stop fail turn", "quarantined: a=quarantined b=compensated c=compensated [c b]"},
+	{"a diamond", "open a a+ b<a b+ c<a c+ d<b,c d+ fail turn", "compensated: a=compensated b=compensated c=compensated d=compensated [d c b a]"},
+	{"one at a time", "open:1 a< a+ b< b+ c< c+ a=stop fail turn", "quarantined: a=quarantined b=compensated c=compensated [c b]"},
+	{"nothing moves on its own afterwards (S46, S52)", "open a a+ b b+ b=stop fail turn b=done turn @1h @1000h", "quarantined: a=owed b=quarantined []"},
+
+	// Retries.
+	{"retry, then done", "open a a+ a=fail,done fail turn @1s", "compensated: a=compensated [a]"},
+	{"attempts spent", "open a a+ b b+ b=fail fail turn @1s @1h", "quarantined: a=owed b=quarantined []"},
+	{"waiting for the next attempt", "open a a+ b b+ b=fail fail turn @999ms", "unwinding: a=owed b=waiting []"},
+	{"a timeout counts as failed (S25)", "open a a+ a=lost fail turn @1s", "quarantined: a=quarantined []"},
+	{"an earlier attempt turns out done", "open a a+ a=lost fail turn tell:a#1=done turn", "compensated: a=compensated []"},
+	{"the first attempt turns out done during the second", "open a a+ a=lost,late fail turn @1s tell:a#1=done turn", "compensated: a=compensated []"},
+	{"a failed forward is not tried again", "open a a+ b b? b=fail fail turn b- turn", "compensated: a=compensated b=skipped [a]"},
+	{"a forward fails while its blind undo is out", "open a a+ b b=late fail turn b- tell:b#1=fail turn", "compensated: a=compensated b=skipped [a]"},
+
+	// The owner's word.
+	{"resolve goes on (S106)", "open a a+ b b+ b=stop fail turn resolve:b turn", "resolved: a=compensated b=resolved [a]"},
+	{"resolve and halt", "open a a+ b b+ b=stop fail turn halt:b turn", "resolved: a=owed b=resolved []"},
+	{"the second of two operators is refused", "open a a+ b b+ b=stop fail turn resolve:b !resolve:b !halt:b turn !resolve:b", "resolved: a=compensated b=resolved [a]"},
+	{"only what is quarantined can be resolved", "open a a+ b b+ !resolve:a b=stop fail !resolve:b turn !resolve:a !retry:a !resolve:x", "quarantined: a=owed b=quarantined []"},
+	{"retry asked for and done", "open a a+ b b+ b=stop fail turn b=done retry:b turn", "compensated: a=compensated b=compensated [b a]"},
+	{"retry gives all attempts again", "open a a+ a=fail fail turn @1s a=fail,done retry:a turn @3s", "compensated: a=compensated [a]"},
+	{"what has no inverse is not retried", "open a:irr a+ fail turn !retry:a", "quarantined: a=quarantined []"},
+	{"one of two is resolved", "open a< a+ b< b+ a=stop b=stop fail turn resolve:a turn", "quarantined: a=resolved b=quarantined []"},
+	{"each by another word", "open a< a+ b< b+ a=stop b=stop fail turn resolve:a turn b=done retry:b turn", "resolved: a=resolved b=compensated [b]"},
+	{"halt keeps what came before, retry the rest", "open a a+ b b+ c<a c+ b=stop c=stop fail turn halt:b turn c=done retry:c turn", "resolved: a=owed b=resolved c=compensated [c]"},
+	{"a retry waits for what joined since", "open a a+ a=stop fail turn b b+ b=late turn a=done retry:a turn", "unwinding: a=owed b=dispatched []"},
+
+	// A forward without its registration.
+	{"an orphan is its owner's", "open a a+ !lone:x fail turn", "quarantined: a=compensated [a]"},
+	{"an orphan and nothing else", "open !lone:x fail turn", "quarantined:  []"},
+	{"an orphan is resolved", "open a a+ !lone:x fail turn resolve:x turn !resolve:x", "resolved: a=compensated [a]"},
+	{"an orphan does not stop a commit", "open a a+ !lone:x commit turn", "committed: a=retired []"},
+	{"an orphan that is registered later is none", "open !lone:x x x+ fail turn", "compensated: x=compensated [x]"},
+	{"an orphan during the unwind", "open a a+ a=late fail turn !lone:x tell:a#1=done turn", "quarantined: a=compensated []"},
+	{"an orphan after the end", "open a a+ fail turn !lone:x turn", "quarantined: a=compensated [a]"},
+	{"an orphan behind a failed plan", "open a a- fail turn !lone:x turn", "quarantined: a=skipped []"},
+	{"a copy of a resolved orphan", "open a a+ !lone:x fail turn resolve:x turn !lone:x turn", "resolved: a=compensated [a]"},
+	{"a new orphan behind a resolved plan", "open a a+ !lone:x fail turn resolve:x turn !lone:y turn", "quarantined: a=compensated [a]"},
+	{"a forward after an unknown action", "open a a+ !b<nope fail turn", "quarantined: a=compensated [a]"},
+
+	// Ends and races in the log.
+	{"cancelled by its agent", "open a a+ cancel turn", "compensated: a=compensated [a]"},
+	{"cancelled by an operator", "open a a+ stop turn", "compensated: a=compensated [a]"},
+	{"fail after commit", "open a a+ commit !fail !cancel !stop turn", "committed: a=retired []"},
+	{"commit after fail", "open a a+ fail !commit turn !commit", "compensated: a=compensated [a]"},
+	{"commit after cancel", "open a a+ stop !commit turn", "compensated: a=compensated [a]"},
+	{"first of fail and cancel", "open a a+ fail !cancel turn", "compensated: a=compensated [a]"},
+	{"a pair after the commit", "open a a+ commit !b turn", "committed: a=retired []"},
+
+	// Late pairs and late outcomes.
+	{"a pair during the unwind joins", "open a a+ b b+ b=late fail turn c c+ turn tell:b#1=done turn", "compensated: a=compensated b=compensated c=compensated [c a]"},
+	{"all that came before waits for a late pair", "open a a+ b b+ c c+ b=late fail turn d d+ d=late turn tell:b#1=done turn", "unwinding: a=owed b=compensated c=compensated d=dispatched [c]"},
+	{"and goes on after it", "open a a+ b b+ c c+ b=late fail turn d d+ d=late turn tell:b#1=done turn tell:d#1=done turn", "compensated: a=compensated b=compensated c=compensated d=compensated [c a]"},
+	{"a pair after the end is undone too", "open a a+ fail turn b turn", "compensated: a=compensated b=compensated [a b]"},
+	{"a pair after the end, into quarantine", "open a a+ fail turn b:irr b+ turn", "quarantined: a=compensated b=quarantined [a]"},
+	{"a pair after a failed end", "open a a- fail turn b b+ turn", "compensated: a=skipped b=compensated [b]"},
+	{"a pair in quarantine", "open a a+ a=stop fail turn b b+ turn", "quarantined: a=quarantined b=compensated [b]"},
+	{"a pair behind a resolved plan is its owner's", "open a a+ a=stop fail turn resolve:a turn !b turn", "quarantined: a=resolved []"},
+	{"completion after a blind undo is its owner's", "open a a+ b b=late fail turn b+ tell:b#1=done turn", "quarantined: a=owed b=quarantined []"},
+	{"completion after the plan was compensated", "open a a+ b fail turn b+ turn", "quarantined: a=compensated b=quarantined [b a]"},
+	{"completion after the plan was resolved", "open a< a+ b< a=stop fail turn resolve:a turn b+ turn", "quarantined: a=resolved b=quarantined [b]"},
+	{"it cannot be retried, only resolved", "open b fail turn b+ turn !retry:b resolve:b turn", "resolved: b=resolved [b]"},
+	{"completion before the undo leaves is no doubt", "open a a=fail fail turn a+ @1s", "quarantined: a=quarantined []"},
+	{"failure after a blind undo", "open a a+ b fail turn b- turn", "compensated: a=compensated b=compensated [b a]"},
+
+	// Copies and contradictions.
+	{"copies change nothing", "open =again a =again a+ =again b b- =again c c? =again fail =again turn =again", "compensated: a=compensated b=skipped c=compensated [c a]"},
+	{"a copy of the commit", "open a commit =again turn =again", "committed: a=retired []"},
+	{"a second opening differs", "open !open:3", "open:  []"},
+	{"the first outcome stands", "open a a+ !a- !a? b b- !b+ fail turn", "compensated: a=compensated b=skipped [a]"},
+	{"one id, two acts", "open a !a:irr", "open: a=held []"},
+	{"an outcome of nothing", "open !a+ !a- !a?", "open:  []"},
+
+	// Workers that report later.
+	{"reported done", "open a a+ a=late fail turn tell:a#1=done turn", "compensated: a=compensated []"},
+	{"reported failed, then tried again", "open a a+ a=late,done fail turn tell:a#1=fail turn @1s", "compensated: a=compensated [a]"},
+	{"reported stop", "open a a+ a=late fail turn tell:a#1=stop turn", "quarantined: a=quarantined []"},
+	{"a report twice", "open a a+ a=late fail turn tell:a#1=done =tell:a#1=done turn !tell:a#1=done", "compensated: a=compensated []"},
+	{"done stands against failed", "open a a+ a=late fail turn tell:a#1=done =tell:a#1=fail turn", "compensated: a=compensated []"},
+	{"failed, then done after all", "open a a+ a=late fail turn tell:a#1=fail tell:a#1=done turn", "compensated: a=compensated []"},
+	{"a report of no attempt", "open a a+ !tell:a#1=done a=late fail turn !tell:a#2=done !tell:a#0=done turn", "unwinding: a=dispatched []"},
+	{"a report after quarantine", "open a a+ a=lost fail turn @1s !tell:a#2=done turn", "quarantined: a=quarantined []"},
+
+	// Verdicts.
+	{"a block undoes (S76)", "open a a+ b b+ judge:a=block turn", "compensated: a=compensated b=compensated [b a]"},
+	{"a redirect undoes", "open a a+ judge:a=redirect turn", "compensated: a=compensated [a]"},
+	{"allow does not", "open a a+ judge:a=allow turn @1h", "open: a=held []"},
+	{"allow, then block", "open a a+ judge:a=allow turn judge:a=block turn", "compensated: a=compensated [a]"},
+	{"block, then allow: it fired", "open a a+ judge:a=block judge:a=allow turn", "compensated: a=compensated [a]"},
+	{"a verdict after the commit", "open a a+ commit judge:a=block turn", "committed: a=retired []"},
+	{"a verdict on nothing", "open !judge:a=block", "open:  []"},
+
+	// Deadlines.
+	{"a deadline", "open@5s a a+ @4999ms @5s", "compensated: a=compensated [a]"},
+	{"committed in time", "open@5s a a+ @4s commit @1h", "committed: a=retired []"},
+	{"a deadline that has passed when it is declared", "open@0s a a+ turn", "compensated: a=compensated [a]"},
+	{"failure before the deadline", "open@5s a a+ fail turn @1h", "compensated: a=compensated [a]"},
+}
+
+func TestSchedules(t *testing.T) {
+	for _, c := range schedules {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.setup)
+			if got := s.outcome(); got != c.want {
+				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
+			}
+			for _, batch := range []int{1, 7, 1000} {
+				if Digest(s.refold(batch)) != Digest(s.kv) {
+					t.Fatalf("another digest with batches of %d", batch)
+				}
+			}
+		})
+	}
+}
+
+func TestADeadlineUndoesWithoutTheAgent(t *testing.T) {
+	for _, d := range []time.Duration{50 * time.Millisecond, 21 * 24 * time.Hour} {
+		w := newWorld(t)
+		w.must(w.agent("p", opened(epoch0+int64(d))))
+		w.do("p", "a", "b")
+		w.at(d - 1)
+		w.wantState("p", "open", "a=held b=held")
+		if wake, ok := w.state.NextWake(); !ok || wake != epoch0+int64(d) {
+			t.Fatalf("wakes at %d, %v", wake-epoch0, ok)
+		}
+		w.at(d)
+		w.wantState("p", "compensated", "a=compensated b=compensated")
+	}
+}
+
+// TestAttemptsFollowTheClock: backoff doubles up to its limit, and every attempt
+// has the same key (S22).
+func TestAttemptsFollowTheClock(t *testing.T) {
+	w := newWorld(t)
+	var instants []time.Duration
+	keys := map[string]bool{}
+	w.worker = func(c Command) *ledger.Reply {
+		instants = append(instants, time.Duration(w.now-epoch0))
+		keys[c.Key] = true
+		if int(c.Attempt) != len(instants) {
+			t.Errorf("attempt %d is the %dth", c.Attempt, len(instants))
+		}
+		return &ledger.Reply{Status: ledger.StatusFailed}
+	}
+	w.must(w.agent("p", opened(0)))
+	w.must(w.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Attempts, c.BackoffNs, c.BackoffMaxNs = 5, 2*second, 5*second
+	})...))
+	w.must(w.agent("p", completed("a")))
+	w.must(w.agent("p", planFailed()))
+	for range 1000 {
+		w.turn()
+		next, ok := w.state.NextWake()
+		if !ok {
+			break
+		}
+		if next > w.now+1 {
+			w.now = next - 1
+			w.turn()
+		}
+		w.now = max(next, w.now)
+	}
+	want := []time.Duration{0, 2 * time.Second, 6 * time.Second, 11 * time.Second, 16 * time.Second}
+	if len(instants) != len(want) || len(keys) != 1 || !keys["key-a"] {
+		t.Fatalf("attempts at %v with keys %v", instants, keys)
+	}
+	for i := range want {
+		if instants[i] != want[i] {
+			t.Fatalf("attempts at %v, want %v", instants, want)
+		}
+	}
+	w.wantState("p", "quarantined", "a=quarantined")
+}
+
+// TestConcurrencyIsBounded: never more undos in flight than the plan allows, and
+// no fewer while there is something to do.
+func TestConcurrencyIsBounded(t *testing.T) {
+	for limit, want := range map[string]int{"open:1": 1, "open:3": 3, "open": concurrencyDefault} {
+		s := newSchedule(t)
+		s.play(limit)
+		for _, id := range strings.Fields("a b c d e f g h i j k l") {
+			s.play(id + "< " + id + "+ " + id + "=late")
+		}
+		s.play("fail turn")
+		for left := 12; left > 0; left-- {
+			flying := s.state.InFlight()
+			if len(flying) != min(want, left) {
+				t.Fatalf("%s: %d in flight with %d left", limit, len(flying), left)
+			}
+			s.play("tell:" + flying[0].Action + "#1=done turn")
+		}
+		if state := s.show("p").State; state != "compensated" {
+			t.Fatal(state)
+		}
+	}
+}
+
+// TestAQuarantineIsExplained: which action, which capability, which error, once,
+// and what is outstanding (S42, S44, I23).
+func TestAQuarantineIsExplained(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ c c+ b=stop fail turn turn")
+	b := s.show("p").Actions[1]
+	if b.Note != "undo.b failed: protected: never" {
+		t.Fatalf("note %q", b.Note)
+	}
+	var quarantines, ends int
+	for _, e := range s.effective() {
+		if e.GetActionQuarantined() != nil {
+			quarantines++
+		}
+		if k := e.GetPlanEnded(); k != nil {
+			ends++
+			if k.End != pb.PlanEnd_PLAN_END_QUARANTINED || strings.Join(k.Outstanding, " ") != "a b" || k.Compensated != 1 {
+				t.Fatalf("%v", k)
+			}
+		}
+	}
+	if quarantines != 1 || ends != 1 {
+		t.Fatalf("%d quarantines, %d ends", quarantines, ends)
+	}
+	state, _, outstanding, _ := NewReader(s.kv, "t").Outcome("p")
+	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
+		t.Fatalf("%s %v", state, outstanding)
+	}
+	if list := NewReader(s.kv, "t").Quarantined(10); len(list) != 1 || list[0].Plan != "p" {
+		t.Fatalf("%v", list)
+	}
+}
+
+// effective refolds the ledger and returns its effective records.
+func (w *world) effective() []*pb.Record {
+	w.t.Helper()
+	var out []*pb.Record
+	s := openWith(NewMemoryKV(), w.state.programs)
+	for _, m := range w.log {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if s.Apply(e).Verdict == Effective {
+				out = append(out, e.Record)
+			}
+		}
+	}
+	return out
+}
+
+// TestAHealthySiblingIsCompensated in the same turn in which another plan is
+// quarantined (S47), and a second sweep says nothing (S46).
+func TestAHealthySiblingIsCompensated(t *testing.T) {
+	w := newWorld(t)
+	w.worker = func(c Command) *ledger.Reply {
+		if c.Plan == "bad" {
+			return &ledger.Reply{Status: ledger.StatusStop}
+		}
+		return &ledger.Reply{Status: ledger.StatusDone}
+	}
+	for _, plan := range []string{"bad", "good"} {
+		w.must(w.agent(plan, opened(0)))
+		w.do(plan, "a")
+		w.must(w.agent(plan, planFailed()))
+	}
+	w.turn()
+	w.wantState("bad", "quarantined", "a=quarantined")
+	w.wantState("good", "compensated", "a=compensated")
+	before, digest := len(w.log), Digest(w.kv)
+	w.turn()
+	w.at(1000 * time.Hour)
+	if len(w.log) != before || Digest(w.kv) != digest {
+		t.Fatal("a second sweep changed something")
+	}
+}

@@ -1,0 +1,286 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// world is a ledger, a state that folds it and a worker pool, all driven by the
+// test: nothing happens unless a method is called.
+type world struct {
+	t     *testing.T
+	kv    *MemoryKV
+	state *State
+	log   []ledger.Message
+	now   int64
+	// worker answers a command; nil means done.
+	worker func(Command) *ledger.Reply
+	calls  []string // "capability#attempt" in order of dispatch
+	undone []string // actions whose undo a worker did, in order
+	order  orderCheck
+	hold   bool // the clock guard holds
+	pause  bool // answers are kept back
+	kept   []Answer
+}
+
+const second = int64(time.Second)
+
+var epoch0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, triggers.NewCache(expressionsMax))
+}
+
+// newWorldWith shares what is compiled between many worlds.
+func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
+	t.Helper()
+	w := &world{t: t, kv: NewMemoryKV(), now: epoch0}
+	w.state = openWith(w.kv, programs)
+	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
+		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
+	return w
+}
+
+func openWith(kv KV, programs *triggers.Cache) *State {
+	s := Open(kv, "t")
+	s.programs = programs
+	return s
+}
+
+// append stores one commit and folds it; it returns the results of its records.
+func (w *world) append(source ledger.Source, records ...*pb.Record) []Result {
+	w.t.Helper()
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.raw(source.Subject(), "", data)
+}
+
+func (w *world) raw(subject, contentType string, data []byte) []Result {
+	w.t.Helper()
+	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType, Data: data}
+	w.log = append(w.log, m)
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var results []Result
+	for _, e := range entries {
+		broken := w.order.check(w.state, e)
+		r := w.state.Apply(e)
+		results = append(results, r)
+		if r.Verdict != Effective {
+			continue
+		}
+		if w.order.count(e); broken != nil {
+			w.t.Fatal(broken)
+		}
+	}
+	w.state.Flush()
+	if err := checkRows(w.t, w.kv); err != nil {
+		w.t.Fatal(err)
+	}
+	return results
+}
+
+// fold folds one message and flushes.
+func fold(t testing.TB, s *State, m ledger.Message) []Result {
+	t.Helper()
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []Result
+	for _, e := range entries {
+		results = append(results, s.Apply(e))
+	}
+	s.Flush()
+	return results
+}
+
+// agent appends records of agent a1.
+func (w *world) agent(plan string, records ...*pb.Record) []Result {
+	w.t.Helper()
+	for _, r := range records {
+		r.Plan = plan
+	}
+	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: plan}, records...)
+}
+
+func (w *world) must(results []Result) {
+	w.t.Helper()
+	for i, r := range results {
+		if r.Verdict != Effective {
+			w.t.Fatalf("record %d: %+v", i, r)
+		}
+	}
+}
+
+func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "test", DeadlineNs: deadlineNs, Triggers: triggers}}}
+}
+
+// pair registers a compensable action whose inverse is undo.<id>.
+func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE}
+	c := &pb.CompensationRegistered{Capability: "undo." + id, Key: "key-" + id, Attempts: 2, BackoffNs: second}
+	for _, f2 := range change {
+		f2(f, c)
+	}
+	return []*pb.Record{
+		{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}, Payload: &pb.Payload{Input: []byte(`{"id":"` + id + `"}`)}},
+		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+	}
+}
+
+func completed(id string) *pb.Record {
+	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":"` + id + `"}`)},
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+}
+
+func failedForward(id string) *pb.Record {
+	return &pb.Record{Action: id, Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Message: "no"}}}
+}
+
+func inDoubt(id string) *pb.Record {
+	return &pb.Record{Action: id, Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Message: "timeout"}}}
+}
+
+func planFailed() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "step failed"}}}
+}
+
+func planCommitted() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+}
+
+// do registers and completes actions one after the other.
+func (w *world) do(plan string, ids ...string) {
+	w.t.Helper()
+	for _, id := range ids {
+		w.must(w.agent(plan, pair(id)...))
+		w.must(w.agent(plan, completed(id)))
+	}
+}
+
+// turn decides, appends, folds and lets workers answer, until nothing is left
+// to do at this instant.
+func (w *world) turn() {
+	w.t.Helper()
+	answers := w.kept
+	w.kept = nil
+	for range 10_000 {
+		for _, c := range w.state.Commands() {
+			if answer := w.work(c); answer != nil {
+				answers = append(answers, *answer)
+			}
+		}
+		if w.pause {
+			w.kept, answers = append(w.kept, answers...), nil
+		}
+		answers = slices.DeleteFunc(answers, func(a Answer) bool { return !w.state.Outstanding(a.Plan, a.Number, a.Attempt) })
+		records := w.decide(answers)
+		if len(records) == 0 {
+			return
+		}
+		w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
+	}
+	w.t.Fatal("decisions never end")
+}
+
+// decide asks twice: the same state and input give the same records (I9).
+func (w *world) decide(answers []Answer) []*pb.Record {
+	w.t.Helper()
+	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, SizeMax: 60 << 10}
+	records := w.state.Decide(in)
+	if !sameRecords(records, w.state.Decide(in)) {
+		w.t.Fatal("two runs of Decide differ")
+	}
+	return records
+}
+
+func sameRecords(a, b []*pb.Record) bool {
+	return slices.EqualFunc(a, b, func(a, b *pb.Record) bool { return bytes.Equal(encode(a), encode(b)) })
+}
+
+func (w *world) work(c Command) *Answer {
+	w.calls = append(w.calls, fmt.Sprintf("%s#%d", c.Capability, c.Attempt))
+	reply := &ledger.Reply{Status: ledger.StatusDone}
+	if w.worker != nil {
+		reply = w.worker(c)
+	}
+	if reply != nil && reply.Status == ledger.StatusWorking {
+		return nil
+	}
+	if reply != nil && reply.Status == ledger.StatusDone {
+		w.undone = append(w.undone, c.Action)
+	}
+	return &Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: reply}
+}
+
+// at moves the clock to an instant after the start and takes a turn.
+func (w *world) at(d time.Duration) {
+	w.t.Helper()
+	w.now = epoch0 + int64(d)
+	w.turn()
+}
+
+func (w *world) show(plan string) PlanView {
+	w.t.Helper()
+	view, ok := NewReader(w.kv, "t").Plan(plan)
+	if !ok {
+		w.t.Fatalf("no plan %s", plan)
+	}
+	return view
+}
+
+// undos is "a=compensated b=skipped ..." in order of registration.
+func (w *world) undos(plan string) string {
+	w.t.Helper()
+	var out []string
+	for _, a := range w.show(plan).Actions {
+		out = append(out, a.Action+"="+a.Undo)
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) wantState(plan, state, undos string) {
+	w.t.Helper()
+	view := w.show(plan)
+	if view.State != state || w.undos(plan) != undos {
+		b, _ := json.MarshalIndent(view, "", " ")
+		w.t.Fatalf("plan %s is %s: %s\nwant %s: %s\n%s", plan, view.State, w.undos(plan), state, undos, b)
+	}
+}
+
+// refold folds the whole log into a fresh state, `batch` messages per flush.
+func (w *world) refold(batch int) *MemoryKV {
+	w.t.Helper()
+	kv := NewMemoryKV()
+	s := openWith(kv, w.state.programs)
+	for i, m := range w.log {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range entries {
+			s.Apply(e)
+		}
+		if (i+1)%batch == 0 {
+			s.Flush()
+		}
+	}
+	s.Flush()
+	return kv
+}
