@@ -49,11 +49,13 @@ func FormatAddress(a *pb.Address) string {
 	if a == nil {
 		return "-"
 	}
-	leaf := a.Leaf
-	if len(leaf) > 4 {
-		leaf = leaf[:4]
-	}
-	return fmt.Sprintf("%d.%d-%s", a.Sequence, a.Index, hex.EncodeToString(leaf))
+	return fmt.Sprintf("%d.%d-%s", a.Sequence, a.Index, hex.EncodeToString(a.Leaf[:min(4, len(a.Leaf))]))
+}
+
+// FormatFullAddress is FormatAddress with all 64 digits of the leaf, for
+// programs.
+func FormatFullAddress(a *pb.Address) string {
+	return strconv.FormatUint(a.GetSequence(), 10) + "." + strconv.FormatUint(uint64(a.GetIndex()), 10) + "-" + hex.EncodeToString(a.GetLeaf())
 }
 
 // ParseAddress reads what FormatAddress writes, with a leaf of 8 to 64 digits.

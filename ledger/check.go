@@ -97,12 +97,22 @@ func checkBody(r *pb.Record) error {
 		return factKey("fact_retracted.key", k.FactRetracted.Key)
 	case *pb.Record_VerdictGiven:
 		return checkVerdict(k.VerdictGiven)
+	case *pb.Record_CompensationRequested:
+		return firstOf(text("compensation_requested.reason", k.CompensationRequested.Reason), text("compensation_requested.actor", k.CompensationRequested.Actor))
 	case *pb.Record_CancelRequested:
 		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason), text("cancel_requested.actor", k.CancelRequested.Actor))
+	case *pb.Record_RetryRequested:
+		return firstOf(text("retry_requested.reason", k.RetryRequested.Reason), text("retry_requested.actor", k.RetryRequested.Actor))
 	case *pb.Record_Resolved:
 		return checkResolved(k.Resolved)
+	case *pb.Record_ContractPublished:
+		return checkContract(k.ContractPublished)
+	case *pb.Record_ClockConfirmed:
+		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor), text("clock_confirmed.reason", k.ClockConfirmed.Reason))
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
+	case *pb.Record_CompensationProgressed:
+		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key), text("compensation_progressed.note", k.CompensationProgressed.Note))
 	}
 	return nil
 }
@@ -168,7 +178,8 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 			return err
 		}
 	}
-	return checkTriggers("compensation_registered", c.Triggers)
+	return firstOf(text(at+"key", c.Key), text(at+"worker_version", c.WorkerVersion), text(at+"fidelity", c.Fidelity), text(at+"probe", c.Probe),
+		checkTriggers("compensation_registered", c.Triggers))
 }
 
 func checkTriggers(at string, triggers []*pb.Trigger) error {
@@ -222,13 +233,20 @@ func checkResolved(r *pb.Resolved) error {
 	return firstOf(text("resolved.reason", r.Reason), text("resolved.actor", r.Actor), text("resolved.evidence", r.Evidence))
 }
 
+func checkContract(c *pb.ContractPublished) error {
+	if !ValidCapability(c.Capability) {
+		return Refuse("contract_published.capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.create")
+	}
+	return nil
+}
+
 func checkReported(c *pb.CompensationReported) error {
 	switch c.Answer {
 	case pb.Answer_ANSWER_DONE, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP:
 	default:
 		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
 	}
-	return firstOf(text("compensation_reported.code", c.Code), text("compensation_reported.message", c.Message), text("compensation_reported.external_ref", c.ExternalRef))
+	return firstOf(text("compensation_reported.key", c.Key), text("compensation_reported.code", c.Code), text("compensation_reported.message", c.Message), text("compensation_reported.external_ref", c.ExternalRef))
 }
 
 // checkPairs refuses the half of a pair: a forward whose registration is not in

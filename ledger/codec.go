@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -75,6 +76,9 @@ func Decode(tenant string, m Message) ([]Entry, error) {
 	if !ok || source.Tenant != tenant {
 		return opaque(tenant, m, source, Refuse("subject", fmt.Sprintf("%q is none of this tenant's", m.Subject), "saga."+tenant+".<class>...")), nil
 	}
+	if len(m.Data) > CommitSizeMax {
+		return opaque(tenant, m, source, Refuse("commit", "too large", fmt.Sprintf("at most %d bytes", CommitSizeMax))), nil
+	}
 	switch m.ContentType {
 	case "":
 		return decodeProto(tenant, m, source)
@@ -137,6 +141,9 @@ func splitCommit(data []byte) (minReader uint64, bodies [][]byte, err error) {
 	if n <= 0 || n != protowire.SizeVarint(minReader) || minReader == 0 || minReader >= 1<<32 {
 		return 0, nil, Refuse("commit.min_reader", "not a canonical number", want)
 	}
+	if minReader > ReaderVersion {
+		return minReader, nil, nil // whatever follows is for a newer reader to judge
+	}
 	rest = rest[n:]
 	for len(rest) > 0 {
 		num, typ, n = protowire.ConsumeTag(rest)
@@ -158,12 +165,24 @@ func splitCommit(data []byte) (minReader uint64, bodies [][]byte, err error) {
 
 // jsonCommit is a Commit in JSON, its records still raw.
 type jsonCommit struct {
-	MinReader      uint32            `json:"minReader"`
-	MinReaderSnake uint32            `json:"min_reader"`
-	Records        []json.RawMessage `json:"records"`
+	jsonVersion
+	Records []json.RawMessage `json:"records"`
+}
+
+// jsonVersion is its version, in either spelling of protojson.
+type jsonVersion struct {
+	MinReader      uint32 `json:"minReader"`
+	MinReaderSnake uint32 `json:"min_reader"`
 }
 
 func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
+	// A commit for a newer reader may have fields that this one does not know.
+	var version jsonVersion
+	if json.Unmarshal(m.Data, &version) == nil {
+		if newest := max(version.MinReader, version.MinReaderSnake); newest > ReaderVersion {
+			return nil, newerReader(m, uint64(newest))
+		}
+	}
 	var c jsonCommit
 	// The reasons below are fixed texts: they become state, and the texts of
 	// encoding/json and protojson differ between versions.
@@ -172,13 +191,10 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 	if err := d.Decode(&c); err != nil {
 		return opaque(tenant, m, source, Refuse("commit", "not a commit in JSON", `{"records": [...]} and no other field`)), nil
 	}
-	if d.More() || len(c.Records) == 0 || len(c.Records) > CommitLenMax {
+	if _, err := d.Token(); err != io.EOF || len(c.Records) == 0 || len(c.Records) > CommitLenMax {
 		return opaque(tenant, m, source, Refuse("commit.records", fmt.Sprintf("%d records", len(c.Records)), "1 to 1024 records and nothing behind them")), nil
 	}
 	minReader := max(c.MinReader, c.MinReaderSnake, 1)
-	if minReader > ReaderVersion {
-		return nil, newerReader(m, uint64(minReader))
-	}
 	whole := sha256.Sum256(m.Data)
 	entries := make([]Entry, len(c.Records))
 	for i, raw := range c.Records {

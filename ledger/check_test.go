@@ -1,0 +1,196 @@
+package ledger_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
+	fields := (&pb.Record{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	records := good()
+	if fields.Len() != len(records) {
+		t.Fatalf("%d kinds, %d of them tried", fields.Len(), len(records))
+	}
+	everywhere := []ledger.Source{agentSource, factSource, verdictSource, operatorSource, workerSource, holderSource, termSource}
+	for i, g := range records {
+		kind := ledger.KindOf(g.record)
+		if want := string(fields.Get(i).Name()); kind.Name != want {
+			t.Errorf("kind %q, want %q", kind.Name, want)
+		}
+		if err := ledger.Check(g.record, g.source); err != nil {
+			t.Errorf("%s: %v", kind.Name, err)
+		}
+		for _, other := range everywhere {
+			if err := ledger.Check(g.record, other); other != g.source && refusedField(err) != kind.Name {
+				t.Errorf("%s on a subject of class %v (term %v): %v", kind.Name, other.Class, other.Term, err)
+			}
+		}
+		if kind.NeedsPlan {
+			checkRefused(t, g.source, g.record, "plan", func(r *pb.Record) { r.Plan = "" })
+			checkRefused(t, g.source, g.record, "plan", func(r *pb.Record) { r.Plan = "a.b" })
+			checkRefused(t, g.source, g.record, "plan", func(r *pb.Record) { r.Plan = ledger.ManyPlans })
+		}
+		if kind.NeedsAction {
+			checkRefused(t, g.source, g.record, "action", func(r *pb.Record) { r.Action = "" })
+			checkRefused(t, g.source, g.record, "action", func(r *pb.Record) { r.Action = strings.Repeat("x", ledger.TokenLenMax+1) })
+		}
+		if g.source.Class == ledger.ClassExecutor {
+			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Term = 0 })
+			checkRefused(t, g.source, g.record, "epoch_ns", func(r *pb.Record) { r.EpochNs = -1 })
+		} else {
+			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Term = 1 })
+			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.EpochNs = 1 })
+		}
+		checkRefused(t, g.source, g.record, "address.leaf", func(r *pb.Record) { r.Cause = &pb.Address{Leaf: []byte("short")} })
+		checkRefused(t, g.source, g.record, "payload.arguments", func(r *pb.Record) { r.Payload = &pb.Payload{Arguments: []byte("{")} })
+	}
+}
+
+// checkRefused changes a copy of a good record and expects one field to be named.
+func checkRefused(t *testing.T, s ledger.Source, good *pb.Record, field string, change func(*pb.Record)) {
+	t.Helper()
+	bad := good.CloneVT()
+	change(bad)
+	if err := ledger.Check(bad, s); refusedField(err) != field {
+		t.Errorf("%s: want %s refused, got %v", ledger.KindOf(good).Name, field, err)
+	}
+}
+
+// breach is one broken rule of one kind, and the field that says so.
+type breach struct {
+	kind, field string
+	change      func(*pb.Record)
+}
+
+func TestWhatBreaksARuleIsRefusedByItsField(t *testing.T) {
+	records := good()
+	byKind := map[string]int{}
+	for i, g := range records {
+		byKind[ledger.KindOf(g.record).Name] = i
+	}
+	for _, c := range append(planBreaches, otherBreaches...) {
+		g := records[byKind[c.kind]]
+		checkRefused(t, g.source, g.record, c.field, c.change)
+	}
+}
+
+var tooLong = strings.Repeat("x", ledger.TextMax+1)
+
+func triggers(n int) []*pb.Trigger {
+	var all []*pb.Trigger
+	for i := range n {
+		all = append(all, &pb.Trigger{Name: "n" + strings.Repeat("x", i), Condition: "true"})
+	}
+	return all
+}
+
+func opened(f func(*pb.PlanOpened)) func(*pb.Record) {
+	return func(r *pb.Record) { f(r.GetPlanOpened()) }
+}
+
+func forwarded(f func(*pb.ForwardRegistered)) func(*pb.Record) {
+	return func(r *pb.Record) { f(r.GetForwardRegistered()) }
+}
+
+func registered(f func(*pb.CompensationRegistered)) func(*pb.Record) {
+	return func(r *pb.Record) { f(r.GetCompensationRegistered()) }
+}
+
+var planBreaches = []breach{
+	{"plan_opened", "plan_opened.deadline_ns", opened(func(p *pb.PlanOpened) { p.DeadlineNs = -1 })},
+	{"plan_opened", "plan_opened.concurrency", opened(func(p *pb.PlanOpened) { p.Concurrency = ledger.ConcurrencyMax + 1 })},
+	{"plan_opened", "plan_opened.labels[0].value", opened(func(p *pb.PlanOpened) { p.Labels[0].Value = tooLong })},
+	{"plan_opened", "plan_opened.labels[0].key", opened(func(p *pb.PlanOpened) { p.Labels[0].Key = "\xff" })},
+	{"plan_opened", "plan_opened.label", opened(func(p *pb.PlanOpened) { p.Label = tooLong })},
+	{"plan_opened", "plan_opened.owner", opened(func(p *pb.PlanOpened) { p.Owner = "\xff" })},
+	{"plan_opened", "plan_opened.triggers", opened(func(p *pb.PlanOpened) { p.Triggers = triggers(ledger.TriggersMax + 1) })},
+	{"plan_opened", "plan_opened.triggers[1].name", opened(func(p *pb.PlanOpened) { p.Triggers = append(triggers(1), triggers(1)...) })},
+	{"plan_opened", "plan_opened.triggers[0].name", opened(func(p *pb.PlanOpened) { p.Triggers[0].Name = "a b" })},
+	{"plan_opened", "plan_opened.triggers[0].condition", opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = "" })},
+	{"plan_opened", "plan_opened.triggers[0].condition", opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = strings.Repeat("x", ledger.ExpressionMax+1) })},
+	{"forward_registered", "forward_registered.capability", forwarded(func(f *pb.ForwardRegistered) { f.Capability = "" })},
+	{"forward_registered", "forward_registered.capability", forwarded(func(f *pb.ForwardRegistered) { f.Capability = "git..create" })},
+	{"forward_registered", "forward_registered.class", forwarded(func(f *pb.ForwardRegistered) { f.Class = 0 })},
+	{"forward_registered", "forward_registered.class", forwarded(func(f *pb.ForwardRegistered) { f.Class = 99 })},
+	{"forward_registered", "forward_registered.after", forwarded(func(f *pb.ForwardRegistered) { f.After = make([]string, ledger.AfterMax+1) })},
+	{"forward_registered", "forward_registered.after[0]", forwarded(func(f *pb.ForwardRegistered) { f.After = []string{""} })},
+	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`[]`) })},
+	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`null`) })},
+	{"forward_registered", "payload.input", func(r *pb.Record) { r.Payload.Input = []byte(`{"a":}`) }},
+	{"compensation_registered", "compensation_registered.capability", registered(func(c *pb.CompensationRegistered) { c.Capability = ">" })},
+	{"compensation_registered", "compensation_registered.key", registered(func(c *pb.CompensationRegistered) { c.Key = strings.Repeat("k", ledger.TokenLenMax+1) })},
+	{"compensation_registered", "compensation_registered.attempts", registered(func(c *pb.CompensationRegistered) { c.Attempts = ledger.AttemptsMax + 1 })},
+	{"compensation_registered", "compensation_registered.backoff_ns", registered(func(c *pb.CompensationRegistered) { c.BackoffNs = -1 })},
+	{"compensation_registered", "compensation_registered.backoff_ns", registered(func(c *pb.CompensationRegistered) { c.BackoffMaxNs = int64(ledger.BackoffMax) + 1 })},
+	{"compensation_registered", "compensation_registered.timeout_ns", registered(func(c *pb.CompensationRegistered) { c.TimeoutNs = int64(ledger.TimeoutMax) + 1 })},
+	{"compensation_registered", "compensation_registered.valid_for_ns", registered(func(c *pb.CompensationRegistered) { c.ValidForNs = -1 })},
+	{"compensation_registered", "compensation_registered.bindings", registered(func(c *pb.CompensationRegistered) { c.Bindings = make([]*pb.Binding, ledger.BindingsMax+1) })},
+	{"compensation_registered", "compensation_registered.bindings[0]", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Name = "" })},
+	{"compensation_registered", "compensation_registered.bindings[0].expression", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Expression = "\xff" })},
+	{"compensation_registered", "compensation_registered.worker_version", registered(func(c *pb.CompensationRegistered) { c.WorkerVersion = "\xff" })},
+	{"compensation_registered", "compensation_registered.triggers[0].condition", registered(func(c *pb.CompensationRegistered) { c.Triggers[0].Condition = "\xff" })},
+}
+
+var otherBreaches = []breach{
+	{"forward_completed", "forward_completed.external_ref", func(r *pb.Record) { r.GetForwardCompleted().ExternalRef = tooLong }},
+	{"forward_completed", "forward_completed.lifted", func(r *pb.Record) { r.GetForwardCompleted().Lifted = []byte("1") }},
+	{"forward_failed", "forward_failed.message", func(r *pb.Record) { r.GetForwardFailed().Message = tooLong }},
+	{"forward_in_doubt", "forward_in_doubt.code", func(r *pb.Record) { r.GetForwardInDoubt().Code = tooLong }},
+	{"savepoint_set", "savepoint_set.name", func(r *pb.Record) { r.GetSavepointSet().Name = "" }},
+	{"plan_failed", "plan_failed.reason", func(r *pb.Record) { r.GetPlanFailed().Reason = tooLong }},
+	{"plan_cancelled", "plan_cancelled.reason", func(r *pb.Record) { r.GetPlanCancelled().Reason = "\xff" }},
+	{"fact_asserted", "fact_asserted.key", func(r *pb.Record) { r.GetFactAsserted().Key = "" }},
+	{"fact_asserted", "fact_asserted.key", func(r *pb.Record) { r.GetFactAsserted().Key = strings.Repeat("k", ledger.FactKeyMax+1) }},
+	{"fact_asserted", "fact_asserted.value", func(r *pb.Record) { r.GetFactAsserted().Value = nil }},
+	{"fact_asserted", "fact_asserted.value", func(r *pb.Record) { r.GetFactAsserted().Value = []byte("\"\xff\"") }},
+	{"fact_retracted", "fact_retracted.key", func(r *pb.Record) { r.GetFactRetracted().Key = "\xff" }},
+	{"verdict_given", "verdict_given.outcome", func(r *pb.Record) { r.GetVerdictGiven().Outcome = 0 }},
+	{"verdict_given", "verdict_given.reason", func(r *pb.Record) { r.GetVerdictGiven().Reason = tooLong }},
+	{"compensation_requested", "compensation_requested.reason", func(r *pb.Record) { r.GetCompensationRequested().Reason = "\xff" }},
+	{"cancel_requested", "cancel_requested.actor", func(r *pb.Record) { r.GetCancelRequested().Actor = "\xff" }},
+	{"retry_requested", "retry_requested.reason", func(r *pb.Record) { r.GetRetryRequested().Reason = tooLong }},
+	{"resolved", "resolved.outcome", func(r *pb.Record) { r.GetResolved().Outcome = 0 }},
+	{"resolved", "resolved.reason", func(r *pb.Record) { r.GetResolved().Reason = "" }},
+	{"resolved", "resolved.actor", func(r *pb.Record) { r.GetResolved().Actor = "" }},
+	{"resolved", "resolved.evidence", func(r *pb.Record) { r.GetResolved().Evidence = tooLong }},
+	{"contract_published", "contract_published.capability", func(r *pb.Record) { r.GetContractPublished().Capability = "" }},
+	{"clock_confirmed", "clock_confirmed.reason", func(r *pb.Record) { r.GetClockConfirmed().Reason = tooLong }},
+	{"compensation_reported", "compensation_reported.answer", func(r *pb.Record) { r.GetCompensationReported().Answer = 0 }},
+	{"compensation_reported", "compensation_reported.message", func(r *pb.Record) { r.GetCompensationReported().Message = tooLong }},
+	{"compensation_progressed", "compensation_progressed.note", func(r *pb.Record) { r.GetCompensationProgressed().Note = "\xff" }},
+}
+
+func TestARecordStandsOnTheSubjectOfItsPlan(t *testing.T) {
+	many := agentSource
+	many.Plan = ledger.ManyPlans
+	if err := ledger.Check(forward("x1"), many); err != nil {
+		t.Errorf("on the subject of many plans: %v", err)
+	}
+	other := agentSource
+	other.Plan = "p2"
+	if err := ledger.Check(forward("x1"), other); refusedField(err) != "plan" {
+		t.Errorf("on another plan's subject: %v", err)
+	}
+	if err := ledger.Check(&pb.Record{Plan: "p1"}, agentSource); refusedField(err) != "kind" {
+		t.Errorf("without a kind: %v", err)
+	}
+}
+
+// A kind that is set to nothing must not be a panic.
+func TestAKindWithoutABodyIsNoPanic(t *testing.T) {
+	for _, g := range good() {
+		m := g.record.CloneVT().ProtoReflect()
+		m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if field.ContainingOneof() != nil {
+				m.Set(field, m.NewField(field))
+			}
+			return true
+		})
+		_ = ledger.Check(m.Interface().(*pb.Record), g.source)
+	}
+}

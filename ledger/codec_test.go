@@ -1,0 +1,314 @@
+package ledger_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func encode(t testing.TB, records ...*pb.Record) []byte {
+	t.Helper()
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func message(s ledger.Source, contentType string, data []byte) ledger.Message {
+	return ledger.Message{Sequence: 7, StampNs: 1_700_000_000_000_000_001, Subject: s.Subject(), ContentType: contentType, Data: data}
+}
+
+func decode(t testing.TB, m ledger.Message) []ledger.Entry {
+	t.Helper()
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) == 0 {
+		t.Fatal("no entry")
+	}
+	return entries
+}
+
+func TestACommitDecodesToItsRecordsAndEncodesToTheSameBytes(t *testing.T) {
+	for _, g := range good() {
+		records := []*pb.Record{g.record}
+		switch g.record.Kind.(type) {
+		case *pb.Record_ForwardRegistered, *pb.Record_CompensationRegistered:
+			records = []*pb.Record{forward("x1"), registration("x1")}
+		}
+		data := encode(t, records...)
+		size := 2 // min_reader
+		for _, r := range records {
+			size += ledger.RecordSize(r)
+		}
+		if len(data) != size {
+			t.Errorf("%d bytes, RecordSize adds up to %d", len(data), size)
+		}
+		entries := decode(t, message(g.source, "", data))
+		var again []*pb.Record
+		for i, e := range entries {
+			if e.Err != nil || !proto.Equal(e.Record, records[i]) || e.Count != uint32(len(records)) || e.Address.Index != uint32(i) || e.Address.Sequence != 7 {
+				t.Errorf("%s: entry %d is %+v", ledger.KindOf(g.record).Name, i, e)
+			}
+			again = append(again, e.Record)
+		}
+		if !bytes.Equal(encode(t, again...), data) {
+			t.Errorf("%s: other bytes when encoded again", ledger.KindOf(g.record).Name)
+		}
+	}
+}
+
+func TestCommitsOverTheLimitsAreRefused(t *testing.T) {
+	if _, err := ledger.EncodeCommit(nil); refusedField(err) != "records" {
+		t.Errorf("empty: %v", err)
+	}
+	if _, err := ledger.EncodeCommit(make([]*pb.Record, ledger.CommitLenMax+1)); refusedField(err) != "records" {
+		t.Errorf("too many: %v", err)
+	}
+	fact := func(n int) *pb.Record {
+		return &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte(`"` + strings.Repeat("x", n) + `"`)}}}
+	}
+	overhead := len(encode(t, fact(60_000))) - 60_000
+	full := encode(t, fact(ledger.CommitSizeMax-overhead))
+	if len(full) != ledger.CommitSizeMax || decode(t, message(factSource, "", full))[0].Err != nil {
+		t.Errorf("a commit of %d bytes", len(full))
+	}
+	if _, err := ledger.EncodeCommit([]*pb.Record{fact(ledger.CommitSizeMax - overhead + 1)}); refusedField(err) != "records" {
+		t.Errorf("too large: %v", err)
+	}
+	// A foreign client can use the room that the stream leaves for headers.
+	if e := decode(t, message(factSource, "", append(full, 0)))[0]; refusedField(e.Err) != "commit" {
+		t.Errorf("a larger message: %v", e.Err)
+	}
+}
+
+func TestOnlyTheCanonicalEnvelopeIsACommit(t *testing.T) {
+	fact := &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}}
+	good := encode(t, fact)
+	body, err := fact.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), body)
+	for what, c := range map[string]struct {
+		data  []byte
+		field string
+	}{
+		"nothing":              {nil, "commit"},
+		"no version":           {record, "commit"},
+		"version 0":            {append([]byte{8, 0}, record...), "commit.min_reader"},
+		"a padded version":     {append([]byte{8, 0x81, 0}, record...), "commit.min_reader"},
+		"no record":            {[]byte{8, 1}, "commit.records"},
+		"the version last":     {append(bytes.Clone(record), 8, 1), "commit"},
+		"the version twice":    {append([]byte{8, 1, 8, 1}, record...), "commit"},
+		"an unknown field":     {append(bytes.Clone(good), 0x18, 1), "commit"},
+		"a cut record":         {good[:len(good)-1], "commit.records"},
+		"a padded length":      {append([]byte{8, 1, 18, byte(len(body)) | 0x80, 0}, body...), "commit.records"},
+		"a padded tag":         {append([]byte{8, 1, 0x92, 0, byte(len(body))}, body...), "commit"},
+		"more records than go": {append([]byte{8, 1}, bytes.Repeat([]byte{18, 0}, ledger.CommitLenMax+1)...), "commit.records"},
+	} {
+		e := decode(t, message(factSource, "", c.data))
+		if len(e) != 1 || refusedField(e[0].Err) != c.field || e[0].Record != nil || e[0].Count != 0 {
+			t.Errorf("%s: %d entries, %v", what, len(e), e[0].Err)
+		}
+	}
+	if e := decode(t, message(factSource, "", good)); e[0].Err != nil {
+		t.Fatal(e[0].Err)
+	}
+	if e := decode(t, message(factSource, "", []byte{8, 1, 18, 1, 0xff})); refusedField(e[0].Err) != "records[0]" {
+		t.Errorf("a record of noise: %v", e[0].Err)
+	}
+}
+
+func TestACommitInJSONFoldsToTheSameRecords(t *testing.T) {
+	records := []*pb.Record{forward("x1"), registration("x1")}
+	want := decode(t, message(agentSource, "", encode(t, records...)))
+	var raw []json.RawMessage
+	for _, r := range records {
+		text, err := protojson.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = append(raw, text)
+	}
+	for _, envelope := range []string{`{"records":%s}`, `{"minReader":1,"records":%s}`, ` { "records" : %s , "min_reader" : 1 } `} {
+		list, err := json.Marshal(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := fmt.Appendf(nil, envelope, list)
+		got := decode(t, message(agentSource, ledger.ContentTypeJSON, data))
+		if len(got) != len(want) {
+			t.Fatalf("%d entries", len(got))
+		}
+		for i := range got {
+			if got[i].Err != nil || !proto.Equal(got[i].Record, want[i].Record) || got[i].Count != 2 {
+				t.Errorf("entry %d: %v, %v", i, got[i].Err, got[i].Record)
+			}
+			if bytes.Equal(got[i].Address.Leaf, want[i].Address.Leaf) {
+				t.Errorf("entry %d has the leaf of other bytes", i)
+			}
+		}
+	}
+}
+
+func TestBadJSONIsOneRefusedEntry(t *testing.T) {
+	fact := `{"factRetracted":{"key":"k"}}`
+	for data, field := range map[string]string{
+		"":                                    "commit",
+		"[]":                                  "commit",
+		`{"records":[]}`:                      "commit.records",
+		`{"records":[` + fact + `],"more":1}`: "commit",
+		`{"records":[` + fact + `]} {}`:       "commit.records",
+		`{"records":[` + fact + `]} }`:        "commit.records",
+		`{"records":[` + fact + `]`:           "commit",
+		`{"records":[{"noSuchKind":{}}]}`:     "records[0]",
+		`{"records":[1]}`:                     "records[0]",
+		`{"records":[{}]}`:                    "kind",
+		`{"minReader":-1,"records":[]}`:       "commit",
+	} {
+		e := decode(t, message(factSource, ledger.ContentTypeJSON, []byte(data)))
+		if len(e) != 1 || refusedField(e[0].Err) != field {
+			t.Errorf("%s: %d entries, %v", data, len(e), e[0].Err)
+		}
+	}
+}
+
+func TestMessagesThatAreNotTheTenantsOrNotReadableAreRefused(t *testing.T) {
+	data := encode(t, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}})
+	m := message(factSource, "", data)
+	m.Subject = "saga.other.fact.sensor"
+	if e := decode(t, m); refusedField(e[0].Err) != "subject" {
+		t.Errorf("another tenant: %v", e[0].Err)
+	}
+	m.Subject = "saga.t.facts"
+	if e := decode(t, m); refusedField(e[0].Err) != "subject" {
+		t.Errorf("no class: %v", e[0].Err)
+	}
+	if e := decode(t, message(factSource, "text/plain", data)); refusedField(e[0].Err) != "Content-Type" {
+		t.Errorf("text: %v", e[0].Err)
+	}
+}
+
+func TestACommitForANewerReaderHalts(t *testing.T) {
+	record := `{"factRetracted":{"key":"k"}}`
+	for what, m := range map[string]ledger.Message{
+		"protobuf":            message(factSource, "", append([]byte{8, ledger.ReaderVersion + 1}, encode(t, good()[0].record)[2:]...)),
+		"a newer envelope":    message(factSource, "", []byte{8, ledger.ReaderVersion + 1, 0x18, 1}),
+		"json":                message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"records":[`+record+`]}`)),
+		"json, other case":    message(factSource, ledger.ContentTypeJSON, []byte(`{"min_reader":2,"records":[`+record+`]}`)),
+		"json, unknown field": message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"frames":[]}`)),
+	} {
+		if entries, err := ledger.Decode("t", m); !isHalted(err, "reader") || entries != nil {
+			t.Errorf("%s: %d entries, %v", what, len(entries), err)
+		}
+	}
+}
+
+func TestHalfAPairIsRefused(t *testing.T) {
+	fact := &pb.Record{Plan: "p1", Action: "x1", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+	invalid := registration("x1")
+	invalid.GetCompensationRegistered().Attempts = ledger.AttemptsMax + 1
+	for _, c := range []struct {
+		what    string
+		records []*pb.Record
+		fields  []string
+	}{
+		{"a pair", []*pb.Record{forward("x1"), registration("x1")}, []string{"", ""}},
+		{"a pair and its outcome", []*pb.Record{forward("x1"), registration("x1"), fact}, []string{"", "", ""}},
+		{"two pairs in any order", []*pb.Record{registration("x2"), forward("x1"), registration("x1"), forward("x2")}, []string{"", "", "", ""}},
+		{"a forward alone", []*pb.Record{forward("x1")}, []string{"pair"}},
+		{"a registration alone", []*pb.Record{registration("x1"), fact}, []string{"pair", ""}},
+		{"of different actions", []*pb.Record{forward("x1"), registration("x2")}, []string{"pair", "pair"}},
+		{"two forwards, one registration", []*pb.Record{forward("x1"), forward("x1"), registration("x1")}, []string{"pair", "pair", "pair"}},
+		{"a registration that is refused", []*pb.Record{forward("x1"), invalid}, []string{"pair", "compensation_registered.attempts"}},
+	} {
+		for i, e := range decode(t, message(agentSource, "", encode(t, c.records...))) {
+			if refusedField(e.Err) != c.fields[i] {
+				t.Errorf("%s: entry %d: %v", c.what, i, e.Err)
+			}
+		}
+	}
+}
+
+func TestUnknownFieldsOfARecordAreKept(t *testing.T) {
+	body, err := forward("x1").MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = protowire.AppendString(protowire.AppendTag(body, 900, protowire.BytesType), "from a later version")
+	data := protowire.AppendBytes([]byte{8, 1, 18}, body)
+	reg := encode(t, registration("x1"))[2:]
+	e := decode(t, message(agentSource, "", append(data, reg...)))
+	if e[0].Err != nil || !bytes.Equal(encode(t, e[0].Record)[2:], data[2:]) {
+		t.Fatalf("%v", e[0].Err)
+	}
+}
+
+// FuzzDecode holds that any message decodes, to the same entries each time, and
+// that what decodes without an error encodes to the bytes it came from.
+func FuzzDecode(f *testing.F) {
+	for _, g := range good() {
+		f.Add(g.source.Subject(), "", encode(f, g.record))
+		if text, err := protojson.Marshal(g.record); err == nil {
+			f.Add(g.source.Subject(), ledger.ContentTypeJSON, fmt.Appendf(nil, `{"records":[%s]}`, text))
+		}
+	}
+	f.Add(agentSource.Subject(), "", encode(f, forward("x1"), registration("x1")))
+	f.Add("saga.t", "text/plain", []byte(nil))
+	f.Fuzz(func(t *testing.T, subject, contentType string, data []byte) {
+		m := ledger.Message{Sequence: 3, StampNs: -5, Subject: subject, ContentType: contentType, Data: data}
+		entries, err := ledger.Decode("t", m)
+		again, err2 := ledger.Decode("t", m)
+		if fmt.Sprint(err) != fmt.Sprint(err2) || len(entries) != len(again) {
+			t.Fatalf("%v with %d entries, then %v with %d", err, len(entries), err2, len(again))
+		}
+		if err != nil {
+			if !isHalted(err, "reader") || entries != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(entries) == 0 {
+			t.Fatal("no entry")
+		}
+		whole := contentType == ""
+		var records []*pb.Record
+		for i, e := range entries {
+			if len(e.Address.Leaf) != ledger.LeafSize || e.Address.Index != uint32(i) || e.Address.Sequence != 3 || e.StampNs != -5 {
+				t.Fatalf("entry %d: %+v", i, e)
+			}
+			if hex.EncodeToString(e.Address.Leaf) != hex.EncodeToString(again[i].Address.Leaf) || fmt.Sprint(e.Err) != fmt.Sprint(again[i].Err) {
+				t.Fatalf("entry %d differs the second time", i)
+			}
+			if e.Err == nil && e.Record == nil {
+				t.Fatalf("entry %d is neither a record nor an error", i)
+			}
+			body, err := []byte(nil), error(nil)
+			if e.Record != nil {
+				body, err = e.Record.MarshalVT()
+			}
+			// A record may itself be written in more than one way; then only its
+			// received bytes count, and they are what the leaf covers.
+			whole = whole && e.Record != nil && err == nil && bytes.Equal(body, e.Body)
+			records = append(records, e.Record)
+		}
+		if whole {
+			if data2, err := ledger.EncodeCommit(records); err != nil || !bytes.Equal(data2, data) {
+				t.Fatalf("encodes to %x, %v", data2, err)
+			}
+		}
+	})
+}

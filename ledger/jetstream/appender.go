@@ -1,0 +1,141 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// appendWait bounds an append whose ctx has no deadline.
+const appendWait = 5 * time.Second
+
+// ErrNoStream says that no stream took the subject: it was not provisioned, its
+// server is starting, or a replicated one has no leader at this moment. Nothing
+// is stored. It is also a ledger.ErrBusy, so that a caller that does not care
+// simply tries again.
+var ErrNoStream = fmt.Errorf("no stream takes this subject: %w", ledger.ErrBusy)
+
+// Error codes of the server that mean something to an append. They are part of
+// its API: https://github.com/nats-io/nats-server/blob/main/server/errors.json.
+const (
+	codeAccountResources  = 10002
+	codeStorageExceeded   = 10028
+	codeResources         = 10023
+	codeStoreFull         = 10047
+	codeTooLarge          = 10054
+	codeFenceMoved        = 10071
+	codeStoreFailed       = 10077
+	codeHeaderTooLarge    = 10097
+	codeSealed            = 10109
+	codeDuplicateInFlight = 10158
+	codeFenceBusy         = 10164
+)
+
+// Appender appends to one tenant's stream and can do nothing else. It is what
+// agents use: it needs permission to publish its own subjects and to subscribe
+// its own inbox, and none on $JS.API. It is safe for concurrent use.
+type Appender struct {
+	conn   *nats.Conn
+	js     js.JetStream
+	tenant string
+}
+
+// Attach returns an appender of a tenant over a connection that the caller
+// keeps and closes. It sends nothing. A tenant that is no name is *ledger.Refused.
+func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
+	if !ledger.ValidToken(tenant) {
+		return nil, ledger.Refuse("tenant", fmt.Sprintf("%q is not a name", tenant), "1 to 64 letters, digits, '-' or '_'")
+	}
+	if conn == nil {
+		return nil, ledger.Refuse("conn", "missing", "a connection to NATS")
+	}
+	client, err := js.New(conn)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the connection: %v", err)
+	}
+	return &Appender{conn: conn, js: client, tenant: tenant}, nil
+}
+
+// Tenant is the tenant whose stream it appends to.
+func (p *Appender) Tenant() string { return p.tenant }
+
+// Append is as in ledger.Store. Beyond its errors there is ErrNoStream, which is
+// also a ledger.ErrBusy. Without a deadline in ctx it is in doubt after 5 s.
+func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) {
+	if err := a.Check(p.tenant); err != nil {
+		return 0, err
+	}
+	msg := &nats.Msg{Subject: a.Subject, Data: a.Data, Header: nats.Header{js.MsgIDHeader: {a.ID}}}
+	if a.FenceSubject != "" {
+		msg.Header[js.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(a.Fence, 10)}
+		msg.Header[js.ExpectedLastSubjSeqSubjHeader] = []string{a.FenceSubject}
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, appendWait)
+		defer cancel()
+	}
+	// No retry by the client: an append is tried again by who knows its records.
+	ack, err := p.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
+	if err != nil {
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, p.outcome(a.Subject, err))
+	}
+	if ack.Stream != StreamName(p.tenant) {
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject,
+			ledger.Refuse("stream", fmt.Sprintf("the subject went to stream %s", ack.Stream), "no other stream on saga."+p.tenant+".>"))
+	}
+	return ack.Sequence, nil
+}
+
+// outcome sorts the errors of a publish into refused, conflict, busy and in
+// doubt. Whatever is not known to be stored by nobody is in doubt.
+func (p *Appender) outcome(subject string, err error) error {
+	var api *js.APIError
+	switch {
+	case errors.Is(err, js.ErrNoStreamResponse):
+		return ErrNoStream
+	case errors.As(err, &api):
+		return refusal(api)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return ledger.Refuse("max_payload", "the server takes no message of this size", fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
+	case errors.Is(err, nats.ErrHeadersNotSupported):
+		return ledger.Refuse("server", "it takes no headers", "nats-server "+ServerVersionMin+" or newer")
+	}
+	hint := ""
+	// The server drops what a user may not publish and says so out of band.
+	if last := p.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), `"`+subject+`"`) {
+		hint = "; this user may not publish the subject"
+	}
+	return fmt.Errorf("%w: %v%s", ledger.ErrInDoubt, err, hint)
+}
+
+// refusal sorts the server's own answers. It answers with an error only what it
+// did not store, except where another copy may be under way.
+func refusal(api *js.APIError) error {
+	switch int(api.ErrorCode) {
+	case codeFenceMoved:
+		return ledger.ErrConflict
+	case codeFenceBusy:
+		return ledger.ErrBusy
+	case codeDuplicateInFlight:
+		return fmt.Errorf("%w: a first copy is under way", ledger.ErrInDoubt)
+	case codeTooLarge, codeHeaderTooLarge:
+		return ledger.Refuse("records", "the stream takes no message of this size", fmt.Sprintf("at most %d bytes; pass larger arguments by reference", ledger.CommitSizeMax))
+	case codeStoreFull, codeStoreFailed, codeStorageExceeded, codeAccountResources, codeResources:
+		return ledger.Refuse("stream", "no room: "+api.Description, "a larger max_bytes of the stream or more storage for JetStream")
+	case codeSealed:
+		return ledger.Refuse("stream", "sealed", "a stream that is not sealed")
+	}
+	if api.Code >= 500 {
+		return fmt.Errorf("%w: %s (%d)", ledger.ErrInDoubt, api.Description, api.ErrorCode)
+	}
+	return ledger.Refuse("stream", fmt.Sprintf("%s (%d)", api.Description, api.ErrorCode), "a stream that Open provisioned")
+}

@@ -1,0 +1,347 @@
+// Package embedded runs a NATS server with JetStream inside this process, so
+// that one binary and one folder are all there is to install.
+//
+// It promises more than a server out of the box: every write is synced before it
+// is acknowledged, one process at a time uses a folder, and nobody but this
+// machine can connect unless there are TLS and credentials.
+//
+//	server, err := embedded.Start(embedded.Config{Dir: "sagenbaum-data/nats"})
+//	conn, err := server.Connect()
+//	store, err := jetstream.Open(ctx, jetstream.Config{
+//		Conn: conn, Tenant: "acme", DurableServer: server.DurableID(),
+//	})
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	natsd "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// PortDefault is where NATS clients look when no port is named.
+const PortDefault = 4222
+
+// readyWait bounds the start. A million messages are recovered in a second.
+const readyWait = 2 * time.Minute
+
+// Config says where and how the server runs.
+type Config struct {
+	Dir  string // folder of all its data; made if missing; one server at a time
+	Host string // address to listen on; empty: 127.0.0.1. Others need TLS and users
+	Port int    // 0: 4222; -1: a free one
+	// NoSync acknowledges before the disk has synced: faster, and a power cut
+	// loses acknowledged records.
+	NoSync   bool
+	MaxStore int64 // bytes of all streams; 0: three quarters of the disk
+	// TLSCert and TLSKey are PEM files, both or none; with TLSCA clients must
+	// show a certificate that it has signed.
+	TLSCert, TLSKey, TLSCA string
+	// Users who may connect; none: everybody on this machine. ReadUsers reads them.
+	Users  []User
+	Logger *slog.Logger // nil: silent
+}
+
+// Server is a running server. It is safe for concurrent use.
+type Server struct {
+	natsd   *natsd.Server
+	durable bool
+	// The holder's own way in when there are users; made anew at each start.
+	user, password string
+	lock           *folderLock
+	stop           func()
+}
+
+// Start starts a server and returns when it takes connections and has recovered
+// its streams. What the configuration may not be is *ledger.Refused.
+func Start(cfg Config) (*Server, error) {
+	if cfg.Host == "" {
+		cfg.Host = "127.0.0.1"
+	}
+	if cfg.Port == 0 {
+		cfg.Port = PortDefault
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := check(cfg); err != nil {
+		return nil, err
+	}
+	s := &Server{durable: !cfg.NoSync}
+	options, err := s.options(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.lock, err = lockFolder(cfg.Dir); err != nil {
+		return nil, err
+	}
+	options.JetStreamMaxStore = maxStore(cfg) // of the folder, which is there now
+	if err := s.run(cfg, options); err != nil {
+		s.lock.release()
+		return nil, err
+	}
+	s.stop = sync.OnceFunc(func() {
+		s.natsd.Shutdown()
+		s.natsd.WaitForShutdown()
+		s.lock.release()
+	})
+	return s, nil
+}
+
+// check refuses what would open the server to the network unprotected.
+func check(cfg Config) error {
+	switch {
+	case cfg.Dir == "":
+		return ledger.Refuse("dir", "missing", "a folder for the server's data")
+	case cfg.Port < -1 || cfg.Port > 65535:
+		return ledger.Refuse("port", strconv.Itoa(cfg.Port), "1 to 65535, 0 for 4222, -1 for a free one")
+	case cfg.MaxStore < 0:
+		return ledger.Refuse("max_store", "negative", "bytes, or 0 for three quarters of the disk")
+	case (cfg.TLSCert == "") != (cfg.TLSKey == ""), cfg.TLSCA != "" && cfg.TLSCert == "":
+		return ledger.Refuse("tls", "half of it", "a certificate and its key")
+	case !loopback(cfg.Host) && (cfg.TLSCert == "" || len(cfg.Users) == 0):
+		return ledger.Refuse("host", fmt.Sprintf("%s can be reached from the network without TLS and credentials", cfg.Host),
+			"a loopback address, or tls_cert, tls_key and users")
+	}
+	return checkUsers(cfg.Users)
+}
+
+// loopback reports whether host is certain to be this machine only. Names other
+// than localhost are not looked up: what they mean may change.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// maxStore is the bound on all streams. The server's own default is a share of
+// what is free at its start, which shrinks with every restart as the ledgers
+// grow, down to nothing on a disk that was full for a moment.
+func maxStore(cfg Config) int64 {
+	if size := diskSize(cfg.Dir); cfg.MaxStore == 0 && size > 0 {
+		return size / 4 * 3
+	}
+	return cfg.MaxStore
+}
+
+func (s *Server) options(cfg Config) (*natsd.Options, error) {
+	options := &natsd.Options{
+		ServerName: "sagenbaum", Host: cfg.Host, Port: cfg.Port,
+		JetStream: true, StoreDir: cfg.Dir,
+		SyncAlways: !cfg.NoSync, NoSigs: true, DisableJetStreamBanner: true,
+	}
+	if cfg.TLSCert != "" {
+		config, err := natsd.GenTLSConfig(&natsd.TLSConfigOpts{
+			CertFile: cfg.TLSCert, KeyFile: cfg.TLSKey, CaFile: cfg.TLSCA, Verify: cfg.TLSCA != "", MinVersion: tls.VersionTLS12,
+		})
+		if err != nil {
+			return nil, ledger.Refuse("tls", err.Error(), "PEM files of a certificate and its key")
+		}
+		options.TLSConfig, options.TLS = config, true
+	}
+	if len(cfg.Users) > 0 {
+		s.user, s.password = "sagenbaum-"+rand.Text(), rand.Text()
+		options.Users = append(natsUsers(cfg.Users), &natsd.User{Username: s.user, Password: s.password})
+	}
+	return options, nil
+}
+
+// run starts the server and waits until it is ready or has failed.
+func (s *Server) run(cfg Config, options *natsd.Options) error {
+	if err := writable(cfg.Dir); err != nil {
+		return err
+	}
+	if err := portFree(cfg); err != nil {
+		return err
+	}
+	instance, err := natsd.NewServer(options)
+	if err != nil {
+		return fmt.Errorf("cannot start NATS: %v", err)
+	}
+	log := &logger{slog: cfg.Logger, fatal: make(chan string, 1)}
+	instance.SetLoggerV2(log, false, false, false)
+	// Start returns when the server runs or could not be started; Close and a
+	// failure below end what it has started.
+	instance.Start()
+	err = await(instance, log.fatal)
+	if err != nil {
+		instance.Shutdown()
+		instance.WaitForShutdown()
+		return fmt.Errorf("cannot start NATS: %w", err)
+	}
+	s.natsd = instance
+	return nil
+}
+
+// await returns when the server is ready, has given up or takes too long.
+func await(instance *natsd.Server, fatal <-chan string) error {
+	for deadline := time.Now().Add(readyWait); ; {
+		ready := instance.ReadyForConnections(100 * time.Millisecond)
+		select {
+		case cause := <-fatal:
+			return errors.New(cause)
+		default:
+		}
+		switch {
+		case ready && instance.JetStreamEnabled():
+			return nil
+		case ready:
+			return errors.New("JetStream did not start")
+		case time.Now().After(deadline):
+			return fmt.Errorf("not ready after %s", readyWait)
+		}
+	}
+}
+
+// writable tells early, and in words, that a folder cannot be used.
+func writable(dir string) error {
+	file, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
+	}
+	file.Close()
+	if err := os.Remove(file.Name()); err != nil {
+		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
+	}
+	return nil
+}
+
+// portFree tells early that a port is taken. Another process may take it right
+// afterwards; the server's own error then says so.
+func portFree(cfg Config) error {
+	if cfg.Port < 0 {
+		return nil
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s port %d (is another NATS server running? choose another port): %w", cfg.Host, cfg.Port, err)
+	}
+	return listener.Close()
+}
+
+// DurableID is the server's ID when every write is synced before it is
+// acknowledged, for jetstream.Config.DurableServer; empty with NoSync. It is
+// another one after each start.
+func (s *Server) DurableID() string {
+	if !s.durable {
+		return ""
+	}
+	return s.natsd.ID()
+}
+
+// URL is where clients on this machine connect.
+func (s *Server) URL() string { return s.natsd.ClientURL() }
+
+// InProcess makes a connection go through memory instead of the network, with
+// all permissions. TCP is faster for one large read, this for everything else.
+func (s *Server) InProcess() nats.Option {
+	return func(o *nats.Options) error {
+		if s.user != "" {
+			o.User, o.Password = s.user, s.password
+		}
+		return nats.InProcessServer(s.natsd)(o)
+	}
+}
+
+// Connect returns a connection in process, with all permissions.
+func (s *Server) Connect(options ...nats.Option) (*nats.Conn, error) {
+	conn, err := nats.Connect("", append([]nats.Option{s.InProcess()}, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect in process: %w", err)
+	}
+	return conn, nil
+}
+
+// Probe reports whether the server can still store. After a write error (a full
+// disk, a failing one) a stream stays mute until the server is restarted, also
+// when the disk has recovered: appends are in doubt and never answered. Then
+// Probe fails, and Close and Start on the same folder make it speak again;
+// everything acknowledged is there.
+func (s *Server) Probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil)
+	if err != nil {
+		return fmt.Errorf("cannot ask the server: %w", err)
+	}
+	// The server has no call for this; its own health page, asked in process, is
+	// the one place that shows a stream's write error.
+	answer := healthAnswer{header: http.Header{}}
+	s.natsd.HandleHealthz(&answer, request)
+	if answer.code == http.StatusOK || answer.code == 0 {
+		return nil
+	}
+	var health struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(answer.body.Bytes(), &health); err != nil || health.Error == "" {
+		health.Error = answer.body.String()
+	}
+	return fmt.Errorf("cannot store: %s", health.Error)
+}
+
+// healthAnswer receives the health page.
+type healthAnswer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *healthAnswer) Header() http.Header         { return a.header }
+func (a *healthAnswer) WriteHeader(code int)        { a.code = code }
+func (a *healthAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+// Close stops the server and returns when all is on disk and the folder is free.
+// Close the connections first. It may be called more than once.
+func (s *Server) Close() { s.stop() }
+
+// Running reports whether the server takes connections.
+func (s *Server) Running() bool { return s.natsd.Running() }
+
+// lockPath is the file that one server holds while it uses a folder.
+func lockPath(dir string) string { return filepath.Join(dir, "lock") }
+
+// logger hands the server's log to slog. Fatal must return: the server then gives
+// up on the start, and run reports the cause.
+type logger struct {
+	slog  *slog.Logger
+	fatal chan string
+}
+
+func (l *logger) Noticef(format string, v ...any) {
+	l.slog.Debug("nats", "text", fmt.Sprintf(format, v...))
+}
+func (l *logger) Warnf(format string, v ...any) {
+	l.slog.Warn("nats", "text", fmt.Sprintf(format, v...))
+}
+func (l *logger) Errorf(format string, v ...any) {
+	l.slog.Error("nats", "text", fmt.Sprintf(format, v...))
+}
+func (l *logger) Debugf(format string, v ...any) {}
+func (l *logger) Tracef(format string, v ...any) {}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.slog.Error("nats", "text", text)
+	select {
+	case l.fatal <- text:
+	default: // the first one is the cause
+	}
+}

@@ -1,0 +1,241 @@
+package embedded_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+func isRefused(err error, field string) bool {
+	var refused *ledger.Refused
+	return errors.As(err, &refused) && refused.Field == field
+}
+
+func start(t *testing.T, cfg embedded.Config) *embedded.Server {
+	t.Helper()
+	server, err := embedded.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// certificate writes a self-signed certificate for this machine.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
+	cert, key := certificate(t)
+	users := []embedded.User{{Name: "operator", Password: "x"}}
+	for _, host := range []string{"0.0.0.0", "::", "192.0.2.1", "example.com"} {
+		for _, cfg := range []embedded.Config{{}, {TLSCert: cert, TLSKey: key}, {Users: users}} {
+			cfg.Dir, cfg.Host, cfg.Port = t.TempDir(), host, -1
+			server, err := embedded.Start(cfg)
+			if !isRefused(err, "host") {
+				t.Errorf("%s: %v", host, err)
+			}
+			if err == nil {
+				server.Close()
+			}
+		}
+	}
+	for _, host := range []string{"", "127.0.0.1", "localhost", "127.0.0.2", "::ffff:127.0.0.1"} {
+		server := start(t, embedded.Config{Dir: t.TempDir(), Host: host, Port: -1})
+		server.Close()
+	}
+	open := start(t, embedded.Config{Dir: t.TempDir(), Host: "0.0.0.0", Port: -1, TLSCert: cert, TLSKey: key, Users: users})
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(open.URL(), "tls://"), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "nats://127.0.0.1:" + port
+	conn, err := nats.Connect(url, nats.UserInfo("operator", "x"), nats.RootCAs(cert))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := conn.TLSConnectionState(); err != nil || state.Version < tls.VersionTLS12 {
+		t.Fatalf("TLS version %x, %v", state.Version, err)
+	}
+	conn.Close()
+	for what, options := range map[string][]nats.Option{
+		"no credentials": {nats.RootCAs(cert)}, "wrong password": {nats.RootCAs(cert), nats.UserInfo("operator", "y")}, "unknown authority": {nats.UserInfo("operator", "x")},
+	} {
+		if _, err := nats.Connect(url, options...); err == nil {
+			t.Errorf("connected with %s", what)
+		}
+	}
+	inside, err := open.Connect()
+	if err != nil {
+		t.Fatalf("in process: %v", err)
+	}
+	inside.Close()
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	cert, key := certificate(t)
+	for field, cfg := range map[string]embedded.Config{
+		"dir": {}, "port": {Dir: "x", Port: 70000}, "max_store": {Dir: "x", MaxStore: -1}, "tls": {Dir: "x", TLSCert: cert},
+		"users[0].name": {Dir: "x", Users: []embedded.User{{Name: "a b", Password: "x"}}}, "users[0].password": {Dir: "x", Users: []embedded.User{{Name: "a"}}},
+		"users[1].name": {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x"}, {Name: "a", Password: "y"}}},
+		"users[0]":      {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x", Publish: []string{"a..b"}}}},
+	} {
+		if _, err := embedded.Start(cfg); !isRefused(err, field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := embedded.Start(embedded.Config{Dir: t.TempDir(), TLSCert: key, TLSKey: cert}); !isRefused(err, "tls") {
+		t.Errorf("swapped files: %v", err)
+	}
+}
+
+func TestAFolderBelongsToOneServer(t *testing.T) {
+	dir := t.TempDir()
+	server := start(t, embedded.Config{Dir: dir, Port: -1})
+	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+		t.Fatalf("%v", err)
+	}
+	server.Close()
+	server.Close()
+	if server.Running() {
+		t.Fatal("runs after Close")
+	}
+	start(t, embedded.Config{Dir: dir, Port: -1})
+}
+
+func TestATakenPortIsSaidSoAndLeavesTheFolderFree(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dir, port := t.TempDir(), listener.Addr().(*net.TCPAddr).Port
+	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: port}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("%v", err)
+	}
+	start(t, embedded.Config{Dir: dir, Port: -1})
+}
+
+func TestAFolderThatCannotBeUsedIsSaidSo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Start(embedded.Config{Dir: filepath.Join(file, "below"), Port: -1}); err == nil || !strings.Contains(err.Error(), "folder") {
+		t.Fatalf("%v", err)
+	}
+	// The server itself cannot use a folder in which its own place is a file.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil || !strings.HasPrefix(err.Error(), "cannot start NATS: ") {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestDurableIDTellsWhetherTheServerSyncs(t *testing.T) {
+	safe := start(t, embedded.Config{Dir: t.TempDir(), Port: -1})
+	conn, err := safe.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if safe.DurableID() == "" || safe.DurableID() != conn.ConnectedServerId() {
+		t.Fatalf("%q, connected to %q", safe.DurableID(), conn.ConnectedServerId())
+	}
+	if fast := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, NoSync: true}); fast.DurableID() != "" {
+		t.Fatal("a server that does not sync calls itself durable")
+	}
+	if err := safe.Probe(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users")
+	text := "# name password\n\noperator s3cret\na1 x pub=saga.t.agent.a1.>\nw1 y sub=undo.t.> pub=saga.t.worker.w1\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.ReadUsers(path); !isRefused(err, "users") {
+		t.Fatalf("readable by all: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	users, err := embedded.ReadUsers(path)
+	if err != nil || len(users) != 3 || users[2].Subscribe[0] != "undo.t.>" || users[2].Publish[0] != "saga.t.worker.w1" || users[0].Publish != nil {
+		t.Fatalf("%+v, %v", users, err)
+	}
+	for text, field := range map[string]string{"": "users", "a": "users line 1", "a x what=b": "users line 1", "a x\na y": "users[1].name"} {
+		if _, err := embedded.ParseUsers([]byte(text)); !isRefused(err, field) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
+	worker, err := nats.Connect(server.URL(), nats.UserInfo("w1", "y"), nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	if _, err := worker.QueueSubscribe("undo.t.git.branch.delete", "w", func(m *nats.Msg) { m.Respond([]byte("done")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	holder, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	// The answer goes to the holder's inbox, which the worker may write only as a reply.
+	if reply, err := holder.Request("undo.t.git.branch.delete", nil, 5*time.Second); err != nil || string(reply.Data) != "done" {
+		t.Fatalf("%v", err)
+	}
+}

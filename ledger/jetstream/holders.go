@@ -1,0 +1,257 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// HoldersBucket is the key-value bucket that says which host holds which tenant.
+// `nats kv get SAGA_HOLDERS <tenant>` shows the holder.
+const HoldersBucket = "SAGA_HOLDERS"
+
+// holdersStream is the stream behind the bucket, which is made directly: the
+// client's buckets cannot choose where revisions start.
+const holdersStream = "KV_" + HoldersBucket
+
+// Bounds of a lease's time to live. The server counts in seconds.
+const (
+	LeaseTTL    = 10 * time.Second // when HoldersConfig.TTL is 0
+	LeaseTTLMin = time.Second
+	LeaseTTLMax = time.Hour
+)
+
+// ErrLeaseLost means that a lease ran out, was released or went to another
+// holder. Whoever held it stops and asks for it anew.
+var ErrLeaseLost = errors.New("lease lost")
+
+// HoldersConfig says where the leases are kept.
+type HoldersConfig struct {
+	Conn *nats.Conn // kept and closed by the caller
+	// TTL of a lease that is not renewed: whole seconds, 1 s to 1 h; 0: 10 s.
+	TTL      time.Duration
+	Replicas int // of a new bucket; 0: 1
+}
+
+// Holders grants at most one live lease per tenant. A lease decides who tries,
+// never who is right: two holders are harmless, because every executor append is
+// fenced on a term in the ledger. So the bucket lives in the server's memory,
+// costs no fsync, and is made anew when a restart has lost it.
+type Holders struct {
+	js       js.JetStream
+	ttl      time.Duration
+	replicas int
+}
+
+// Lease is the right of one holder to run one tenant until its TTL has passed
+// since the last Acquire or Renew. It is a value: Renew returns the next one.
+type Lease struct {
+	Tenant   string
+	Holder   string
+	revision uint64
+}
+
+// leaseValue is what the bucket holds under a tenant.
+type leaseValue struct {
+	Holder string `json:"holder"`
+}
+
+// OpenHolders finds or makes the bucket.
+func OpenHolders(ctx context.Context, cfg HoldersConfig) (*Holders, error) {
+	ttl := cfg.TTL
+	if ttl == 0 {
+		ttl = LeaseTTL
+	}
+	if ttl < LeaseTTLMin || ttl > LeaseTTLMax || ttl%time.Second != 0 {
+		return nil, ledger.Refuse("ttl", ttl.String(), "whole seconds, 1s to 1h")
+	}
+	if cfg.Conn == nil {
+		return nil, ledger.Refuse("conn", "missing", "a connection to NATS")
+	}
+	if err := checkServer(cfg.Conn); err != nil {
+		return nil, err
+	}
+	client, err := js.New(cfg.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the connection: %v", err)
+	}
+	h := &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1)}
+	if _, err := h.provision(ctx); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// TTL is how long a lease lives without being renewed.
+func (h *Holders) TTL() time.Duration { return h.ttl }
+
+// provision finds the bucket or makes it, and tells whether it made it.
+func (h *Holders) provision(ctx context.Context) (made bool, err error) {
+	if _, err := h.js.KeyValue(ctx, HoldersBucket); err == nil {
+		return false, nil
+	}
+	_, err = h.js.CreateStream(ctx, js.StreamConfig{
+		Name: holdersStream, Description: "Sagenbaum: which host holds which tenant",
+		Subjects: []string{leaseSubject(">")}, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, MaxMsgsPerSubject: 1,
+		Discard: js.DiscardNew, Storage: js.MemoryStorage, Replicas: h.replicas,
+		AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, SubjectDeleteMarkerTTL: LeaseTTLMin,
+		// A bucket made anew must not count revisions that leases of the lost one
+		// have, or an old lease could be renewed over another holder's.
+		FirstSeq: 1 + rand.Uint64N(1<<50),
+	})
+	if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot open bucket %s: %w", HoldersBucket, explain(err))
+	}
+	return true, nil
+}
+
+// Acquire asks for a tenant. ok tells whether the lease is held now; current is
+// the holder, which is another one when it is not ok. The same holder id gets
+// its lease again at once, and its older lease values are then lost: a host that
+// restarts need not wait for itself.
+func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lease, ok bool, current string, err error) {
+	if !ledger.ValidToken(tenant) || !ledger.ValidToken(holder) {
+		return Lease{}, false, "", ledger.Refuse("holder", fmt.Sprintf("tenant %q, holder %q", tenant, holder), "names of 1 to 64 letters, digits, '-' or '_'")
+	}
+	// The second round is for a bucket that had to be made anew, or a race lost.
+	for range 2 {
+		var revision uint64
+		current, revision, err = h.holder(ctx, tenant)
+		if err == nil && current != "" && current != holder {
+			return Lease{}, false, current, nil
+		}
+		if err == nil {
+			lease, err = h.put(ctx, Lease{Tenant: tenant, Holder: holder, revision: revision})
+		}
+		switch {
+		case err == nil:
+			return lease, true, holder, nil
+		case bucketGone(err):
+			if _, err := h.provision(ctx); err != nil {
+				return Lease{}, false, "", err
+			}
+		case !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ledger.ErrBusy):
+			return Lease{}, false, "", err
+		}
+	}
+	if errors.Is(err, ErrLeaseLost) {
+		current, _, err = h.holder(ctx, tenant)
+		return Lease{}, false, current, err
+	}
+	return Lease{}, false, "", err
+}
+
+// Renew lets a lease live for another TTL. The error is ErrLeaseLost when it is
+// not held any more; after another error it may be held or not. When the bucket
+// was lost with the server's memory, the lease is written again.
+func (h *Holders) Renew(ctx context.Context, lease Lease) (Lease, error) {
+	renewed, err := h.put(ctx, lease)
+	if !bucketGone(err) {
+		return renewed, err
+	}
+	made, err := h.provision(ctx)
+	if err != nil {
+		return Lease{}, err
+	}
+	if made {
+		lease.revision = 0
+	}
+	return h.put(ctx, lease)
+}
+
+// Release gives a lease back, so that another holder need not wait for its TTL.
+// A lease that is lost already is no error.
+func (h *Holders) Release(ctx context.Context, lease Lease) error {
+	msg := nats.NewMsg(leaseSubject(lease.Tenant))
+	msg.Header.Set("KV-Operation", "DEL")
+	_, err := h.write(ctx, msg, lease.revision, LeaseTTLMin)
+	if errors.Is(err, ErrLeaseLost) || bucketGone(err) {
+		return nil
+	}
+	return err
+}
+
+// Holder returns who holds a tenant now; empty: nobody.
+func (h *Holders) Holder(ctx context.Context, tenant string) (string, error) {
+	current, _, err := h.holder(ctx, tenant)
+	if bucketGone(err) {
+		return "", nil
+	}
+	return current, err
+}
+
+// holder returns the live holder and the revision of the key, markers of ended
+// leases included.
+func (h *Holders) holder(ctx context.Context, tenant string) (string, uint64, error) {
+	stream, err := h.js.Stream(ctx, holdersStream)
+	if err != nil {
+		return "", 0, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+	}
+	last, err := stream.GetLastMsgForSubject(ctx, leaseSubject(tenant))
+	if errors.Is(err, js.ErrMsgNotFound) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+	}
+	if last.Header.Get("KV-Operation") != "" || last.Header.Get(js.MarkerReasonHeader) != "" {
+		return "", last.Sequence, nil
+	}
+	var value leaseValue
+	if err := json.Unmarshal(last.Data, &value); err != nil || value.Holder == "" {
+		return "", 0, fmt.Errorf("cannot read the lease of %s: %q is no lease", tenant, last.Data)
+	}
+	return value.Holder, last.Sequence, nil
+}
+
+// put writes a lease if its key still has the lease's revision.
+func (h *Holders) put(ctx context.Context, lease Lease) (Lease, error) {
+	data, err := json.Marshal(leaseValue{Holder: lease.Holder})
+	if err != nil {
+		panic("jetstream: a lease that JSON cannot encode: " + err.Error())
+	}
+	msg := nats.NewMsg(leaseSubject(lease.Tenant))
+	msg.Data = data
+	lease.revision, err = h.write(ctx, msg, lease.revision, h.ttl)
+	if err != nil {
+		return Lease{}, err
+	}
+	return lease, nil
+}
+
+// write publishes to the bucket's stream, because the client's Update cannot
+// give a key another time to live.
+func (h *Holders) write(ctx context.Context, msg *nats.Msg, revision uint64, ttl time.Duration) (uint64, error) {
+	msg.Header.Set(js.MsgTTLHeader, ttl.String())
+	msg.Header.Set(js.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
+	ack, err := h.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
+	var api *js.APIError
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case errors.As(err, &api) && int(api.ErrorCode) == codeFenceMoved:
+		return 0, ErrLeaseLost
+	case errors.As(err, &api) && int(api.ErrorCode) == codeFenceBusy:
+		return 0, ledger.ErrBusy
+	}
+	return 0, fmt.Errorf("cannot write the lease: %w", err)
+}
+
+// bucketGone tells that the bucket is not there, so that nobody holds anything.
+func bucketGone(err error) bool {
+	return errors.Is(err, js.ErrStreamNotFound) || errors.Is(err, js.ErrNoStreamResponse)
+}
+
+func leaseSubject(tenant string) string { return "$KV." + HoldersBucket + "." + tenant }

@@ -1,0 +1,158 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// ServerVersionMin is the oldest server that fences an append on another subject
+// (Nats-Expected-Last-Subject-Sequence-Subject), expires single keys, and shows
+// the persist mode of a stream.
+const ServerVersionMin = "2.12.0"
+
+// MessageSizeMax is the largest message of a stream in bytes, headers included.
+const MessageSizeMax = ledger.CommitSizeMax + ledger.HeaderSizeMax
+
+// dedupeWindow is how long the server remembers commit IDs: an optimisation.
+const dedupeWindow = 2 * time.Minute
+
+// checkServer refuses a server that cannot hold a ledger.
+func checkServer(conn *nats.Conn) error {
+	if !conn.IsConnected() {
+		return fmt.Errorf("cannot open a ledger: %w", nats.ErrDisconnected)
+	}
+	version := conn.ConnectedServerVersion()
+	if older(version, ServerVersionMin) {
+		return ledger.Refuse("server", fmt.Sprintf("nats-server %s is too old", version), ServerVersionMin+" or newer")
+	}
+	if size := conn.MaxPayload(); size < MessageSizeMax {
+		return ledger.Refuse("max_payload", fmt.Sprintf("the server takes messages of %d bytes", size), fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
+	}
+	return nil
+}
+
+// older compares versions of the form "2.12.1-beta.3"; what cannot be read is old.
+func older(version, least string) bool {
+	have, want := numbers(version), numbers(least)
+	for i := range want {
+		if have[i] != want[i] {
+			return have[i] < want[i]
+		}
+	}
+	return false
+}
+
+func numbers(version string) (n [3]int) {
+	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
+	for i, part := range strings.SplitN(version, ".", 3) {
+		n[i], _ = strconv.Atoi(part) // 0 when it is no number: old
+	}
+	return n
+}
+
+// wanted is the configuration of a new stream.
+func wanted(cfg Config) js.StreamConfig {
+	maxBytes := cfg.MaxBytes
+	if maxBytes == 0 {
+		maxBytes = -1
+	}
+	return js.StreamConfig{
+		Name:              StreamName(cfg.Tenant),
+		Description:       "Sagenbaum ledger of tenant " + cfg.Tenant,
+		Subjects:          []string{"saga." + cfg.Tenant + ".>"},
+		Retention:         js.LimitsPolicy,
+		MaxConsumers:      -1,
+		MaxMsgs:           -1,
+		MaxBytes:          maxBytes,
+		Discard:           js.DiscardNew,
+		MaxMsgsPerSubject: -1,
+		MaxMsgSize:        MessageSizeMax,
+		Storage:           js.FileStorage,
+		Replicas:          max(cfg.Replicas, 1),
+		Duplicates:        dedupeWindow,
+		DenyDelete:        true,
+		DenyPurge:         true,
+		AllowDirect:       true,
+	}
+}
+
+// provision returns the tenant's stream, made if it is not there.
+func provision(ctx context.Context, client js.JetStream, cfg Config) (js.Stream, error) {
+	want := wanted(cfg)
+	stream, err := client.Stream(ctx, want.Name)
+	if errors.Is(err, js.ErrStreamNotFound) {
+		stream, err = client.CreateStream(ctx, want)
+		if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another process was faster
+			stream, err = client.Stream(ctx, want.Name)
+		}
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	return stream, contradiction(stream.CachedInfo().Config, want, cfg)
+}
+
+// explain turns what a client sees of a server without JetStream into words.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, js.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
+		return ledger.Refuse("server", "JetStream is off", `a server started with JetStream ("jetstream {}" in its configuration, or -js)`)
+	case errors.Is(err, js.ErrJetStreamNotEnabledForAccount):
+		return ledger.Refuse("account", "JetStream is off for this account", `"jetstream: enabled" in the account's configuration`)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return fmt.Errorf("no answer from JetStream; the user may lack permission on $JS.API, or the server lost its disk: %w", err)
+	}
+	return err
+}
+
+// contradiction names the first setting of a stream with which it cannot be a
+// ledger. The dangerous ones are never updated behind the owner's back.
+func contradiction(have, want js.StreamConfig, cfg Config) error {
+	name := want.Name
+	for _, rule := range []struct {
+		field string
+		ok    bool
+		have  any
+		want  string
+	}{
+		{"subjects", len(have.Subjects) == 1 && have.Subjects[0] == want.Subjects[0], have.Subjects, want.Subjects[0] + " and nothing else"},
+		{"storage", have.Storage == want.Storage, have.Storage, "file"},
+		{"retention", have.Retention == want.Retention, have.Retention, "limits"},
+		{"discard", have.Discard == want.Discard && !have.DiscardNewPerSubject, have.Discard, "new"},
+		{"deny_delete", have.DenyDelete, have.DenyDelete, "true"},
+		{"deny_purge", have.DenyPurge, have.DenyPurge, "true"},
+		{"max_age", have.MaxAge == 0, have.MaxAge, "none"},
+		{"max_msgs", have.MaxMsgs <= 0, have.MaxMsgs, "none"},
+		{"max_msgs_per_subject", have.MaxMsgsPerSubject <= 0, have.MaxMsgsPerSubject, "none"},
+		{"max_msg_size", have.MaxMsgSize == want.MaxMsgSize, have.MaxMsgSize, fmt.Sprint(want.MaxMsgSize)},
+		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes, have.MaxBytes, fmt.Sprintf("%d; change it with: nats stream edit %s --max-bytes=%d", cfg.MaxBytes, name, cfg.MaxBytes)},
+		{"num_replicas", have.Replicas >= want.Replicas, have.Replicas, fmt.Sprintf("at least %d; change it with: nats stream edit %s --replicas=%d", want.Replicas, name, want.Replicas)},
+		{"no_ack", !have.NoAck, have.NoAck, "false"},
+		{"sealed", !have.Sealed, have.Sealed, "false"},
+		{"persist_mode", have.PersistMode == js.DefaultPersistMode, have.PersistMode, "default"},
+		{"allow_direct", have.AllowDirect, have.AllowDirect, "true"},
+		{"allow_rollup_hdrs", !have.AllowRollup, have.AllowRollup, "false"},
+		{"allow_atomic", !have.AllowAtomicPublish, have.AllowAtomicPublish, "false"},
+		{"allow_batched", !have.AllowBatchPublish, have.AllowBatchPublish, "false"},
+		{"allow_msg_ttl", !have.AllowMsgTTL, have.AllowMsgTTL, "false"},
+		{"allow_msg_counter", !have.AllowMsgCounter, have.AllowMsgCounter, "false"},
+		{"allow_msg_schedules", !have.AllowMsgSchedules, have.AllowMsgSchedules, "false"},
+		{"mirror", have.Mirror == nil, "set", "none"},
+		{"sources", len(have.Sources) == 0, "set", "none"},
+		{"subject_transform", have.SubjectTransform == nil, "set", "none"},
+	} {
+		if !rule.ok {
+			return ledger.Refuse("stream."+rule.field, fmt.Sprintf("%s has %v", name, rule.have), rule.want)
+		}
+	}
+	return nil
+}
