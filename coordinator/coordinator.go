@@ -1,0 +1,231 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+)
+
+// Appender appends commits to the tenant's ledger, as ledger.Store does.
+type Appender interface {
+	Append(ctx context.Context, a ledger.Append) (uint64, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	// Conn is the agent's connection, which it keeps and closes after Close. It
+	// carries the appends, the questions to the executor and its notices.
+	Conn *nats.Conn
+
+	// Appender, when set, takes the appends instead of Conn. Without Conn there are
+	// no notices, Commit cannot be confirmed and Wait is refused.
+	Appender Appender
+
+	Tenant string // required
+	Agent  string // required: the name in the agent's subjects
+
+	// Contracts declares every capability that Do and Report may use, each once;
+	// at most ContractsMax.
+	Contracts []Contract
+
+	// AppendTimeout is how long a call waits for its commit before it is in doubt;
+	// default 10 s.
+	AppendTimeout time.Duration
+
+	// ConfirmTimeout is how long Commit waits for an executor once it is stored;
+	// default 5 s.
+	ConfirmTimeout time.Duration
+
+	// Logger gets what no caller can be told: default none.
+	Logger *slog.Logger
+}
+
+// Coordinator registers and runs the actions of one agent. It is safe for
+// concurrent use. Close it.
+type Coordinator struct {
+	tenant, agent  string
+	contracts      map[string]*compiled
+	language       *expressions
+	appendTimeout  time.Duration
+	confirmTimeout time.Duration
+	logger         *slog.Logger
+	committer      *committer
+	halt           context.CancelCauseFunc // ends the committer by force
+	bus            bus                     // nil without a connection
+	silence        func()                  // ends the notices
+
+	mu    sync.Mutex
+	plans map[string]*OpenPlan // those that this process has not ended
+}
+
+// New checks the configuration, every contract with its expressions, and starts
+// the committer. Errors: *ledger.Refused, or a connection that does not work.
+func New(config Config) (*Coordinator, error) {
+	var b bus
+	if config.Conn != nil {
+		b = natsBus{config.Conn}
+		if config.Appender == nil {
+			appender, err := jetstream.Attach(config.Conn, config.Tenant)
+			if err != nil {
+				return nil, fmt.Errorf("cannot start coordinator: %w", err)
+			}
+			config.Appender = appender
+		}
+	}
+	c, err := newCoordinator(config, b)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start coordinator: %w", err)
+	}
+	return c, nil
+}
+
+func newCoordinator(config Config, b bus) (*Coordinator, error) {
+	if err := checkConfig(config); err != nil {
+		return nil, err
+	}
+	c := &Coordinator{
+		tenant: config.Tenant, agent: config.Agent, contracts: map[string]*compiled{}, language: newExpressions(),
+		appendTimeout:  orDefault(config.AppendTimeout, appendTimeoutDefault),
+		confirmTimeout: orDefault(config.ConfirmTimeout, confirmTimeoutDefault),
+		logger:         orDefault(config.Logger, slog.New(slog.DiscardHandler)),
+		bus:            b, silence: func() {}, plans: map[string]*OpenPlan{},
+	}
+	for _, contract := range config.Contracts {
+		t, err := compile(contract, c.language)
+		if err != nil {
+			return nil, err
+		}
+		if c.contracts[contract.Capability] != nil {
+			return nil, ledger.Refuse("contract["+contract.Capability+"]", "declared twice", "one contract for each capability")
+		}
+		c.contracts[contract.Capability] = t
+	}
+	if b != nil {
+		stop, err := b.listen(ledger.NoticeSubject(c.tenant, c.agent, "*"), c.notice)
+		if err != nil {
+			return nil, fmt.Errorf("cannot subscribe notices: %w", err)
+		}
+		c.silence = stop
+	}
+	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.logger)
+	ctx, halt := context.WithCancelCause(context.Background())
+	c.halt = halt
+	go c.committer.run(ctx) // ended by Close
+	return c, nil
+}
+
+func checkConfig(config Config) error {
+	const name = "1 to 64 letters, digits, '-' or '_'"
+	switch {
+	case config.Appender == nil:
+		return ledger.Refuse("config.conn", "missing", "a connection to NATS, or an appender")
+	case !ledger.ValidToken(config.Tenant):
+		return ledger.Refuse("config.tenant", fmt.Sprintf("%q is not a name", config.Tenant), name)
+	case !ledger.ValidToken(config.Agent):
+		return ledger.Refuse("config.agent", fmt.Sprintf("%q is not a name", config.Agent), name)
+	case config.AppendTimeout < 0:
+		return ledger.Refuse("config.append_timeout", "negative", "a duration, or 0 for 10 s")
+	case config.ConfirmTimeout < 0:
+		return ledger.Refuse("config.confirm_timeout", "negative", "a duration, or 0 for 5 s")
+	case len(config.Contracts) > ContractsMax:
+		return ledger.Refuse("config.contracts", fmt.Sprint(len(config.Contracts)), fmt.Sprintf("at most %d", ContractsMax))
+	}
+	return nil
+}
+
+// Close appends what is queued and ends the coordinator; open plans stay open in
+// the ledger and their deadlines and triggers still hold. When ctx ends first,
+// what is still queued is given up and the error, which then wraps ctx's, says so.
+// Every other call returns ErrClosed from now on. Close twice is harmless.
+func (c *Coordinator) Close(ctx context.Context) error {
+	c.silence()
+	var errs []error
+	for _, p := range c.openPlans() {
+		errs = append(errs, p.flushOutcomes(ctx))
+	}
+	c.committer.stop()
+	select {
+	case <-c.committer.ended:
+	case <-ctx.Done():
+		err := fmt.Errorf("cannot close coordinator: not everything is known to be stored: %w", context.Cause(ctx))
+		c.halt(err)
+		<-c.committer.ended
+		return err
+	}
+	c.halt(ErrClosed)
+	if err := errors.Join(errs...); err != nil && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("cannot close coordinator: %w", err)
+	}
+	return nil
+}
+
+func (c *Coordinator) openPlans() []*OpenPlan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var plans []*OpenPlan
+	for _, id := range slices.Sorted(maps.Keys(c.plans)) {
+		plans = append(plans, c.plans[id])
+	}
+	return plans
+}
+
+func (c *Coordinator) plan(id string) *OpenPlan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plans[id]
+}
+
+func (c *Coordinator) forget(p *OpenPlan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plans[p.id] == p {
+		delete(c.plans, p.id)
+	}
+}
+
+// notice handles what the holder says became of a plan. A notice of a plan that
+// is none of ours, or that makes no sense, is ignored: it is a hint.
+func (c *Coordinator) notice(body []byte) {
+	var n ledger.Notice
+	if json.Unmarshal(body, &n) != nil {
+		return
+	}
+	p := c.plan(n.Plan)
+	if p == nil {
+		return
+	}
+	switch n.State {
+	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved:
+		p.unwind(n)
+	}
+}
+
+// wait returns when a bundle's fate is known, with its sequence. The error wraps
+// ledger.ErrInDoubt when ctx or the append timeout ends first.
+func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
+	timer := time.NewTimer(c.appendTimeout)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		if !b.settled() {
+			return 0, fmt.Errorf("%w%s: %w", ledger.ErrInDoubt, c.committer.problem(), ctx.Err())
+		}
+	case <-timer.C:
+		if !b.settled() {
+			return 0, fmt.Errorf("%w: no answer in %v%s", ledger.ErrInDoubt, c.appendTimeout, c.committer.problem())
+		}
+	}
+	return b.seq, b.err
+}

@@ -1,0 +1,35 @@
+// Package coordinator is what an agent acts through: it pairs every action with
+// its compensation in the tenant's ledger before the action's effect may cross
+// the boundary. It contains no rollback logic, and neither does its caller
+// (S55): a plan that must be undone is undone by the executor, which meets the
+// coordinator only in the ledger.
+//
+// # Model
+//
+// A Coordinator serves one agent of one tenant. Begin gives a plan; Do runs one
+// action of it in three steps:
+//
+//  1. the pair (the forward and its compensation) is appended as one commit,
+//  2. the forward runs, once the pair is acknowledged as durable,
+//  3. its outcome is queued and shares the commit of whatever comes next.
+//
+// An outcome that nothing follows is appended by itself after LingerMax, so that
+// a sequence of n actions costs n commits and one for its end. All calls of one
+// Coordinator share a committer: one append is in flight, and what arrives
+// meanwhile goes into the next commit (group commit), so throughput grows with
+// concurrency while every caller waits only for the commit with its records.
+//
+// Commit, Fail and Cancel end the plan. A tool error by itself undoes nothing
+// (S70): Do returns it and the agent decides.
+//
+// # Doubt
+//
+// An append whose reply is lost is in doubt. The committer tries the same bytes
+// under the same ID until it knows, and sends nothing behind them before that,
+// so that the records of a plan are stored in the order of its calls. A caller
+// that gives up gets an error that wraps ledger.ErrInDoubt and may call again
+// with the same Action.ID: the call joins the pair that is under way. The fold
+// keeps the first record of every action, so there is never a second one.
+//
+// docs/agents.md says the same for users, with the errors in a table.
+package coordinator

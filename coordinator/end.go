@@ -1,0 +1,277 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// ending is how this process ends a plan; calls of the same verb join it.
+type ending struct {
+	verb   string  // "committed", "failed" or "cancelled"
+	bundle *bundle // nil until it is queued
+}
+
+// End is what became of a plan.
+type End struct {
+	State       string   // committed, compensated, quarantined, failed or resolved
+	Reason      string   // why
+	Outstanding []string // quarantined: the actions that wait for their owner
+}
+
+// Commit ends the plan well: its compensations are retired, all at once (S62).
+// It is durable first; then an executor is asked what the ledger made of it.
+//
+// Errors: *ledger.Refused (forwards still run, or the ledger took nothing),
+// ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed (Fail or Cancel ended it, or the
+// coordinator is closed), ErrUnwound (the plan was being undone already),
+// ErrUnconfirmed (stored; no executor answered). After ErrInDoubt and
+// ErrUnconfirmed call Commit again: it goes on where it was.
+func (p *OpenPlan) Commit(ctx context.Context) error {
+	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+	seq, err := p.finishPlan(ctx, "committed", record)
+	if err == nil {
+		err = p.confirm(ctx, seq)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot commit plan %q: %w", p.id, err)
+	}
+	return nil
+}
+
+// Fail ends the plan badly: the executor undoes what happened. It interrupts
+// forwards that still run and waits for them at most ForwardGrace. The failure
+// is durable when it returns nil; Wait tells when everything is undone. Errors
+// as of Commit, without the executor's.
+func (p *OpenPlan) Fail(ctx context.Context, reason string) error {
+	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: reason}}}
+	if _, err := p.finishPlan(ctx, "failed", record); err != nil {
+		return fmt.Errorf("cannot fail plan %q: %w", p.id, err)
+	}
+	return nil
+}
+
+// Cancel is Fail for a plan that is no longer wanted.
+func (p *OpenPlan) Cancel(ctx context.Context, reason string) error {
+	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: reason}}}
+	if _, err := p.finishPlan(ctx, "cancelled", record); err != nil {
+		return fmt.Errorf("cannot cancel plan %q: %w", p.id, err)
+	}
+	return nil
+}
+
+// finishPlan queues the record that ends the plan, behind all it has queued, and
+// returns its sequence once it is durable.
+func (p *OpenPlan) finishPlan(ctx context.Context, verb string, record *pb.Record) (uint64, error) {
+	if err := p.c.check(p.id, record); err != nil {
+		return 0, err
+	}
+	if err := p.c.committer.enter(ctx, p.c.appendTimeout); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	b, err := p.joinEnding(verb)
+	if err != nil || b != nil {
+		p.mu.Unlock()
+		p.c.committer.leave() // nothing is queued with the place
+		if err != nil {
+			return 0, err
+		}
+		return p.c.wait(ctx, b)
+	}
+	if verb != "committed" {
+		p.settleForwards(ctx, closed("plan "+verb))
+	}
+	b, err = p.queueEnding(verb, record)
+	p.mu.Unlock()
+	if err != nil {
+		p.c.committer.leave()
+		return 0, err
+	}
+	seq, err := p.c.wait(ctx, b)
+	if err == nil {
+		p.c.forget(p)
+	}
+	return seq, err
+}
+
+// joinEnding returns the ending under way, if it is of this verb, and claims the
+// end of the plan otherwise. Called with mu held.
+func (p *OpenPlan) joinEnding(verb string) (*bundle, error) {
+	if p.end != nil && p.end.verb == verb && p.end.bundle != nil && !p.end.bundle.failed() {
+		return p.end.bundle, nil
+	}
+	if err := p.ended(); err != nil {
+		return nil, err
+	}
+	if verb == "committed" && p.running > 0 {
+		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running), "a commit after the last of them has returned")
+	}
+	p.end = &ending{verb: verb}
+	return nil, nil
+}
+
+// queueEnding queues what was registered and never called, then the end. Called
+// with mu held.
+func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
+	for _, a := range p.order {
+		if a.state == actionRegistered && !a.pair.failed() {
+			if err := p.giveUp(a); err != nil {
+				p.end = nil
+				return nil, err
+			}
+		}
+	}
+	b, err := p.queueCall(record)
+	if err != nil {
+		p.end = nil
+		return nil, err
+	}
+	p.end.bundle = b
+	return b, nil
+}
+
+// settleForwards interrupts running forwards and waits for their outcomes, at
+// most ForwardGrace. Called with mu held, which it gives up while it waits.
+func (p *OpenPlan) settleForwards(ctx context.Context, cause error) {
+	running := p.interrupt(cause)
+	if len(running) == 0 {
+		return
+	}
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	timer := time.NewTimer(ForwardGrace)
+	defer timer.Stop()
+	for _, a := range running {
+		select {
+		case <-a.finished:
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// confirm asks an executor what the ledger made of the commit at seq.
+func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
+	if p.c.bus == nil {
+		return fmt.Errorf("%w: no connection to ask over", ErrUnconfirmed)
+	}
+	bounded, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
+	defer cancel()
+	var last error
+	for bounded.Err() == nil {
+		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: seq})
+		switch {
+		case err != nil:
+			last = err
+		case answer.State == ledger.StateCommitted:
+			return nil
+		case answer.State != ledger.StateOpen:
+			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
+		case len(answer.Refused) > 0:
+			return ledger.Refuse("plan", strings.Join(answer.Refused, "; "), "a commit that the plan still allows")
+		default:
+			last = errors.New("the plan is still open")
+		}
+		pause(bounded, askDelay)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrUnconfirmed, ctx.Err())
+	}
+	return fmt.Errorf("%w within %v: %v", ErrUnconfirmed, p.c.confirmTimeout, last)
+}
+
+// Wait returns when the plan has ended: committed, undone or quarantined. It
+// needs an executor and waits for one until ctx ends; the error then wraps ctx's
+// and says what is missing.
+func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
+	p.mu.Lock()
+	opening := p.opening != nil
+	p.mu.Unlock()
+	switch {
+	case p.c.bus == nil:
+		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ledger.Refuse("config.conn", "missing", "a connection to NATS"))
+	case opening:
+		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ledger.Refuse("plan", "not in the ledger yet", "an action, a Flush or an end first"))
+	}
+	var last error
+	for ctx.Err() == nil {
+		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored(), Ended: true})
+		switch {
+		case err != nil:
+			last = err
+			pause(ctx, askDelay)
+		case answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding:
+			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding}, nil
+		default:
+			last = errors.New("it is " + answer.State)
+			pause(ctx, askDelay)
+		}
+	}
+	if last != nil {
+		return End{}, fmt.Errorf("cannot wait for plan %q: %w (%v)", p.id, ctx.Err(), last)
+	}
+	return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ctx.Err())
+}
+
+// stored is the sequence of the plan's last commit that is known to be stored.
+func (p *OpenPlan) stored() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last != nil && p.last.settled() {
+		return p.last.seq
+	}
+	return 0
+}
+
+// ask sends one question about the plan and returns its answer, which says a
+// state.
+func (p *OpenPlan) ask(ctx context.Context, query ledger.OutcomeQuery) (ledger.OutcomeAnswer, error) {
+	query.WaitMs = askWaitMax.Milliseconds()
+	if deadline, ok := ctx.Deadline(); ok {
+		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()))
+	}
+	body, err := json.Marshal(query)
+	if err != nil {
+		panic("coordinator: a question that is no JSON: " + err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWaitMax+askSlack)
+	defer cancel()
+	reply, err := p.c.bus.ask(ctx, ledger.QuerySubject(p.c.tenant, "plan.outcome"), body)
+	if err != nil {
+		return ledger.OutcomeAnswer{}, err
+	}
+	var answer ledger.OutcomeAnswer
+	if err := json.Unmarshal(reply, &answer); err != nil {
+		return ledger.OutcomeAnswer{}, fmt.Errorf("cannot read answer of executor: %v", err)
+	}
+	if answer.Error != "" || answer.State == "" {
+		return ledger.OutcomeAnswer{}, fmt.Errorf("executor: %s", orDefault(answer.Error, "no state"))
+	}
+	return answer, nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,323 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
+	open := ledger.OutcomeAnswer{State: ledger.StateOpen}
+	slow := ledger.OutcomeAnswer{Error: "sequence 2 is not folded yet"}
+	for _, c := range []struct {
+		name   string
+		script []ledger.OutcomeAnswer
+		want   error
+	}{
+		{"committed", []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}, nil},
+		{"committed, after a while", []ledger.OutcomeAnswer{slow, open, {State: ledger.StateCommitted}}, nil},
+		{"lost to a deadline", []ledger.OutcomeAnswer{{State: ledger.StateUnwinding, Reason: "deadline"}}, ErrUnwound},
+		{"undone already", []ledger.OutcomeAnswer{{State: ledger.StateCompensated}}, ErrUnwound},
+		{"quarantined already", []ledger.OutcomeAnswer{{State: ledger.StateQuarantined}}, ErrUnwound},
+		{"never folded", []ledger.OutcomeAnswer{slow}, ErrUnconfirmed},
+		{"no executor", nil, ErrUnconfirmed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e := memory(), &executor{script: c.script}
+				p := begin(t, start(t, store, e), Plan{})
+				mustDo(t, p, write("a"))
+				began := time.Now()
+				err := p.Commit(t.Context())
+				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+				if took := time.Since(began); took > confirmTimeoutDefault {
+					t.Errorf("it took %v", took)
+				}
+				wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_completed/a plan_committed")
+				for _, q := range e.asked {
+					if q.Plan != p.ID() || q.Sequence != 2 || q.Ended || q.WaitMs <= 0 || e.subject != "query.acme.plan.outcome" {
+						t.Errorf("asked %+v on %s", q, e.subject)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestARefusedCommitSaysWhy(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
+		p := begin(t, start(t, memory(), e), Plan{})
+		err := p.Commit(t.Context())
+		wantRefused(t, err, "plan")
+		if !strings.Contains(err.Error(), "not the plan's agent") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnUnconfirmedCommitGoesOnWhereItWas(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{}
+		p := begin(t, start(t, store, e), Plan{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := p.Commit(ctx)
+		wantIs(t, err, ErrUnconfirmed)
+		wantIs(t, err, context.DeadlineExceeded)
+		e.say(ledger.OutcomeAnswer{State: ledger.StateCommitted})
+		if err := p.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantLines(t, store, "plan_opened plan_committed")
+	})
+}
+
+func TestWithoutAConnectionACommitIsStoredButUnconfirmed(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		p := begin(t, start(t, store, nil), Plan{})
+		wantIs(t, p.Commit(t.Context()), ErrUnconfirmed)
+		wantLines(t, store, "plan_opened plan_committed")
+		_, err := p.Wait(t.Context())
+		wantRefused(t, err, "config.conn")
+	})
+}
+
+func TestAPlanEndsOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		c := start(t, store, nil)
+		p := begin(t, c, Plan{})
+		for range 2 { // the second joins the first
+			if err := p.Cancel(t.Context(), "not wanted"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantIs(t, p.Fail(t.Context(), "x"), ErrClosed)
+		wantIs(t, p.Commit(t.Context()), ErrClosed)
+		wantIs(t, p.Report(t.Context(), write("a"), Outcome{}), ErrClosed)
+		_, err := p.Do(t.Context(), write("a"), happens)
+		wantIs(t, err, ErrClosed)
+		wantLines(t, store, "plan_opened plan_cancelled")
+		if n := len(c.openPlans()); n != 0 {
+			t.Errorf("%d plans are kept", n)
+		}
+		if reason := find(t, store, "plan_cancelled").GetPlanCancelled().Reason; reason != "not wanted" {
+			t.Errorf("reason %q", reason)
+		}
+	})
+}
+
+func TestACommitInDoubtIsTheOnlyEndThatMayBeTriedAgain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}}
+		g := newGate(store)
+		p := begin(t, start(t, g, e), Plan{})
+		wantIs(t, p.Commit(t.Context()), ledger.ErrInDoubt)
+		wantIs(t, p.Fail(t.Context(), "x"), ErrClosed)
+		close(g.open)
+		if err := p.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantLines(t, store, "plan_opened plan_committed")
+	})
+}
+
+func TestAReasonThatIsTooLongIsRefusedAndThePlanStaysOpen(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), Plan{})
+		wantRefused(t, p.Fail(t.Context(), strings.Repeat("x", ledger.TextMax+1)), "plan_failed.reason")
+		mustDo(t, p, write("a"))
+	})
+}
+
+func TestFailInterruptsForwardsAndTakesTheirOutcomesAlong(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		p := begin(t, start(t, store, nil), Plan{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
+				<-ctx.Done()
+				return Outcome{}, context.Cause(ctx)
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		wantRefused(t, p.Commit(t.Context()), "plan")
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		wantIs(t, <-done, ErrClosed)
+		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_in_doubt/a plan_failed")
+	})
+}
+
+func TestFailDoesNotWaitLongForAForwardThatGoesOn(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		p := begin(t, start(t, store, nil), Plan{})
+		finish, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, c Call) (Outcome, error) {
+				<-finish
+				return happens(ctx, c)
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != ForwardGrace {
+			t.Errorf("it took %v", took)
+		}
+		close(finish)
+		if err := <-done; err != nil {
+			t.Errorf("the forward completed, and Do says %v", err)
+		}
+		elapse(LingerMax) // a late outcome is told all the same
+		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "plan_failed", "forward_completed/a")
+	})
+}
+
+func TestWhatWasRegisteredAndNeverCalledIsKnownNotToHaveHappened(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		g := newGate(store)
+		p := begin(t, start(t, g, nil), Plan{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Do(ctx, write("a"), happens)
+		wantIs(t, err, ledger.ErrInDoubt)
+		close(g.open)
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		if got := effective(t, store, p.ID()); got != "plan_opened forward_registered/a compensation_registered/a forward_failed/a plan_failed" {
+			t.Errorf("the ledger holds %s", got)
+		}
+		if code := find(t, store, "forward_failed/a").GetForwardFailed().Code; code != "not_started" {
+			t.Errorf("code %s", code)
+		}
+	})
+}
+
+func TestANoticeStopsThePlan(t *testing.T) {
+	for _, state := range []string{ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed} {
+		t.Run(state, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e := memory(), &executor{}
+				c := start(t, store, e)
+				p, other := begin(t, c, Plan{}), begin(t, c, Plan{})
+				done := make(chan error, 1)
+				go func() {
+					_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
+						<-ctx.Done()
+						return Outcome{}, NotTaken(context.Cause(ctx))
+					})
+					done <- err
+				}()
+				synctest.Wait()
+				e.notify(t, ledger.Notice{Plan: p.ID(), State: state, Reason: "deadline"})
+				err := <-done
+				wantIs(t, err, ErrUnwinding)
+				wantIs(t, err, ErrNotTaken)
+				_, err = p.Do(t.Context(), write("b"), happens)
+				wantIs(t, err, ErrUnwinding)
+				if !strings.Contains(err.Error(), "deadline") {
+					t.Errorf("no reason in %v", err)
+				}
+				mustDo(t, other, write("a"))
+				// What has happened is told even now: it must be undone too.
+				if err := p.Report(t.Context(), write("c"), Outcome{}); err != nil {
+					t.Error(err)
+				}
+				elapse(LingerMax)
+				want := "plan_opened forward_registered/a compensation_registered/a forward_failed/a forward_registered/c compensation_registered/c forward_completed/c"
+				if got := effective(t, store, p.ID()); got != want {
+					t.Errorf("the plan is %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestANoticeBeforeTheForwardKeepsItFromRunning(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{}
+		g := newGate(store)
+		p := begin(t, start(t, g, e), Plan{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), write("a"), func(context.Context, Call) (Outcome, error) {
+				t.Error("the forward ran")
+				return Outcome{}, nil
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		close(g.open)
+		wantIs(t, <-done, ErrUnwinding)
+		elapse(LingerMax)
+		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_failed/a")
+	})
+}
+
+func TestNoticesThatAreNoneOfOursAreIgnored(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		c := start(t, memory(), e)
+		p := begin(t, c, Plan{})
+		c.notice([]byte("no JSON"))
+		c.notice(nil)
+		e.notify(t, ledger.Notice{Plan: "another", State: ledger.StateUnwinding})
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen})
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: "of a later version"})
+		mustDo(t, p, write("a"))
+	})
+}
+
+func TestCloseEndsTheSubscription(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		if err := start(t, memory(), e).Close(t.Context()); err != nil || len(e.notices) != 0 {
+			t.Errorf("%d subscriptions, %v", len(e.notices), err)
+		}
+	})
+}
+
+func TestWaitReturnsThePlansEnd(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		p := begin(t, start(t, memory(), e), Plan{})
+		_, err := p.Wait(t.Context())
+		wantRefused(t, err, "plan")
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = p.Wait(ctx) // no executor
+		wantIs(t, err, context.DeadlineExceeded)
+		e.say(ledger.OutcomeAnswer{Error: "unknown plan"}, ledger.OutcomeAnswer{State: ledger.StateUnwinding},
+			ledger.OutcomeAnswer{State: ledger.StateQuarantined, Reason: "attempts spent", Outstanding: []string{"a"}})
+		end, err := p.Wait(t.Context())
+		if err != nil || end.State != ledger.StateQuarantined || end.Reason != "attempts spent" || len(end.Outstanding) != 1 {
+			t.Errorf("%+v, %v", end, err)
+		}
+		if q := e.asked[0]; !q.Ended || q.Sequence != 1 {
+			t.Errorf("asked %+v", q)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Errors beside *ledger.Refused (the input breaks a rule, nothing was queued),
+// ledger.ErrInDoubt (the records may be stored; call again with the same ids)
+// and ledger.ErrBusy (too many calls wait, nothing was queued).
+var (
+	// ErrNotTaken marks a forward's error as a known failure: the effect did not
+	// cross the boundary. Return NotTaken(err) from the forward.
+	ErrNotTaken = errors.New("the effect did not happen")
+
+	// ErrClosed means that this process has ended the plan, or closed the
+	// coordinator. Nothing was queued.
+	ErrClosed = errors.New("closed")
+
+	// ErrUnwinding means that the executor is undoing the plan: no action of it
+	// starts any more and the contexts of running forwards are cancelled. It rests
+	// on a notice, which comes at best effort; without it the ledger still decides.
+	ErrUnwinding = errors.New("the plan is being undone")
+
+	// ErrUnwound means that a Commit lost the race in the log: the plan was being
+	// undone before its commit was stored.
+	ErrUnwound = errors.New("the plan was undone instead")
+
+	// ErrUnconfirmed means that a Commit is stored, and no executor has said in
+	// time what became of it. Call Commit again to ask again.
+	ErrUnconfirmed = errors.New("stored, but not confirmed by an executor")
+
+	errNobody = errors.New("no executor answers")
+)
+
+// NotTaken marks a forward's error as a known failure: the tool refused, and the
+// effect did not cross the boundary. Every other error of a forward leaves the
+// action in doubt, because a call that failed may still have happened. A nil
+// error stays nil.
+func NotTaken(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notTaken{err}
+}
+
+type notTaken struct{ cause error }
+
+func (e *notTaken) Error() string   { return e.cause.Error() }
+func (e *notTaken) Unwrap() []error { return []error{e.cause, ErrNotTaken} }
+
+func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
+
+// isRefused reports whether nothing was stored because a rule was broken.
+func isRefused(err error) bool {
+	var refused *ledger.Refused
+	return errors.As(err, &refused)
+}

@@ -1,0 +1,52 @@
+package coordinator
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// expressions checks CEL before it is appended: what the executor could not
+// compile is refused here, where its author reads the error. Plans often share
+// their triggers, and compiling one costs about 0.1 ms, so what was checked is
+// remembered.
+type expressions struct {
+	mu    sync.Mutex // the cache is not safe for concurrent use
+	cache *triggers.Cache
+}
+
+func newExpressions() *expressions {
+	return &expressions{cache: triggers.NewCache(expressionsMax)}
+}
+
+// triggers returns the records' form of conditions, sorted by name.
+func (x *expressions) triggers(at string, conditions map[string]string) ([]*pb.Trigger, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []*pb.Trigger
+	for _, name := range slices.Sorted(maps.Keys(conditions)) {
+		if _, err := x.cache.Condition(conditions[name]); err != nil {
+			return nil, ledger.Refuse(at+".triggers["+name+"]", err.Error(), "a condition as in docs/triggers.md")
+		}
+		out = append(out, &pb.Trigger{Name: name, Condition: conditions[name]})
+	}
+	return out, nil
+}
+
+// bindings returns the records' form of bindings, sorted by name.
+func (x *expressions) bindings(at string, bindings map[string]string) ([]*pb.Binding, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []*pb.Binding
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		if _, err := x.cache.Binding(bindings[name]); err != nil {
+			return nil, ledger.Refuse(at+".bindings["+name+"]", err.Error(), "CEL over input, output, plan and meta")
+		}
+		out = append(out, &pb.Binding{Name: name, Expression: bindings[name]})
+	}
+	return out, nil
+}

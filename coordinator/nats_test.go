@@ -1,0 +1,250 @@
+package coordinator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// serve starts a server with a ledger for tenant acme, on which agent a1 has the
+// permissions of docs/agents.md and nothing else.
+func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
+		Name: "a1", Password: "secret",
+		Publish:   []string{"saga.acme.agent.a1.>", "query.acme.plan.outcome"},
+		Subscribe: []string{"notice.acme.a1.>"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	root, err = server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	agent, err = nats.Connect(server.URL(), nats.UserInfo("a1", "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(agent.Close)
+	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "acme", DurableServer: server.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent, root, store
+}
+
+func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
+	t.Helper()
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "acme", Agent: "a1", Contracts: []coordinator.Contract{
+		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func last(t *testing.T, store ledger.Store) uint64 {
+	t.Helper()
+	head, err := store.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head.Last
+}
+
+func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
+	agent, root, store := serve(t)
+	answer := ledger.OutcomeAnswer{State: ledger.StateCommitted}
+	asked := make(chan ledger.OutcomeQuery, 10)
+	if _, err := root.Subscribe("query.acme.plan.outcome", func(m *nats.Msg) {
+		var q ledger.OutcomeQuery
+		if err := json.Unmarshal(m.Data, &q); err != nil {
+			t.Error(err)
+		}
+		asked <- q
+		body, err := json.Marshal(answer)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := m.Respond(body); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := newAgent(t, agent)
+	plan, err := c.Begin(t.Context(), coordinator.Plan{Label: "upload"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.write"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		if n := last(t, store); n != 1 {
+			t.Errorf("%d commits before the forward", n)
+		}
+		return coordinator.Outcome{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if q := <-asked; q.Sequence != last(t, store) || q.Plan != plan.ID() {
+		t.Errorf("asked %+v with %d commits", q, last(t, store))
+	}
+	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateCommitted {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
+func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
+	agent, root, _ := serve(t)
+	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write"}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+		body, err := json.Marshal(ledger.Notice{Plan: call.Plan, State: ledger.StateUnwinding, Reason: "cancelled by the owner"})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := root.Publish(ledger.NoticeSubject("acme", "a1", call.Plan), body); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return coordinator.Outcome{}, context.Cause(ctx)
+	})
+	if !errors.Is(err, coordinator.ErrUnwinding) || !strings.Contains(err.Error(), "cancelled by the owner") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestManyCallsOverNATSShareCommits(t *testing.T) {
+	agent, _, store := serve(t)
+	c := newAgent(t, agent)
+	const plans, actions = 32, 10
+	var wait sync.WaitGroup
+	for range plans {
+		wait.Go(func() {
+			plan, err := c.Begin(t.Context(), coordinator.Plan{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range actions {
+				if _, err := plan.Do(t.Context(), coordinator.Action{Capability: "file.write"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					return coordinator.Outcome{}, nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := plan.Fail(t.Context(), "enough"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	records, n := 0, last(t, store)
+	for seq := uint64(1); seq <= n; seq++ {
+		m, err := store.Get(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := ledger.Decode("acme", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Err != nil {
+				t.Error(e.Err)
+			}
+		}
+		records += len(entries)
+	}
+	if want := plans * (2 + 3*actions); records != want {
+		t.Errorf("%d records, want %d", records, want)
+	}
+	if n >= plans*actions {
+		t.Errorf("%d commits for %d actions: nothing was shared", n, plans*actions)
+	}
+}
+
+func BenchmarkDo(b *testing.B) {
+	for _, concurrency := range []int{1, 16, 128} {
+		b.Run(map[int]string{1: "1", 16: "16", 128: "128"}[concurrency], func(b *testing.B) { benchmarkDo(b, concurrency) })
+	}
+}
+
+func benchmarkDo(b *testing.B, concurrency int) {
+	server, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Port: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	conn, err := server.Connect()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "acme", DurableServer: server.DurableID()}); err != nil {
+		b.Fatal(err)
+	}
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "acme", Agent: "a1", Contracts: []coordinator.Contract{
+		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"}},
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	left := make(chan struct{}, b.N)
+	for range b.N {
+		left <- struct{}{}
+	}
+	close(left)
+	b.ResetTimer()
+	var wait sync.WaitGroup
+	for range concurrency {
+		wait.Go(func() {
+			plan, err := c.Begin(b.Context(), coordinator.Plan{})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			for range left {
+				if _, err := plan.Do(b.Context(), coordinator.Action{Capability: "file.write", Input: json.RawMessage(`{"path":"/tmp/x"}`)}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					return coordinator.Outcome{}, nil
+				}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	b.StopTimer()
+	if err := c.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+}

@@ -1,0 +1,254 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Plan declares a plan for Begin. All fields are optional.
+type Plan struct {
+	ID    string // unique in the tenant; default a new ULID
+	Label string // for people
+	Owner string // who answers for it when it is quarantined
+
+	// Deadline is how long after Begin an open plan is undone; DeadlineAt names
+	// the instant instead. The agent's clock gives the instant, the ledger's
+	// decides when it is passed. Neither: no deadline.
+	Deadline   time.Duration
+	DeadlineAt time.Time
+
+	// Triggers are standing conditions, name -> CEL; one that turns true unwinds
+	// the plan.
+	Triggers map[string]string
+
+	Labels      map[string]string // what triggers read as plan.labels
+	Concurrency int               // compensations in flight at once; default 8, at most 1024
+}
+
+// OpenPlan is a plan of this process. It is safe for concurrent use.
+type OpenPlan struct {
+	c  *Coordinator
+	id string
+
+	mu       sync.Mutex
+	opening  *pb.Record // PlanOpened until it is queued
+	last     *bundle    // queued last
+	deferred []*bundle  // queued without a caller, not known to be stored
+	actions  map[string]*action
+	order    []*action // as registered
+	running  int
+	end      *ending
+	unwound  error // set by a notice; wraps ErrUnwinding
+}
+
+// Begin opens a plan. Its PlanOpened record is queued with the first action and
+// shares that commit; call Flush to have it durable before. A plan without
+// actions needs no undo, so nothing is lost with an agent that dies before.
+// Errors: *ledger.Refused, ErrClosed.
+func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot begin plan: %w", err)
+	}
+	if plan.ID == "" {
+		plan.ID = ulid.Make().String()
+	}
+	record, err := c.planOpened(plan, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
+	}
+	p := &OpenPlan{c: c, id: plan.ID, opening: record, actions: map[string]*action{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plans[plan.ID] != nil {
+		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, ledger.Refuse("plan.id", "open already", "an id of its own for each plan"))
+	}
+	c.plans[plan.ID] = p
+	return p, nil
+}
+
+// planOpened checks a declaration and makes its record.
+func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
+	opened := &pb.PlanOpened{Label: plan.Label, Owner: plan.Owner}
+	switch {
+	case plan.Deadline < 0:
+		return nil, ledger.Refuse("plan.deadline", "negative", "a duration from now, or 0 for none")
+	case plan.Deadline > 0 && !plan.DeadlineAt.IsZero():
+		return nil, ledger.Refuse("plan.deadline_at", "given beside deadline", "one of the two")
+	case plan.Deadline > 0:
+		opened.DeadlineNs = now.Add(plan.Deadline).UnixNano()
+	case !plan.DeadlineAt.IsZero():
+		if opened.DeadlineNs = plan.DeadlineAt.UnixNano(); opened.DeadlineNs <= 0 {
+			return nil, ledger.Refuse("plan.deadline_at", plan.DeadlineAt.String(), "an instant after 1970")
+		}
+	}
+	if plan.Concurrency < 0 || plan.Concurrency > ledger.ConcurrencyMax {
+		return nil, ledger.Refuse("plan.concurrency", fmt.Sprint(plan.Concurrency), fmt.Sprintf("0 to %d", ledger.ConcurrencyMax))
+	}
+	opened.Concurrency = uint32(plan.Concurrency)
+	for _, key := range slices.Sorted(maps.Keys(plan.Labels)) {
+		opened.Labels = append(opened.Labels, &pb.Label{Key: key, Value: plan.Labels[key]})
+	}
+	var err error
+	if opened.Triggers, err = c.language.triggers("plan", plan.Triggers); err != nil {
+		return nil, err
+	}
+	record := &pb.Record{Plan: plan.ID, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}
+	return record, c.check(plan.ID, record)
+}
+
+// check holds the ledger's rules for records of one bundle, and its size.
+func (c *Coordinator) check(plan string, records ...*pb.Record) error {
+	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
+	size := commitOverhead
+	for _, r := range records {
+		if err := ledger.Check(r, source); err != nil {
+			return err
+		}
+		size += ledger.RecordSize(r)
+	}
+	if size > ledger.CommitSizeMax {
+		return ledger.Refuse("records", fmt.Sprintf("%d bytes", size),
+			fmt.Sprintf("at most %d bytes; pass larger arguments by reference", ledger.CommitSizeMax))
+	}
+	return nil
+}
+
+// ID is the plan's id in the ledger.
+func (p *OpenPlan) ID() string { return p.id }
+
+// Flush returns when everything this plan has queued is durable, its opening
+// included. Errors as of Commit, without the executor's.
+func (p *OpenPlan) Flush(ctx context.Context) error {
+	if err := p.flush(ctx, true); err != nil {
+		return fmt.Errorf("cannot flush plan %q: %w", p.id, err)
+	}
+	return nil
+}
+
+// flushOutcomes is Flush for a plan that may never have been used.
+func (p *OpenPlan) flushOutcomes(ctx context.Context) error { return p.flush(ctx, false) }
+
+func (p *OpenPlan) flush(ctx context.Context, opening bool) error {
+	p.mu.Lock()
+	if opening || p.opening == nil {
+		if err := p.queue(); err != nil {
+			p.mu.Unlock()
+			return err
+		}
+	}
+	pending := slices.Clone(p.deferred)
+	p.mu.Unlock()
+	for _, b := range pending {
+		p.c.committer.hurry(b)
+	}
+	for _, b := range pending {
+		if _, err := p.c.wait(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queue puts bundles behind what the plan has queued before: its opening and the
+// outcomes whose commit was refused go first, so that nothing of a plan is ever
+// stored before what came earlier, and nothing is lost by a refusal that passes.
+// It is called with mu held and changes nothing when it fails.
+func (p *OpenPlan) queue(bundles ...*bundle) error {
+	// The last bundle is looked at first: the committer may refuse a commit at any
+	// moment, and what it refuses from here on must take the new bundles with it.
+	prev := p.last
+	if prev != nil && prev.failed() {
+		prev = nil
+	}
+	var again, pending []*bundle
+	if p.opening != nil {
+		again = append(again, newBundle(p.id, p.opening))
+	}
+	for _, b := range p.deferred {
+		switch { // asked once: it may be settled at any moment
+		case !b.settled():
+			pending = append(pending, b)
+		case b.err != nil:
+			again = append(again, newBundle(p.id, b.records...))
+		}
+	}
+	all := slices.Concat(again, bundles)
+	for _, b := range all {
+		b.prev, prev = prev, b
+	}
+	if len(all) > 0 {
+		if err := p.c.committer.put(all...); err != nil {
+			return err
+		}
+	}
+	p.opening = nil
+	if len(all) > 0 {
+		p.last = prev
+	}
+	p.deferred = slices.Concat(pending, again)
+	for _, b := range bundles {
+		if !b.urgent {
+			p.deferred = append(p.deferred, b)
+		}
+	}
+	return nil
+}
+
+// queueOutcome queues a record that no one waits for. Called with mu held.
+func (p *OpenPlan) queueOutcome(record *pb.Record) error {
+	b := newBundle(p.id, record)
+	b.due = time.Now().Add(LingerMax)
+	return p.queue(b)
+}
+
+// queueCall queues records that a call waits for, in one bundle, with the place
+// that the call has entered. Called with mu held.
+func (p *OpenPlan) queueCall(records ...*pb.Record) (*bundle, error) {
+	b := newBundle(p.id, records...)
+	b.urgent, b.holdsPlace = true, true
+	return b, p.queue(b)
+}
+
+// ended says why no further call is taken, or nil. Called with mu held.
+func (p *OpenPlan) ended() error {
+	if p.end != nil && !(p.end.bundle != nil && p.end.bundle.failed()) {
+		return closed("plan " + p.end.verb)
+	}
+	return nil
+}
+
+// unwind takes a notice that the plan is being undone.
+func (p *OpenPlan) unwind(n ledger.Notice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unwound != nil {
+		return
+	}
+	p.unwound = fmt.Errorf("%w (%s)", ErrUnwinding, n.State)
+	if n.Reason != "" {
+		p.unwound = fmt.Errorf("%w (%s: %s)", ErrUnwinding, n.State, n.Reason)
+	}
+	p.interrupt(p.unwound)
+}
+
+// interrupt cancels the contexts of running forwards and returns them. Called
+// with mu held.
+func (p *OpenPlan) interrupt(cause error) []*action {
+	var running []*action
+	for _, a := range p.order {
+		if a.state == actionRunning {
+			a.cancel(cause)
+			running = append(running, a)
+		}
+	}
+	return running
+}

@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Report tells the end of an undo that was answered with Working, as a record;
+// problem is what the handler would have returned: nil, Stop(err) or any other
+// error. It returns when the record is durable and tries until ctx ends; the
+// error then wraps ledger.ErrInDoubt. Call it again to be sure: the fold keeps
+// the first report of an attempt.
+func (w *Worker) Report(ctx context.Context, c ledger.Command, result Result, problem error) error {
+	record, err := w.reported(c, result, problem)
+	if err != nil {
+		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	if err != nil {
+		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
+	}
+	var id [ledger.IDLen / 2]byte
+	rand.Read(id[:]) // never fails, as crypto/rand documents
+	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
+	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: hex.EncodeToString(id[:]), Data: data}); err != nil {
+		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
+	}
+	return nil
+}
+
+func (w *Worker) reported(c ledger.Command, result Result, problem error) (*pb.Record, error) {
+	if c.Tenant != w.tenant {
+		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
+	}
+	r := reply(result, problem)
+	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code, Message: r.Message, ExternalRef: r.ExternalRef}
+	switch r.Status {
+	case ledger.StatusDone:
+		report.Answer = pb.Answer_ANSWER_DONE
+	case ledger.StatusFailed:
+		report.Answer = pb.Answer_ANSWER_FAILED
+	case ledger.StatusStop:
+		report.Answer = pb.Answer_ANSWER_STOP
+	default:
+		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error")
+	}
+	record := &pb.Record{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationReported{CompensationReported: report}}
+	if len(r.Output) > 0 {
+		record.Payload = &pb.Payload{Output: r.Output}
+	}
+	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name})
+}
+
+// append tries the same commit with the same ID until its fate is known.
+func (w *Worker) append(ctx context.Context, a ledger.Append) error {
+	doubt := false
+	for delay := reportDelayMin; ; delay = min(2*delay, reportDelayMax) {
+		try, cancel := context.WithTimeout(ctx, reportAttemptMax)
+		_, err := w.appender.Append(try, a)
+		cancel()
+		var refused *ledger.Refused
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ledger.ErrBusy):
+		case errors.As(err, &refused) && !doubt:
+			return err
+		default:
+			// A refusal of this try says nothing about an earlier one in doubt.
+			doubt = true
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %v: %w", ledger.ErrInDoubt, err, ctx.Err())
+		}
+	}
+}

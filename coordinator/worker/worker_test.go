@@ -1,0 +1,455 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+const patience = 10 * time.Second
+
+// wired is a worker on a server, and a connection that plays the executor.
+type wired struct {
+	*Worker
+	t        *testing.T
+	executor *nats.Conn
+	store    *ledger.Memory
+}
+
+func wire(t *testing.T, change func(*Config)) *wired {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
+		{Name: "w1", Password: "secret", Publish: []string{"saga.acme.worker.w1"}, Subscribe: []string{"undo.acme.>"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn, err := nats.Connect(server.URL(), nats.UserInfo("w1", "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	executor, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(executor.Close)
+	w := &wired{t: t, executor: executor, store: ledger.NewMemory("acme", func() int64 { return 1 })}
+	config := Config{Conn: conn, Tenant: "acme", Name: "w1", Appender: w.store}
+	if change != nil {
+		change(&config)
+	}
+	w.Worker, err = New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := w.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *wired) handle(capability string, h Handler) {
+	w.t.Helper()
+	if err := w.Handle(capability, h); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func command(key string) ledger.Command {
+	return ledger.Command{
+		Tenant: "acme", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(`{"path":"/tmp/a"}`),
+		Key: key, Attempt: 1, Term: 3, TimeoutMs: patience.Milliseconds(),
+	}
+}
+
+// send asks as the executor does and returns a channel with the answer.
+func (w *wired) send(c ledger.Command) <-chan ledger.Reply {
+	body, err := json.Marshal(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.sendRaw(ledger.UndoSubject("acme", "file.delete"), body)
+}
+
+func (w *wired) sendRaw(subject string, body []byte) <-chan ledger.Reply {
+	answers := make(chan ledger.Reply, 1)
+	go func() {
+		m, err := w.executor.Request(subject, body, patience)
+		var r ledger.Reply
+		if err == nil {
+			err = json.Unmarshal(m.Data, &r)
+		}
+		if err != nil {
+			r = ledger.Reply{Status: "no answer", Message: err.Error()}
+		}
+		answers <- r
+	}()
+	return answers
+}
+
+type coded struct{ error }
+
+func (coded) Code() string { return "protected" }
+
+func TestWhatAHandlersEndMeans(t *testing.T) {
+	until := time.UnixMilli(1_900_000_000_000)
+	for _, c := range []struct {
+		name    string
+		handler Handler
+		want    ledger.Reply
+	}{
+		{"done", func(context.Context, ledger.Command) (Result, error) {
+			return Result{Output: map[string]int{"n": 1}, ExternalRef: "r"}, nil
+		}, ledger.Reply{Status: "done", Output: json.RawMessage(`{"n":1}`), ExternalRef: "r"}},
+		{"failed", func(context.Context, ledger.Command) (Result, error) { return Result{}, errors.New("locked") },
+			ledger.Reply{Status: "failed", Code: "error", Message: "locked"}},
+		{"failed with a code", func(context.Context, ledger.Command) (Result, error) { return Result{}, coded{errors.New("locked")} },
+			ledger.Reply{Status: "failed", Code: "protected", Message: "locked"}},
+		{"stop", func(context.Context, ledger.Command) (Result, error) {
+			return Result{}, fmt.Errorf("cannot delete: %w", Stop(errors.New("protected branch")))
+		}, ledger.Reply{Status: "stop", Code: "stop", Message: "cannot delete: protected branch"}},
+		{"stop with a code", func(context.Context, ledger.Command) (Result, error) {
+			return Result{}, Stop(coded{errors.New("protected branch")})
+		}, ledger.Reply{Status: "stop", Code: "protected", Message: "protected branch"}},
+		{"working", func(context.Context, ledger.Command) (Result, error) { return Result{}, Working(until) },
+			ledger.Reply{Status: "working", UntilMs: until.UnixMilli()}},
+		{"panic", func(context.Context, ledger.Command) (Result, error) { panic("boom") },
+			ledger.Reply{Status: "failed", Code: "panic", Message: "boom"}},
+		{"ended goroutine", func(context.Context, ledger.Command) (Result, error) { runtime.Goexit(); return Result{}, nil },
+			ledger.Reply{Status: "failed", Code: "panic", Message: "the handler ended its goroutine"}},
+		{"output too large", func(context.Context, ledger.Command) (Result, error) {
+			return Result{Output: strings.Repeat("x", OutputMax)}, nil
+		}, ledger.Reply{Status: "done", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
+		{"output no JSON", func(context.Context, ledger.Command) (Result, error) { return Result{Output: func() {}}, nil },
+			ledger.Reply{Status: "done", Message: "output left out: json: unsupported type: func()"}},
+		{"text too long", func(context.Context, ledger.Command) (Result, error) {
+			return Result{}, errors.New(strings.Repeat("x", 2*ledger.TextMax))
+		}, ledger.Reply{Status: "failed", Code: "error", Message: strings.Repeat("x", ledger.TextMax)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := wire(t, nil)
+			w.handle("file.delete", c.handler)
+			got := <-w.send(command("k1"))
+			if got.Worker != "w1" {
+				t.Errorf("worker %q", got.Worker)
+			}
+			got.Worker, got.WorkNs = "", 0
+			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if got := <-w.send(command("k1")); got.Status != c.want.Status {
+				t.Errorf("the next attempt is answered with %+v", got)
+			}
+		})
+	}
+}
+
+func TestTheHandlerGetsTheCommandAndItsTime(t *testing.T) {
+	w := wire(t, nil)
+	w.handle("file.delete", func(ctx context.Context, c ledger.Command) (Result, error) {
+		if c.Key != "k1" || string(c.Arguments) != `{"path":"/tmp/a"}` || !c.BlindCleanup {
+			t.Errorf("command %+v", c)
+		}
+		deadline, ok := ctx.Deadline()
+		if left := time.Until(deadline); !ok || left > 50*time.Millisecond {
+			t.Errorf("%v left", left)
+		}
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	})
+	c := command("k1")
+	c.BlindCleanup, c.TimeoutMs = true, 50
+	if r := <-w.send(c); r.Status != ledger.StatusFailed || r.Code != CodeTimeout {
+		t.Errorf("answer %+v", r)
+	}
+}
+
+func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
+	for _, c := range []struct {
+		code   string
+		change func(*ledger.Command)
+	}{
+		{CodeWorkerVersion, func(c *ledger.Command) { c.WorkerVersion = "2.0" }},
+		{CodeStaleTerm, func(c *ledger.Command) { c.Term = 2 }},
+		{CodeBadCommand, func(c *ledger.Command) { c.Tenant = "other" }},
+		{CodeBadCommand, func(c *ledger.Command) { c.Capability = "file.create" }},
+		{CodeBadCommand, func(c *ledger.Command) { c.Key = "" }},
+		{CodeBadCommand, func(c *ledger.Command) { c.Attempt = 0 }},
+	} {
+		w := wire(t, func(c *Config) { c.Version = "1.0" })
+		ran := make(chan string, 10)
+		w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
+		good := command("first") // shows term 3
+		good.WorkerVersion = "1.0"
+		if r := <-w.send(good); r.Status != ledger.StatusDone {
+			t.Fatalf("answer %+v", r)
+		}
+		bad := command("bad")
+		c.change(&bad)
+		if r := <-w.send(bad); r.Status != ledger.StatusFailed || r.Code != c.code || r.Message == "" {
+			t.Errorf("answer %+v, want code %s", r, c.code)
+		}
+		if len(ran) != 1 {
+			t.Errorf("%s: the handler ran", c.code)
+		}
+	}
+	w := wire(t, nil)
+	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) { t.Error("ran"); return Result{}, nil })
+	if r := <-w.sendRaw("undo.acme.file.delete", []byte("{")); r.Status != ledger.StatusFailed || r.Code != CodeBadCommand {
+		t.Errorf("answer %+v", r)
+	}
+}
+
+func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
+	w := wire(t, nil)
+	for _, capability := range []string{"file.delete", "mail.correct"} {
+		w.handle(capability, func(context.Context, ledger.Command) (Result, error) { return Result{}, nil })
+	}
+	c := command("k1")
+	c.Capability, c.Term = "mail.correct", 9
+	body, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := <-w.sendRaw("undo.acme.mail.correct", body); r.Status != ledger.StatusDone {
+		t.Fatalf("answer %+v", r)
+	}
+	if r := <-w.send(command("k2")); r.Code != CodeStaleTerm {
+		t.Errorf("answer %+v", r)
+	}
+}
+
+func TestAttemptsThatOverlapRunOnce(t *testing.T) {
+	w := wire(t, nil)
+	started, finish := make(chan uint32, 10), make(chan struct{})
+	w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) {
+		started <- c.Attempt
+		<-finish
+		return Result{ExternalRef: "r"}, nil
+	})
+	first := w.send(command("k1"))
+	<-started
+	again := command("k1")
+	again.Attempt = 2
+	second := w.send(again)
+	other := w.send(command("k2")) // of another key: it runs beside, and after the second was taken in
+	<-started
+	close(finish)
+	for i, answer := range []<-chan ledger.Reply{first, second, other} {
+		if r := <-answer; r.Status != ledger.StatusDone || r.ExternalRef != "r" {
+			t.Errorf("answer %d: %+v", i, r)
+		}
+	}
+	// Without a guarantee: the second may have come after the first was answered.
+	if n := len(started); n > 1 {
+		t.Errorf("%d further runs", n)
+	}
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	w := wire(t, func(c *Config) { c.Concurrency = 2 })
+	var mu sync.Mutex
+	running, most := 0, 0
+	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) {
+		mu.Lock()
+		running++
+		most = max(most, running)
+		mu.Unlock()
+		runtime.Gosched()
+		mu.Lock()
+		running--
+		mu.Unlock()
+		return Result{}, nil
+	})
+	var answers []<-chan ledger.Reply
+	for i := range 50 {
+		answers = append(answers, w.send(command(fmt.Sprint("k", i))))
+	}
+	for _, answer := range answers {
+		if r := <-answer; r.Status != ledger.StatusDone {
+			t.Errorf("answer %+v", r)
+		}
+	}
+	if most > 2 {
+		t.Errorf("%d handlers ran at once", most)
+	}
+}
+
+func TestOfTwoWorkersOneGetsACommand(t *testing.T) {
+	w := wire(t, nil)
+	other, err := New(Config{Conn: w.executor, Tenant: "acme", Name: "w2", Appender: w.store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan string, 100)
+	handler := func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil }
+	w.handle("file.delete", handler)
+	if err := other.Handle("file.delete", handler); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if r := <-w.send(command(fmt.Sprint("k", i))); r.Status != ledger.StatusDone {
+			t.Errorf("answer %+v", r)
+		}
+	}
+	if len(ran) != 20 {
+		t.Errorf("%d runs of 20 commands", len(ran))
+	}
+	if err := other.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseAnswersWhatItHasAndTakesNoMore(t *testing.T) {
+	w := wire(t, nil)
+	started, finish := make(chan struct{}), make(chan struct{})
+	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) {
+		close(started)
+		<-finish
+		return Result{}, nil
+	})
+	answer := w.send(command("k1"))
+	<-started
+	closed := make(chan error, 1)
+	go func() { closed <- w.Close(t.Context()) }()
+	close(finish)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if r := <-answer; r.Status != ledger.StatusDone {
+		t.Errorf("answer %+v", r)
+	}
+	if r := <-w.send(command("k2")); r.Status != "no answer" || !strings.Contains(r.Message, "no responders") {
+		t.Errorf("answer %+v after Close", r)
+	}
+	if err := w.Handle("other", func(context.Context, ledger.Command) (Result, error) { return Result{}, nil }); err == nil {
+		t.Error("a closed worker serves")
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+func TestCloseByForceCancelsHandlers(t *testing.T) {
+	w := wire(t, nil)
+	started := make(chan struct{})
+	w.handle("file.delete", func(ctx context.Context, _ ledger.Command) (Result, error) {
+		close(started)
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	})
+	answer := w.send(command("k1"))
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if r := <-answer; r.Status != ledger.StatusFailed {
+		t.Errorf("answer %+v", r)
+	}
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	w := wire(t, nil)
+	for _, c := range []struct {
+		field  string
+		config Config
+	}{
+		{"config.conn", Config{Tenant: "acme", Name: "w"}},
+		{"config.tenant", Config{Conn: w.executor, Tenant: ">", Name: "w"}},
+		{"config.name", Config{Conn: w.executor, Tenant: "acme", Name: "w.1"}},
+		{"config.concurrency", Config{Conn: w.executor, Tenant: "acme", Name: "w", Concurrency: -1}},
+	} {
+		_, err := New(c.config)
+		wantRefused(t, err, c.field)
+	}
+	fine := func(context.Context, ledger.Command) (Result, error) { return Result{}, nil }
+	wantRefused(t, w.Handle("file.>", fine), "capability")
+	wantRefused(t, w.Handle("file.delete", nil), "handler")
+	w.handle("file.delete", fine)
+	wantRefused(t, w.Handle("file.delete", fine), "capability")
+}
+
+func wantRefused(t *testing.T, err error, field string) {
+	t.Helper()
+	var refused *ledger.Refused
+	if !errors.As(err, &refused) || refused.Field != field {
+		t.Errorf("got %v, want a refusal of %s", err, field)
+	}
+}
+
+func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
+	for _, fault := range []ledger.Fault{ledger.FaultNone, ledger.FaultLost, ledger.FaultKept, ledger.FaultBusy} {
+		w := wire(t, nil)
+		tries := 0
+		w.store.Fault = func(ledger.Append) ledger.Fault {
+			if tries++; tries == 1 {
+				return fault
+			}
+			return ledger.FaultNone
+		}
+		c := command("k1")
+		c.Attempt = 2
+		if err := w.Report(t.Context(), c, Result{Output: 1, ExternalRef: "r"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		head, err := w.store.Head(t.Context())
+		if err != nil || head.Last != 1 {
+			t.Fatalf("head %+v, %v", head, err)
+		}
+		m, err := w.store.Get(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := ledger.Decode("acme", m)
+		if err != nil || entries[0].Err != nil {
+			t.Fatal(err, entries[0].Err)
+		}
+		r := entries[0].Record
+		if d := r.GetCompensationReported(); m.Subject != "saga.acme.worker.w1" || r.Plan != "p1" || r.Action != "a" || d.Attempt != 2 || d.Key != "k1" ||
+			d.Answer != pb.Answer_ANSWER_DONE || d.ExternalRef != "r" || string(r.Payload.Output) != "1" {
+			t.Errorf("record %v on %s", r, m.Subject)
+		}
+	}
+}
+
+func TestReportSaysHowTheUndoEnded(t *testing.T) {
+	w := wire(t, nil)
+	for problem, want := range map[error]pb.Answer{errors.New("locked"): pb.Answer_ANSWER_FAILED, Stop(errors.New("gone for good")): pb.Answer_ANSWER_STOP} {
+		r, err := w.reported(command("k1"), Result{}, problem)
+		if err != nil || r.GetCompensationReported().Answer != want || r.GetCompensationReported().Message != problem.Error() {
+			t.Errorf("%v: %v, %v", problem, r, err)
+		}
+	}
+	wantRefused(t, w.Report(t.Context(), command("k1"), Result{}, Working(time.Now())), "problem")
+	foreign := command("k1")
+	foreign.Tenant = "other"
+	wantRefused(t, w.Report(t.Context(), foreign, Result{}, nil), "command.tenant")
+	w.store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultRefused }
+	wantRefused(t, w.Report(t.Context(), command("k1"), Result{}, nil), "stream")
+	w.store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultLost }
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if err := w.Report(ctx, command("k1"), Result{}, nil); !errors.Is(err, ledger.ErrInDoubt) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
