@@ -33,7 +33,7 @@ func TestForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
 		if err != nil || !ran || string(output) != "[1,2]" {
 			t.Errorf("ran %v, output %s, %v", ran, output, err)
 		}
-		if subject := stored(t, store)[0].subject; subject != "saga.acme.agent.a1."+p.ID() {
+		if subject := stored(t, store)[0].subject; subject != "saga.default.agent.a1."+p.ID() {
 			t.Errorf("subject %s", subject)
 		}
 	})

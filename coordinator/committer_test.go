@@ -82,7 +82,7 @@ func TestConcurrentCallsShareCommits(t *testing.T) {
 		if len(commits) > 3 {
 			t.Errorf("%d commits for 100 concurrent actions", len(commits))
 		}
-		if got := commits[1].subject; got != "saga.acme.agent.a1._" {
+		if got := commits[1].subject; got != "saga.default.agent.a1._" {
 			t.Errorf("a commit of several plans stands on %s", got)
 		}
 		if got := commits[0].subject; strings.HasSuffix(got, "._") {

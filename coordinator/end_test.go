@@ -42,7 +42,7 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 				}
 				wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_completed/a plan_committed")
 				for _, q := range e.asked {
-					if q.Plan != p.ID() || q.Sequence != 2 || q.Ended || q.WaitMs <= 0 || e.subject != "query.acme.plan.outcome" {
+					if q.Plan != p.ID() || q.Sequence != 2 || q.Ended || q.WaitMs <= 0 || e.subject != "query.default.plan.outcome" {
 						t.Errorf("asked %+v on %s", q, e.subject)
 					}
 				}

@@ -21,7 +21,7 @@ func Example() {
 	nc, stop := server() // in production: nats.Connect("nats://127.0.0.1:4222")
 	defer stop()
 	ctx := context.Background()
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "acme", Agent: "writer", Contracts: []coordinator.Contract{{
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: []coordinator.Contract{{
 		Capability: "file.write", Class: coordinator.Compensable,
 		Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"},
 	}}})
@@ -49,7 +49,7 @@ func Example() {
 }
 
 // server starts NATS in this process, as `sagenbaum serve` does, with a ledger
-// for tenant acme.
+// for tenant default.
 func server() (*nats.Conn, func()) {
 	dir, err := os.MkdirTemp("", "sagenbaum")
 	must(err)
@@ -57,7 +57,7 @@ func server() (*nats.Conn, func()) {
 	must(err)
 	nc, err := srv.Connect()
 	must(err)
-	_, err = jetstream.Open(context.Background(), jetstream.Config{Conn: nc, Tenant: "acme", DurableServer: srv.DurableID()})
+	_, err = jetstream.Open(context.Background(), jetstream.Config{Conn: nc, Tenant: "default", DurableServer: srv.DurableID()})
 	must(err)
 	return nc, func() {
 		nc.Close()

@@ -15,7 +15,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-const tenant = "acme"
+const tenant = "default"
 
 func contracts() []Contract {
 	return []Contract{

@@ -17,14 +17,14 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
-// serve starts a server with a ledger for tenant acme, on which agent a1 has the
+// serve starts a server with a ledger for tenant default, on which agent a1 has the
 // permissions of docs/agents.md and nothing else.
 func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
 		Name: "a1", Password: "secret",
-		Publish:   []string{"saga.acme.agent.a1.>", "query.acme.plan.outcome"},
-		Subscribe: []string{"notice.acme.a1.>"},
+		Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome"},
+		Subscribe: []string{"notice.default.a1.>"},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(agent.Close)
-	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "acme", DurableServer: server.DurableID()})
+	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 
 func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "acme", Agent: "a1", Contracts: []coordinator.Contract{
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []coordinator.Contract{
 		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete"},
 	}})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
 	agent, root, store := serve(t)
 	answer := ledger.OutcomeAnswer{State: ledger.StateCommitted}
 	asked := make(chan ledger.OutcomeQuery, 10)
-	if _, err := root.Subscribe("query.acme.plan.outcome", func(m *nats.Msg) {
+	if _, err := root.Subscribe("query.default.plan.outcome", func(m *nats.Msg) {
 		var q ledger.OutcomeQuery
 		if err := json.Unmarshal(m.Data, &q); err != nil {
 			t.Error(err)
@@ -132,7 +132,7 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if err := root.Publish(ledger.NoticeSubject("acme", "a1", call.Plan), body); err != nil {
+		if err := root.Publish(ledger.NoticeSubject("default", "a1", call.Plan), body); err != nil {
 			t.Error(err)
 		}
 		<-ctx.Done()
@@ -174,7 +174,7 @@ func TestManyCallsOverNATSShareCommits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries, err := ledger.Decode("acme", m)
+		entries, err := ledger.Decode("default", m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,10 +210,10 @@ func benchmarkDo(b *testing.B, concurrency int) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "acme", DurableServer: server.DurableID()}); err != nil {
+	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
 		b.Fatal(err)
 	}
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "acme", Agent: "a1", Contracts: []coordinator.Contract{
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []coordinator.Contract{
 		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"}},
 	}})
 	if err != nil {

@@ -31,7 +31,7 @@ type wired struct {
 func wire(t *testing.T, change func(*Config)) *wired {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{Name: "w1", Password: "secret", Publish: []string{"saga.acme.worker.w1"}, Subscribe: []string{"undo.acme.>"}},
+		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func wire(t *testing.T, change func(*Config)) *wired {
 		t.Fatal(err)
 	}
 	t.Cleanup(executor.Close)
-	w := &wired{t: t, executor: executor, store: ledger.NewMemory("acme", func() int64 { return 1 })}
-	config := Config{Conn: conn, Tenant: "acme", Name: "w1", Appender: w.store}
+	w := &wired{t: t, executor: executor, store: ledger.NewMemory("default", func() int64 { return 1 })}
+	config := Config{Conn: conn, Tenant: "default", Name: "w1", Appender: w.store}
 	if change != nil {
 		change(&config)
 	}
@@ -75,7 +75,7 @@ func (w *wired) handle(capability string, h Handler) {
 
 func command(key string) ledger.Command {
 	return ledger.Command{
-		Tenant: "acme", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(`{"path":"/tmp/a"}`),
+		Tenant: "default", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(`{"path":"/tmp/a"}`),
 		Key: key, Attempt: 1, Term: 3, TimeoutMs: patience.Milliseconds(),
 	}
 }
@@ -86,7 +86,7 @@ func (w *wired) send(c ledger.Command) <-chan ledger.Reply {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.sendRaw(ledger.UndoSubject("acme", "file.delete"), body)
+	return w.sendRaw(ledger.UndoSubject("default", "file.delete"), body)
 }
 
 func (w *wired) sendRaw(subject string, body []byte) <-chan ledger.Reply {
@@ -213,7 +213,7 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 	}
 	w := wire(t, nil)
 	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) { t.Error("ran"); return Result{}, nil })
-	if r := <-w.sendRaw("undo.acme.file.delete", []byte("{")); r.Status != ledger.StatusFailed || r.Code != CodeBadCommand {
+	if r := <-w.sendRaw("undo.default.file.delete", []byte("{")); r.Status != ledger.StatusFailed || r.Code != CodeBadCommand {
 		t.Errorf("answer %+v", r)
 	}
 }
@@ -229,7 +229,7 @@ func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := <-w.sendRaw("undo.acme.mail.correct", body); r.Status != ledger.StatusDone {
+	if r := <-w.sendRaw("undo.default.mail.correct", body); r.Status != ledger.StatusDone {
 		t.Fatalf("answer %+v", r)
 	}
 	if r := <-w.send(command("k2")); r.Code != CodeStaleTerm {
@@ -295,7 +295,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 
 func TestOfTwoWorkersOneGetsACommand(t *testing.T) {
 	w := wire(t, nil)
-	other, err := New(Config{Conn: w.executor, Tenant: "acme", Name: "w2", Appender: w.store})
+	other, err := New(Config{Conn: w.executor, Tenant: "default", Name: "w2", Appender: w.store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,10 +374,10 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		field  string
 		config Config
 	}{
-		{"config.conn", Config{Tenant: "acme", Name: "w"}},
+		{"config.conn", Config{Tenant: "default", Name: "w"}},
 		{"config.tenant", Config{Conn: w.executor, Tenant: ">", Name: "w"}},
-		{"config.name", Config{Conn: w.executor, Tenant: "acme", Name: "w.1"}},
-		{"config.concurrency", Config{Conn: w.executor, Tenant: "acme", Name: "w", Concurrency: -1}},
+		{"config.name", Config{Conn: w.executor, Tenant: "default", Name: "w.1"}},
+		{"config.concurrency", Config{Conn: w.executor, Tenant: "default", Name: "w", Concurrency: -1}},
 	} {
 		_, err := New(c.config)
 		wantRefused(t, err, c.field)
@@ -420,12 +420,12 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries, err := ledger.Decode("acme", m)
+		entries, err := ledger.Decode("default", m)
 		if err != nil || entries[0].Err != nil {
 			t.Fatal(err, entries[0].Err)
 		}
 		r := entries[0].Record
-		if d := r.GetCompensationReported(); m.Subject != "saga.acme.worker.w1" || r.Plan != "p1" || r.Action != "a" || d.Attempt != 2 || d.Key != "k1" ||
+		if d := r.GetCompensationReported(); m.Subject != "saga.default.worker.w1" || r.Plan != "p1" || r.Action != "a" || d.Attempt != 2 || d.Key != "k1" ||
 			d.Answer != pb.Answer_ANSWER_DONE || d.ExternalRef != "r" || string(r.Payload.Output) != "1" {
 			t.Errorf("record %v on %s", r, m.Subject)
 		}
