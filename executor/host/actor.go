@@ -182,8 +182,7 @@ func (a *actor) endSession() {
 	a.stepDown()
 	a.pending, a.misses = nil, 0
 	a.acks = make(chan ack, 1)
-	_ = a.kv.batch.Close()
-	a.kv.batch = a.kv.db.NewIndexedBatch()
+	a.kv.abandon()
 }
 
 // attach opens the stream and the state, and holds the one against the other

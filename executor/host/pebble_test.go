@@ -1,0 +1,82 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// The same contract holds for memory and Pebble: a turn reads its own writes,
+// in order, whatever was committed before.
+func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
+	db, err := openPebble(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newTenantKV(db, "s")
+	other.Set([]byte("k1"), []byte("of another tenant"))
+	other.commit()
+	kv, model := newTenantKV(db, "t"), executor.NewMemoryKV()
+	r := rand.New(rand.NewPCG(1, 2))
+	key := func() []byte { return fmt.Appendf(nil, "k%d", r.IntN(40)) }
+	for i := range 20_000 {
+		switch k := key(); r.IntN(8) {
+		case 0, 1, 2:
+			v := fmt.Appendf(nil, "v%d", i)
+			if r.IntN(4) == 0 {
+				v = nil
+			}
+			kv.Set(k, v)
+			model.Set(k, v)
+		case 3:
+			kv.Delete(k)
+			model.Delete(k)
+		case 4, 5:
+			got, ok := kv.Get(k)
+			want, ok2 := model.Get(k)
+			if ok != ok2 || !bytes.Equal(got, want) {
+				t.Fatalf("step %d: get %s = %q %v, want %q %v", i, k, got, ok, want, ok2)
+			}
+		case 6:
+			kv.commit()
+		case 7:
+			from, to := key(), key()
+			if got, want := scanned(kv, from, to), scanned(model, from, to); got != want {
+				t.Fatalf("step %d: scan %s..%s\n%s\nwant\n%s", i, from, to, got, want)
+			}
+		}
+	}
+	kv.commit()
+	if executor.Digest(kv) != executor.Digest(model) {
+		t.Fatal("digests differ")
+	}
+	if err := kv.wipe(); err != nil {
+		t.Fatal(err)
+	}
+	if got := scanned(kv, []byte{0}, []byte{0xff}); got != "" {
+		t.Fatalf("left after wipe: %s", got)
+	}
+	if v, ok := other.Get([]byte("k1")); !ok || string(v) != "of another tenant" {
+		t.Fatal("wipe reached another tenant")
+	}
+	for _, k := range []*tenantKV{kv, other} {
+		if err := k.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scanned(kv executor.KV, from, to []byte) string {
+	var out []byte
+	for k, v := range kv.Scan(from, to) {
+		out = fmt.Appendf(out, "%s=%s;", k, v)
+	}
+	return string(out)
+}
