@@ -8,7 +8,7 @@
 //	server, err := embedded.Start(embedded.Config{Dir: "sagenbaum-data/nats"})
 //	conn, err := server.Connect()
 //	store, err := jetstream.Open(ctx, jetstream.Config{
-//		Conn: conn, Tenant: "acme", DurableServer: server.DurableID(),
+//		Conn: conn, Tenant: "default", DurableServer: server.DurableID(),
 //	})
 package embedded
 
@@ -171,6 +171,9 @@ func (s *Server) run(cfg Config, options *natsd.Options) error {
 		return err
 	}
 	if err := portFree(cfg); err != nil {
+		return err
+	}
+	if err := syncLeft(cfg); err != nil {
 		return err
 	}
 	instance, err := natsd.NewServer(options)

@@ -18,8 +18,8 @@ import (
 type User struct {
 	Name      string
 	Password  string   // plain, or bcrypt as `nats server passwd` makes it
-	Publish   []string // as in saga.acme.agent.a1.>
-	Subscribe []string // as in undo.acme.>
+	Publish   []string // as in saga.default.agent.a1.>
+	Subscribe []string // as in undo.default.>
 }
 
 // InboxPrefix is the prefix of a restricted user's inboxes, so that nobody reads
@@ -39,7 +39,7 @@ func checkUsers(users []User) error {
 		seen[u.Name] = true
 		for _, subject := range append(append([]string(nil), u.Publish...), u.Subscribe...) {
 			if !natsd.IsValidSubject(subject) {
-				return ledger.Refuse(field, fmt.Sprintf("%q is no subject", subject), "as in saga.acme.agent.a1.>")
+				return ledger.Refuse(field, fmt.Sprintf("%q is no subject", subject), "as in saga.default.agent.a1.>")
 			}
 		}
 	}
@@ -94,8 +94,8 @@ func ReadUsers(path string) ([]User, error) {
 //
 //	# name   password
 //	operator $2a$11$3kFn...
-//	a1       s3cret        pub=saga.acme.agent.a1.>
-//	worker1  s4cret        sub=undo.acme.> pub=saga.acme.worker.worker1
+//	a1       s3cret        pub=saga.default.agent.a1.>
+//	worker1  s4cret        sub=undo.default.> pub=saga.default.worker.worker1
 func ParseUsers(data []byte) ([]User, error) {
 	var users []User
 	lines := bufio.NewScanner(bytes.NewReader(data))

@@ -1,0 +1,49 @@
+# Everything a developer runs. `make` and `make help` explain the targets.
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-race lint vuln generate verify bench fuzz ci clean
+
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+FUZZTIME    ?= 30s
+BENCHFLAGS  ?=
+
+help: ## explain every target
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the one binary into bin/sagenbaum
+	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum
+
+demo: ## run the demo: an agent's real git work, undone three ways (< 60 s)
+	$(GO) run ./cmd/sagenbaum demo
+
+test: ## run every test, as the README says
+	$(GO) test ./...
+
+test-race: ## run every test under the race detector (slower)
+	$(GO) test -race ./...
+
+lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run with the tests
+	@.ci/lint "$(GO)" "$(STATICCHECK)"
+
+vuln: ## look for known vulnerabilities; says so loudly when the database cannot be reached
+	@.ci/vuln "$(GO)" "$(GOVULNCHECK)"
+
+generate: ## compile proto/**.proto to Go, with a compiler that is itself Go (docs/adr/0006)
+	cd proto/gen && $(GO) run . ..
+
+verify: ## prove that the generated Go is current: generate into a copy and compare
+	@.ci/verify "$(GO)"
+
+bench: ## measure against the embedded server and print the figures (docs/performance.md)
+	$(GO) run ./cmd/sagenbaum bench $(BENCHFLAGS)
+
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@.ci/fuzz "$(GO)" "$(FUZZTIME)"
+
+ci: ## what has to pass before a change goes in: tests, verify, lint, vuln, demo
+	.ci/run
+
+clean: ## remove what the targets above built
+	rm -rf bin

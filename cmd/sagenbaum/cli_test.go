@@ -1,0 +1,122 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
+	for _, c := range []struct{ line, hint string }{
+		{"plna", "sagenbaum plan"},
+		{"plan sho x", "sagenbaum plan show"},
+		{"plan show", "sagenbaum plan show --help"},
+		{"plan show a b", "sagenbaum plan show --help"},
+		{"plan ls --state sleeping", "--state open|"},
+		{"plan ls --limit 0", "--limit"},
+		{"plan ls --nonsense", "sagenbaum --help"},
+		{"plan ls -o yaml", "-o table or -o json"},
+		{"plan ls --tenant a.b", "a tenant of"},
+		{"plan ls --timeout 0s", "--timeout 5s"},
+		{"plan cancel p --actor a.b", "--actor NAME"},
+		{"quarantine resolve p 1", "--reason"},
+		{"quarantine resolve p 1 --reason x", "--as done|lost|accepted"},
+		{"quarantine resolve p 1 --reason x --as undone", "--as done|lost|accepted"},
+		{"ledger tail --since minus", "sagenbaum --help"},
+		{"serve --listen nowhere", "--listen 127.0.0.1:4222"},
+		{"serve --tenant a --tenant a", "once"},
+		{"serve --nats nats://127.0.0.1:1 --no-sync", "external server"},
+		{"serve --accept-lossy-broker", "--nats URL"},
+		{"completion tcsh", "bash"},
+		{"help nothing", "sagenbaum --help"},
+		{"status extra", "sagenbaum status --help"},
+	} {
+		r := finished(t, sagenbaum(t, strings.Fields(c.line)...))
+		r.wants(t, c.line, exitUsage, "next: ", c.hint)
+		if r.stdout != "" {
+			t.Errorf("%s: stdout is not pure: %q", c.line, r.stdout)
+		}
+	}
+}
+
+func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
+	for _, line := range []string{
+		"plan ls", "plan show p", "plan tree p", "plan cancel p", "quarantine ls",
+		"quarantine resolve p 1 --as done --reason x", "ledger tail", "status", "doctor",
+	} {
+		args := append(strings.Fields(line), "--server", "nats://secret:word@127.0.0.1:1")
+		r := finished(t, sagenbaum(t, args...))
+		r.wants(t, line, exitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
+		if r.stdout != "" || strings.Contains(r.stderr, "word@") {
+			t.Errorf("%s: stdout %q, or a password in stderr %q", line, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Short == "" || cmd.Example == "" {
+			t.Errorf("%s has no short text or no example", cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	root := newRoot()
+	walk(root)
+	r := finished(t, sagenbaum(t, "--help"))
+	r.wants(t, "--help", exitGood)
+	for _, name := range []string{"serve", "demo", "plan", "quarantine", "ledger", "status", "doctor", "version", "completion", "Exit codes"} {
+		if !strings.Contains(r.stdout, name) {
+			t.Errorf("help does not mention %s", name)
+		}
+	}
+	if strings.Contains(r.stdout, "demo-agent") {
+		t.Error("help shows the demo's own commands")
+	}
+}
+
+func TestCompletionCoversFourShells(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		r := finished(t, sagenbaum(t, "completion", shell))
+		r.wants(t, shell, exitGood)
+		if !strings.Contains(r.stdout, "sagenbaum") || r.stderr != "" {
+			t.Errorf("%s: %d bytes, stderr %q", shell, len(r.stdout), r.stderr)
+		}
+	}
+}
+
+func TestVersionIsJSONOnRequest(t *testing.T) {
+	v := decoded[versionView](t, finished(t, sagenbaum(t, "version", "-o", "json")))
+	if v.Reader == 0 || v.Fold == 0 || v.Go == "" || v.NATS == "" {
+		t.Errorf("version %+v leaves something out", v)
+	}
+}
+
+func TestTablesAlignAndColourKeepsThemAligned(t *testing.T) {
+	var plain, colored strings.Builder
+	for _, c := range []struct {
+		out *strings.Builder
+		pen pen
+	}{{&plain, pen{}}, {&colored, pen{color: true}}} {
+		tab := table{head: []string{"A", "STATE", "Z"}, paint: func(column int, cell string) string {
+			if column == 1 {
+				return c.pen.state(cell)
+			}
+			return cell
+		}}
+		tab.add("ä", "open", "1")
+		tab.add("long", "quarantined", "2")
+		tab.write(c.out)
+	}
+	want := "A     STATE        Z\nä     open         1\nlong  quarantined  2\n"
+	if plain.String() != want {
+		t.Errorf("table is\n%swant\n%s", plain.String(), want)
+	}
+	stripped := strings.NewReplacer("\x1b[36m", "", "\x1b[31;1m", "", "\x1b[0m", "").Replace(colored.String())
+	if stripped != want || !strings.Contains(colored.String(), "\x1b[31;1mquarantined\x1b[0m") {
+		t.Errorf("coloured table is %q", colored.String())
+	}
+}

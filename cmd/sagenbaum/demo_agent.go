@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+)
+
+// The demo's agent: an ordinary program that acts through a coordinator. It
+// contains no line that undoes anything.
+
+const (
+	demoAgentName    = "coder"
+	demoAttempts     = 3                      // of each compensation
+	demoBackoff      = 100 * time.Millisecond // before the second attempt
+	vanished         = "pushed, and about to say so"
+	demoAgentTimeout = time.Minute
+)
+
+// demoContracts declares what undoes each of the agent's capabilities.
+func demoContracts() []coordinator.Contract {
+	bindings := func(from string, names ...string) map[string]string {
+		b := map[string]string{}
+		for _, name := range names {
+			b[name] = from + "." + name
+		}
+		return b
+	}
+	reset := bindings("input", "repository", "branch", "path", "previous")
+	reset["sha"] = "output.sha" // null when the forward left no output
+	contracts := []coordinator.Contract{
+		{Capability: "git.branch.create", Inverse: "git.branch.delete", Bindings: bindings("input", "repository", "branch", "base")},
+		{Capability: "git.worktree.add", Inverse: "git.worktree.remove", Bindings: bindings("input", "repository", "path")},
+		{Capability: "git.commit", Inverse: "git.commit.reset", Bindings: reset},
+		{Capability: "git.push", Inverse: "git.push.delete", Bindings: bindings("input", "repository", "branch", "sha")},
+		{Capability: "git.tag.create", Inverse: "git.tag.delete", Bindings: bindings("input", "repository", "tag", "sha")},
+	}
+	for i := range contracts {
+		c := &contracts[i]
+		c.Class, c.Fidelity, c.Attempts, c.Backoff, c.Timeout = coordinator.Compensable, "exact", demoAttempts, demoBackoff, 10*time.Second
+	}
+	return contracts
+}
+
+func newDemoAgent(s *settings) *cobra.Command {
+	var dir, act string
+	cmd := &cobra.Command{
+		Use: "demo-agent", Hidden: true, Short: "The demo's agent", Example: "  sagenbaum demo",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			scripts, known := scripts[act]
+			if !known {
+				return fail(exitUsage, "sagenbaum demo", "the demo has no act %q", act)
+			}
+			ctx, cancel := untilInputEnds(cmd.Context(), cmd.InOrStdin())
+			defer cancel()
+			ctx, stop := context.WithTimeout(ctx, demoAgentTimeout)
+			defer stop()
+			return failed("play the agent", playAgent(ctx, s, demoWorld{dir}, scripts, cmd.OutOrStdout()))
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the demo's folder")
+	cmd.Flags().StringVar(&act, "act", "", "which act")
+	return cmd
+}
+
+// playAgent plays the scripts of one act, one plan after the other.
+func playAgent(ctx context.Context, s *settings, world demoWorld, scripts []script, out io.Writer) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	agent, err := coordinator.New(coordinator.Config{Conn: c.conn, Tenant: s.tenant, Agent: demoAgentName, Contracts: demoContracts()})
+	if err != nil {
+		return err
+	}
+	for _, act := range scripts {
+		if err := playScript(ctx, agent, world, act, out); err != nil {
+			return err
+		}
+	}
+	return agent.Close(ctx)
+}
+
+// playScript creates a branch, adds a worktree, commits a file, pushes and opens
+// a tag, then commits the plan. What goes wrong fails the plan, and that is all
+// the agent does about it.
+func playScript(ctx context.Context, agent *coordinator.Coordinator, world demoWorld, act script, out io.Writer) error {
+	plan, err := agent.Begin(ctx, coordinator.Plan{
+		ID: act.plan, Label: "ship " + act.branch, Owner: "release-team", Deadline: act.deadline,
+	})
+	if err != nil {
+		return err
+	}
+	if err := work(ctx, plan, world, act, out); err != nil {
+		fmt.Fprintf(out, "plan %s fails: %v\n", act.plan, err)
+		return plan.Fail(ctx, err.Error())
+	}
+	return plan.Commit(ctx)
+}
+
+// work does the actions of a script; it stops at the first one that fails.
+func work(ctx context.Context, plan *coordinator.OpenPlan, world demoWorld, act script, out io.Writer) error {
+	g, path := git{world.clone()}, worktreePath(world, act.branch)
+	base, err := g.tip(ctx, "refs/heads/main")
+	if err != nil {
+		return err
+	}
+	do := func(capability, what string, input any, forward func(context.Context) (any, error)) (json.RawMessage, error) {
+		output, err := plan.Do(ctx, coordinator.Action{Capability: capability, Input: input},
+			func(ctx context.Context, _ coordinator.Call) (coordinator.Outcome, error) {
+				output, err := forward(ctx)
+				return coordinator.Outcome{Output: output}, outcomeOfGit(err)
+			})
+		if err == nil {
+			fmt.Fprintf(out, "%-17s %s\n", capability, what)
+		}
+		return output, err
+	}
+	if _, err := do("git.branch.create", act.branch, branchInput{g.dir, act.branch, base}, func(ctx context.Context) (any, error) {
+		return nil, g.createBranch(ctx, branchInput{g.dir, act.branch, base})
+	}); err != nil {
+		return err
+	}
+	if _, err := do("git.worktree.add", filepath.Base(path), worktreeInput{g.dir, path, act.branch}, func(ctx context.Context) (any, error) {
+		return nil, g.addWorktree(ctx, worktreeInput{g.dir, path, act.branch})
+	}); err != nil {
+		return err
+	}
+	in := commitInput{Repository: g.dir, Path: path, Branch: act.branch, Previous: base, File: "feature.go", Text: "package main\n\n// " + act.branch + "\n", Message: "add " + act.branch}
+	raw, err := do("git.commit", in.File, in, func(ctx context.Context) (any, error) { return g.commitFile(ctx, in) })
+	if err != nil {
+		return err
+	}
+	var commit commitOutput
+	if err := json.Unmarshal(raw, &commit); err != nil {
+		return err
+	}
+	push := pushInput{g.dir, act.branch, commit.SHA}
+	if _, err := do("git.push", act.branch+" at "+shortSHA(commit.SHA), push, func(ctx context.Context) (any, error) {
+		if err := g.push(ctx, push); err != nil || !act.vanish {
+			return nil, err
+		}
+		fmt.Fprintln(out, vanished)
+		<-ctx.Done() // the demo kills this process here
+		return nil, ctx.Err()
+	}); err != nil {
+		return err
+	}
+	if act.tag == "" {
+		return errors.New("the review found a bug")
+	}
+	tag := tagInput{g.dir, act.tag, commit.SHA}
+	_, err = do("git.tag.create", act.tag, tag, func(ctx context.Context) (any, error) { return nil, g.createTag(ctx, tag) })
+	return err
+}
+
+// outcomeOfGit says what a failing git means: a remote that rejected has not
+// done it; anything else may have happened.
+func outcomeOfGit(err error) error {
+	var refused *gitError
+	if errors.As(err, &refused) && strings.Contains(refused.stderr, "[rejected]") {
+		return coordinator.NotTaken(err)
+	}
+	return err
+}
+
+func worktreePath(world demoWorld, branch string) string {
+	return filepath.Join(world.worktrees(), strings.ReplaceAll(branch, "/", "-"))
+}

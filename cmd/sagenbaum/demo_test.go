@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+const demoMax = time.Minute
+
+// The demo checks the repositories itself; here it must say so, in time, and
+// leave a ledger behind that the rest of the command line explains.
+func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "demo")
+	started := time.Now()
+	r := finished(t, sagenbaum(t, "demo", "--dir", dir))
+	r.wants(t, "demo", exitGood)
+	if took := time.Since(started); took > demoMax {
+		t.Errorf("the demo took %s, at most %s", took, demoMax)
+	}
+	for _, want := range []string{"Act one", "Act two", "Act three", "byte-identical", "quarantined", "kill -9 of the server", "all checks hold"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("the demo does not say %q", want)
+		}
+	}
+	if strings.Contains(r.stdout, "FAIL") || strings.Contains(r.stdout, "\x1b[") {
+		t.Errorf("a failed check, or colours in a pipe:\n%s", r.stdout)
+	}
+	s := serveFor(t, filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--tenant", demoTenant)
+	t.Run("lists", func(t *testing.T) { readLists(t, s) })
+	t.Run("plans", func(t *testing.T) { readPlans(t, s) })
+	t.Run("ledger", func(t *testing.T) { readLedger(t, s) })
+	t.Run("refusals", func(t *testing.T) { tryWhatIsTooLate(t, s) })
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+func readLists(t *testing.T, s *served) {
+	all := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "-o", "json"))
+	if len(all.Plans) != 4 {
+		t.Errorf("plan ls has %d plans, want 4", len(all.Plans))
+	}
+	one := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
+	if len(one.Plans) != 1 || one.Plans[0].Plan != "act-three" {
+		t.Errorf("resolved plans are %+v, want act-three", one.Plans)
+	}
+	short := s.ask(t, demoTenant, "plan", "ls", "--limit", "3")
+	short.wants(t, "plan ls --limit 3", exitGood, "there are more: sagenbaum plan ls --after")
+	if lines := strings.Count(short.stdout, "\n"); lines != 4 {
+		t.Errorf("plan ls --limit 3 prints %d lines, want a head and 3", lines)
+	}
+	empty := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
+	if empty.Plans == nil || len(empty.Plans) != 0 {
+		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
+	}
+	s.ask(t, demoTenant, "quarantine", "ls").wants(t, "quarantine ls", exitGood, "nothing is quarantined")
+	status := s.ask(t, demoTenant, "status", "-o", "json")
+	status.wants(t, "status", exitGood)
+	if v := decoded[executor.StatusView](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != modeHolding {
+		t.Errorf("status is %+v", v)
+	}
+	doctor := s.ask(t, demoTenant, "doctor", "-o", "json")
+	doctor.wants(t, "doctor", exitGood)
+	for _, f := range decoded[map[string][]finding](t, doctor)["checks"] {
+		if f.State != "ok" {
+			t.Errorf("doctor found %+v", f)
+		}
+	}
+}
+
+func readPlans(t *testing.T, s *served) {
+	plan := decoded[executor.PlanView](t, s.ask(t, demoTenant, "plan", "show", "act-one", "-o", "json"))
+	if len(plan.Actions) != 5 || plan.State != ledger.StateCompensated {
+		t.Errorf("act-one is %+v", plan)
+	}
+	tree := s.ask(t, demoTenant, "plan", "tree", "act-three")
+	tree.wants(t, "plan tree", exitGood)
+	if !strings.Contains(tree.stdout, "└─ 4 git.push") || !strings.Contains(tree.stdout, "resolved as accepted by release-manager") {
+		t.Errorf("the tree of act-three is\n%s", tree.stdout)
+	}
+	show := s.ask(t, demoTenant, "plan", "show", "act-three").stdout
+	for _, a := range decoded[executor.PlanView](t, s.ask(t, demoTenant, "plan", "show", "act-three", "-o", "json")).Actions {
+		if !strings.Contains(show, a.Registered) || !strings.Contains(show, a.Key) {
+			t.Errorf("plan show leaves out the address or key of action %d", a.Number)
+		}
+	}
+	unknown := s.ask(t, demoTenant, "plan", "show", "nothing")
+	unknown.wants(t, "an unknown plan", exitFailed, "nothing", "next: sagenbaum plan ls")
+	s.ask(t, demoTenant, "plan", "show", "a.b").wants(t, "no plan id", exitFailed, "next: sagenbaum plan ls")
+	s.ask(t, "elsewhere", "plan", "ls").wants(t, "an unserved tenant", exitNoServer, "elsewhere", "next: sagenbaum serve")
+}
+
+func readLedger(t *testing.T, s *served) {
+	lines := strings.Split(strings.TrimSpace(s.ask(t, demoTenant, "ledger", "tail", "--since", "1", "-o", "json").stdout), "\n")
+	kinds := map[string]int{}
+	last := uint64(0)
+	for _, text := range lines {
+		line := decoded[tailLine](t, result{stdout: text})
+		kinds[line.Kind]++
+		if line.Sequence < last || line.Address == "" || line.Refused != "" {
+			t.Errorf("ledger tail prints %s", text)
+		}
+		last = line.Sequence
+	}
+	// 5+4+4+4 actions; act one 4 undos, act two 4, act three 3 after its owner, the sibling 4.
+	for kind, want := range map[string]int{"forward_registered": 17, "compensation_registered": 17, "compensation_succeeded": 15, "action_quarantined": 1, "resolved": 1} {
+		if kinds[kind] != want {
+			t.Errorf("%d records %s, want %d", kinds[kind], kind, want)
+		}
+	}
+	people := s.ask(t, demoTenant, "ledger", "tail", "--since", "1", "--plan", "sibling")
+	people.wants(t, "ledger tail", exitGood)
+	for text := range strings.Lines(people.stdout) {
+		if !strings.Contains(text, " sibling ") {
+			t.Errorf("--plan sibling prints %s", text)
+		}
+	}
+	s.ask(t, "elsewhere", "ledger", "tail").wants(t, "a tenant without a ledger", exitFailed, "has no ledger")
+}
+
+func tryWhatIsTooLate(t *testing.T, s *served) {
+	late := s.ask(t, demoTenant, "plan", "cancel", "act-one", "--reason", "too late")
+	late.wants(t, "cancel of an ended plan", exitConflict, "next: sagenbaum plan show act-one")
+	again := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "4", "--as", "done", "--reason", "again")
+	again.wants(t, "resolving twice", exitConflict, "next: sagenbaum plan tree act-three")
+	none := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "9", "--as", "done", "--reason", "x")
+	none.wants(t, "an unknown action", exitFailed, "1, 2, 3, 4")
+	s.ask(t, demoTenant, "plan", "cancel", "nothing").wants(t, "cancel of an unknown plan", exitFailed, "next: sagenbaum plan ls")
+}
+
+// A git that only pretends to remove worktrees must not get past the demo's own
+// checks.
+func TestTheDemoFailsWhenAnUndoDidNotHappen(t *testing.T) {
+	t.Parallel()
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1 $2\" = \"worktree remove\" ] && exit 0\nexec %q \"$@\"\n", real)
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := sagenbaum(t, "demo")
+	command.Env = append(command.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	r := finished(t, command)
+	r.wants(t, "demo with a lying git", exitLook, "checks failed")
+	if !strings.Contains(r.stdout, "FAIL repository and remote are byte-identical") || strings.Contains(r.stdout, "all checks hold") {
+		t.Errorf("the demo did not notice:\n%s", r.stdout)
+	}
+	if left, _ := filepath.Glob(filepath.Join(command.Dir, "sagenbaum-demo-*")); len(left) != 0 {
+		t.Errorf("the demo left %v behind", left)
+	}
+}
+
+func TestTheDemoRefusesAFolderThatIsInUse(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "precious"), "x")
+	finished(t, sagenbaum(t, "demo", "--dir", dir)).wants(t, "demo in a used folder", exitUsage, "not empty")
+}

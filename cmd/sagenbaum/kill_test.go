@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// appendsMax is more appends than the demo's plan can take; a loop that gets
+// there does not end.
+const appendsMax = 60
+
+// The server is killed with -9 after the first append of the demo's plan, in the
+// next round after the second, and so on for all of them. Agent and worker
+// stay, and come back to the restarted server by themselves.
+func TestKillingTheServerAfterAnyAppendChangesNothing(t *testing.T) {
+	t.Parallel()
+	for n := 1; ; n++ {
+		if n > appendsMax {
+			t.Fatalf("no end after %d appends", n)
+		}
+		if !killedAfter(t, n) {
+			t.Logf("killed after each of %d appends", n-1)
+			if n < 8 {
+				t.Errorf("only %d appends: the plan was not played", n-1)
+			}
+			return
+		}
+	}
+}
+
+// undoCounter counts what the worker was asked and what it did.
+type undoCounter struct {
+	mu   sync.Mutex
+	keys map[string]map[string]bool // capability -> keys
+}
+
+func (u *undoCounter) count(capability, key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.keys[capability] == nil {
+		u.keys[capability] = map[string]bool{}
+	}
+	u.keys[capability][key] = true
+}
+
+// killedAfter plays the first act's script in a world of its own and kills the
+// server once n commits were published. It reports false when the plan ended
+// with fewer, so that nothing was killed.
+func killedAfter(t *testing.T, n int) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	world, err := makeWorld(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	act := scripts["one"][0]
+	if err := (&demo{world: world}).occupyTag(ctx, act.tag); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t, world)
+	server := serveFor(t, world.data(), "--listen", "127.0.0.1:0", "--tenant", demoTenant)
+	address, err := url.Parse(server.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	counter := &undoCounter{keys: map[string]map[string]bool{}}
+	git := startWorker(t, dial(t, server.url), counter)
+	agentConn := dial(t, server.url)
+	c := &client{conn: dial(t, server.url), tenant: demoTenant, server: server.url, timeout: 5 * time.Second}
+	killed := make(chan bool, 1)
+	watchAppends(t, dial(t, server.url), n, func() {
+		server.command.Process.Kill()
+		killed <- true
+	})
+	said := playInBackground(ctx, agentConn, world, act)
+	ended := make(chan executor.PlanView, 1)
+	go func() { ended <- awaitCompensated(ctx, c, act.plan) }() // ends with ctx
+
+	hit := false
+	var plan executor.PlanView
+	select {
+	case hit = <-killed:
+		server.command.Wait()
+		server = serveFor(t, world.data(), "--listen", address.Host, "--tenant", demoTenant)
+		plan = <-ended
+	case plan = <-ended:
+	}
+	text := <-said
+	if plan.State != ledger.StateCompensated || !strings.Contains(text, "fails: git push") || plan.Compensated != 4 || plan.Skipped != 1 {
+		t.Errorf("after %d appends: plan %s, %d compensated, %d skipped; the agent said %q", n, plan.State, plan.Compensated, plan.Skipped, text)
+	}
+	sameState(t, fmt.Sprintf("killed after %d appends", n), before, look(t, world))
+	checkOnce(t, ctx, n, c, act.plan, counter)
+	if err := git.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	server.end(t)
+	return hit
+}
+
+// watchAppends calls kill when the n-th commit from now on is published.
+func watchAppends(t *testing.T, conn *nats.Conn, n int, kill func()) {
+	t.Helper()
+	seen := 0
+	_, err := conn.Subscribe("saga."+demoTenant+".>", func(*nats.Msg) {
+		if seen++; seen == n {
+			kill()
+		}
+	})
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startWorker(t *testing.T, conn *nats.Conn, counter *undoCounter) *worker.Worker {
+	t.Helper()
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: demoTenant, Name: "git"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range inverses {
+		run := handler(i.undo)
+		if err := w.Handle(i.capability, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+			counter.count(i.capability, c.Key)
+			return run(ctx, c)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// playInBackground plays one script; what the agent said comes when it is done.
+func playInBackground(ctx context.Context, conn *nats.Conn, world demoWorld, act script) <-chan string {
+	said := make(chan string, 1)
+	go func() { // ends with the script or ctx
+		var text strings.Builder
+		err := func() error {
+			agent, err := coordinator.New(coordinator.Config{
+				Conn: conn, Tenant: demoTenant, Agent: demoAgentName, Contracts: demoContracts(), AppendTimeout: 30 * time.Second,
+			})
+			if err != nil {
+				return err
+			}
+			if err := playScript(ctx, agent, world, act, &text); err != nil {
+				return err
+			}
+			return agent.Close(ctx)
+		}()
+		said <- fmt.Sprint(text.String(), err)
+	}()
+	return said
+}
+
+// awaitCompensated asks, over restarts of the server, until the plan has ended.
+func awaitCompensated(ctx context.Context, c *client, id string) executor.PlanView {
+	for ctx.Err() == nil {
+		plan, err := c.plan(ctx, id, 0)
+		if err == nil && ended(plan.State) {
+			return plan
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(againPause):
+		}
+	}
+	return executor.PlanView{}
+}
+
+// checkOnce wants each of the four undos under one key and with one record of
+// success, and the forwards' outcomes recorded once.
+func checkOnce(t *testing.T, ctx context.Context, n int, c *client, plan string, counter *undoCounter) {
+	t.Helper()
+	h, err := (&demo{client: c}).readHistory(ctx, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for action, times := range h.succeeded {
+		if times != 1 {
+			t.Errorf("after %d appends: %d records of success of action %s", n, times, action)
+		}
+	}
+	counter.mu.Lock()
+	defer counter.mu.Unlock()
+	if len(h.succeeded) != 4 || len(counter.keys) != 4 {
+		t.Errorf("after %d appends: undone %v, asked for %v, want four", n, h.succeeded, counter.keys)
+	}
+	for capability, keys := range counter.keys {
+		if len(keys) != 1 {
+			t.Errorf("after %d appends: %s came under %d keys", n, capability, len(keys))
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func newLedger(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:     "ledger",
+		Short:   "Read the ledger itself",
+		Example: "  sagenbaum ledger tail --follow",
+	}, newLedgerTail(s))
+}
+
+// tailDefault is how many commits tail shows when it is not told where to start.
+const tailDefault = 20
+
+func newLedgerTail(s *settings) *cobra.Command {
+	var since uint64
+	var follow bool
+	var only string
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Print the records of the ledger, one line each",
+		Long: `Print the records of the ledger, one line each: address, time, who wrote it, what
+it is, the plan, and what it says. Without --since the last 20 commits.
+With -o json every line is one JSON object.`,
+		Example: `  sagenbaum ledger tail --follow
+  sagenbaum ledger tail --since 1 --plan 01JD3BX7
+  sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			t := tailer{out: cmd.OutOrStdout(), pen: s.pen(cmd), json: s.json(), plan: only, tenant: s.tenant}
+			return failed("read the ledger", t.tail(cmd.Context(), c, since, follow))
+		},
+	}
+	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as records arrive, until interrupted")
+	cmd.Flags().StringVar(&only, "plan", "", "only records of this `PLAN`")
+	return cmd
+}
+
+type tailer struct {
+	out    io.Writer
+	pen    pen
+	json   bool
+	plan   string // only this one; empty: all
+	tenant string
+}
+
+// tail prints from a sequence on (0: the last few commits), to the end that
+// the ledger has when it starts, or for ever.
+func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) error {
+	store, err := c.store(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if since == 0 {
+		since = head.First
+		if head.Last >= since+tailDefault {
+			since = head.Last - tailDefault + 1
+		}
+	}
+	if !follow && since > head.Last {
+		return nil
+	}
+	for m, err := range store.Read(ctx, since) {
+		if follow && ctx.Err() != nil {
+			return nil // interrupted is how following ends
+		}
+		var halted *ledger.Halted
+		if errors.As(err, &halted) {
+			return fail(exitFailed, "sagenbaum doctor", "the ledger contradicts itself: %v", err)
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.message(m); err != nil {
+			return err
+		}
+		if !follow && m.Sequence >= head.Last {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (t tailer) message(m ledger.Message) error {
+	entries, err := ledger.Decode(t.tenant, m)
+	if err != nil {
+		return err // a commit that needs a newer reader
+	}
+	for _, e := range entries {
+		if t.plan != "" && (e.Record == nil || e.Record.Plan != t.plan) {
+			continue
+		}
+		if t.json {
+			err = t.writeJSON(m, e)
+		} else {
+			_, err = fmt.Fprintln(t.out, t.line(m, e, entries))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tailLine is one record in JSON.
+type tailLine struct {
+	Address  string          `json:"address"`
+	Sequence uint64          `json:"sequence"`
+	Index    uint32          `json:"index"`
+	Time     string          `json:"time"` // RFC 3339
+	Subject  string          `json:"subject"`
+	Kind     string          `json:"kind,omitempty"`
+	Plan     string          `json:"plan,omitempty"`
+	Action   string          `json:"action,omitempty"`
+	Refused  string          `json:"refused,omitempty"`
+	Record   json.RawMessage `json:"record,omitempty"`
+}
+
+func (t tailer) writeJSON(m ledger.Message, e ledger.Entry) error {
+	line := tailLine{
+		Address: ledger.FormatAddress(e.Address), Sequence: m.Sequence, Index: e.Address.Index,
+		Time: time.Unix(0, m.StampNs).UTC().Format(time.RFC3339Nano), Subject: m.Subject,
+	}
+	if e.Err != nil {
+		line.Refused = e.Err.Error()
+	}
+	if e.Record != nil {
+		raw, err := protojson.Marshal(e.Record)
+		if err != nil {
+			return err
+		}
+		line.Kind, line.Plan, line.Action, line.Record = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action, raw
+	}
+	out := json.NewEncoder(t.out)
+	out.SetEscapeHTML(false)
+	return out.Encode(line)
+}
+
+// line is one record for people; entries are all of its commit. Columns are as wide as they usually need.
+func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) string {
+	source := e.Source.Class.String()
+	if e.Source.Name != "" {
+		source += " " + e.Source.Name
+	}
+	if source == "" {
+		source = m.Subject
+	}
+	text := fmt.Sprintf("%-16s %s  %-18s ", ledger.FormatAddress(e.Address), clock(m.StampNs), source)
+	if e.Record == nil {
+		return text + t.pen.in("31", "not a record") + "  " + clip(e.Err.Error(), 160)
+	}
+	text += fmt.Sprintf("%-24s %-12s ", ledger.KindOf(e.Record).Name, dash(e.Record.Plan))
+	if e.Record.Action != "" {
+		text += e.Record.Action + " "
+	}
+	text += t.pen.dim(essence(e.Record, entries))
+	if e.Err != nil {
+		text += "  " + t.pen.in("31", "refused: ") + clip(e.Err.Error(), 160)
+	}
+	return strings.TrimRight(text, " ")
+}
+
+// essence lists the fields of a record's kind that are set, then whom the
+// record is about, in the order of record.proto. Long and binary values are cut.
+func essence(r *pb.Record, entries []ledger.Entry) string {
+	var parts []string
+	add := func(name, value string) { parts = append(parts, name+"="+value) }
+	message := r.ProtoReflect()
+	kind := message.WhichOneof(message.Descriptor().Oneofs().ByName("kind"))
+	if kind == nil {
+		return ""
+	}
+	body := message.Get(kind).Message()
+	fields := body.Descriptor().Fields()
+	for i := range fields.Len() {
+		if field := fields.Get(i); body.Has(field) {
+			add(strings.TrimSuffix(string(field.Name()), "_ns"), fieldText(field, body.Get(field)))
+		}
+	}
+	if r.About != nil {
+		add("about", referenceText(r.About, entries))
+	}
+	if r.Cause != nil {
+		add("cause", referenceText(r.Cause, entries))
+	}
+	return strings.Join(parts, " ")
+}
+
+// referenceText is an address as people see it; sequence 0 means a record of the
+// same commit.
+func referenceText(a *pb.Address, entries []ledger.Entry) string {
+	if a.Sequence == 0 && int(a.Index) < len(entries) {
+		a = entries[a.Index].Address
+	}
+	return ledger.FormatAddress(a)
+}
+
+func fieldText(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
+	switch {
+	case field.IsList() && field.Kind() == protoreflect.MessageKind:
+		return fmt.Sprintf("(%d)", value.List().Len())
+	case field.IsList():
+		var items []string
+		for i := range value.List().Len() {
+			items = append(items, fmt.Sprint(value.List().Get(i).Interface()))
+		}
+		return clip(strings.Join(items, ","), 60)
+	case field.Kind() == protoreflect.EnumKind:
+		known := field.Enum().Values().ByNumber(value.Enum())
+		if known == nil {
+			return fmt.Sprint(value.Enum()) // from a newer writer
+		}
+		name := string(known.Name())
+		prefix := strings.ToUpper(snake(string(field.Enum().Name()))) + "_"
+		return strings.ToLower(strings.TrimPrefix(name, prefix))
+	case field.Kind() == protoreflect.BytesKind:
+		if raw := value.Bytes(); json.Valid(raw) {
+			return clip(string(raw), 60)
+		}
+		return fmt.Sprintf("%x…", value.Bytes()[:min(4, len(value.Bytes()))])
+	case field.Kind() == protoreflect.Int64Kind && strings.HasSuffix(string(field.Name()), "_ns"):
+		return nsText(string(field.Name()), value.Int())
+	case field.Kind() == protoreflect.StringKind:
+		return quoted(clip(value.String(), 80))
+	case field.Kind() == protoreflect.MessageKind:
+		return "{…}"
+	default:
+		return fmt.Sprint(value.Interface())
+	}
+}
+
+// nsText prints an instant as a time and a length as a duration; which of the
+// two a field is, is in its name.
+func nsText(name string, ns int64) string {
+	if name == "deadline_ns" || name == "until_ns" || name == "wall_ns" {
+		return strings.ReplaceAll(moment(ns), " ", "T")
+	}
+	return time.Duration(ns).String()
+}
+
+func quoted(text string) string {
+	if strings.ContainsAny(text, " \"=") || text == "" {
+		return fmt.Sprintf("%q", text)
+	}
+	return text
+}
+
+// snake turns CamelCase into camel_case.
+func snake(name string) string {
+	var out strings.Builder
+	for i, r := range name {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			out.WriteByte('_')
+		}
+		out.WriteRune(r)
+	}
+	return strings.ToLower(out.String())
+}

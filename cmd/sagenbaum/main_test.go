@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asCommand makes the test binary behave as sagenbaum itself, so that tests
+// drive real processes without building another binary. Children inherit it.
+const asCommand = "SAGENBAUM_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// sagenbaum returns a command line of the binary, in an empty folder and with
+// nothing of the caller's settings.
+func sagenbaum(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), self, args...)
+	command.Dir = t.TempDir()
+	command.Env = []string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + command.Dir, "TMPDIR=" + command.Dir, "USER=tester"}
+	return command
+}
+
+// result is how a command line ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func finished(t *testing.T, command *exec.Cmd) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// served is a `serve` process of a test.
+type served struct {
+	url     string
+	dir     string
+	command *exec.Cmd
+	stderr  *bytes.Buffer // read after the process has ended
+	stdin   interface{ Close() error }
+}
+
+// serveFor starts `serve` on a free port and returns when it is ready.
+func serveFor(t *testing.T, dir string, args ...string) *served {
+	t.Helper()
+	s := &served{dir: dir, stderr: new(bytes.Buffer)}
+	s.command = sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...)
+	s.command.Stderr = s.stderr
+	stdin, err := s.command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stdin = stdin
+	stdout, err := s.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.command.Process.Kill() })
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() {
+		s.command.Wait()
+		t.Fatalf("serve said nothing: %s", s.stderr)
+	}
+	var r ready
+	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		t.Fatalf("serve said %q: %v", lines.Text(), err)
+	}
+	s.url = r.URL
+	return s
+}
+
+// end stops a server by its input and returns how it ended.
+func (s *served) end(t *testing.T) result {
+	t.Helper()
+	s.stdin.Close()
+	late := time.AfterFunc(30*time.Second, func() { s.command.Process.Kill() })
+	defer late.Stop()
+	s.command.Wait()
+	return result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}
+}
+
+// ask runs a command line against a server.
+func (s *served) ask(t *testing.T, tenant string, args ...string) result {
+	t.Helper()
+	return finished(t, sagenbaum(t, append(args, "--server", s.url, "--tenant", tenant)...))
+}
+
+func (r result) wants(t *testing.T, what string, code int, inStderr ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("%s: exit code %d, want %d\nstdout: %s\nstderr: %s", what, r.code, code, r.stdout, r.stderr)
+	}
+	for _, text := range inStderr {
+		if !strings.Contains(r.stderr, text) {
+			t.Errorf("%s: stderr %q does not say %q", what, r.stderr, text)
+		}
+	}
+}
+
+func decoded[T any](t *testing.T, r result) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
+		t.Fatalf("stdout is no JSON: %v\n%s", err, r.stdout)
+	}
+	return v
+}
+
+func dataDir(t *testing.T) string { return filepath.Join(t.TempDir(), "data") }

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+var planStates = []string{
+	ledger.StateOpen, ledger.StateCommitted, ledger.StateUnwinding, ledger.StateCompensated,
+	ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved,
+}
+
+func newPlan(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:     "plan",
+		Short:   "Look at plans and cancel them",
+		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7",
+	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanCancel(s))
+}
+
+// pageSize is how many plans one question asks for.
+const pageSize = 200
+
+func newPlanLs(s *settings) *cobra.Command {
+	var q plansQuestion
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List plans in the order of their ids, which is that of time unless an agent chose them",
+		Example: `  sagenbaum plan ls
+  sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.State != "" {
+				if err := oneOf("state", q.State, planStates...); err != nil {
+					return err
+				}
+			}
+			if limit < 1 {
+				return fail(exitUsage, "--limit 100", "a limit of %d lists nothing", limit)
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			answer, err := c.plans(cmd.Context(), "plan.ls", q, limit)
+			if err != nil {
+				return failed("list plans", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer)
+			}
+			writePlans(cmd, s.pen(cmd), answer)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.State, "state", "", "only plans in this `STATE`: "+strings.Join(planStates, ", "))
+	cmd.Flags().StringVar(&q.Label, "label", "", "only plans with this `LABEL`")
+	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
+	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
+	fixedCompletion(cmd, "state", planStates...)
+	return cmd
+}
+
+// plans asks page after page until it has limit plans or there are no more.
+func (c *client) plans(ctx context.Context, verb string, q plansQuestion, limit int) (plansAnswer, error) {
+	all := plansAnswer{Plans: []executor.PlanView{}}
+	for {
+		q.Limit = min(pageSize, limit-len(all.Plans))
+		var page plansAnswer
+		if err := c.ask(ctx, verb, q, &page); err != nil {
+			return all, err
+		}
+		all.Plans, all.Next = append(all.Plans, page.Plans...), page.Next
+		if page.Next == "" || len(all.Plans) >= limit {
+			return all, nil
+		}
+		q.After = page.Next
+	}
+}
+
+func writePlans(cmd *cobra.Command, p pen, answer plansAnswer) {
+	out, now := cmd.OutOrStdout(), time.Now()
+	if len(answer.Plans) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no plans")
+		return
+	}
+	t := table{head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD", "DEADLINE", "OPENED"}}
+	t.paint = func(column int, cell string) string {
+		if column == 4 {
+			return p.state(cell)
+		}
+		return cell
+	}
+	for _, plan := range answer.Plans {
+		deadline := "-"
+		if plan.State == ledger.StateOpen {
+			deadline = relative(plan.DeadlineNs, now)
+		}
+		t.add(plan.Plan, dash(clip(plan.Label, 40)), plan.Agent, dash(plan.Owner), plan.State,
+			fmt.Sprint(plan.ActionCount), fmt.Sprint(plan.Held), deadline, relative(plan.OpenedNs, now))
+	}
+	t.write(out)
+	if answer.Next != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum plan ls --after %s\n", answer.Next)
+	}
+}
+
+func newPlanShow(s *settings) *cobra.Command {
+	return planCommand(s, &cobra.Command{
+		Use:   "show PLAN",
+		Short: "Show everything about a plan: actions, addresses, leases, refused records",
+		Long: `Show everything about a plan: its tree, every action with the addresses of its
+records, its leases and the records that were refused or lost a race.
+Exit code 1 when something in it is quarantined.`,
+		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json",
+	}, func(cmd *cobra.Command, plan executor.PlanView) {
+		writePlan(cmd.OutOrStdout(), s.pen(cmd), plan, time.Now())
+	})
+}
+
+func newPlanTree(s *settings) *cobra.Command {
+	return planCommand(s, &cobra.Command{
+		Use:   "tree PLAN",
+		Short: "Show a plan's actions in order and what became of each compensation",
+		Long: `Show a plan's actions in order and what became of each compensation.
+Exit code 1 when something in it is quarantined.`,
+		Example: "  sagenbaum plan tree 01JD3BX7",
+	}, func(cmd *cobra.Command, plan executor.PlanView) {
+		writeTree(cmd.OutOrStdout(), s.pen(cmd), plan, time.Now())
+	})
+}
+
+func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, executor.PlanView)) *cobra.Command {
+	cmd.Args = exactly("PLAN")
+	cmd.ValidArgsFunction = completePlans(s, "plan.ls")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := s.connect()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		plan, err := c.plan(cmd.Context(), args[0], 0)
+		if err != nil {
+			return failed("show the plan", err)
+		}
+		if s.json() {
+			if err := printJSON(cmd.OutOrStdout(), plan); err != nil {
+				return err
+			}
+		} else {
+			write(cmd, plan)
+		}
+		if plan.Quarantined > 0 || plan.State == ledger.StateQuarantined {
+			return errLook
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newPlanCancel(s *settings) *cobra.Command {
+	var reason, actor string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "cancel PLAN",
+		Short: "Cancel a plan: what it did is undone, latest first",
+		Long: `Cancel a plan: what it did is undone, latest first. The cancel is a record under
+the operator's name; exit code 75 means that the log decided otherwise, for
+example because the plan was committed before. With --wait the command ends when
+the plan has, with exit code 1 when it did not end compensated.`,
+		Example:           `  sagenbaum plan cancel 01JD3BX7 --reason "wrong branch" --wait`,
+		Args:              exactly("PLAN"),
+		ValidArgsFunction: completePlans(s, "plan.ls"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkActor(actor); err != nil {
+				return err
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			return failed("cancel the plan", cancelPlan(cmd, s, c, &pb.CancelRequested{Reason: reason, Actor: actor}, args[0], wait))
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&actor, "actor", defaultActor(), "`NAME` of who cancels")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the plan has ended")
+	return cmd
+}
+
+func cancelPlan(cmd *cobra.Command, s *settings, c *client, request *pb.CancelRequested, id string, wait bool) error {
+	ctx := cmd.Context()
+	if _, err := c.plan(ctx, id, 0); err != nil {
+		return err // an unknown plan never reaches the ledger
+	}
+	answer, sequence, err := c.operate(ctx, request.Actor, &pb.Record{Plan: id, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
+	if err != nil {
+		return err
+	}
+	if wait {
+		if answer, err = c.awaitEnd(ctx, id, sequence); err != nil {
+			return err
+		}
+	}
+	if s.json() {
+		err = printJSON(cmd.OutOrStdout(), answer)
+	} else {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id, s.pen(cmd).state(answer.State), request.Actor, sequence)
+	}
+	ended := []string{ledger.StateCompensated, ledger.StateFailed}
+	if err == nil && wait && !slices.Contains(ended, answer.State) {
+		return errLook
+	}
+	return err
+}
+
+// awaitEnd asks until the plan has ended or the context is done.
+func (c *client) awaitEnd(ctx context.Context, id string, sequence uint64) (ledger.OutcomeAnswer, error) {
+	for {
+		answer, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true, WaitMs: c.timeout.Milliseconds() / 2})
+		if err != nil {
+			return answer, err
+		}
+		if answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
+			return answer, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return answer, err
+		}
+	}
+}
+
+// completePlans offers plan ids to the shell; without a server it offers none.
+func completePlans(s *settings, verb string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		s.timeout = min(s.timeout, time.Second)
+		c, err := s.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer c.close()
+		answer, err := c.plans(cmd.Context(), verb, plansQuestion{}, pageSize)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []string
+		for _, plan := range answer.Plans {
+			ids = append(ids, plan.Plan+"\t"+plan.State+" "+plan.Label)
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// fixedCompletion offers a closed set for a flag. It fails only for a flag that
+// the command does not have.
+func fixedCompletion(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic("sagenbaum: completion: " + err.Error())
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// table prints aligned columns, two spaces apart. The last column is not padded.
+type table struct {
+	head []string
+	rows [][]string
+	// paint colours a cell after it was padded; nil leaves all plain.
+	paint func(column int, cell string) string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) write(w io.Writer) {
+	width := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for n, row := range append([][]string{t.head}, t.rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := ""
+			if i < len(row)-1 {
+				pad = strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2)
+			}
+			if t.paint != nil && n > 0 {
+				cell = t.paint(i, cell)
+			}
+			line.WriteString(cell + pad)
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// printJSON writes one value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}
+
+// pen colours words for a terminal; without colour it returns them as they are.
+type pen struct {
+	color bool
+}
+
+func (p pen) in(code, text string) string {
+	if !p.color || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (p pen) bold(text string) string { return p.in("1", text) }
+func (p pen) dim(text string) string  { return p.in("2", text) }
+
+// stateColors are the SGR codes of the words for states, outcomes and undos.
+var stateColors = map[string]string{
+	ledger.StateOpen:        "36",
+	ledger.StateCommitted:   "32",
+	ledger.StateUnwinding:   "33",
+	ledger.StateCompensated: "32",
+	ledger.StateQuarantined: "31;1",
+	ledger.StateFailed:      "33",
+	ledger.StateResolved:    "35",
+	"dispatched":            "33",
+	"waiting":               "33",
+	"ready":                 "33",
+	"owed":                  "33",
+	"held":                  "36",
+	"in doubt":              "33",
+	"ok":                    "32",
+	"warn":                  "33",
+	"FAIL":                  "31;1",
+	"halted":                "31;1",
+	"clock-guard":           "31;1",
+}
+
+func (p pen) state(word string) string { return p.in(stateColors[word], word) }
+
+// wantsColor is true for a terminal, unless NO_COLOR is set or TERM is dumb.
+func wantsColor(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// clock prints a unix time in ns as time of day in UTC, "-" for none.
+func clock(ns int64) string {
+	if ns == 0 {
+		return "-"
+	}
+	return time.Unix(0, ns).UTC().Format("15:04:05Z")
+}
+
+// moment prints a unix time in ns in full, in UTC, "-" for none.
+func moment(ns int64) string {
+	if ns == 0 {
+		return "-"
+	}
+	return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// relative prints a unix time in ns as seen from now: "in 3m", "6h ago".
+func relative(ns int64, now time.Time) string {
+	if ns == 0 {
+		return "-"
+	}
+	if d := time.Unix(0, ns).Sub(now); d > 0 {
+		return "in " + span(d)
+	}
+	return span(now.Sub(time.Unix(0, ns))) + " ago"
+}
+
+// span prints a duration by its one or two largest units.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+	}
+}
+
+// clip shortens a text to n runes and makes it one line.
+func clip(text string, n int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n-1]) + "…"
+}
+
+// dash stands for an empty cell.
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// printLine writes one value as one line of JSON.
+func printLine(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// failures are the ways in which a handler raises.
+var failures = map[string]func() error{
+	"stop":  func() error { return worker.Stop(errors.New("the target is protected")) },
+	"fail":  func() error { return errors.New("the network is down") },
+	"panic": func() error { panic("a bug in the handler") },
+}
+
+// S41-S50: whatever the kind of compensation and however its handler raises, the
+// plan ends quarantined and says why, siblings are compensated, and nothing
+// moves by itself afterwards.
+func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
+	t.Parallel()
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", demoTenant)
+	conn := dial(t, s.url)
+	ctx := t.Context()
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: demoTenant, Name: "raising"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range inverses {
+		if err := w.Handle(i.capability, raising(i.capability)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demoTenant, Agent: demoAgentName, Contracts: demoContracts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := []string{"healthy"}
+	for n := range demoContracts() {
+		for how := range failures {
+			plans = append(plans, fmt.Sprintf("%s-%d", how, n+1))
+		}
+	}
+	for _, id := range plans {
+		failAfterAll(t, agent, id)
+	}
+	c := &client{conn: conn, tenant: demoTenant, server: s.url, timeout: demoMax}
+	for _, id := range plans {
+		if _, err := c.awaitEnd(ctx, id, 0); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := c.plan(ctx, id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkQuarantined(t, id, plan)
+	}
+	checkNothingMoves(t, s, len(plans)-1)
+	if err := errors.Join(agent.Close(ctx), w.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+	s.end(t)
+}
+
+// raising fails for the one kind that the plan's id names, as it says there.
+func raising(capability string) worker.Handler {
+	return func(_ context.Context, c ledger.Command) (worker.Result, error) {
+		how, number, _ := strings.Cut(c.Plan, "-")
+		if failure := failures[how]; failure != nil && c.Action == number {
+			return worker.Result{}, failure()
+		}
+		return worker.Result{ExternalRef: capability}, nil
+	}
+}
+
+// failAfterAll reports one action of every kind and fails the plan.
+func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
+	t.Helper()
+	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "ana"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, contract := range demoContracts() {
+		if err := plan.Report(t.Context(), coordinator.Action{Capability: contract.Capability}, coordinator.Outcome{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := plan.Fail(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkQuarantined(t *testing.T, id string, plan executor.PlanView) {
+	t.Helper()
+	how, number, sick := strings.Cut(id, "-")
+	if !sick {
+		if plan.State != ledger.StateCompensated || plan.Compensated != 5 {
+			t.Errorf("the healthy sibling is %s with %d undone", plan.State, plan.Compensated)
+		}
+		return
+	}
+	if plan.State != ledger.StateQuarantined || plan.Quarantined != 1 {
+		t.Errorf("%s is %s with %d quarantined", id, plan.State, plan.Quarantined)
+	}
+	why := map[string]string{"stop": "the target is protected", "fail": "the network is down", "panic": "a bug in the handler"}[how]
+	for _, a := range plan.Actions {
+		n := fmt.Sprint(a.Number)
+		switch {
+		case n == number && (a.Undo != undoQuarantined || !strings.Contains(a.Note, why) || !strings.Contains(a.Note, a.Compensation)):
+			t.Errorf("%s: action %s is %s: %q, want quarantined, naming %s and %q", id, n, a.Undo, a.Note, a.Compensation, why)
+		case n > number && a.Undo != "compensated":
+			t.Errorf("%s: action %s is %s, want compensated: it came after", id, n, a.Undo)
+		case n < number && a.Undo == "compensated":
+			t.Errorf("%s: action %s was compensated although what came after it was not", id, n)
+		}
+		if tries := map[string]int{"stop": 1, "fail": demoAttempts, "panic": demoAttempts}[how]; n == number && a.Attempt != tries {
+			t.Errorf("%s: %d attempts, want %d", id, a.Attempt, tries)
+		}
+	}
+}
+
+// checkNothingMoves restarts the server, which sweeps everything again, and
+// wants the same answers as before (S46, S52).
+func checkNothingMoves(t *testing.T, s *served, quarantined int) {
+	t.Helper()
+	args := []string{"quarantine", "ls", "-o", "json"}
+	first := s.ask(t, demoTenant, args...)
+	first.wants(t, "quarantine ls", exitLook)
+	if n := len(decoded[plansAnswer](t, first).Plans); n != quarantined {
+		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
+	}
+	s.command.Process.Kill()
+	s.command.Wait()
+	again := serveFor(t, s.dir, "--listen", strings.TrimPrefix(s.url, "nats://"), "--tenant", demoTenant)
+	second := again.ask(t, demoTenant, args...)
+	second.wants(t, "quarantine ls after a restart", exitLook)
+	if first.stdout != second.stdout {
+		t.Errorf("a restart changed the quarantine from\n%s\nto\n%s", first.stdout, second.stdout)
+	}
+	*s = *again
+}
+
+// S50: a kind of action whose inverse nobody serves breaks this test.
+func TestEveryContractOfTheDemoHasAnInverseThatIsServed(t *testing.T) {
+	for _, contract := range demoContracts() {
+		inverse(t, contract.Inverse)
+	}
+	if len(demoContracts()) != len(inverses) {
+		t.Errorf("%d contracts for %d inverses", len(demoContracts()), len(inverses))
+	}
+}

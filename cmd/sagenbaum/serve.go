@@ -1,0 +1,352 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// serving is what `serve` was asked to do.
+type serving struct {
+	data        string
+	listen      string
+	tenants     []string
+	external    string // URL of a NATS server that runs elsewhere; empty: embedded
+	systemCreds string
+	noSync      bool
+	lossy       bool
+	maxStore    int64
+	users       string
+	tlsCert     string
+	tlsKey      string
+	clientCA    string
+	verbose     bool
+	stopOnEOF   bool
+}
+
+func newServe(s *settings) *cobra.Command {
+	v := new(serving)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a NATS server with JetStream and the executor",
+		Long: `Run a NATS server with JetStream and the executor in this process, with all data
+in one folder, and nothing else to install. With --nats the executor uses a NATS
+server that runs elsewhere. Stop it with an interrupt; kill -9 is safe too.
+
+It listens on this machine only. Another address needs --tls-cert, --tls-key and
+--users. When JetStream falls mute after a write error, for example because the
+disk was full, the embedded server is restarted on the same folder.`,
+		Example: `  sagenbaum serve
+  sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant globex
+  sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
+  sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := v.check(); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if v.stopOnEOF {
+				var cancel context.CancelFunc
+				ctx, cancel = untilInputEnds(ctx, cmd.InOrStdin())
+				defer cancel()
+			}
+			return failed("serve", serve(ctx, cmd, s, v))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
+	f.StringVar(&v.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 takes a free one")
+	f.StringArrayVar(&v.tenants, "tenant", []string{"default"}, "`TENANT` to serve; may be given more than once")
+	f.StringVar(&v.external, "nats", "", "`URL` of a NATS server that runs elsewhere, instead of the embedded one")
+	f.StringVar(&v.systemCreds, "system-creds", "", "`FILE` with credentials of the external server's system account, to see that it syncs every write")
+	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
+	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
+	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
+	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
+	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
+	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
+	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
+	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
+	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
+	return cmd
+}
+
+func (v *serving) check() error {
+	for i, tenant := range v.tenants {
+		if !ledger.ValidToken(tenant) {
+			return fail(exitUsage, "--tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", tenant)
+		}
+		for _, other := range v.tenants[:i] {
+			if other == tenant {
+				return fail(exitUsage, "name each tenant once", "tenant %s is given twice", tenant)
+			}
+		}
+	}
+	if v.external != "" && (v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" || v.maxStore != 0) {
+		return fail(exitUsage, "configure the external server itself", "--no-sync, --users, --max-store and --tls-* are for the embedded server, not for --nats")
+	}
+	if v.external == "" && (v.lossy || v.systemCreds != "") {
+		return fail(exitUsage, "drop them, or add --nats URL", "--accept-lossy-broker and --system-creds are for --nats")
+	}
+	return nil
+}
+
+// ready is what serve prints on stdout when it is.
+type ready struct {
+	URL     string   `json:"url"`
+	Data    string   `json:"data"`
+	Tenants []string `json:"tenants"`
+	ReadyMs int64    `json:"ready_ms"`
+}
+
+// serve runs until the context ends. When the embedded server falls mute it is
+// started again on the same folder and port.
+func serve(ctx context.Context, cmd *cobra.Command, s *settings, v *serving) error {
+	level := slog.LevelInfo
+	if v.verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	announced := false
+	announce := func(r ready) {
+		if !announced {
+			announced = true
+			writeReady(cmd.OutOrStdout(), s.json(), r)
+		}
+	}
+	if v.external != "" {
+		return serveExternal(ctx, s, v, log, announce)
+	}
+	if v.noSync {
+		log.Warn("--no-sync: acknowledged records are LOST when the power fails; use it for tests only")
+	}
+	return serveEmbedded(ctx, v, log, announce)
+}
+
+func writeReady(out io.Writer, asJSON bool, r ready) {
+	if asJSON {
+		// One line, so that a program that started us can read it and go on. A
+		// reader that is gone is no reason to stop serving.
+		_ = printLine(out, r)
+		return
+	}
+	fmt.Fprintf(out, "nats %s · data %s · tenants %s · ready in %s\n", r.URL, r.Data, strings.Join(r.Tenants, ", "), time.Duration(r.ReadyMs)*time.Millisecond)
+}
+
+const (
+	restartPause = time.Second // keeps a server whose disk stays broken from spinning
+	probePause   = time.Second // how often the embedded server is asked whether it can store
+)
+
+// serveEmbedded runs the server and the executor on it. A server that can no
+// longer store is started again, for as long as it takes: what broke it, a full
+// disk for example, may be gone by then.
+func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce func(ready)) error {
+	config, err := v.embeddedConfig(log)
+	if err != nil {
+		return err
+	}
+	for again := false; ; again = true {
+		started := time.Now()
+		server, err := embedded.Start(config)
+		switch {
+		case err != nil && !again:
+			return err
+		case err != nil:
+			log.Error("cannot start the embedded server again; trying on", "dir", config.Dir, "cause", err)
+		default:
+			config.Port = portOf(server.URL(), config.Port) // keep it over a restart
+			err = runOn(ctx, server, v, log, func() {
+				announce(ready{URL: server.URL(), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+			})
+			server.Close()
+			if !errors.Is(err, host.ErrMute) {
+				return err
+			}
+			log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartPause):
+		}
+	}
+}
+
+// runOn runs a host on the embedded server until the context ends or the server
+// cannot store any more, which is host.ErrMute.
+func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { // ends with ctx
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(probePause):
+			}
+			if err := server.Probe(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
+			}
+		}
+	}()
+	return runHost(ctx, v, log, hostSetup{
+		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
+		durable: server.DurableID(),
+		ready:   ready,
+	})
+}
+
+// embeddedConfig reads the flags and the users file into a configuration.
+func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
+	address, port, err := net.SplitHostPort(v.listen)
+	number, err2 := strconv.Atoi(port)
+	if err != nil || err2 != nil || number < 0 {
+		return embedded.Config{}, fail(exitUsage, "--listen 127.0.0.1:4222", "%q is no address to listen on", v.listen)
+	}
+	if number == 0 {
+		number = -1 // a free one
+	}
+	config := embedded.Config{
+		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync, MaxStore: v.maxStore,
+		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
+	}
+	if v.users != "" {
+		if config.Users, err = embedded.ReadUsers(v.users); err != nil {
+			return config, err
+		}
+	}
+	return config, nil
+}
+
+func portOf(serverURL string, otherwise int) int {
+	_, port, err := net.SplitHostPort(serverURL[strings.LastIndex(serverURL, "/")+1:])
+	if number, err2 := strconv.Atoi(port); err == nil && err2 == nil {
+		return number
+	}
+	return otherwise
+}
+
+func serveExternal(ctx context.Context, s *settings, v *serving, log *slog.Logger, announce func(ready)) error {
+	started := time.Now()
+	options, err := s.credentials()
+	if err != nil {
+		return err
+	}
+	setup := hostSetup{
+		connect: func() (*nats.Conn, error) {
+			return nats.Connect(v.external, append(options, nats.Name("sagenbaum executor"), nats.MaxReconnects(-1), nats.Timeout(s.timeout))...)
+		},
+		ready: func() {
+			announce(ready{URL: shown(v.external), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+		},
+	}
+	if v.systemCreds != "" {
+		if _, err := os.Stat(v.systemCreds); err != nil {
+			return fail(exitFailed, "", "cannot read %s: %v", v.systemCreds, err)
+		}
+		if setup.system, err = nats.Connect(v.external, nats.UserCredentials(v.systemCreds), nats.Name("sagenbaum system")); err != nil {
+			return fail(exitNotAllowed, "credentials of the system account", "cannot connect to the system account: %v", err)
+		}
+		defer setup.system.Close()
+	}
+	return runHost(ctx, v, log, setup)
+}
+
+// hostSetup is how a host reaches its server.
+type hostSetup struct {
+	connect func() (*nats.Conn, error)
+	durable string // embedded.Server.DurableID
+	system  *nats.Conn
+	ready   func()
+}
+
+// runHost runs one host on one connection until the context ends or the server
+// falls mute.
+func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
+	conn, err := setup.connect()
+	if err != nil {
+		return fail(exitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
+	}
+	defer conn.Close()
+	h, err := host.New(host.Config{
+		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
+		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := h.Close(); err != nil {
+			log.Error("cannot close the state", "cause", err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with ctx, or when every tenant takes records and answers
+		select {
+		case <-h.Ready():
+		case <-ctx.Done():
+			return
+		}
+		if awaitTenants(ctx, conn, v.tenants) {
+			setup.ready()
+		}
+	}()
+	return h.Run(ctx)
+}
+
+// tenantPause is how often a starting server is asked whether it answers.
+const tenantPause = 10 * time.Millisecond
+
+// awaitTenants returns true once every tenant's ledger is open and it is known
+// who holds it.
+func awaitTenants(ctx context.Context, conn *nats.Conn, tenants []string) bool {
+	for _, tenant := range tenants {
+		for !settledTenant(ctx, conn, tenant) {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(tenantPause):
+			}
+		}
+	}
+	return true
+}
+
+// settledTenant reports whether a tenant is past its start: it is held, here or
+// elsewhere, or says why it cannot be.
+func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	reply, err := conn.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
+	var answer statusAnswer
+	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
+		return false
+	}
+	switch status := answer.Status; status.Mode {
+	case "", modeStarting:
+		return false
+	case modeStandby:
+		return status.Problem != "" // held by another one; without, it is about to take the tenant
+	default:
+		return true
+	}
+}

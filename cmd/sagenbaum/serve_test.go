@@ -1,0 +1,174 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// dial connects a test's own client to a server.
+func dial(t *testing.T, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(url, append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// openPlan leaves an open plan with one irreversible action in the ledger, which
+// nothing but its owner can end once it is cancelled.
+func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
+	t.Helper()
+	ctx := t.Context()
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester", Contracts: []coordinator.Contract{
+		{Capability: "mail.send", Class: coordinator.Irreversible},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "ana"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Report(ctx, coordinator.Action{Capability: "mail.send"}, coordinator.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "globex")
+	openPlan(t, dial(t, s.url), "default", "p1")
+	cancelled := s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait", "-o", "json")
+	cancelled.wants(t, "plan cancel --wait", exitLook)
+	if a := decoded[ledger.OutcomeAnswer](t, cancelled); a.State != ledger.StateQuarantined {
+		t.Errorf("a cancelled plan with an irreversible action is %+v, want quarantined", a)
+	}
+	for _, line := range []string{"plan show p1", "plan tree p1", "quarantine ls", "status", "doctor"} {
+		s.ask(t, "default", strings.Fields(line)...).wants(t, line, exitLook)
+	}
+	s.ask(t, "globex", "quarantine", "ls").wants(t, "another tenant", exitGood)
+	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail", "--evidence", "ticket:7", "--actor", "ana"}
+	s.ask(t, "default", resolve...).wants(t, "resolve", exitGood)
+	s.ask(t, "default", resolve...).wants(t, "resolve again", exitConflict)
+	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "ana" || plan.Actions[0].Evidence != "ticket:7" {
+		t.Errorf("the resolved plan is %+v", plan)
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
+	dir := dataDir(t)
+	first := serveFor(t, dir, "--listen", "127.0.0.1:0")
+	openPlan(t, dial(t, first.url), "default", "p1")
+	first.command.Process.Kill()
+	first.command.Wait()
+	second := serveFor(t, dir, "--listen", "127.0.0.1:0")
+	if all := decoded[plansAnswer](t, second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
+		t.Errorf("after kill -9 the plans are %+v", all.Plans)
+	}
+	if err := second.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	second.end(t).wants(t, "serve after SIGTERM", exitGood)
+}
+
+func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
+	dir := dataDir(t)
+	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0"))
+	open.wants(t, "an open address without TLS and users", exitFailed, "without TLS and credentials", "next: ")
+	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
+	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0"))
+	twice.wants(t, "a second server on one folder", exitFailed)
+	s.end(t).wants(t, "serve", exitGood)
+	lossy := serveFor(t, dir, "--listen", "127.0.0.1:0", "--no-sync")
+	if r := lossy.end(t); !strings.Contains(r.stderr, "LOST") {
+		t.Errorf("--no-sync does not warn: %s", r.stderr)
+	}
+}
+
+func TestAnExternalServerMustKeepWhatItAcknowledged(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	refused := finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--nats", server.URL()))
+	refused.wants(t, "a lossy external server", exitFailed, "accept")
+	s := serveFor(t, dataDir(t), "--nats", server.URL(), "--accept-lossy-broker")
+	s.ask(t, "default", "status").wants(t, "status over an external server", exitGood)
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
+	users := filepath.Join(t.TempDir(), "users")
+	text := "root pw\nreader pw pub=query.default.>\n"
+	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
+	as := func(user string) *served {
+		other := *s
+		other.url = strings.Replace(s.url, "nats://", "nats://"+user+"@", 1)
+		return &other
+	}
+	s.ask(t, "default", "status").wants(t, "nobody", exitNotAllowed, "does not let us in")
+	as("root:wrong").ask(t, "default", "status").wants(t, "a wrong password", exitNotAllowed, "--creds")
+	as("root:pw").ask(t, "default", "status").wants(t, "root", exitGood)
+	openPlan(t, dial(t, as("root:pw").url), "default", "p1")
+	reader := as("reader:pw")
+	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", exitGood)
+	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t, "a reader who cancels", exitNotAllowed, "saga.default.operator.tester")
+	plan := decoded[executor.PlanView](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	if plan.State != ledger.StateOpen {
+		t.Errorf("the plan is %s after a cancel that was not allowed", plan.State)
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+// A foreign client that sends a forward without its registration: the record is
+// refused, the doctor says so, and the plan's owner has the last word on it.
+func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	conn := dial(t, s.url)
+	openPlan(t, conn, "default", "p1")
+	half := &nats.Msg{Subject: "saga.default.agent.tester.p1", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
+		Data: []byte(`{"records":[{"plan":"p1","action":"half","forwardRegistered":{"capability":"mail.send","class":"CLASS_IRREVERSIBLE"}}]}`)}
+	if _, err := conn.RequestMsgWithContext(t.Context(), half); err != nil {
+		t.Fatal(err)
+	}
+	doctor := s.ask(t, "default", "doctor")
+	doctor.wants(t, "doctor", exitLook)
+	if !strings.Contains(doctor.stdout, "half of a pair") {
+		t.Errorf("the doctor says\n%s", doctor.stdout)
+	}
+	s.ask(t, "default", "plan", "cancel", "p1", "--wait").wants(t, "cancel", exitLook)
+	waiting := s.ask(t, "default", "quarantine", "ls")
+	if !strings.Contains(waiting.stdout, "half") || !strings.Contains(waiting.stdout, "without its registration") {
+		t.Errorf("quarantine ls says\n%s", waiting.stdout)
+	}
+	for _, action := range []string{"half", "1"} {
+		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail")
+		r.wants(t, "resolve "+action, exitGood)
+	}
+	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	if plan.State != ledger.StateResolved || len(plan.Orphans) != 0 {
+		t.Errorf("the plan is %s with orphans %v", plan.State, plan.Orphans)
+	}
+	s.end(t)
+}

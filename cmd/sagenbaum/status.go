@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// Modes of an executor, as in executor.StatusView.
+const (
+	modeStarting = "starting"
+	modeStandby  = "standby"
+	modeHolding  = "holding"
+)
+
+func newStatus(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show a tenant's executor: holder, term, what is held, what waits",
+		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
+what unwinds and what waits. Exit code 1 when something is quarantined, a
+command waits for a worker, or the executor does not hold the tenant.`,
+		Example: "  sagenbaum status\n  sagenbaum status --tenant default -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			status, err := c.status(cmd.Context())
+			if err != nil {
+				return failed("show the status", err)
+			}
+			if s.json() {
+				if err := printJSON(cmd.OutOrStdout(), status); err != nil {
+					return err
+				}
+			} else {
+				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
+			}
+			if status.Quarantined > 0 || len(status.Waiting) > 0 || status.Mode != modeHolding {
+				return errLook
+			}
+			return nil
+		},
+	}
+}
+
+func writeStatus(w io.Writer, p pen, v executor.StatusView, now time.Time) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("tenant", "%s", p.bold(v.Tenant))
+	line("mode", "%s", p.state(v.Mode))
+	if v.Problem != "" {
+		line("problem", "%s", p.in("31", v.Problem))
+	}
+	line("holder", "%s, term %d", dash(v.Holder), v.Term)
+	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, moment(v.TimeNs))
+	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
+	line("held", "%d registrations, next due %s", v.Held, relative(v.NextDueNs, now))
+	line("in flight", "%d", v.InFlight)
+	line("refused", "%d, void %d", v.Refused, v.Void)
+	for _, waiting := range v.Waiting {
+		line("waiting", "%s for plan %s action %s: no worker since %s, %d tries",
+			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), waiting.Tries)
+	}
+}
+
+func quarantinedText(p pen, n uint64) string {
+	text := fmt.Sprintf("%d quarantined", n)
+	if n > 0 {
+		return p.in("31;1", text)
+	}
+	return text
+}

@@ -1,0 +1,304 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// loopDisk is a file system of a test's own in a file, which can be cut off as by
+// a power failure: what was not synced is gone, exactly.
+type loopDisk struct {
+	image, dir string
+	mounted    bool
+}
+
+// newLoopDisk makes and mounts an ext4 file system, for which the test must be
+// root and have the tools.
+func newLoopDisk(t *testing.T, mebibytes int64) *loopDisk {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("*** SKIPPED: only root can mount the file system of this test ***")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount", "xfs_io"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("*** SKIPPED: this test needs %s (apt-get install e2fsprogs mount xfsprogs) ***", tool)
+		}
+	}
+	d := &loopDisk{image: filepath.Join(t.TempDir(), "image"), dir: t.TempDir()}
+	file, err := os.Create(d.image)
+	if err == nil {
+		err = file.Truncate(mebibytes << 20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v %s", err, out)
+	}
+	if out, err := d.mount(); err != nil {
+		t.Skipf("*** SKIPPED: cannot mount a loop device here: %v %s ***", err, out)
+	}
+	t.Cleanup(func() {
+		if d.mounted {
+			_ = exec.Command("umount", "-l", d.dir).Run() // a server may still be there
+		}
+	})
+	return d
+}
+
+func (d *loopDisk) mount() ([]byte, error) {
+	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+	d.mounted = err == nil
+	return out, err
+}
+
+// data is the server's folder on the disk.
+func (d *loopDisk) data() string { return filepath.Join(d.dir, "data") }
+
+// cut takes the disk away: from now on nothing reaches it, and what was not synced
+// before never will.
+func (d *loopDisk) cut(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", d.dir).CombinedOutput(); err != nil {
+		t.Fatalf("xfs_io: %v %s", err, out)
+	}
+}
+
+// back mounts the disk again, as after the power has come back.
+func (d *loopDisk) back(t *testing.T) {
+	t.Helper()
+	var out []byte
+	err := error(nil)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if out, err = exec.Command("umount", d.dir).CombinedOutput(); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("umount: %v %s", err, out)
+		}
+		<-time.After(againPause) // the kernel is still closing the killed server's files
+	}
+	d.mounted = false
+	if out, err := d.mount(); err != nil {
+		t.Fatalf("mount: %v %s", err, out)
+	}
+}
+
+// powerCut fails the power under load: it cuts the disk while the agents work,
+// kills the server, and brings the disk back. It returns what had been promised.
+func powerCut(t *testing.T, s *served, d *loopDisk, l *load) (acked map[string]bool, ends map[string]string) {
+	t.Helper()
+	d.cut(t)
+	s.kill9(t)
+	acked, ends = l.promises() // also what was acknowledged after the cut
+	d.back(t)
+	return acked, ends
+}
+
+// Power cuts under load: whatever was acknowledged is in the ledger afterwards,
+// and nothing is there by half.
+func TestPowerCutLosesNoAcknowledgedCommit(t *testing.T) {
+	t.Parallel()
+	d := newLoopDisk(t, 256)
+	cycles := tortureCycles(t, 5)
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace+time.Duration(cycles)*10*time.Second)
+	defer cancel()
+	s := serveFor(t, d.data(), "--listen", "127.78.1.1:0")
+	l := startLoad(t, ctx, s, false)
+	var ready []time.Duration
+	for cycle := range cycles {
+		l.await(t, ctx, l.count()+acksMin)
+		acked, ends := powerCut(t, s, d, l)
+		started := time.Now()
+		s = s.again(t)
+		ready = append(ready, time.Since(started))
+		f := refold(t, stored(t, ctx, tortureClient(t, s)))
+		if missing := lost(f, acked, ends); len(missing) > 0 {
+			t.Fatalf("cut %d: acknowledged and lost: %d of %d: %v", cycle+1, len(missing), len(acked), missing)
+		}
+	}
+	t.Logf("%d power cuts; from start to ready: %s", cycles, spread(ready))
+	l.finish(t, ctx, s)
+}
+
+// The same with --no-sync must lose something, or the test above cuts nothing.
+func TestPowerCutWithoutSyncLosesAcknowledgedCommits(t *testing.T) {
+	t.Parallel()
+	const tries = 3
+	for range tries {
+		d := newLoopDisk(t, 256)
+		ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+		s := serveFor(t, d.data(), "--listen", "127.78.1.2:0", "--no-sync")
+		l := startLoad(t, ctx, s, true)
+		l.await(t, ctx, acksMin)
+		acked, ends := powerCut(t, s, d, l)
+		cancel() // agents that go on would register again what was lost
+		l.running.Wait()
+		l.conn.Close()
+		s = s.again(t, "--no-sync")
+		readable, done := context.WithTimeout(t.Context(), torturePace)
+		missing := lost(refold(t, stored(t, readable, tortureClient(t, s))), acked, ends)
+		done()
+		s.kill9(t)
+		if len(missing) > 0 {
+			t.Logf("lost %d of %d acknowledged pairs", len(missing), len(acked))
+			return
+		}
+	}
+	t.Fatalf("%d power cuts without sync lost nothing: this harness does not cut the power", tries)
+}
+
+// A server that was killed may leave commits that it wrote and did not sync. The
+// next one acknowledges their retries as duplicates, so it must sync them first.
+// Here the first does not sync at all, and the next one serves another tenant, so
+// that nothing of its own syncs this ledger.
+func TestWhatAKilledServerLeftIsSyncedBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	d := newLoopDisk(t, 256)
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	defer cancel()
+	s := serveFor(t, d.data(), "--listen", "127.78.1.3:0", "--no-sync")
+	var commits []ledger.Append
+	for n := range 20 {
+		commits = append(commits, pairCommit(t, n))
+	}
+	appendAll(t, ctx, s, commits)
+	s.kill9(t)
+	s = s.again(t, "--tenant", "other") // this one syncs
+	appendAll(t, ctx, s, commits)
+	d.cut(t)
+	s.kill9(t)
+	d.back(t)
+	s = s.again(t)
+	f := refold(t, stored(t, ctx, tortureClient(t, s)))
+	for n := range commits {
+		if action := fmt.Sprintf("p/a%d", n); !f.actions[action] {
+			t.Errorf("%s was acknowledged by a server that syncs, and a power cut took it", action)
+		}
+	}
+}
+
+// appendAll appends commits, as retries when they were appended before.
+func appendAll(t *testing.T, ctx context.Context, s *served, commits []ledger.Append) {
+	t.Helper()
+	appender, err := jetstream.Attach(dial(t, s.url), tortureTenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, c := range commits {
+		sequence, err := appender.Append(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first is the executor's term; a retry must be known again.
+		if sequence != uint64(n+2) {
+			t.Fatalf("commit %d is at %d", n, sequence)
+		}
+	}
+}
+
+// pairCommit is the registration of one action, with its id.
+func pairCommit(t *testing.T, n int) ledger.Append {
+	t.Helper()
+	action := fmt.Sprint("a", n)
+	data, err := ledger.EncodeCommit([]*pb.Record{
+		{Plan: "p", Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: makeThing, Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}},
+		{Plan: "p", Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+			Capability: unmakeThing, Key: ledger.Key(tortureTenant, "p", action, "undo"), Attempts: 1, OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
+			TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second),
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: tortureTenant, Class: ledger.ClassAgent, Name: "tester", Plan: "p"}
+	return ledger.Append{Subject: source.Subject(), ID: fmt.Sprintf("%032x", n+1), Data: data}
+}
+
+// disconnected returns a channel that is closed when a connection breaks.
+func disconnected(conn *nats.Conn) <-chan struct{} {
+	broke := make(chan struct{})
+	status := conn.StatusChanged(nats.RECONNECTING)
+	go func() { // ends with the first break, or with the connection
+		<-status
+		close(broke)
+	}()
+	return broke
+}
+
+// fullFor is how long a disk stays full behind the moment when the server noticed.
+const fullFor = 3 * time.Second
+
+// The disk runs full under load: no acknowledgement that does not hold, the
+// server notices although only agents append, and when there is room again the
+// work goes on by itself.
+func TestDiskFullUnderLoadLosesNothing(t *testing.T) {
+	for n, what := range []string{"only agents append", "all append"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newLoopDisk(t, 64)
+			ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+			defer cancel()
+			s := serveFor(t, d.data(), "--listen", fmt.Sprintf("127.78.2.%d:0", n+1))
+			l := startLoad(t, ctx, s, n == 0)
+			l.await(t, ctx, acksMin)
+			noticed := disconnected(l.conn)
+			began := time.Now()
+			empty := fillDisk(t, d.dir)
+			select {
+			case <-noticed:
+			case <-ctx.Done():
+				t.Fatalf("the server does not notice that it cannot store")
+			}
+			t.Logf("noticed %v after the disk began to fill", time.Since(began).Round(time.Millisecond))
+			<-time.After(fullFor) // it is no use to start again now
+			before := l.count()
+			empty()
+			room := time.Now()
+			l.await(t, ctx, before+1)
+			t.Logf("first acknowledgement %v after there was room", time.Since(room).Round(time.Millisecond))
+			l.await(t, ctx, before+acksMin)
+			l.finish(t, ctx, s)
+		})
+	}
+}
+
+// Only the disk of the folded state runs full. The ledger is elsewhere and goes on
+// taking records; the state is folded again when there is room.
+func TestDiskOfTheStateFullLosesNothing(t *testing.T) {
+	t.Parallel()
+	d := newLoopDisk(t, 64)
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	defer cancel()
+	dir := dataDir(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(d.dir, filepath.Join(dir, "executor")); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFor(t, dir, "--listen", "127.78.2.9:0")
+	l := startLoad(t, ctx, s, false)
+	l.await(t, ctx, acksMin)
+	empty := fillDisk(t, d.dir)
+	<-time.After(fullFor)
+	empty()
+	t.Logf("acks %d alive %v", l.count(), s.command.Process.Signal(syscall.Signal(0)))
+	l.await(t, ctx, l.count()+acksMin)
+	l.finish(t, ctx, s)
+}

@@ -1,0 +1,697 @@
+// Package sagenbaum_test holds the house rules as a test: who may import whom,
+// what pure code may not use, sizes, names. Each ban names its replacement.
+package sagenbaum_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+const module = "github.com/sagenbaum/sagenbaum"
+
+const (
+	functionLinesMax = 70
+	pureFileLinesMax = 450
+	fileLinesMax     = 700
+)
+
+// purePackages are functions of values: no clock, randomness, network,
+// goroutine or map order. Their tests may use what they need.
+var purePackages = []string{"ledger", "triggers", "executor"}
+
+// layers is the dependency rule: a package (by folder, the longest prefix
+// counts) may import these folders of the module and no other. Tests are free
+// to wire layers together.
+var layers = map[string][]string{
+	"proto":                     {},
+	"ledger":                    {"proto/sagenbaum/v1"},
+	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
+	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
+	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
+	"executor":                  {"proto/sagenbaum/v1", "ledger", "triggers"},
+	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
+	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
+	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
+	"coordinator":               {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers"},
+	"cmd":                       {"..."},
+}
+
+// owners says which folders alone may import a foreign module; below them too.
+var owners = []struct {
+	importPath string
+	folders    []string
+	want       string
+}{
+	{"cel.dev/cel-go", []string{"triggers"}, "package triggers"},
+	{"github.com/google/cel-go", nil, "cel.dev/cel-go, its canonical path, through package triggers"},
+	{"github.com/nats-io/nats.go/jetstream", []string{"ledger/jetstream"}, "package ledger/jetstream"},
+	{"github.com/nats-io/nats-server", []string{"ledger/jetstream/embedded"}, "package ledger/jetstream/embedded"},
+	{"github.com/nats-io/nats.go", []string{"ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
+	{"github.com/cockroachdb/pebble", []string{"executor/host"}, "package executor/host"},
+	{"github.com/spf13/cobra", []string{"cmd"}, "package cmd/sagenbaum"},
+}
+
+// impureImports are banned in pure packages.
+var impureImports = []struct{ importPath, want string }{
+	{"math/rand", "an id or number that comes in as an input"},
+	{"crypto/rand", "an id that comes in as an input"},
+	{"net", "the shell: executor/host or ledger/jetstream"},
+	{"os", "the shell, which reads and passes values in"},
+	{"io/ioutil", "the shell, which reads and passes values in"},
+	{"log", "a value the shell can log"},
+	{"runtime", "nothing: pure code does not look at its machine"},
+	{"sync", "one owner: the actor's goroutine"},
+	{"github.com/nats-io", "the ledger.Store interface"},
+	{"github.com/cockroachdb", "the executor's key-value transaction"},
+}
+
+// impureCalls are banned selectors of package time in pure packages.
+var impureCalls = map[string]string{
+	"Now": "the epoch of the turn", "Since": "the epoch of the turn", "Until": "the epoch of the turn",
+	"Sleep": "a due instant", "After": "a due instant", "AfterFunc": "a due instant", "Tick": "a due instant",
+	"NewTimer": "a due instant", "NewTicker": "a due instant",
+	"Local": "time.UTC", "LoadLocation": "time.UTC",
+}
+
+// excused lists what the bans let pass, each with its reason.
+var excused = map[string]string{
+	"ledger/memory.go: import sync": "the in-memory store is called from several goroutines, as any Store",
+}
+
+var folderNames = []string{"util", "utils", "common", "types", "models", "mocks", "internal", "helpers", "misc"}
+
+var topLevel = []string{
+	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".golangci.yml", ".dockerignore", "bin", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "sagenbaum-data",
+	"cmd", "coordinator", "deploy", "docs", "executor", "ledger", "proto", "triggers",
+}
+
+// source is one Go file of the module.
+type source struct {
+	path string // with slashes, from the root
+	text []byte
+	file *ast.File
+	fset *token.FileSet
+}
+
+func (s source) folder() string  { return path.Dir(s.path) }
+func (s source) test() bool      { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) generated() bool { return strings.HasSuffix(s.path, ".pb.go") }
+func (s source) pure() bool      { return !s.test() && slices.Contains(purePackages, s.folder()) }
+
+func (s source) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
+}
+
+func parse(name string, text []byte) (source, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	return source{path: name, text: text, file: file, fset: fset}, err
+}
+
+// rules are all bans on single files.
+var rules = []func(source) []string{
+	checkLayers, checkOwners, checkPureImports, checkPureCalls, checkGo, checkInit,
+	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords,
+}
+
+func TestHouseRules(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.generated() {
+			continue
+		}
+		for _, rule := range rules {
+			for _, finding := range rule(s) {
+				t.Error(finding)
+			}
+		}
+	}
+}
+
+// sources parses every Go file of the module, but not of the proto compiler's
+// own module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if entry.IsDir() && (name == ".git" || name == "bin" || name == "proto/gen" || name == "sagenbaum-data") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		s, err := parse(name, text)
+		all = append(all, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func below(folder, top string) bool { return folder == top || strings.HasPrefix(folder, top+"/") }
+
+func imports(s source) []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths
+}
+
+func checkLayers(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	rule := ""
+	for folder := range layers {
+		if below(s.folder(), folder) && len(folder) > len(rule) {
+			rule = folder
+		}
+	}
+	if rule == "" && s.path != "tidy_test.go" {
+		return []string{fmt.Sprintf("%s: a folder outside the dependency rule; give it a line in layers", s.path)}
+	}
+	for _, imported := range imports(s) {
+		folder, ours := strings.CutPrefix(imported, module+"/")
+		allowed := layers[rule]
+		if !ours || slices.Contains(allowed, "...") || below(folder, rule) || slices.Contains(allowed, folder) {
+			continue
+		}
+		findings = append(findings, fmt.Sprintf("%s: %s may not import %s; it may use %s", s.path, rule, folder, strings.Join(allowed, ", ")))
+	}
+	return findings
+}
+
+func checkOwners(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	for _, imported := range imports(s) {
+		for _, owner := range owners {
+			if !below(imported, owner.importPath) {
+				continue
+			}
+			if !slices.ContainsFunc(owner.folders, func(f string) bool { return below(s.folder(), f) }) {
+				findings = append(findings, fmt.Sprintf("%s: imports %s; use %s", s.path, imported, owner.want))
+			}
+			break // the most specific owner decides
+		}
+	}
+	return findings
+}
+
+func checkPureImports(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	for _, imported := range imports(s) {
+		for _, ban := range impureImports {
+			if below(imported, ban.importPath) && excused[s.path+": import "+imported] == "" {
+				findings = append(findings, fmt.Sprintf("%s: pure code imports %s; use %s", s.path, imported, ban.want))
+			}
+		}
+	}
+	return findings
+}
+
+func checkPureCalls(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	utc := map[ast.Node]bool{} // calls of time.Unix whose result goes to UTC at once
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "UTC" {
+			utc[sel.X] = true
+		}
+		return true
+	})
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !utc[call] {
+			if name := selects(call.Fun, "time"); name == "Unix" || name == "UnixMilli" || name == "UnixMicro" {
+				findings = append(findings, fmt.Sprintf("%s: time.%s gives the machine's zone; use time.%s(...).UTC()", s.at(n), name, name))
+			}
+		}
+		if e, ok := n.(ast.Expr); ok {
+			if name := selects(e, "time"); impureCalls[name] != "" {
+				findings = append(findings, fmt.Sprintf("%s: pure code uses time.%s; use %s", s.at(n), name, impureCalls[name]))
+			}
+		}
+		return true
+	})
+	return findings
+}
+
+// selects returns X of the expression pkg.X, else "".
+func selects(e ast.Expr, pkg string) string {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	if id, ok := sel.X.(*ast.Ident); !ok || id.Name != pkg {
+		return ""
+	}
+	return sel.Sel.Name
+}
+
+func checkGo(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.GoStmt); ok {
+			findings = append(findings, fmt.Sprintf("%s: pure code starts a goroutine; return a value that the shell acts on", s.at(n)))
+		}
+		return true
+	})
+	return findings
+}
+
+func checkInit(s source) (findings []string) {
+	for _, decl := range s.file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			findings = append(findings, fmt.Sprintf("%s: func init; use a constructor that its caller calls", s.at(f)))
+		}
+	}
+	return findings
+}
+
+func checkSizes(s source) (findings []string) {
+	most := fileLinesMax
+	if s.pure() {
+		most = pureFileLinesMax
+	}
+	if n := bytes.Count(s.text, []byte("\n")); n > most {
+		findings = append(findings, fmt.Sprintf("%s: %d lines, at most %d; split it by its nouns", s.path, n, most))
+	}
+	for _, decl := range s.file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > functionLinesMax {
+			findings = append(findings, fmt.Sprintf("%s: %s has %d lines, at most %d; branches in the parent, straight lines in the leaves", s.at(f), f.Name.Name, n, functionLinesMax))
+		}
+	}
+	return findings
+}
+
+// checkDocs wants a comment on every exported name, and a package comment on
+// the file that is named for its package or stands alone.
+func checkDocs(s source) (findings []string) {
+	if s.test() || s.file.Name.Name == "main" {
+		return nil
+	}
+	missing := func(n ast.Node, name string) {
+		findings = append(findings, fmt.Sprintf("%s: exported %s has no comment; say what it is, its unit, range and errors", s.at(n), name))
+	}
+	for _, decl := range s.file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) && !selfEvident(d) {
+				missing(d, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			said := "" // by the comment before, which may cover several names
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok && v.Doc != nil {
+					said = v.Doc.Text()
+				}
+				if name, ok := undocumented(d, spec); ok && !strings.Contains(said, name) {
+					missing(spec, name)
+				}
+			}
+		}
+	}
+	return findings
+}
+
+// selfEvident are methods whose meaning the standard library fixes.
+func selfEvident(d *ast.FuncDecl) bool {
+	return d.Recv != nil && slices.Contains([]string{"String", "Error", "Unwrap", "Len", "Less", "Swap"}, d.Name.Name)
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	t := d.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if index, ok := t.(*ast.IndexExpr); ok {
+		t = index.X
+	}
+	id, ok := t.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func undocumented(d *ast.GenDecl, spec ast.Spec) (string, bool) {
+	switch v := spec.(type) {
+	case *ast.TypeSpec:
+		return v.Name.Name, v.Name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil
+	case *ast.ValueSpec:
+		for _, name := range v.Names {
+			if name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil {
+				return name.Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+func checkSleeps(s source) (findings []string) {
+	if !s.test() {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok && selects(e, "time") == "Sleep" {
+			findings = append(findings, fmt.Sprintf("%s: a test that sleeps; wait on a channel with a deadline, or use testing/synctest", s.at(n)))
+		}
+		return true
+	})
+	return findings
+}
+
+// checkUnfinished refuses marks of unfinished work in comments.
+func checkUnfinished(s source) (findings []string) {
+	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"}
+	for _, group := range s.file.Comments {
+		for _, mark := range marks {
+			if strings.Contains(group.Text(), mark) {
+				findings = append(findings, fmt.Sprintf("%s: %s; finish it, or say in words what is not there", s.at(group), mark))
+			}
+		}
+	}
+	return findings
+}
+
+// glossaryBans maps words we do not say in names to the word we do.
+var glossaryBans = map[string]string{
+	"Workflow": "plan", "Rollback": "compensation or unwind", "Journal": "ledger",
+	"Watchdog": "lease", "Saga": "plan", "Nonce": "key",
+}
+
+func checkWords(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	for _, decl := range s.file.Decls {
+		for _, id := range declared(decl) {
+			for _, word := range words(id.Name) {
+				if want := glossaryBans[word]; want != "" {
+					findings = append(findings, fmt.Sprintf("%s: %s says %q; docs/glossary.md says %s", s.at(id), id.Name, word, want))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func declared(decl ast.Decl) (ids []*ast.Ident) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{d.Name}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch v := spec.(type) {
+			case *ast.TypeSpec:
+				ids = append(ids, v.Name)
+			case *ast.ValueSpec:
+				ids = append(ids, v.Names...)
+			}
+		}
+	}
+	return ids
+}
+
+// words splits a name in camel case; the first word comes back with a capital.
+func words(name string) (parts []string) {
+	start := 0
+	for i, r := range name {
+		if i > start && unicode.IsUpper(r) {
+			parts = append(parts, name[start:i])
+			start = i
+		}
+	}
+	parts = append(parts, name[start:])
+	for i, p := range parts {
+		parts[i] = strings.ToUpper(p[:1]) + p[1:]
+	}
+	return parts
+}
+
+// TestPureCodeNeverDependsOnMapOrder type-checks the pure packages and looks
+// at what each range statement ranges over.
+func TestPureCodeNeverDependsOnMapOrder(t *testing.T) {
+	exports := exportData(t)
+	for _, folder := range purePackages {
+		var files []source
+		for _, s := range sources(t) {
+			if s.folder() == folder && !s.test() {
+				files = append(files, s)
+			}
+		}
+		findings, err := mapRanges(folder, files, exports)
+		if err != nil {
+			t.Errorf("cannot check %s: %v", folder, err)
+		}
+		for _, finding := range findings {
+			t.Error(finding)
+		}
+	}
+}
+
+// exportData finds the compiled form of everything the pure packages import.
+func exportData(t *testing.T) map[string]string {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
+	for _, folder := range purePackages {
+		args = append(args, "./"+folder)
+	}
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Fatalf("cannot list the pure packages: %v", err)
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		importPath, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		exports[importPath] = file
+	}
+	return exports
+}
+
+func mapRanges(folder string, files []source, exports map[string]string) (findings []string, err error) {
+	// One file set for all: the files are parsed again, into it.
+	fset := token.NewFileSet()
+	var parsed []*ast.File
+	for _, s := range files {
+		file, err := parser.ParseFile(fset, s.path, s.text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, file)
+	}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(importPath string) (io.ReadCloser, error) {
+		return os.Open(exports[importPath])
+	})}
+	info := types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	if _, err := config.Check(module+"/"+folder, fset, parsed, &info); err != nil {
+		return nil, err
+	}
+	for _, file := range parsed {
+		sorted := map[ast.Expr]bool{} // arguments of slices.Sorted and its kin
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch v := n.(type) {
+			case *ast.RangeStmt:
+				if _, ok := info.Types[v.X].Type.Underlying().(*types.Map); ok {
+					findings = append(findings, fmt.Sprintf("%s: ranges over a map; use slices.Sorted(maps.Keys(m))", fset.Position(v.Pos())))
+				}
+			case *ast.CallExpr:
+				if name := selects(v.Fun, "slices"); strings.HasPrefix(name, "Sorted") {
+					sorted[v.Args[0]] = true
+				}
+				if name := selects(v.Fun, "maps"); (name == "Keys" || name == "Values" || name == "All") && !sorted[v] {
+					findings = append(findings, fmt.Sprintf("%s: maps.%s has no order; use slices.Sorted(maps.Keys(m))", fset.Position(v.Pos()), name))
+				}
+			}
+			return true
+		})
+	}
+	return findings, nil
+}
+
+func TestFoldersSayWhatTheyHold(t *testing.T) {
+	for _, s := range sources(t) {
+		if slices.Contains(folderNames, path.Base(s.folder())) || slices.Contains(folderNames, s.file.Name.Name) {
+			t.Errorf("%s: a folder or package name that says nothing; name it for its noun", s.path)
+		}
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !slices.Contains(topLevel, entry.Name()) {
+			t.Errorf("%s: a top-level name that docs/architecture.md does not know; move it, or list it in topLevel", entry.Name())
+		}
+	}
+}
+
+func TestGoModExplainsThePathOfCEL(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problem := celComment(string(text)); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// celComment wants the reason for cel-go's path on its line or just above it.
+func celComment(gomod string) string {
+	said := ""
+	for line := range strings.Lines(gomod) {
+		requirement, comment, commented := strings.Cut(line, "//")
+		if commented {
+			said += comment
+		}
+		if strings.Contains(requirement, "cel.dev/cel-go v") {
+			if !strings.Contains(said, "github.com/google/cel-go") {
+				return "go.mod: say beside cel.dev/cel-go that it is the canonical path of github.com/google/cel-go (docs/adr/0002)"
+			}
+			return ""
+		}
+		if strings.TrimSpace(requirement) != "" {
+			said = ""
+		}
+	}
+	return "go.mod: cel.dev/cel-go is missing"
+}
+
+func TestTheQuickstartOfTheReadmeIsTheCompiledExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("coordinator/example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```go\n")
+	snippet, _, found := strings.Cut(rest, "```")
+	if !found || strings.Count(snippet, "\n") < 10 {
+		t.Fatal("README.md has no quickstart in Go")
+	}
+	var indented strings.Builder
+	for line := range strings.Lines(snippet) {
+		if line != "\n" {
+			line = "\t" + line
+		}
+		indented.WriteString(line)
+	}
+	if !strings.Contains(string(example), indented.String()) {
+		t.Error("the quickstart of README.md is not in coordinator/example_test.go, line by line; copy it from there")
+	}
+}
+
+// TestEachRuleCanFail feeds every rule a small source that breaks it: a rule
+// that finds nothing there would find nothing anywhere.
+func TestEachRuleCanFail(t *testing.T) {
+	long := strings.Repeat("\n", functionLinesMax)
+	for _, c := range []struct{ name, path, text, want string }{
+		{"executor imports coordinator", "executor/a.go", `package executor; import _ "` + module + `/coordinator"`, "may not import coordinator"},
+		{"coordinator imports executor", "coordinator/a.go", `package coordinator; import _ "` + module + `/executor"`, "may not import executor"},
+		{"ledger imports triggers", "ledger/a.go", `package ledger; import _ "` + module + `/triggers"`, "may not import triggers"},
+		{"unknown folder", "newthing/a.go", `package newthing`, "outside the dependency rule"},
+		{"cel outside triggers", "executor/a.go", `package executor; import _ "cel.dev/cel-go/cel"`, "use package triggers"},
+		{"cel by its old path", "triggers/a.go", `package triggers; import _ "github.com/google/cel-go/cel"`, "canonical path"},
+		{"streams outside the store", "executor/host/a.go", `package host; import _ "github.com/nats-io/nats.go/jetstream"`, "use package ledger/jetstream"},
+		{"server outside embedded", "cmd/sagenbaum/a.go", `package main; import _ "github.com/nats-io/nats-server/v2/server"`, "ledger/jetstream/embedded"},
+		{"pebble in the pure core", "executor/a.go", `package executor; import _ "github.com/cockroachdb/pebble/v2"`, "use package executor/host"},
+		{"randomness", "ledger/a.go", `package ledger; import _ "math/rand/v2"`, "pure code imports math/rand/v2"},
+		{"network", "triggers/a.go", `package triggers; import _ "net/http"`, "pure code imports net/http"},
+		{"files", "executor/a.go", `package executor; import _ "os"`, "pure code imports os"},
+		{"locks", "executor/a.go", `package executor; import _ "sync"`, "pure code imports sync"},
+		{"clock", "executor/a.go", `package executor; var t = time.Now()`, "use the epoch of the turn"},
+		{"clock as a value", "executor/a.go", `package executor; var now = time.Now`, "use the epoch of the turn"},
+		{"zone", "executor/a.go", `package executor; var t = time.Unix(0, 1).String()`, "use time.Unix(...).UTC()"},
+		{"goroutine", "executor/a.go", `package executor; func f() { go f() }`, "starts a goroutine"},
+		{"init", "coordinator/a.go", `package coordinator; func init() {}`, "use a constructor"},
+		{"long function", "coordinator/a.go", "package coordinator; func f() {" + long + "}", "at most 70"},
+		{"long pure file", "executor/a.go", "package executor" + strings.Repeat("\n", pureFileLinesMax+1), "at most 450"},
+		{"long file", "executor/host/a.go", "package host" + strings.Repeat("\n", fileLinesMax+1), "at most 700"},
+		{"undocumented function", "ledger/a.go", `package ledger; func Exported() {}`, "exported Exported has no comment"},
+		{"undocumented type", "ledger/a.go", `package ledger; type Exported struct{}`, "exported Exported has no comment"},
+		{"undocumented constant", "ledger/a.go", `package ledger; const Exported = 1`, "exported Exported has no comment"},
+		{"sleep in a test", "ledger/a_test.go", `package ledger; func f() { time.Sleep(1) }`, "a test that sleeps"},
+		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},
+		{"banned word", "executor/a.go", `package executor; type runWorkflow struct{}`, "docs/glossary.md says plan"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := parse(c.path, []byte(c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var findings []string
+			for _, rule := range rules {
+				findings = append(findings, rule(s)...)
+			}
+			if !strings.Contains(strings.Join(findings, "\n"), c.want) {
+				t.Errorf("found %q, want a finding with %q", findings, c.want)
+			}
+		})
+	}
+}
+
+func TestMapOrderRuleCanFail(t *testing.T) {
+	const text = `package ledger
+type set map[string]int
+func bad(m set) { for range m { } }
+func good(m set, l []int) { for range l { } }
+`
+	s, err := parse("ledger/bad.go", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings, err := mapRanges("ledger", []source{s}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(findings) != 1 || !strings.Contains(findings[0], "bad.go:3") {
+		t.Errorf("found %q, want exactly the range in line 3", findings)
+	}
+}
+
+func TestCELCommentRuleCanFail(t *testing.T) {
+	if celComment("require (\n\tcel.dev/cel-go v0.33.2\n)") == "" || celComment("require x v1") == "" {
+		t.Error("a go.mod without the reason passes")
+	}
+	if problem := celComment("// the canonical path of github.com/google/cel-go\ncel.dev/cel-go v0.33.2"); problem != "" {
+		t.Error(problem)
+	}
+}
