@@ -149,7 +149,8 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 		Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs,
 		Forward: a.fixed.Forward, Compensation: c, Before: a.fixed.Before,
 	}
-	s.set(actionKey(keyStatic, p.id, a.id.n), encode(a.fixed))
+	a.begun = true
+	s.change(a)
 	s.armAction(p, a, e.Address)
 	return effective
 }

@@ -66,64 +66,11 @@ func checkRows(t testing.TB, kv KV) error {
 
 func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bool) error {
 	r := p.row
-	var ready, parked, reported, watchers []uint32
-	var unsettledCount, flying, quarantined, resolved uint32
-	blockers := make([]uint32, len(list))
-	for n := len(list) - 1; n > 0; n-- {
-		if a := list[n]; !passed(a) || a.row.Blockers > 0 {
-			for _, m := range a.fixed.Before {
-				blockers[m]++
-			}
-		}
-	}
-	leases := func(n uint32, rows []*pb.LeaseRow) {
-		for _, l := range rows {
-			ref := leaseRef{p.id, n, l.Name}
-			if l.WakeNs != 0 {
-				indexes[string(dueKey(l.WakeNs, dueLease, ref))] = true
-			}
-			for _, k := range l.Keys {
-				indexes[string(ref.append(sized(keyWatch, k, 0)))] = true
-			}
-		}
-	}
-	leases(0, r.Leases)
+	var c recount
+	leaseIndexes(p.id, 0, r.Leases, indexes)
 	for n := uint32(1); int(n) < len(list); n++ {
-		a := list[n]
-		if len(a.row.Leases) > 0 {
-			watchers = append(watchers, n)
-		}
-		leases(n, a.row.Leases)
-		if unsettled(a) {
-			unsettledCount++
-		}
-		if r.Phase != pb.Phase_PHASE_OPEN && r.Phase != pb.Phase_PHASE_COMMITTED && a.row.Blockers != blockers[n] {
-			return fmt.Errorf("action %d has %d blockers, counted %d", n, a.row.Blockers, blockers[n])
-		}
-		switch a.row.Undo {
-		case pb.Undo_UNDO_READY:
-			ready = append(ready, n)
-			if a.row.Blockers > 0 {
-				return fmt.Errorf("action %d is ready and blocked", n)
-			}
-		case pb.Undo_UNDO_EXHAUSTED:
-			parked = append(parked, n)
-		case pb.Undo_UNDO_QUARANTINED:
-			quarantined++
-		case pb.Undo_UNDO_RESOLVED:
-			resolved++
-		case pb.Undo_UNDO_WAITING:
-			flying++
-			indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
-			indexes[string(actionKey(keyCommand, p.id, n))] = true
-		case pb.Undo_UNDO_DISPATCHED:
-			flying++
-			indexes[string(actionKey(keyFlight, p.id, n))] = true
-			indexes[string(actionKey(keyCommand, p.id, n))] = true
-		}
-		if a.row.Reported != nil {
-			reported = append(reported, n)
-		}
+		leaseIndexes(p.id, n, list[n].row.Leases, indexes)
+		c.action(p, list[n], indexes)
 	}
 	switch r.Phase {
 	case pb.Phase_PHASE_OPEN:
@@ -131,27 +78,98 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 		want.Held += uint64(r.Actions)
 	case pb.Phase_PHASE_UNWINDING:
 		want.Unwinding++
-		want.Held += uint64(unsettledCount)
+		want.Held += uint64(c.unsettled)
 	case pb.Phase_PHASE_QUARANTINED:
 		want.Quarantined++
-		want.Held += uint64(unsettledCount)
+		want.Held += uint64(c.unsettled)
 		indexes[string(planKey(keyOwner, p.id))] = true
 	default:
 		want.Ended++
 	}
-	if r.Phase == pb.Phase_PHASE_COMPENSATED && (unsettledCount > 0 || quarantined > 0 || len(r.Orphans) > 0) {
-		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", unsettledCount, quarantined, r.Orphans)
+	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || len(r.Orphans) > 0) {
+		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
 	}
 	if r.Phase == pb.Phase_PHASE_OPEN || r.Phase == pb.Phase_PHASE_COMMITTED {
-		unsettledCount = 0
+		c.unsettled = 0
+	} else if err := checkBlockers(list); err != nil {
+		return err
 	}
-	if !slices.Equal(r.Ready, ready) || !slices.Equal(r.Parked, parked) || !slices.Equal(r.Reported, reported) || !slices.Equal(r.Watchers, watchers) {
-		return fmt.Errorf("lists: ready %v, counted %v; parked %v, %v; reported %v, %v; watchers %v, %v",
-			r.Ready, ready, r.Parked, parked, r.Reported, reported, r.Watchers, watchers)
+	if !slices.Equal(r.Ready, c.ready) || !slices.Equal(r.Parked, c.parked) || !slices.Equal(r.Reported, c.reported) || !slices.Equal(r.Watchers, c.watchers) {
+		return fmt.Errorf("ready %v, parked %v, reported %v, watchers %v; counted %+v", r.Ready, r.Parked, r.Reported, r.Watchers, c)
 	}
-	if r.Unsettled != unsettledCount || r.InFlight != flying || r.Quarantined != quarantined || r.Resolved < resolved {
-		return fmt.Errorf("unsettled %d, counted %d; in flight %d, %d; quarantined %d, %d; resolved %d, %d",
-			r.Unsettled, unsettledCount, r.InFlight, flying, r.Quarantined, quarantined, r.Resolved, resolved)
+	if r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
+		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight, r.Quarantined, r.Resolved, c)
+	}
+	return nil
+}
+
+// leaseIndexes notes the rows that leases must have.
+func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[string]bool) {
+	for _, l := range leases {
+		ref := leaseRef{plan, n, l.Name}
+		if l.WakeNs != 0 {
+			indexes[string(dueKey(l.WakeNs, dueLease, ref))] = true
+		}
+		for _, k := range l.Keys {
+			indexes[string(ref.append(sized(keyWatch, k, 0)))] = true
+		}
+	}
+}
+
+// recount is what a plan's lists and counters must say.
+type recount struct {
+	ready, parked, reported, watchers        []uint32
+	unsettled, flying, quarantined, resolved uint32
+}
+
+func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
+	n := a.id.n
+	if len(a.row.Leases) > 0 {
+		c.watchers = append(c.watchers, n)
+	}
+	if unsettled(a) {
+		c.unsettled++
+	}
+	if a.row.Reported != nil {
+		c.reported = append(c.reported, n)
+	}
+	switch a.row.Undo {
+	case pb.Undo_UNDO_READY:
+		c.ready = append(c.ready, n)
+	case pb.Undo_UNDO_EXHAUSTED:
+		c.parked = append(c.parked, n)
+	case pb.Undo_UNDO_QUARANTINED:
+		c.quarantined++
+	case pb.Undo_UNDO_RESOLVED:
+		c.resolved++
+	case pb.Undo_UNDO_WAITING:
+		c.flying++
+		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
+		indexes[string(actionKey(keyCommand, p.id, n))] = true
+	case pb.Undo_UNDO_DISPATCHED:
+		c.flying++
+		indexes[string(actionKey(keyFlight, p.id, n))] = true
+		indexes[string(actionKey(keyCommand, p.id, n))] = true
+	}
+}
+
+// checkBlockers recounts what holds each action of an unwind back.
+func checkBlockers(list []*action) error {
+	blockers := make([]uint32, len(list))
+	for _, a := range list[1:] {
+		if !passed(a) || a.row.Blockers > 0 {
+			for _, m := range a.fixed.Before {
+				blockers[m]++
+			}
+		}
+	}
+	for n, a := range list[1:] {
+		if a.row.Blockers != blockers[n+1] {
+			return fmt.Errorf("action %d has %d blockers, counted %d", n+1, a.row.Blockers, blockers[n+1])
+		}
+		if a.row.Undo == pb.Undo_UNDO_READY && a.row.Blockers > 0 {
+			return fmt.Errorf("action %d is ready and blocked", n+1)
+		}
 	}
 	return nil
 }

@@ -41,7 +41,9 @@ const (
 )
 
 func planKey(kind byte, plan string) []byte {
-	return append([]byte{kind}, plan...)
+	k := make([]byte, 0, 14+len(plan)) // 14: of a refusalKey
+	k = append(k, kind)
+	return append(k, plan...)
 }
 
 func actionKey(kind byte, plan string, n uint32) []byte {
@@ -53,7 +55,9 @@ func actionKey(kind byte, plan string, n uint32) []byte {
 }
 
 func numberKey(plan, action string) []byte {
-	k := append([]byte{keyNumber}, plan...)
+	k := make([]byte, 0, 2+len(plan)+len(action))
+	k = append(k, keyNumber)
+	k = append(k, plan...)
 	k = append(k, 0)
 	return append(k, action...)
 }
@@ -72,7 +76,9 @@ func sized(kind byte, name string, extra int) []byte {
 }
 
 func recordKey(kind byte, sequence uint64, index uint32) []byte {
-	k := binary.BigEndian.AppendUint64([]byte{kind}, sequence)
+	k := make([]byte, 0, 13)
+	k = append(k, kind)
+	k = binary.BigEndian.AppendUint64(k, sequence)
 	return binary.BigEndian.AppendUint32(k, index)
 }
 
@@ -106,7 +112,9 @@ const (
 )
 
 func dueKey(ns int64, kind byte, ref leaseRef) []byte {
-	k := binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(ns))
+	k := make([]byte, 0, 15+len(ref.plan)+len(ref.lease))
+	k = append(k, keyDue)
+	k = binary.BigEndian.AppendUint64(k, uint64(ns))
 	return ref.append(append(k, kind))
 }
 

@@ -33,6 +33,7 @@ func TestConditionsOverFacts(t *testing.T) {
 		{"a window that was met", `absent_for("ok", plan.opened_at, duration("5s"))`, "@4s fact:ok=1 @6s", "open"},
 		{"count, and true for a moment only", `at_least(2, "x", duration("1s"))`, "fact:x=1 fact:x=2 turn", "compensated"},
 		{"count, too slow", `at_least(2, "x", duration("1s"))`, "fact:x=1 @2s fact:x=2 turn @9s", "open"},
+		{"count, true for a moment after a turn", `at_least(2, "x", duration("1s"))`, "turn @1s fact:x=1 fact:x=2 turn", "compensated"},
 		{"in time and true for a record only", `before(timestamp("2030-01-01T00:00:00Z")) && facts["x"] == 1`, "fact:x=1 fact:x=2 turn", "compensated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,15 +112,19 @@ func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
 // failures and facts do not, and retries go on (I16).
 func TestTheClockGuardHoldsTheClockOnly(t *testing.T) {
 	for name, c := range map[string]struct{ play, want string }{
-		"deadline":              {"@6s", "open"},
-		"deadline, then failed": {"@6s fail turn", "compensated"},
-		"turned by a record":    {"@6s judge:a=allow fail turn", "compensated"},
-		"verdict":               {"@6s judge:a=block turn", "compensated"},
-		"retries":               {"a=fail,done fail turn @9s", "compensated"},
+		"deadline":               {"@6s", "open"},
+		"deadline, then failed":  {"@6s fail turn", "compensated"},
+		"turned by a record":     {"@6s judge:a=allow fail turn", "compensated"},
+		"held by a fact":         {"fact:x=1 turn", "open"},
+		"held by a fact, failed": {"fact:x=1 turn fail turn", "compensated"},
+		"verdict":                {"@6s judge:a=block turn", "compensated"},
+		"retries":                {"a=fail,done fail turn @9s", "compensated"},
 	} {
 		s := newSchedule(t)
 		s.hold = true
-		s.play("open@5s a a+ " + c.play)
+		r := opened(epoch0+5*second, when("burst", `at_least(1, "x", duration("1h"))`))
+		s.must(s.agent("p", r))
+		s.play("a a+ " + c.play)
 		if got := s.show("p").State; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
@@ -308,4 +313,53 @@ func TestAHugeFactFitsItsFiring(t *testing.T) {
 	}
 	s.play("turn")
 	s.wantState("p", "compensated", "a=compensated")
+	for _, r := range s.effective() {
+		if k := r.GetLeaseFired(); k != nil {
+			for _, reading := range k.Readings {
+				if reading.Sequence == 0 || len(reading.Value) != 0 {
+					t.Fatalf("%s at %d, %d bytes", reading.Name, reading.Sequence, len(reading.Value))
+				}
+			}
+			if len(k.Readings) != 8 {
+				t.Fatalf("%d readings", len(k.Readings))
+			}
+		}
+	}
+}
+
+// TestAFiringOfManyReadingsFits: their number is bounded too.
+func TestAFiringOfManyReadingsFits(t *testing.T) {
+	s := newSchedule(t)
+	long := strings.Repeat("k", 200)
+	condition := `[` + strings.TrimSuffix(strings.Repeat("N,", 90), ",") + `].all(i, facts["` + long + `" + i].n == 1)`
+	for i := range 90 {
+		condition = strings.Replace(condition, "N", fmt.Sprintf(`"%d"`, i), 1)
+	}
+	s.must(s.agent("p", opened(0, when("all", condition))))
+	s.play("a a+")
+	for i := range 90 {
+		s.play(fmt.Sprintf(`fact:%s%d={"n":1,"v":"%s"}`, long, i, strings.Repeat("v", 900)))
+	}
+	s.play("turn")
+	s.wantState("p", "compensated", "a=compensated")
+}
+
+// TestWhatIsDueTogetherIsDecidedInOneOrder, whatever was asked before and is
+// forgotten in a restart (I9).
+func TestWhatIsDueTogetherIsDecidedInOneOrder(t *testing.T) {
+	w := newWorld(t)
+	at := func(s int) string {
+		return `after(timestamp("` + time.Unix(0, epoch0+int64(s)*second).UTC().Format(time.RFC3339) + `"))`
+	}
+	w.must(w.agent("p", opened(0, when("x", at(1)+" && "+at(9)))))
+	w.must(w.agent("q", opened(0, when("x", at(2)+" && "+at(5)))))
+	for _, s := range []int{1, 2, 3} {
+		w.at(time.Duration(s) * time.Second)
+	}
+	w.now = epoch0 + 20*second
+	again := open(w.kv, "t", w.state.programs)
+	live := w.decide(nil)
+	if len(live) != 4 || !sameRecords(live, again.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})) {
+		t.Fatalf("%v", live)
+	}
 }

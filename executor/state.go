@@ -25,7 +25,10 @@ type plan struct {
 	id    string
 	row   *pb.PlanRow
 	dirty bool
+	work  string // its entry in the to-do set
 }
+
+func newPlan(id string, row *pb.PlanRow) *plan { return &plan{id: id, row: row, work: todoPlan + id} }
 
 // action is a decoded action. fixed is shared and never changed.
 type action struct {
@@ -33,6 +36,7 @@ type action struct {
 	fixed *pb.ActionStatic
 	row   *pb.ActionRow
 	dirty bool
+	begun bool // fixed was written since the last Flush
 }
 
 // State is one tenant's folded ledger over a KV. It belongs to one goroutine.
@@ -62,11 +66,15 @@ type State struct {
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger.
 func Open(kv KV, tenant string) *State {
+	return open(kv, tenant, triggers.NewCache(expressionsMax))
+}
+
+func open(kv KV, tenant string, programs *triggers.Cache) *State {
 	s := look(kv, tenant)
-	s.programs = triggers.NewCache(expressionsMax)
+	s.programs = programs
 	from := []byte{keyTodo}
 	for k := range kv.Scan(from, after(from)) {
-		s.todo.add(string(k[1:]))
+		s.todo.load(string(k[1:]))
 	}
 	return s
 }
@@ -136,14 +144,14 @@ func (s *State) plan(id string) *plan {
 	var p *plan
 	if s.base != nil {
 		if b := s.base.plan(id); b != nil {
-			p = &plan{id: id, row: clonePlan(b.row)}
+			p = newPlan(id, clonePlan(b.row))
 		}
 	} else if v, ok := s.kv.Get(planKey(keyPlan, id)); ok {
 		row := new(pb.PlanRow)
 		if err := row.UnmarshalVT(v); err != nil {
 			panic(&StoreError{"get", err})
 		}
-		p = &plan{id: id, row: row}
+		p = newPlan(id, row)
 	}
 	if p != nil {
 		s.plans[id] = p
@@ -152,7 +160,7 @@ func (s *State) plan(id string) *plan {
 }
 
 func (s *State) addPlan(id string, row *pb.PlanRow) *plan {
-	p := &plan{id: id, row: row}
+	p := newPlan(id, row)
 	s.plans[id] = p
 	s.touch(p)
 	return p
@@ -165,9 +173,9 @@ func (s *State) touch(p *plan) {
 		s.fresh = append(s.fresh, p)
 	}
 	if hasWork(p.row) {
-		s.todo.add(todoPlan + p.id)
+		s.todo.add(p.work)
 	} else {
-		s.todo.remove(todoPlan + p.id)
+		s.todo.remove(p.work)
 	}
 }
 
@@ -201,9 +209,8 @@ func (s *State) load(key []byte, row interface{ UnmarshalVT([]byte) error }) {
 }
 
 func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
-	a := &action{id: actionID{planID, n}, fixed: fixed, row: row}
+	a := &action{id: actionID{planID, n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
-	s.set(actionKey(keyStatic, planID, n), encode(fixed))
 	s.set(numberKey(planID, fixed.Id), binary.BigEndian.AppendUint32(nil, n))
 	s.change(a)
 	return a
@@ -257,7 +264,10 @@ func (s *State) Flush() {
 	}
 	for _, a := range s.changed {
 		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), encode(a.row))
-		a.dirty = false
+		if a.begun {
+			s.kv.Set(actionKey(keyStatic, a.id.plan, a.id.n), encode(a.fixed))
+		}
+		a.dirty, a.begun = false, false
 	}
 	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
 	s.todo.flush(s.kv)

@@ -38,6 +38,15 @@ func (h *stringHeap) Pop() any {
 	return x
 }
 
+// load takes in an entry that is a row already.
+func (t *todo) load(entry string) {
+	if t.in == nil {
+		t.in = map[string]bool{}
+	}
+	t.in[entry] = true
+	heap.Push(&t.heap, entry)
+}
+
 func (t *todo) add(entry string) {
 	if t.in == nil {
 		t.in = map[string]bool{}

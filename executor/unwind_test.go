@@ -274,7 +274,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 func (w *world) effective() []*pb.Record {
 	w.t.Helper()
 	var out []*pb.Record
-	s := openWith(NewMemoryKV(), w.state.programs)
+	s := open(NewMemoryKV(), "t", w.state.programs)
 	for _, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

@@ -28,8 +28,6 @@ type world struct {
 	undone []string // actions whose undo a worker did, in order
 	order  orderCheck
 	hold   bool // the clock guard holds
-	pause  bool // answers are kept back
-	kept   []Answer
 }
 
 const second = int64(time.Second)
@@ -45,16 +43,10 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
 	w := &world{t: t, kv: NewMemoryKV(), now: epoch0}
-	w.state = openWith(w.kv, programs)
+	w.state = open(w.kv, "t", programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
 	return w
-}
-
-func openWith(kv KV, programs *triggers.Cache) *State {
-	s := Open(kv, "t")
-	s.programs = programs
-	return s
 }
 
 // append stores one commit and folds it; it returns the results of its records.
@@ -178,16 +170,12 @@ func (w *world) do(plan string, ids ...string) {
 // to do at this instant.
 func (w *world) turn() {
 	w.t.Helper()
-	answers := w.kept
-	w.kept = nil
+	var answers []Answer
 	for range 10_000 {
 		for _, c := range w.state.Commands() {
 			if answer := w.work(c); answer != nil {
 				answers = append(answers, *answer)
 			}
-		}
-		if w.pause {
-			w.kept, answers = append(w.kept, answers...), nil
 		}
 		answers = slices.DeleteFunc(answers, func(a Answer) bool { return !w.state.Outstanding(a.Plan, a.Number, a.Attempt) })
 		records := w.decide(answers)
@@ -268,7 +256,7 @@ func (w *world) wantState(plan, state, undos string) {
 func (w *world) refold(batch int) *MemoryKV {
 	w.t.Helper()
 	kv := NewMemoryKV()
-	s := openWith(kv, w.state.programs)
+	s := open(kv, "t", w.state.programs)
 	for i, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

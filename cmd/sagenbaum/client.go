@@ -85,11 +85,6 @@ func (s *settings) credentials() (options []nats.Option, err error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// answerError is the part that every answer of the query API may carry.
-type answerError struct {
-	Error string `json:"error"`
-}
-
 // ask puts one question to the tenant's executor and decodes its answer. An
 // answer that is an error comes back as a failure of exit code 2.
 func (c *client) ask(ctx context.Context, verb string, question, answer any) error {
@@ -103,7 +98,7 @@ func (c *client) ask(ctx context.Context, verb string, question, answer any) err
 	if err != nil {
 		return c.explain(verb, err)
 	}
-	var problem answerError
+	var problem executor.ErrorAnswer
 	if err := json.Unmarshal(reply.Data, &problem); err != nil {
 		return fail(exitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", verb, err)
 	}
@@ -140,54 +135,17 @@ func (c *client) explain(what string, err error) error {
 	}
 }
 
-// The questions and answers of the query API; docs/cli.md lists them.
-
-type plansQuestion struct {
-	State string `json:"state,omitempty"`
-	Label string `json:"label,omitempty"`
-	Agent string `json:"agent,omitempty"`
-	After string `json:"after,omitempty"` // plan id, exclusive
-	Limit int    `json:"limit,omitempty"`
-}
-
-type plansAnswer struct {
-	Plans []executor.PlanView `json:"plans"`
-	Next  string              `json:"next,omitempty"`
-}
-
-type planQuestion struct {
-	Plan     string `json:"plan"`
-	Sequence uint64 `json:"sequence,omitempty"` // answer only when this is folded
-}
-
-type planAnswer struct {
-	Plan executor.PlanView `json:"plan"`
-}
-
-type statusAnswer struct {
-	Status executor.StatusView `json:"status"`
-}
-
-type refusedQuestion struct {
-	AfterSequence uint64 `json:"after_sequence,omitempty"`
-	Limit         int    `json:"limit,omitempty"`
-}
-
-type refusedAnswer struct {
-	Refused []executor.RefusedView `json:"refused"`
-}
-
 func (c *client) plan(ctx context.Context, id string, sequence uint64) (executor.PlanView, error) {
 	if !ledger.ValidToken(id) {
 		return executor.PlanView{}, fail(exitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
 	}
-	var answer planAnswer
-	err := c.ask(ctx, "plan.show", planQuestion{id, sequence}, &answer)
+	var answer executor.PlanAnswer
+	err := c.ask(ctx, "plan.show", executor.PlanQuery{Plan: id, Sequence: sequence}, &answer)
 	return answer.Plan, err
 }
 
 func (c *client) status(ctx context.Context) (executor.StatusView, error) {
-	var answer statusAnswer
+	var answer executor.StatusAnswer
 	err := c.ask(ctx, "status", struct{}{}, &answer)
 	return answer.Status, err
 }

@@ -43,11 +43,11 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 }
 
 func readLists(t *testing.T, s *served) {
-	all := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "-o", "json"))
+	all := decoded[executor.PlansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "-o", "json"))
 	if len(all.Plans) != 4 {
 		t.Errorf("plan ls has %d plans, want 4", len(all.Plans))
 	}
-	one := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
+	one := decoded[executor.PlansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
 	if len(one.Plans) != 1 || one.Plans[0].Plan != "act-three" {
 		t.Errorf("resolved plans are %+v, want act-three", one.Plans)
 	}
@@ -56,14 +56,14 @@ func readLists(t *testing.T, s *served) {
 	if lines := strings.Count(short.stdout, "\n"); lines != 4 {
 		t.Errorf("plan ls --limit 3 prints %d lines, want a head and 3", lines)
 	}
-	empty := decoded[plansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
+	empty := decoded[executor.PlansAnswer](t, s.ask(t, demoTenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
 	if empty.Plans == nil || len(empty.Plans) != 0 {
 		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
 	}
 	s.ask(t, demoTenant, "quarantine", "ls").wants(t, "quarantine ls", exitGood, "nothing is quarantined")
 	status := s.ask(t, demoTenant, "status", "-o", "json")
 	status.wants(t, "status", exitGood)
-	if v := decoded[executor.StatusView](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != modeHolding {
+	if v := decoded[executor.StatusView](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != executor.ModeHolding {
 		t.Errorf("status is %+v", v)
 	}
 	doctor := s.ask(t, demoTenant, "doctor", "-o", "json")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
@@ -77,9 +78,9 @@ func examine(ctx context.Context, c *client) []finding {
 		return append(findings, problem("executor", err))
 	}
 	switch status.Mode {
-	case modeHolding:
+	case executor.ModeHolding:
 		findings = append(findings, ok("executor", "%s holds tenant %s in term %d", status.Holder, status.Tenant, status.Term))
-	case modeStandby:
+	case executor.ModeStandby:
 		findings = append(findings, ok("executor", "this one stands by; %s holds tenant %s in term %d", dash(status.Holder), status.Tenant, status.Term))
 	default:
 		findings = append(findings, broken("executor", "read the problem; nothing is dispatched until it is gone", "%s: %s", status.Mode, status.Problem))
@@ -135,8 +136,8 @@ func examineRefused(ctx context.Context, c *client, count uint64) finding {
 	if count == 0 {
 		return ok("records", "none was refused")
 	}
-	var answer refusedAnswer
-	if err := c.ask(ctx, "refused.ls", refusedQuestion{Limit: refusedShown}, &answer); err != nil {
+	var answer executor.RefusedAnswer
+	if err := c.ask(ctx, "refused.ls", executor.ListQuery{Limit: refusedShown}, &answer); err != nil {
 		return problem("records", err)
 	}
 	text := fmt.Sprintf("%d refused", count)

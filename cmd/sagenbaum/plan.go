@@ -31,7 +31,7 @@ func newPlan(s *settings) *cobra.Command {
 const pageSize = 200
 
 func newPlanLs(s *settings) *cobra.Command {
-	var q plansQuestion
+	var q executor.Filter
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -74,11 +74,11 @@ func newPlanLs(s *settings) *cobra.Command {
 }
 
 // plans asks page after page until it has limit plans or there are no more.
-func (c *client) plans(ctx context.Context, verb string, q plansQuestion, limit int) (plansAnswer, error) {
-	all := plansAnswer{Plans: []executor.PlanView{}}
+func (c *client) plans(ctx context.Context, verb string, q executor.Filter, limit int) (executor.PlansAnswer, error) {
+	all := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	for {
 		q.Limit = min(pageSize, limit-len(all.Plans))
-		var page plansAnswer
+		var page executor.PlansAnswer
 		if err := c.ask(ctx, verb, q, &page); err != nil {
 			return all, err
 		}
@@ -90,7 +90,7 @@ func (c *client) plans(ctx context.Context, verb string, q plansQuestion, limit 
 	}
 }
 
-func writePlans(cmd *cobra.Command, p pen, answer plansAnswer) {
+func writePlans(cmd *cobra.Command, p pen, answer executor.PlansAnswer) {
 	out, now := cmd.OutOrStdout(), time.Now()
 	if len(answer.Plans) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no plans")
@@ -255,7 +255,7 @@ func completePlans(s *settings, verb string) func(*cobra.Command, []string, stri
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer c.close()
-		answer, err := c.plans(cmd.Context(), verb, plansQuestion{}, pageSize)
+		answer, err := c.plans(cmd.Context(), verb, executor.Filter{}, pageSize)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -48,7 +48,7 @@ func newQuarantineLs(s *settings) *cobra.Command {
 				return err
 			}
 			defer c.close()
-			answer, err := c.plans(cmd.Context(), "quarantine.ls", plansQuestion{}, limit)
+			answer, err := c.plans(cmd.Context(), "quarantine.ls", executor.Filter{}, limit)
 			if err != nil {
 				return failed("list the quarantine", err)
 			}

@@ -132,7 +132,7 @@ func checkNothingMoves(t *testing.T, s *served, quarantined int) {
 	args := []string{"quarantine", "ls", "-o", "json"}
 	first := s.ask(t, demoTenant, args...)
 	first.wants(t, "quarantine ls", exitLook)
-	if n := len(decoded[plansAnswer](t, first).Plans); n != quarantined {
+	if n := len(decoded[executor.PlansAnswer](t, first).Plans); n != quarantined {
 		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
 	}
 	s.command.Process.Kill()

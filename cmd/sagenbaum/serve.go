@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -337,14 +338,14 @@ func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	reply, err := conn.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
-	var answer statusAnswer
+	var answer executor.StatusAnswer
 	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
 		return false
 	}
 	switch status := answer.Status; status.Mode {
-	case "", modeStarting:
+	case "", executor.ModeStarting:
 		return false
-	case modeStandby:
+	case executor.ModeStandby:
 		return status.Problem != "" // held by another one; without, it is about to take the tenant
 	default:
 		return true

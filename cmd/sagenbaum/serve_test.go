@@ -79,7 +79,7 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 	first.command.Process.Kill()
 	first.command.Wait()
 	second := serveFor(t, dir, "--listen", "127.0.0.1:0")
-	if all := decoded[plansAnswer](t, second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
+	if all := decoded[executor.PlansAnswer](t, second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
 		t.Errorf("after kill -9 the plans are %+v", all.Plans)
 	}
 	if err := second.command.Process.Signal(syscall.SIGTERM); err != nil {

@@ -10,13 +10,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 )
 
-// Modes of an executor, as in executor.StatusView.
-const (
-	modeStarting = "starting"
-	modeStandby  = "standby"
-	modeHolding  = "holding"
-)
-
 func newStatus(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
@@ -43,7 +36,7 @@ command waits for a worker, or the executor does not hold the tenant.`,
 			} else {
 				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
 			}
-			if status.Quarantined > 0 || len(status.Waiting) > 0 || status.Mode != modeHolding {
+			if status.Quarantined > 0 || len(status.Waiting) > 0 || status.Mode != executor.ModeHolding {
 				return errLook
 			}
 			return nil

@@ -17,15 +17,6 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Modes of a tenant on this host, as status shows them.
-const (
-	modeStarting = "starting"
-	modeStandby  = "standby"
-	modeHolding  = "holding"
-	modeGuard    = "clock-guard"
-	modeHalted   = "halted"
-)
-
 // actor runs one tenant. All fields belong to its goroutine, except those
 // behind mu.
 type actor struct {
@@ -78,7 +69,7 @@ type ack struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: newTenantKV(h.db, tenant), acks: make(chan ack, 1), mode: modeStarting,
+		kv: newTenantKV(h.db, tenant), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), asking: asking{gone: make(chan struct{})},
 	}
 	return a
@@ -99,7 +90,7 @@ func (a *actor) run(ctx context.Context) error {
 		case errors.Is(err, ErrMute):
 			return err
 		case errors.As(err, &halted):
-			a.setMode(modeHalted, halted.Error())
+			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
 			<-ctx.Done()
@@ -107,7 +98,7 @@ func (a *actor) run(ctx context.Context) error {
 		case errors.As(err, &refused):
 			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
 		}
-		a.setMode(modeStarting, err.Error())
+		a.setMode(executor.ModeStarting, err.Error())
 		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
 		if !sleep(ctx, delay) {
 			return nil
@@ -218,7 +209,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
-	a.setMode(modeStandby, "")
+	a.setMode(executor.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.applied, "last", head.Last)
 	return nil

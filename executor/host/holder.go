@@ -73,7 +73,7 @@ func (a *actor) leaseEvent(e holderEvent) {
 	a.wantsTerm = false
 	a.stepDown()
 	if e.current != "" {
-		a.setMode(modeStandby, "held by "+e.current)
+		a.setMode(executor.ModeStandby, "held by "+e.current)
 	}
 }
 
@@ -98,12 +98,12 @@ func (a *actor) applyTerm() {
 	case a.holding && meta.Term != a.term:
 		a.log.Warn("fenced by a newer term", "term", meta.Term, "holder", meta.Holder)
 		a.stepDown()
-		a.setMode(modeStandby, "held by "+meta.Holder)
+		a.setMode(executor.ModeStandby, "held by "+meta.Holder)
 	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
 		a.holding, a.fence = true, meta.TermSequence
 		a.dispatch = newDispatcher(a.host.actuator)
 		a.show(a.dispatch)
-		a.setMode(modeHolding, "")
+		a.setMode(executor.ModeHolding, "")
 		a.log.Info("holding", "term", a.term, "held", meta.Held, "unwinding", meta.Unwinding)
 		for _, c := range a.state.InFlight() {
 			a.dispatch.send(c) // unanswered before: the same keys again
@@ -127,11 +127,11 @@ func (a *actor) stepDown() {
 // guarded shows the clock guard as it comes and goes.
 func (a *actor) guarded(ahead time.Duration, held bool) {
 	switch {
-	case held && a.currentMode() == modeHolding:
-		a.setMode(modeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
+	case held && a.currentMode() == executor.ModeHolding:
+		a.setMode(executor.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
 		a.log.Error("clock guard: deadlines are held", "ahead", ahead)
-	case !held && a.currentMode() == modeGuard:
-		a.setMode(modeHolding, "")
+	case !held && a.currentMode() == executor.ModeGuard:
+		a.setMode(executor.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
 	}
 }

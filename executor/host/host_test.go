@@ -196,11 +196,11 @@ func (r *rig) ended(plan string) ledger.OutcomeAnswer {
 
 func (r *rig) status() executor.StatusView {
 	r.t.Helper()
-	var answer statusAnswer
-	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Status == nil {
+	var answer executor.StatusAnswer
+	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("status: %v %+v", err, answer)
 	}
-	return *answer.Status
+	return answer.Status
 }
 
 func (r *rig) wantOrder(want ...string) {

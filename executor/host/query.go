@@ -15,39 +15,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Bodies of the query API; docs/cli.md lists the verbs. Every answer may carry
-// an error instead.
-type (
-	planQuery struct {
-		Plan     string `json:"plan"`
-		Sequence uint64 `json:"sequence"` // answer once this has been folded
-	}
-	planAnswer struct {
-		Plan  *executor.PlanView `json:"plan,omitempty"`
-		Error string             `json:"error,omitempty"`
-	}
-	plansAnswer struct {
-		Plans []executor.PlanView `json:"plans"`
-		Next  string              `json:"next,omitempty"`
-		Error string              `json:"error,omitempty"`
-	}
-	listQuery struct {
-		AfterSequence uint64 `json:"after_sequence"`
-		Limit         int    `json:"limit"`
-	}
-	refusedAnswer struct {
-		Refused []executor.RefusedView `json:"refused"`
-		Error   string                 `json:"error,omitempty"`
-	}
-	statusAnswer struct {
-		Status *executor.StatusView `json:"status,omitempty"`
-		Error  string               `json:"error,omitempty"`
-	}
-	errorAnswer struct {
-		Error string `json:"error"`
-	}
-)
-
 // waiter is a question that waits for the fold.
 type waiter struct {
 	sequence uint64 // until this is folded; 0: until ended
@@ -82,7 +49,7 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 func (a *actor) silent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mode == modeStandby && a.problem != ""
+	return a.mode == executor.ModeStandby && a.problem != ""
 }
 
 // asking counts the questions under way, so that the state store is not closed
@@ -134,7 +101,7 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 			if !ok {
 				panic(r)
 			}
-			answer = errorAnswer{broken.Error()}
+			answer = executor.ErrorAnswer{Error: broken.Error()}
 		}
 	}()
 	switch verb {
@@ -151,7 +118,7 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 	case "status":
 		return a.askStatus()
 	default:
-		return errorAnswer{"unknown question " + verb}
+		return executor.ErrorAnswer{Error: "unknown question " + verb}
 	}
 }
 
@@ -159,7 +126,7 @@ func decoded[Q any](data []byte, ask func(Q) any) any {
 	var q Q
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &q); err != nil {
-			return errorAnswer{"the question is not JSON: " + err.Error()}
+			return executor.ErrorAnswer{Error: "the question is not JSON: " + err.Error()}
 		}
 	}
 	return ask(q)
@@ -173,7 +140,7 @@ func (a *actor) look(read func(*executor.Reader)) {
 }
 
 func (a *actor) askPlans(f executor.Filter) any {
-	answer := plansAnswer{Plans: []executor.PlanView{}}
+	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	a.look(func(r *executor.Reader) {
 		plans, next := r.Plans(f)
 		answer.Plans, answer.Next = append(answer.Plans, plans...), next
@@ -181,11 +148,11 @@ func (a *actor) askPlans(f executor.Filter) any {
 	return answer
 }
 
-func (a *actor) askPlan(q planQuery) any {
+func (a *actor) askPlan(q executor.PlanQuery) any {
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
-		return planAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
+		return executor.PlanAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
 	}
-	var answer planAnswer
+	var answer executor.PlanAnswer
 	a.look(func(r *executor.Reader) {
 		view, ok := r.Plan(q.Plan)
 		if !ok {
@@ -193,7 +160,7 @@ func (a *actor) askPlan(q planQuery) any {
 			return
 		}
 		a.showWaiting(&view)
-		answer.Plan = &view
+		answer.Plan = view
 	})
 	return answer
 }
@@ -253,8 +220,8 @@ func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 	})
 }
 
-func (a *actor) askQuarantined(q listQuery) any {
-	answer := plansAnswer{Plans: []executor.PlanView{}}
+func (a *actor) askQuarantined(q executor.ListQuery) any {
+	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
@@ -262,8 +229,8 @@ func (a *actor) askQuarantined(q listQuery) any {
 	return answer
 }
 
-func (a *actor) askRefused(q listQuery) any {
-	answer := refusedAnswer{Refused: []executor.RefusedView{}}
+func (a *actor) askRefused(q executor.ListQuery) any {
+	answer := executor.RefusedAnswer{Refused: []executor.RefusedView{}}
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
@@ -280,7 +247,7 @@ func (a *actor) askStatus() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
-	return statusAnswer{Status: &view}
+	return executor.StatusAnswer{Status: view}
 }
 
 func (a *actor) waitingCommands() []executor.WaitingView {

@@ -38,7 +38,7 @@ func (r *rig) caughtUp() {
 	r.t.Helper()
 	r.eventually("the fold catches up", func() bool {
 		s := r.status()
-		return s.Mode == modeHolding && s.Applied == s.Last
+		return s.Mode == executor.ModeHolding && s.Applied == s.Last
 	})
 }
 
@@ -123,7 +123,7 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 		return &ledger.Reply{Status: ledger.StatusDone}
 	})
 	_, stop1 := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == modeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
 	term := r.status().Term
 	r.host("h2")
 	r.plan("p", 3, 0)
@@ -135,7 +135,7 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	r.wantOrder("a3", "a2", "a1")
-	if !r.anyStatus(func(s executor.StatusView) bool { return s.Mode == modeHolding && s.Term > term }) {
+	if !r.anyStatus(func(s executor.StatusView) bool { return s.Mode == executor.ModeHolding && s.Term > term }) {
 		t.Fatalf("h2 does not hold a newer term: %+v", r.status())
 	}
 }
@@ -146,7 +146,7 @@ func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
 	r := newRig(t)
 	r.serve(done)
 	h1, _ := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == modeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
 	// A zombie: a second host that claims without asking for the lease.
 	h2, stop2 := r.host("h2")
 	zombie(t, r, h2)
@@ -247,8 +247,8 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer refusedAnswer
-	if err := r.ask("refused.ls", listQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
+	var answer executor.RefusedAnswer
+	if err := r.ask("refused.ls", executor.ListQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
 		t.Fatalf("%v: %d refused", err, len(answer.Refused))
 	}
 	for _, refusal := range answer.Refused {
@@ -303,7 +303,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.host("h1")
-	r.eventually("halted", func() bool { return r.status().Mode == modeHalted })
+	r.eventually("halted", func() bool { return r.status().Mode == executor.ModeHalted })
 	if s := r.status(); !strings.Contains(s.Problem, "G2") {
 		t.Fatalf("%+v", s)
 	}
@@ -324,8 +324,8 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 	r.plan("p", 1, 0)
 	r.fail("p")
 	r.eventually("it waits visibly", func() bool { return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1 })
-	var answer planAnswer
-	if err := r.ask("plan.show", planQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
+	var answer executor.PlanAnswer
+	if err := r.ask("plan.show", executor.PlanQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
 		t.Fatalf("%+v %v", answer.Plan, err)
 	}
 	r.serve(done)
@@ -421,7 +421,7 @@ func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer plansAnswer
+	var answer executor.PlansAnswer
 	if err := r.ask("plan.ls", executor.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
 		b, _ := json.Marshal(answer)
 		t.Fatalf("%s %v", b, err)
