@@ -17,18 +17,27 @@ func (s *State) arguments(p *plan, a *action, k *pb.CompensationDispatched) ([]b
 	if len(bindings) == 0 {
 		return []byte("{}"), nil
 	}
-	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
-	vars := triggers.BindingVars{
-		Input: payload.Input, Output: payload.Output,
-		Plan: s.planJSON(p), Meta: s.metaJSON(p, a, k),
-	}
-	out := []byte{'{'}
+	compiled := make([]*triggers.Binding, len(bindings))
+	readsPlan, readsMeta := false, false
 	for i, b := range bindings {
 		binding, err := s.programs.Binding(b.Expression)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
 		}
-		value, err := binding.Evaluate(vars)
+		compiled[i] = binding
+		readsPlan, readsMeta = readsPlan || binding.Reads("plan"), readsMeta || binding.Reads("meta")
+	}
+	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
+	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output}
+	if readsPlan {
+		vars.Plan = s.planJSON(p)
+	}
+	if readsMeta {
+		vars.Meta = s.metaJSON(p, a, k)
+	}
+	out := []byte{'{'}
+	for i, b := range bindings {
+		value, err := compiled[i].Evaluate(vars)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
 		}

@@ -26,9 +26,14 @@ type plan struct {
 	row   *pb.PlanRow
 	dirty bool
 	work  string // its entry in the to-do set
+
+	numbers map[string]uint32 // of its actions by id, as far as they were asked for
+	all     bool              // numbers has every action: the plan was opened under this State
 }
 
-func newPlan(id string, row *pb.PlanRow) *plan { return &plan{id: id, row: row, work: todoPlan + id} }
+func newPlan(id string, row *pb.PlanRow) *plan {
+	return &plan{id: id, row: row, work: todoPlan + id}
+}
 
 // action is a decoded action. fixed is shared and never changed.
 type action struct {
@@ -152,6 +157,7 @@ func (s *State) plan(id string) *plan {
 			panic(&StoreError{"get", err})
 		}
 		p = newPlan(id, row)
+		p.numbers = map[string]uint32{}
 	}
 	if p != nil {
 		s.plans[id] = p
@@ -161,6 +167,7 @@ func (s *State) plan(id string) *plan {
 
 func (s *State) addPlan(id string, row *pb.PlanRow) *plan {
 	p := newPlan(id, row)
+	p.numbers, p.all = map[string]uint32{}, true
 	s.plans[id] = p
 	s.touch(p)
 	return p
@@ -211,6 +218,7 @@ func (s *State) load(key []byte, row interface{ UnmarshalVT([]byte) error }) {
 func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
 	a := &action{id: actionID{planID, n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
+	s.plan(planID).numbers[fixed.Id] = n
 	s.set(numberKey(planID, fixed.Id), binary.BigEndian.AppendUint32(nil, n))
 	s.change(a)
 	return a
@@ -226,11 +234,24 @@ func (s *State) change(a *action) {
 
 // number returns the number of an action by its id; 0: unknown.
 func (s *State) number(planID, actionName string) uint32 {
+	if s.base != nil {
+		return s.base.number(planID, actionName) // a scratch fold registers nothing
+	}
+	p := s.plan(planID)
+	if p == nil {
+		return 0
+	}
+	n, ok := p.numbers[actionName]
+	if ok || p.all {
+		return n
+	}
 	v, ok := s.get(numberKey(planID, actionName))
 	if !ok || len(v) != 4 {
 		return 0
 	}
-	return binary.BigEndian.Uint32(v)
+	n = binary.BigEndian.Uint32(v)
+	p.numbers[actionName] = n
+	return n
 }
 
 // byName returns an action by its id, or nil.

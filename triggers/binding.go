@@ -43,8 +43,13 @@ func (v *BindingVars) of(name string) json.RawMessage {
 // Binding gives the value of one argument of a compensation. It does not change
 // after compilation and may be shared.
 type Binding struct {
-	root *part
+	root  *part
+	roots map[string]bool // the variables it reads
 }
+
+// Reads reports whether the expression mentions a variable: input, output, plan
+// or meta. What no binding reads need not be prepared.
+func (b *Binding) Reads(variable string) bool { return b.roots[variable] }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
 // stands, so that 10.10 stays 10.10; only what computes goes through CEL.
@@ -82,7 +87,8 @@ func (l *language) compileBinding(expression string) (*Binding, error) {
 	if err != nil {
 		return nil, planError(err)
 	}
-	return &Binding{root}, nil
+	roots, _, _ := footprint(checked.NativeRep().Expr())
+	return &Binding{root, roots}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
