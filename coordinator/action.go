@@ -193,7 +193,7 @@ func (p *OpenPlan) add(declared Action, contract *compiled, input json.RawMessag
 	if err != nil {
 		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
 	}
-	forward, inverse := contract.pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, "undo"), &pb.ForwardRegistered{
+	forward, inverse := contract.pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo), &pb.ForwardRegistered{
 		Capability: declared.Capability, After: slices.Clone(declared.After), Branch: declared.Branch,
 		Lifted: lifted, EffectCrossed: happened != nil,
 	})
@@ -201,7 +201,7 @@ func (p *OpenPlan) add(declared Action, contract *compiled, input json.RawMessag
 		forward.Payload = &pb.Payload{Input: input}
 	}
 	a := &action{
-		call:     Call{Plan: p.id, Action: id, Capability: declared.Capability, Key: ledger.Key(p.c.tenant, p.id, id, "do"), Input: input},
+		call:     Call{Plan: p.id, Action: id, Capability: declared.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: input},
 		contract: contract, finished: make(chan struct{}),
 	}
 	records := []*pb.Record{forward, inverse}

@@ -145,7 +145,7 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 	if next, why := nextStep(a); next != stepDispatch {
 		return void("action %s must not be compensated: %s", a.fixed.Id, why)
 	}
-	if c := a.fixed.Compensation; k.Capability != c.Capability || k.Key != c.Key {
+	if c := a.fixed.Compensation; k.Capability != c.Capability || k.Key != s.key(a) {
 		return void("%s with key %q is not the compensation of action %s", k.Capability, k.Key, a.fixed.Id)
 	}
 	// Its arguments were resolved for another outcome; they are resolved again.

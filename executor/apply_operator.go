@@ -26,7 +26,7 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 	case *pb.Record_CompensationRequested:
 		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, byActor(k.CompensationRequested.Reason, k.CompensationRequested.Actor))
 	case *pb.Record_RetryRequested:
-		return s.retryRequested(p, r.Action)
+		return s.retryRequested(e, p)
 	case *pb.Record_Resolved:
 		return s.resolved(e, p, k.Resolved)
 	default:
@@ -59,7 +59,7 @@ func (s *State) parkedAction(p *plan, id string) (*action, Result) {
 // halt, the unwind goes on with what the action came after.
 func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if s.byName(p.id, e.Record.Action) == nil && p.row.Phase == pb.Phase_PHASE_QUARANTINED {
-		if r, ok := s.resolveOrphan(p, e.Record.Action); ok {
+		if r, ok := s.resolveOrphan(e, p); ok {
 			return r
 		}
 	}
@@ -68,6 +68,7 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 		return refusal
 	}
 	s.reopen(p)
+	p.row.Resumed = e.Address
 	p.row.Quarantined--
 	p.row.Resolved++
 	p.row.ByHand = true
@@ -86,10 +87,12 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 
 // resolveOrphan takes the owner's word on a forward that came without its
 // registration.
-func (s *State) resolveOrphan(p *plan, id string) (Result, bool) {
+func (s *State) resolveOrphan(e ledger.Entry, p *plan) (Result, bool) {
+	id := e.Record.Action
 	for i, orphan := range p.row.Orphans {
 		if orphan == id {
 			s.reopen(p)
+			p.row.Resumed = e.Address
 			p.row.Orphans = append(p.row.Orphans[:i:i], p.row.Orphans[i+1:]...)
 			s.set(numberKey(p.id, id), binary.BigEndian.AppendUint32(nil, 0)) // a copy of it is nothing new
 			p.row.Resolved++
@@ -102,8 +105,8 @@ func (s *State) resolveOrphan(p *plan, id string) (Result, bool) {
 }
 
 // retryRequested gives a quarantined action its contract's attempts again.
-func (s *State) retryRequested(p *plan, id string) Result {
-	a, refusal := s.parkedAction(p, id)
+func (s *State) retryRequested(e ledger.Entry, p *plan) Result {
+	a, refusal := s.parkedAction(p, e.Record.Action)
 	if a == nil {
 		return refusal
 	}
@@ -114,6 +117,7 @@ func (s *State) retryRequested(p *plan, id string) Result {
 		return refused("there is nothing to retry: %s", why)
 	}
 	s.reopen(p)
+	p.row.Resumed = e.Address
 	p.row.Quarantined--
 	a.row.AttemptsFrom = a.row.Attempt
 	a.row.Settled, a.row.SettledNs = nil, 0
@@ -137,7 +141,7 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 		return effective
 	case *pb.Record_CompensationReported:
 		report := k.CompensationReported
-		if report.Key != a.fixed.Compensation.GetKey() {
+		if report.Key != s.key(a) {
 			return refused("key %q is not the key of action %s", report.Key, r.Action)
 		}
 		done := report.Answer == pb.Answer_ANSWER_DONE

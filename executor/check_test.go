@@ -207,7 +207,7 @@ func (c *orderCheck) check(s *State, e ledger.Entry) error {
 		return nil
 	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", r.Action)
-	case k.Key != a.fixed.Compensation.GetKey():
+	case k.Key != ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo):
 		return fmt.Errorf("another key for %s (I19)", r.Action)
 	case k.Attempt > 1:
 		return nil // begun before what joined since

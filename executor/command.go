@@ -82,13 +82,18 @@ func blind(a *action) bool { return a.row.Outcome != pb.Outcome_OUTCOME_COMPLETE
 
 // dispatchOf builds the control fields of a dispatch from the frozen
 // registration.
-func dispatchOf(a *action, attempt uint32) *pb.CompensationDispatched {
+func (s *State) dispatchOf(a *action, attempt uint32) *pb.CompensationDispatched {
 	c := a.fixed.Compensation
 	return &pb.CompensationDispatched{
-		Attempt: attempt, Capability: c.Capability, Key: c.Key,
+		Attempt: attempt, Capability: c.Capability, Key: s.key(a),
 		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: !blind(a),
 		TimeoutNs: timeoutOf(c), WorkerVersion: c.WorkerVersion,
 	}
+}
+
+// key is the idempotency key of an action's undo, the same for every attempt.
+func (s *State) key(a *action) string {
+	return ledger.Key(s.tenant, a.id.plan, a.fixed.Id, ledger.PurposeUndo)
 }
 
 // metaVars is what a binding reads as meta (S19, S109).

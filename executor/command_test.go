@@ -28,9 +28,9 @@ func TestWhatACompensationReceives(t *testing.T) {
 		arguments string
 		blind     bool
 	}{
-		{"completed", []*pb.Record{completed("a")}, `{"id":"a","ref":"a","none":null,"key":"key-a","blind":false,"plan":"p","why":"step failed"}`, false},
-		{"in doubt", []*pb.Record{inDoubt("a")}, `{"id":"a","ref":null,"none":null,"key":"key-a","blind":true,"plan":"p","why":"step failed"}`, true},
-		{"no outcome", nil, `{"id":"a","ref":null,"none":null,"key":"key-a","blind":true,"plan":"p","why":"step failed"}`, true},
+		{"completed", []*pb.Record{completed("a")}, `{"id":"a","ref":"a","none":null,"key":"` + undoKey("a") + `","blind":false,"plan":"p","why":"step failed"}`, false},
+		{"in doubt", []*pb.Record{inDoubt("a")}, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") + `","blind":true,"plan":"p","why":"step failed"}`, true},
+		{"no outcome", nil, `{"id":"a","ref":null,"none":null,"key":"` + undoKey("a") + `","blind":true,"plan":"p","why":"step failed"}`, true},
 	} {
 		w := newWorld(t)
 		var got []Command
@@ -46,7 +46,7 @@ func TestWhatACompensationReceives(t *testing.T) {
 			t.Fatalf("%s: %s", c.name, b)
 		}
 		registered, _ := ledger.ParseAddress(got[0].Address)
-		if registered.GetSequence() != 2 || registered.Index != 1 || got[0].Term != 1 || got[0].TimeoutMs != 30_000 || got[0].Key != "key-a" {
+		if registered.GetSequence() != 2 || registered.Index != 1 || got[0].Term != 1 || got[0].TimeoutMs != 30_000 || got[0].Key != undoKey("a") {
 			t.Fatalf("%+v", got[0])
 		}
 	}
@@ -159,7 +159,7 @@ func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a< a+ b< b+ a=late b=late fail turn tell:b#1=done turn")
 	again := Open(s.kv, "t").InFlight()
-	if len(again) != 1 || again[0].Action != "a" || again[0].Key != "key-a" || again[0].Attempt != 1 || string(again[0].Arguments) != "{}" {
+	if len(again) != 1 || again[0].Action != "a" || again[0].Key != undoKey("a") || again[0].Attempt != 1 || string(again[0].Arguments) != "{}" {
 		t.Fatalf("%+v", again)
 	}
 	if !s.state.Outstanding("p", 1, 1) || s.state.Outstanding("p", 2, 1) || s.state.Outstanding("p", 1, 2) || s.state.Outstanding("p", 9, 1) || s.state.Outstanding("q", 1, 1) {
@@ -190,10 +190,10 @@ func TestAnswersThatNoLongerMatterAreIgnored(t *testing.T) {
 func TestAReportNamesTheKey(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ a=late fail turn")
-	if r := s.report("a", 1, "key-b", pb.Answer_ANSWER_DONE); r[0].Verdict != Refused {
+	if r := s.report("a", 1, undoKey("b"), pb.Answer_ANSWER_DONE); r[0].Verdict != Refused {
 		t.Fatalf("%+v", r)
 	}
-	if r := s.report("b", 1, "key-a", pb.Answer_ANSWER_DONE); r[0].Verdict != Refused {
+	if r := s.report("b", 1, undoKey("a"), pb.Answer_ANSWER_DONE); r[0].Verdict != Refused {
 		t.Fatalf("%+v", r)
 	}
 	s.turn()

@@ -300,7 +300,7 @@ func (d *decider) ready(p *plan, a *action) bool {
 // dispatch proposes the next attempt. What cannot be scheduled is its owner's
 // at once: a plan never sits unwinding with no command out (S26).
 func (d *decider) dispatch(p *plan, a *action, cause *pb.Address) bool {
-	k := dispatchOf(a, a.row.Attempt+1)
+	k := d.state.dispatchOf(a, a.row.Attempt+1)
 	arguments, err := d.state.arguments(p, a, k)
 	if err != nil {
 		return d.quarantine(p, a, clip("cannot build the call of "+k.Capability+": "+err.Error()))
@@ -334,13 +334,18 @@ func (d *decider) end(p *plan) bool {
 	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanEnded{PlanEnded: k}})
 }
 
-// unwindCause is the record that an unwind goes back to. A plan that failed at
+// unwindCause is the record that an unwind goes back to: its start, or the
+// owner's word that let it go on. A plan that failed at
 // once, and that a late pair joined, never had an UnwindStarted.
 func unwindCause(p *plan) *pb.Address {
-	if p.row.Unwinding == nil {
+	switch {
+	case p.row.Resumed != nil:
+		return p.row.Resumed
+	case p.row.Unwinding != nil:
+		return p.row.Unwinding
+	default:
 		return p.row.Fired
 	}
-	return p.row.Unwinding
 }
 
 func unsettled(a *action) bool {

@@ -241,7 +241,7 @@ func TestADecisionNamesWhatItIsAbout(t *testing.T) {
 			r.About = &pb.Address{Sequence: r.About.Sequence, Index: r.About.Index, Leaf: leaf}
 		},
 		func(r *pb.Record) { r.About = nil },
-		func(r *pb.Record) { r.GetCompensationDispatched().Key = "key-a" },
+		func(r *pb.Record) { r.GetCompensationDispatched().Key = undoKey("a") },
 		func(r *pb.Record) { r.GetCompensationDispatched().Capability = "undo.a" },
 		func(r *pb.Record) { r.GetCompensationDispatched().Attempt = 2 },
 		func(r *pb.Record) { r.Action = "a" },
@@ -284,7 +284,7 @@ func TestOneIDTwoContents(t *testing.T) {
 	s.must(s.agent("p", completed("a")))
 	otherInput := pair("a")
 	otherInput[0].Payload.Input = []byte(`{"id":"other"}`)
-	otherKey := pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Key = "k2" })
+	otherAttempts := pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Attempts = 9 })
 	otherOutput := completed("a")
 	otherOutput.Payload.Output = []byte(`{"ref":"other"}`)
 	otherRef := completed("a")
@@ -295,7 +295,7 @@ func TestOneIDTwoContents(t *testing.T) {
 	}{
 		{pair("a"), []Verdict{Repeated, Repeated}},
 		{otherInput, []Verdict{Refused, Repeated}},
-		{otherKey, []Verdict{Repeated, Refused}},
+		{otherAttempts, []Verdict{Repeated, Refused}},
 		{[]*pb.Record{completed("a")}, []Verdict{Repeated}},
 		{[]*pb.Record{otherOutput}, []Verdict{Refused}},
 		{[]*pb.Record{otherRef}, []Verdict{Refused}},

@@ -179,7 +179,7 @@ func (s *schedule) hostile(d *draw) {
 
 func compensation(d *draw, action string) *pb.Record_CompensationRegistered {
 	c := &pb.CompensationRegistered{
-		Capability: pick(d, "undo."+action, ""), Key: "key-" + action, Attempts: uint32(d.n(3)), OnInDoubt: pb.OnInDoubt(d.n(5)),
+		Capability: pick(d, "undo."+action, ""), Key: pick(d, "", "other"), Attempts: uint32(d.n(3)), OnInDoubt: pb.OnInDoubt(d.n(5)),
 		BackoffNs: int64(d.n(2)) * second, Probe: pick(d, "", "probe.x"),
 	}
 	if d.n(4) == 0 {
@@ -227,7 +227,7 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 		}
 	case ledger.ClassWorker:
 		r.Kind = &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
-			Attempt: s.attempt(d, r, 0), Key: pick(d, "key-"+r.Action, "other"), Answer: pb.Answer(1 + d.n(3))}}
+			Attempt: s.attempt(d, r, 0), Key: pick(d, ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), "other"), Answer: pb.Answer(1 + d.n(3))}}
 	case ledger.ClassExecutor:
 		s.forged(d, r, source.Term)
 	}
@@ -307,7 +307,7 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 	case 2:
 		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}
 	case 3, 4, 5:
-		k := &pb.CompensationDispatched{Attempt: s.attempt(d, r, 1), Capability: pick(d, "undo."+r.Action, ""), Key: "key-" + r.Action, BlindCleanup: d.n(2) == 0}
+		k := &pb.CompensationDispatched{Attempt: s.attempt(d, r, 1), Capability: pick(d, "undo."+r.Action, ""), Key: ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), BlindCleanup: d.n(2) == 0}
 		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
 	case 6, 7:
 		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt}}

@@ -224,7 +224,7 @@ func (s *schedule) about(verb, rest string) []Result {
 		s.t.Fatal(err)
 	}
 	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED, "stop": pb.Answer_ANSWER_STOP}
-	return s.report(action, uint32(n), "key-"+action, answers[answer])
+	return s.report(action, uint32(n), undoKey(action), answers[answer])
 }
 
 func (w *world) report(action string, attempt uint32, key string, answer pb.Answer) []Result {

@@ -192,13 +192,14 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	payload := r.s.payload(actionKey(keyPayload, p.id, a.id.n))
 	view := ActionView{
 		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.Capability, Class: className(f.Class),
-		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(), Key: c.GetKey(),
+		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
 		Input: json.RawMessage(payload.Input), Output: json.RawMessage(payload.Output),
 		Registered: ledger.FormatAddress(a.fixed.Registered), Leases: leaseViews(row.Leases),
 	}
 	if c != nil {
+		view.Key = r.s.key(a)
 		view.Attempts = int(attemptsOf(c))
 	}
 	for _, n := range a.fixed.Before {

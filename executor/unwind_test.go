@@ -203,7 +203,7 @@ func TestAttemptsFollowTheClock(t *testing.T) {
 		w.now = max(next, w.now)
 	}
 	want := []time.Duration{0, 2 * time.Second, 6 * time.Second, 11 * time.Second, 16 * time.Second}
-	if len(instants) != len(want) || len(keys) != 1 || !keys["key-a"] {
+	if len(instants) != len(want) || len(keys) != 1 || !keys[undoKey("a")] {
 		t.Fatalf("attempts at %v with keys %v", instants, keys)
 	}
 	for i := range want {

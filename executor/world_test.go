@@ -126,7 +126,7 @@ func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
 // pair registers a compensable action whose inverse is undo.<id>.
 func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
 	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE}
-	c := &pb.CompensationRegistered{Capability: "undo." + id, Key: "key-" + id, Attempts: 2, BackoffNs: second}
+	c := &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: second}
 	for _, f2 := range change {
 		f2(f, c)
 	}
@@ -135,6 +135,9 @@ func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegis
 		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 	}
 }
+
+// undoKey is the key of the undo of an action of plan p.
+func undoKey(id string) string { return ledger.Key("t", "p", id, ledger.PurposeUndo) }
 
 func completed(id string) *pb.Record {
 	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":"` + id + `"}`)},

@@ -71,7 +71,13 @@ func ParseAddress(text string) (*pb.Address, error) {
 	return &pb.Address{Sequence: s, Index: uint32(i), Leaf: h}, nil
 }
 
-// Key returns the idempotency key of an action's undo: 32 lower-case hex digits
+// Purposes of a Key.
+const (
+	PurposeDo   = "do"   // of the forward, for the tool it calls
+	PurposeUndo = "undo" // of its compensation
+)
+
+// Key returns the idempotency key of an action for one purpose: 32 lower-case hex digits
 // of SHA-256 over tenant, plan and action. It is the same for every attempt and
 // every holder (S22, S108), and it is known before the forward is registered.
 func Key(tenant, plan, action, purpose string) string {

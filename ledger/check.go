@@ -29,7 +29,7 @@ func Check(r *pb.Record, s Source) error {
 	if err := checkPayload(r.Payload); err != nil {
 		return err
 	}
-	return checkBody(r)
+	return checkBody(r, s)
 }
 
 func checkNames(r *pb.Record, kind Kind, s Source) error {
@@ -71,14 +71,14 @@ func checkPayload(p *pb.Payload) error {
 }
 
 // checkBody holds the rules of each kind, in life-cycle order.
-func checkBody(r *pb.Record) error {
+func checkBody(r *pb.Record, s Source) error {
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
 		return checkPlanOpened(k.PlanOpened)
 	case *pb.Record_ForwardRegistered:
 		return checkForward(k.ForwardRegistered)
 	case *pb.Record_CompensationRegistered:
-		return checkCompensation(k.CompensationRegistered)
+		return firstOf(checkKey(r, s, k.CompensationRegistered), checkCompensation(k.CompensationRegistered))
 	case *pb.Record_ForwardCompleted:
 		return firstOf(text("forward_completed.external_ref", k.ForwardCompleted.ExternalRef), object("forward_completed.lifted", k.ForwardCompleted.Lifted))
 	case *pb.Record_ForwardFailed:
@@ -152,13 +152,20 @@ func checkForward(f *pb.ForwardRegistered) error {
 	return object("forward_registered.lifted", f.Lifted)
 }
 
+// checkKey refuses a key of the writer's own: with another action's key one
+// agent could make a provider take the other's undo for done.
+func checkKey(r *pb.Record, s Source, c *pb.CompensationRegistered) error {
+	if c.Key != "" && c.Key != Key(s.Tenant, r.Plan, r.Action, PurposeUndo) {
+		return Refuse("compensation_registered.key", "not the key of this action", "none, or ledger.Key of tenant, plan, action and \"undo\"")
+	}
+	return nil
+}
+
 func checkCompensation(c *pb.CompensationRegistered) error {
 	const at = "compensation_registered."
 	switch {
 	case c.Capability != "" && !ValidCapability(c.Capability):
 		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.delete")
-	case len(c.Key) > TokenLenMax:
-		return Refuse(at+"key", "too long", "at most 64 bytes")
 	case c.Attempts > AttemptsMax:
 		return Refuse(at+"attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
 	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 || c.BackoffMaxNs > int64(BackoffMax):

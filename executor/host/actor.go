@@ -87,7 +87,7 @@ func (a *actor) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrMute):
+		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
 			return err
 		case errors.As(err, &halted):
 			a.setMode(executor.ModeHalted, halted.Error())
@@ -132,6 +132,11 @@ func (a *actor) session(ctx context.Context) (err error) {
 			broken, ok := r.(*executor.StoreError)
 			if !ok {
 				panic(r)
+			}
+			if errors.Is(broken, ErrState) {
+				a.host.failed.Store(true)
+				err = broken
+				return
 			}
 			a.log.Error("state store is broken; folding the ledger again", "error", broken)
 			if wipe := a.kv.wipe(); wipe != nil {

@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -38,6 +39,14 @@ import (
 // without closing the connection, as JetStream does after a write error. Restart
 // the server, then run a new Host.
 var ErrMute = errors.New("the server does not answer appends any more")
+
+// ErrNoRoom is what New returns when the disk of the state store is full. Try
+// again when there is room.
+var ErrNoRoom = errors.New("no room on the disk of the state store")
+
+// ErrState is what Run returns when the state store's disk has failed. This
+// process cannot use the store any more; the next one can, or folds anew.
+var ErrState = errors.New("the state store has failed")
 
 // Config says what a host runs. Conn, Tenants and Dir are required.
 type Config struct {
@@ -58,6 +67,10 @@ type Config struct {
 	System            *nats.Conn
 	AcceptLossyBroker bool
 
+	// GiveUp, when closed, ends the wait for room on a full disk of the state
+	// store, so that a process that is told to stop can; nil: it waits for ever.
+	GiveUp <-chan struct{}
+
 	Logger *slog.Logger // nil: discards
 }
 
@@ -72,6 +85,7 @@ type Host struct {
 	holders  *jetstream.Holders
 	actors   []*actor
 
+	failed    atomic.Bool    // ErrState
 	attaching sync.WaitGroup // tenants not yet attached
 	ready     chan struct{}
 }
@@ -95,7 +109,7 @@ func New(cfg Config) (*Host, error) {
 		}
 		cfg.Holder = id
 	}
-	db, err := openPebble(filepath.Join(cfg.Dir, "state"), cfg.Logger)
+	db, err := openPebble(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
@@ -151,8 +165,9 @@ func identity(dir string) (string, error) {
 	return id, nil
 }
 
-// Run runs all tenants until ctx ends (then it returns nil), or until the
-// server is mute (ErrMute). Run starts one goroutine per tenant and one for its
+// Run runs all tenants until ctx ends, or until the server is mute (ErrMute) or
+// the state store broken (ErrState). It returns ctx's cause, or nil when that is
+// context.Canceled. Run starts one goroutine per tenant and one for its
 // queries' subscription; all have ended when it returns.
 func (h *Host) Run(ctx context.Context) error {
 	actuator, err := actuators.NewNATS(h.cfg.Conn)
@@ -163,7 +178,7 @@ func (h *Host) Run(ctx context.Context) error {
 	defer func() { _ = actuator.Close() }()
 	if h.holders, err = h.openHolders(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return why(ctx)
 		}
 		return err
 	}
@@ -190,6 +205,11 @@ func (h *Host) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
+	return why(ctx)
+}
+
+// why says why a context ended; nil when somebody just wanted it to.
+func why(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
@@ -203,8 +223,12 @@ func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
 	return jetstream.OpenHolders(ctx, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
 }
 
-// Close closes the state store; Run must have returned.
+// Close closes the state store; Run must have returned. A store that has failed
+// stays as it is: Pebble keeps its locks then, until the process ends.
 func (h *Host) Close() error {
+	if h.failed.Load() {
+		return nil
+	}
 	for _, a := range h.actors {
 		if err := a.kv.close(); err != nil {
 			return fmt.Errorf("cannot close the state of %s: %w", a.tenant, err)

@@ -17,5 +17,7 @@ const (
 	attachTimeout    = 30 * time.Second       // for one attempt to open a tenant
 	holderPollFactor = 3                      // a lease is renewed this often within its TTL
 	commitSizeMax    = 60 << 10               // bytes of decisions in one commit
+	roomMin          = 1 << 20                // bytes free on the state store's disk, or writes wait
+	roomPoll         = 500 * time.Millisecond // how often a full disk is looked at
 	fsyncSlack       = 200 * time.Millisecond // a wake timer is never armed further back than this
 )

@@ -6,17 +6,24 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 )
 
 // openPebble opens the state store of a host. The store is a cache of the
 // ledgers: one that cannot be opened is moved aside and built again.
-func openPebble(dir string, log *slog.Logger) (*pebble.DB, error) {
+func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, error) {
+	room := diskRoom{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
+	if !room.there() {
+		return nil, ErrNoRoom // Pebble would try on for ever
+	}
 	options := func() *pebble.Options {
 		return &pebble.Options{
+			FS:                 vfs.OnDiskFull(vfs.Default, room.await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
 			MemTableSize:       32 << 20,
@@ -176,11 +183,22 @@ func (t *tenantKV) commit() {
 	if t.batch.Empty() {
 		return
 	}
-	if err := t.batch.Commit(pebble.NoSync); err != nil {
+	if err := t.write(); err != nil {
 		panic(&executor.StoreError{Op: "commit", Err: err})
 	}
 	t.drop()
 	t.reset()
+}
+
+// write commits the batch. Pebble panics when it cannot write its log, with locks
+// held: the store cannot be used, nor closed, from then on.
+func (t *tenantKV) write() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", ErrState, r)
+		}
+	}()
+	return t.batch.Commit(pebble.NoSync)
 }
 
 func (t *tenantKV) reset() {

@@ -267,7 +267,7 @@ func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
 	m.Data = []byte(`{"records":[
 		{"plan":"p","planOpened":{"label":"from a foreign client"}},
 		{"plan":"p","action":"a","forwardRegistered":{"capability":"do.x","class":"CLASS_COMPENSABLE"},"payload":{"input":"eyJpZCI6MX0="}},
-		{"plan":"p","action":"a","compensationRegistered":{"capability":"x","key":"k1","bindings":[{"name":"id","expression":"input.id"}]}},
+		{"plan":"p","action":"a","compensationRegistered":{"capability":"x","bindings":[{"name":"id","expression":"input.id"}]}},
 		{"plan":"p","action":"a","forwardCompleted":{}},
 		{"plan":"p","planFailed":{"reason":"because"}}]}`)
 	js, err := r.conn.JetStream()
@@ -282,7 +282,7 @@ func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.calls) != 1 || string(r.calls[0].Arguments) != `{"id":1}` || r.calls[0].Key != "k1" {
+	if len(r.calls) != 1 || string(r.calls[0].Arguments) != `{"id":1}` || r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
 		t.Fatalf("%+v", r.calls)
 	}
 }
@@ -348,7 +348,7 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 		&pb.Record{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
 		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
 		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: "x", Key: "k", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
+			Capability: "x", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
 	)
 	r.fail("p")
 	if got := r.ended("p"); got.State != ledger.StateQuarantined || len(got.Outstanding) != 1 {
@@ -356,7 +356,7 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.calls) != 2 || r.calls[0].Key != "k" || r.calls[1].Key != "k" || !r.calls[0].BlindCleanup || !r.calls[0].DirtyFailure {
+	if len(r.calls) != 2 || r.calls[0].Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) || r.calls[1].Key != r.calls[0].Key || !r.calls[0].BlindCleanup || !r.calls[0].DirtyFailure {
 		t.Fatalf("%+v", r.calls)
 	}
 }

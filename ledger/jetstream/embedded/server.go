@@ -215,14 +215,22 @@ func await(instance *natsd.Server, fatal <-chan string) error {
 	}
 }
 
+// roomProbe is what must fit on the disk for a start. A server on a full disk
+// would come up, find no room for the first record, and be mute.
+const roomProbe = 1 << 20
+
 // writable tells early, and in words, that a folder cannot be used.
 func writable(dir string) error {
 	file, err := os.CreateTemp(dir, ".probe-")
 	if err != nil {
 		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
 	}
+	_, err = file.Write(make([]byte, roomProbe))
+	if err == nil {
+		err = file.Sync() // some file systems find out here
+	}
 	file.Close()
-	if err := os.Remove(file.Name()); err != nil {
+	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
 		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
 	}
 	return nil

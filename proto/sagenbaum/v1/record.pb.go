@@ -1649,7 +1649,7 @@ type CompensationRegistered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capability    string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
 	Bindings      []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
-	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key: the same for every attempt
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key of the undo, the same for every attempt: empty, or the one derived from tenant, plan and action
 	Attempts      uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 1..100
 	BackoffNs     int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles
 	BackoffMaxNs  int64                  `protobuf:"varint,6,opt,name=backoff_max_ns,json=backoffMaxNs,proto3" json:"backoff_max_ns,omitempty"`

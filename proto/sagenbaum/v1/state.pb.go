@@ -518,6 +518,7 @@ type PlanRow struct {
 	Watchers      []uint32               `protobuf:"varint,29,rep,packed,name=watchers,proto3" json:"watchers,omitempty"` // actions with leases of their own
 	Orphans       []string               `protobuf:"bytes,30,rep,name=orphans,proto3" json:"orphans,omitempty"`           // forwards that came without their registration
 	Leases        []*LeaseRow            `protobuf:"bytes,31,rep,name=leases,proto3" json:"leases,omitempty"`
+	Resumed       *Address               `protobuf:"bytes,33,opt,name=resumed,proto3" json:"resumed,omitempty"`              // the owner's record that let the unwind go on
 	ByHand        bool                   `protobuf:"varint,32,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"` // an action was resolved by its owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -766,6 +767,13 @@ func (x *PlanRow) GetOrphans() []string {
 func (x *PlanRow) GetLeases() []*LeaseRow {
 	if x != nil {
 		return x.Leases
+	}
+	return nil
+}
+
+func (x *PlanRow) GetResumed() *Address {
+	if x != nil {
+		return x.Resumed
 	}
 	return nil
 }
@@ -1528,7 +1536,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xd6\b\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\x87\t\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -1561,7 +1569,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\breported\x18\x1c \x03(\rR\breported\x12\x1a\n" +
 	"\bwatchers\x18\x1d \x03(\rR\bwatchers\x12\x18\n" +
 	"\aorphans\x18\x1e \x03(\tR\aorphans\x12.\n" +
-	"\x06leases\x18\x1f \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12\x17\n" +
+	"\x06leases\x18\x1f \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12/\n" +
+	"\aresumed\x18! \x01(\v2\x15.sagenbaum.v1.AddressR\aresumed\x12\x17\n" +
 	"\aby_hand\x18  \x01(\bR\x06byHand\"\xba\x01\n" +
 	"\x06Turned\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
@@ -1738,29 +1747,30 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	14, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
 	14, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
 	8,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	14, // 12: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	16, // 13: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	2,  // 14: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
-	14, // 15: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	17, // 16: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	18, // 17: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 18: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	14, // 19: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 20: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	14, // 21: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	14, // 22: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	19, // 23: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	20, // 24: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	8,  // 25: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	21, // 26: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	14, // 27: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	14, // 28: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	22, // 29: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	14, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	14, // 13: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	16, // 14: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	2,  // 15: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
+	14, // 16: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	17, // 17: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	18, // 18: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 19: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	14, // 20: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 21: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	14, // 22: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	14, // 23: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	19, // 24: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	20, // 25: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	8,  // 26: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	21, // 27: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	14, // 28: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	14, // 29: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	22, // 30: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }

@@ -82,6 +82,7 @@ func (m *PlanRow) CloneVT() *PlanRow {
 	r.Skipped = m.Skipped
 	r.Quarantined = m.Quarantined
 	r.Resolved = m.Resolved
+	r.Resumed = m.Resumed.CloneVT()
 	r.ByHand = m.ByHand
 	if rhs := m.Ready; rhs != nil {
 		tmpContainer := make([]uint32, len(rhs))
@@ -491,6 +492,18 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Resumed != nil {
+		size, err := m.Resumed.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x8a
 	}
 	if m.ByHand {
 		i--
@@ -1725,6 +1738,10 @@ func (m *PlanRow) SizeVT() (n int) {
 	}
 	if m.ByHand {
 		n += 3
+	}
+	if m.Resumed != nil {
+		l = m.Resumed.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -3485,6 +3502,42 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.ByHand = bool(v != 0)
+		case 33:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Resumed", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Resumed == nil {
+				m.Resumed = &Address{}
+			}
+			if err := m.Resumed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

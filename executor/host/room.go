@@ -1,0 +1,40 @@
+package host
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// diskRoom watches the disk of the state store. Where it is full, writes wait: a
+// turn is then late, and nothing is lost by that.
+type diskRoom struct {
+	dir    string // there already
+	log    *slog.Logger
+	giveUp <-chan struct{} // closed: do not wait any more
+}
+
+// there reports whether a write has a chance. What a file system does not tell
+// counts as room.
+func (r diskRoom) there() bool {
+	usage, err := vfs.Default.GetDiskUsage(r.dir)
+	return err != nil || usage.AvailBytes >= roomMin
+}
+
+// await returns when a write that found the disk full may be tried again. Pebble
+// calls it and lets all its writes wait meanwhile.
+func (r diskRoom) await() {
+	if r.there() {
+		return
+	}
+	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes", roomMin)
+	for !r.there() {
+		select {
+		case <-r.giveUp:
+			return
+		case <-time.After(roomPoll):
+		}
+	}
+	r.log.Info("the disk of the state store has room again", "dir", r.dir)
+}
