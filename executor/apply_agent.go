@@ -236,6 +236,8 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 		return refused("plan %s is %s: it was not open any more when the commit landed", p.id, stateName(p.row))
 	case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
+	case p.row.Turned != nil && !p.row.Turned.Clocked:
+		return refused("lease %s of plan %s turned true at %s, before the commit landed", p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
 	}
 	s.disarm(p)
 	p.row.Phase, p.row.Committed, p.row.Turned = pb.Phase_PHASE_COMMITTED, e.Address, nil

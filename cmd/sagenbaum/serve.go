@@ -178,10 +178,14 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 				announce(ready{URL: server.URL(), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
 			})
 			server.Close()
-			if !errors.Is(err, host.ErrMute) {
+			switch {
+			case errors.Is(err, host.ErrMute):
+				log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
+			case errors.Is(err, host.ErrNoRoom) && again:
+				log.Error("no room for the state yet; starting the embedded server again", "dir", v.data, "cause", err)
+			default:
 				return err
 			}
-			log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -194,6 +198,7 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 // runOn runs a host on the embedded server until the context ends or the server
 // cannot store any more, which is host.ErrMute.
 func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger, ready func()) error {
+	giveUp := ctx.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // ends with ctx
@@ -211,6 +216,7 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 	return runHost(ctx, v, log, hostSetup{
 		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
 		durable: server.DurableID(),
+		giveUp:  giveUp,
 		ready:   ready,
 	})
 }
@@ -252,6 +258,7 @@ func serveExternal(ctx context.Context, s *settings, v *serving, log *slog.Logge
 		return err
 	}
 	setup := hostSetup{
+		giveUp: ctx.Done(),
 		connect: func() (*nats.Conn, error) {
 			return nats.Connect(v.external, append(options, nats.Name("sagenbaum executor"), nats.MaxReconnects(-1), nats.Timeout(s.timeout))...)
 		},
@@ -276,6 +283,7 @@ type hostSetup struct {
 	connect func() (*nats.Conn, error)
 	durable string // embedded.Server.DurableID
 	system  *nats.Conn
+	giveUp  <-chan struct{} // the process is told to stop
 	ready   func()
 }
 
@@ -290,6 +298,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
+		GiveUp: setup.giveUp,
 	})
 	if err != nil {
 		return err

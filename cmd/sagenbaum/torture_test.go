@@ -37,6 +37,7 @@ const (
 	tortureTenant = "default"
 	makeThing     = "thing.make"
 	unmakeThing   = "thing.unmake"
+	tortureDoubt  = 30 * time.Second // how long an agent tries on
 )
 
 // tortureCycles is how often a crash is repeated: few in an ordinary run, as many
@@ -148,10 +149,10 @@ func (p *provider) serveUnmake(t *testing.T, conn *nats.Conn) *worker.Worker {
 	return w
 }
 
-// tortureAgent is an agent that makes things; one in doubt tries on for a minute.
+// tortureAgent is an agent that makes things; it tries on over any crash.
 func tortureAgent(conn *nats.Conn) (*coordinator.Coordinator, error) {
 	return coordinator.New(coordinator.Config{
-		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: time.Minute, ConfirmTimeout: time.Minute,
+		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: tortureDoubt, ConfirmTimeout: tortureDoubt,
 		Contracts: []coordinator.Contract{{
 			Capability: makeThing, Class: coordinator.Compensable, Inverse: unmakeThing,
 			Bindings: map[string]string{"thing": "input.thing"}, Attempts: 20, Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
@@ -167,6 +168,17 @@ func (s *served) again(t *testing.T, args ...string) *served {
 		t.Fatal(err)
 	}
 	return serveFor(t, s.dir, append([]string{"--listen", address.Host}, args...)...)
+}
+
+// confess shows a server's log when the test has failed.
+func (s *served) confess(t *testing.T) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = s.command.Process.Kill() // it may be gone
+			_ = s.command.Wait()
+			t.Logf("the server said:\n%s", s.stderr)
+		}
+	})
 }
 
 // kill9 ends a server at once and waits until it is gone.
@@ -208,7 +220,7 @@ func settled(t *testing.T, ctx context.Context, c *client) (status executor.Stat
 	until(t, ctx, "the executor has folded and undone everything", func() bool {
 		var err error
 		status, err = c.status(ctx)
-		return err == nil && status.Mode == modeHolding && status.Applied == status.Last && status.Unwinding == 0 && status.InFlight == 0
+		return err == nil && status.Mode == executor.ModeHolding && status.Applied == status.Last && status.Unwinding == 0 && status.InFlight == 0
 	})
 	return status
 }
