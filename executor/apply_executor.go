@@ -156,7 +156,7 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 		p.row.Ready = without(p.row.Ready, a.id.n)
 		p.row.InFlight++
 	} else {
-		s.delete(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n}))
+		s.dropDue(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n})
 	}
 	a.row.Undo, a.row.Attempt, a.row.DueNs = pb.Undo_UNDO_DISPATCHED, k.Attempt, 0
 	a.row.Blind, a.row.Dispatched = k.BlindCleanup, e.Address
@@ -190,7 +190,7 @@ const epochMax = math.MaxInt64 - int64(ledger.BackoffMax)
 // land takes an action out of flight.
 func (s *State) land(p *plan, a *action) {
 	if a.row.Undo == pb.Undo_UNDO_WAITING {
-		s.delete(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n}))
+		s.dropDue(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n})
 		a.row.DueNs = 0
 	}
 	p.row.InFlight--

@@ -3,6 +3,7 @@ package executor
 import (
 	"container/heap"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -43,8 +44,23 @@ func (s *State) setDue(ns int64, kind byte, ref leaseRef) {
 	s.set(key, nil)
 	if s.base == nil && string(key) < s.dueFrom {
 		heap.Push(&s.snoozed, snooze{ns, string(key)})
+		return
+	}
+	if s.nextDue != 0 {
+		s.nextDue = min(s.nextDue, ns)
 	}
 }
+
+// dropDue removes a due entry.
+func (s *State) dropDue(ns int64, kind byte, ref leaseRef) {
+	s.delete(dueKey(ns, kind, ref))
+	if ns == s.nextDue {
+		s.nextDue = 0
+	}
+}
+
+// noDue stands for "no entry" in State.nextDue.
+const noDue = math.MaxInt64
 
 // dueEntries returns the entries to look at, in order of key, so that a restart,
 // which forgets what was snoozed, changes no order.
@@ -56,7 +72,7 @@ func (s *State) dueEntries(nowNs int64) []string {
 	to := string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1))
 	if s.dueFrom < to {
 		from := max(s.dueFrom, string(rune(keyDue)))
-		s.dueFrom = to
+		s.dueFrom, s.nextDue = to, 0
 		for k := range s.kv.Scan([]byte(from), []byte(to)) {
 			if len(entries) == duePerTurn {
 				s.dueFrom = string(k)
@@ -146,15 +162,22 @@ func (s *State) NextWake() (ns int64, ok bool) {
 	if len(s.snoozed) > 0 {
 		ns, ok = s.snoozed[0].ns, true
 	}
-	from := max(s.dueFrom, string(rune(keyDue)))
-	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
-		due := int64(binary.BigEndian.Uint64(k[1:]))
-		if !ok || due < ns {
-			ns, ok = due, true
-		}
-		break
+	if s.nextDue == 0 {
+		s.nextDue = s.firstDue()
+	}
+	if s.nextDue != noDue && (!ok || s.nextDue < ns) {
+		ns, ok = s.nextDue, true
 	}
 	return ns, ok
+}
+
+// firstDue reads the first due entry that was not looked at yet.
+func (s *State) firstDue() int64 {
+	from := max(s.dueFrom, string(rune(keyDue)))
+	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
+		return int64(binary.BigEndian.Uint64(k[1:]))
+	}
+	return noDue
 }
 
 // HasWork reports whether Decide has something to do whatever the clock says.

@@ -228,7 +228,7 @@ func planScope(p *plan) triggers.Plan {
 func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string) {
 	if l.WakeNs != wakeNs {
 		if l.WakeNs != 0 {
-			s.delete(dueKey(l.WakeNs, dueLease, ref))
+			s.dropDue(l.WakeNs, dueLease, ref)
 		}
 		if wakeNs != 0 {
 			s.setDue(wakeNs, dueLease, ref)

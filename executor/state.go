@@ -66,6 +66,7 @@ type State struct {
 
 	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
 	dueFrom string
+	nextDue int64 // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
 	snoozed snoozeHeap
 }
 
