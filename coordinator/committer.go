@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -172,6 +173,7 @@ func (c *committer) notify() {
 func (c *committer) run(ctx context.Context) {
 	defer close(c.ended)
 	for {
+		c.gather()
 		batch, wait, more := c.cut(time.Now())
 		switch {
 		case len(batch) > 0:
@@ -187,6 +189,26 @@ func (c *committer) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// gather lets the callers that the last commit released queue what they do next,
+// so that they share a commit instead of the first one taking an fsync alone.
+// It gives up the processor, never waits, and stops when nobody has come.
+func (c *committer) gather() {
+	for have := c.urgentNow(); have > 0; {
+		runtime.Gosched()
+		now := c.urgentNow()
+		if now == have {
+			return
+		}
+		have = now
+	}
+}
+
+func (c *committer) urgentNow() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.urgent
 }
 
 // sleep waits for a change of the queue, at most d (0: without limit).

@@ -99,6 +99,19 @@ func (b *bench) folded(ctx context.Context) (uint64, error) {
 	return status.Records, err
 }
 
+// commits returns how many commits the ledger holds.
+func (b *bench) commits() (uint64, error) {
+	js, err := b.client.JetStream()
+	if err != nil {
+		return 0, err
+	}
+	info, err := js.StreamInfo(jetstream.StreamName(benchTenant))
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
+}
+
 // readAll reads the whole stream without folding it.
 func (b *bench) readAll(ctx context.Context) (messages uint64, took time.Duration, err error) {
 	store, err := jetstream.Open(ctx, jetstream.Config{Conn: b.conn, Tenant: benchTenant, AcceptLossyBroker: true})

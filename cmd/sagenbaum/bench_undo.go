@@ -142,6 +142,10 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 	for _, n := range b.concurrency {
 		var mu sync.Mutex
 		var latency []time.Duration
+		before, err := rig.commits()
+		if err != nil {
+			return err
+		}
 		plans, err := measure(n, b.each, func(int) error {
 			took, err := u.run(ctx, c)
 			mu.Lock()
@@ -152,10 +156,14 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 		if err != nil {
 			return err
 		}
+		after, err := rig.commits()
+		if err != nil {
+			return err
+		}
 		slices.Sort(latency)
 		l := rate{took: latency}
-		fmt.Fprintf(out, "  %-34s %9.0f %-9s p50 %8s  p99 %8s  failure to last undo\n", fmt.Sprintf("undo5, %d at once", n),
-			plans.perSecond(), "plans/s", short(l.quantile(0.5)), short(l.quantile(0.99)))
+		fmt.Fprintf(out, "  %-34s %9.0f %-9s p50 %8s  p99 %8s  failure to last undo; %.1f commits a plan\n", fmt.Sprintf("undo5, %d at once", n),
+			plans.perSecond(), "plans/s", short(l.quantile(0.5)), short(l.quantile(0.99)), float64(after-before)/float64(len(latency)))
 	}
 	return nil
 }

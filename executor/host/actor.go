@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -275,12 +276,22 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 		case e := <-lease:
 			a.leaseEvent(e)
 		case <-answered:
-			a.answers = append(a.answers, a.dispatch.take()...)
+			a.takeAnswers()
 		case <-a.wake.C:
 		}
 		if err := a.turn(first, messages); err != nil {
 			return err
 		}
+	}
+}
+
+// takeAnswers takes what workers have said, and lets those that are about to
+// answer do so first: answers that share a commit share its fsync. It gives up
+// the processor, never waits, and stops when nothing more has come.
+func (a *actor) takeAnswers() {
+	for more := a.dispatch.take(); len(more) > 0; more = a.dispatch.take() {
+		a.answers = append(a.answers, more...)
+		runtime.Gosched()
 	}
 }
 
