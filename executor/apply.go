@@ -108,7 +108,10 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	}
 	// A decision that lost is explained here and needs no further record; a
 	// refused record of anybody else is answered in the ledger itself.
-	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor {
+	// One answer per message is enough: whoever sends a thousand bad records must
+	// not make the holder append a thousand.
+	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor && s.answered != e.Address.Sequence {
+		s.answered = e.Address.Sequence
 		s.todo.add(todoRefused + string(recordKey(0, e.Address.Sequence, e.Address.Index)[1:]))
 	}
 }

@@ -137,7 +137,7 @@ func clip(s string) string {
 	if len(s) > textMax {
 		s = s[:textMax]
 	}
-	return string([]rune(s)) // drops what is not UTF-8
+	return string([]rune(s)) // what is not UTF-8 becomes U+FFFD
 }
 
 const textMax = ledger.TextMax / 4
@@ -253,8 +253,11 @@ func quarantineReason(a *action) string {
 	if a.row.Late {
 		return noteLate
 	}
-	c := a.fixed.Compensation
-	return clip(c.Capability + " failed: " + a.row.Note)
+	why := a.row.Note
+	if why == "" {
+		why = "the worker gave no reason"
+	}
+	return clip(a.fixed.Compensation.Capability + " failed: " + why)
 }
 
 // report records what a worker said of a long undo.

@@ -31,6 +31,9 @@ func (w *world) store(subject, contentType string, data []byte) {
 	w.t.Helper()
 	m := ledger.Message{Sequence: uint64(len(w.log) + 1), StampNs: w.now, Subject: subject, ContentType: contentType, Data: data}
 	if _, err := ledger.Decode("t", m); err != nil {
+		if s, _ := ledger.ParseSubject(subject); s.Class != ledger.ClassExecutor {
+			w.t.Fatalf("%s halts the tenant: %v", subject, err)
+		}
 		return
 	}
 	refusals := 0

@@ -12,6 +12,7 @@ type PlanQuery struct {
 
 // ListQuery asks for a list: quarantine.ls, refused.ls.
 type ListQuery struct {
+	After         string `json:"after,omitempty"`          // quarantine.ls: plan id; the page starts behind it
 	AfterSequence uint64 `json:"after_sequence,omitempty"` // refused.ls: behind this one
 	Limit         int    `json:"limit,omitempty"`          // 1..1000, default 100
 }

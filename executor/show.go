@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -17,8 +18,39 @@ type Reader struct {
 // NewReader reads the state of tenant in kv.
 func NewReader(kv KV, tenant string) *Reader { return &Reader{look(kv, tenant)} }
 
-// listMax bounds one page.
-const listMax = 1000
+// listMax bounds one page in entries, pageSizeMax in bytes of JSON: an answer
+// must fit into one NATS message (1 MiB by default).
+const (
+	listMax     = 1000
+	pageSizeMax = 512 << 10
+)
+
+// limitOf is how many entries a question asks for.
+func limitOf(asked int) int {
+	if asked <= 0 || asked > listMax {
+		return 100
+	}
+	return asked
+}
+
+// page collects views until it is full.
+type page struct {
+	limit, size int
+	views       []PlanView
+}
+
+// add takes one more view; false: the page is full without it. A page takes at
+// least one.
+func (p *page) add(v PlanView) bool {
+	size := len(mustJSON(v))
+	if len(p.views) == p.limit || len(p.views) > 0 && p.size+size > pageSizeMax {
+		return false
+	}
+	p.views, p.size = append(p.views, v), p.size+size
+	return true
+}
+
+func (p *page) last() string { return p.views[len(p.views)-1].Plan }
 
 // Filter selects plans; empty fields select all.
 type Filter struct {
@@ -32,9 +64,7 @@ type Filter struct {
 // Plans returns one page of plans in order of id, and the id to continue after
 // ("" when there are no more).
 func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
-	if f.Limit <= 0 || f.Limit > listMax {
-		f.Limit = 100
-	}
+	list := page{limit: limitOf(f.Limit)}
 	from := append(planKey(keyPlan, f.After), 0)
 	if f.After == "" {
 		from = []byte{keyPlan}
@@ -47,12 +77,11 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}
-		if len(views) == f.Limit {
-			return views, views[len(views)-1].Plan
+		if !list.add(viewOf(string(k[1:]), row)) {
+			return list.views, list.last()
 		}
-		views = append(views, viewOf(string(k[1:]), row))
 	}
-	return views, ""
+	return list.views, ""
 }
 
 // Plan returns one plan with its actions, leases and refusals; ok is false when
@@ -62,34 +91,77 @@ func (r *Reader) Plan(id string) (view PlanView, ok bool) {
 	if p == nil {
 		return PlanView{}, false
 	}
-	view = viewOf(id, p.row)
-	for n := uint32(1); n <= p.row.Actions; n++ {
-		view.Actions = append(view.Actions, r.action(p, r.s.action(id, n)))
+	view = r.controlView(p)
+	for i := range view.Actions {
+		a := &view.Actions[i]
+		payload := r.s.payload(actionKey(keyPayload, id, uint32(a.Number)))
+		a.Input, a.Output = json.RawMessage(payload.Input), json.RawMessage(payload.Output)
 	}
-	view.Leases = leaseViews(p.row.Leases)
 	prefix := append(planKey(keyRefusal, id), 0)
 	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+		if len(view.Refused) == refusedShown {
+			view.Omitted = append(view.Omitted, "further refused records")
+			break
+		}
 		place := k[len(prefix):]
 		view.Refused = append(view.Refused, r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])))
 	}
+	fit(&view)
 	return view, true
 }
 
-// Quarantined returns the plans that wait for their owner, with their actions.
-func (r *Reader) Quarantined(limit int) []PlanView {
-	var ids []string
-	for k := range r.s.kv.Scan([]byte{keyOwner}, after([]byte{keyOwner})) {
-		if len(ids) == min(max(limit, 1), listMax) {
-			break
+// refusedShown bounds the refusals that one plan shows.
+const refusedShown = 200
+
+// fit leaves out what would not fit into one answer, and says so.
+func fit(view *PlanView) {
+	if len(mustJSON(*view)) <= pageSizeMax {
+		return
+	}
+	for i := range view.Actions {
+		view.Actions[i].Input, view.Actions[i].Output = nil, nil
+	}
+	view.Omitted = append(view.Omitted, "inputs and outputs")
+	whole := len(view.Actions)
+	for len(view.Actions) > 1 && len(mustJSON(*view)) > pageSizeMax {
+		view.Actions = view.Actions[:len(view.Actions)/2]
+	}
+	if shown := len(view.Actions); shown < whole {
+		view.Omitted = append(view.Omitted, fmt.Sprintf("actions %d to %d", shown+1, whole))
+	}
+}
+
+// controlView is a plan with its actions and leases, without customer data.
+func (r *Reader) controlView(p *plan) PlanView {
+	view := viewOf(p.id, p.row)
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
+	}
+	view.Leases = leaseViews(p.row, p.row.Leases)
+	return view
+}
+
+// Quarantined returns one page of the plans that wait for their owner, in order
+// of id, with the actions that wait, and the id to continue after.
+func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
+	list := page{limit: limitOf(q.Limit)}
+	from := append(planKey(keyOwner, q.After), 0)
+	if q.After == "" {
+		from = []byte{keyOwner}
+	}
+	for k := range r.s.kv.Scan(from, after([]byte{keyOwner})) {
+		p := r.s.plan(string(k[1:]))
+		view := viewOf(p.id, p.row)
+		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
+			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+				view.Actions = append(view.Actions, r.action(p, a))
+			}
 		}
-		ids = append(ids, string(k[1:]))
+		if !list.add(view) {
+			return list.views, list.last()
+		}
 	}
-	views := make([]PlanView, 0, len(ids))
-	for _, id := range ids {
-		view, _ := r.Plan(id)
-		views = append(views, view)
-	}
-	return views
+	return list.views, ""
 }
 
 // Refusals returns refused and void records behind a sequence, in order.
@@ -97,7 +169,7 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []RefusedView {
 	var views []RefusedView
 	from := recordKey(keyRefused, afterSequence+1, 0)
 	for k := range r.s.kv.Scan(from, after([]byte{keyRefused})) {
-		if len(views) == min(max(limit, 1), listMax) {
+		if len(views) == limitOf(limit) {
 			break
 		}
 		views = append(views, r.refused(binary.BigEndian.Uint64(k[1:]), binary.BigEndian.Uint32(k[9:])))
@@ -189,14 +261,12 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 
 func (r *Reader) action(p *plan, a *action) ActionView {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
-	payload := r.s.payload(actionKey(keyPayload, p.id, a.id.n))
 	view := ActionView{
 		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.Capability, Class: className(f.Class),
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
-		Input: json.RawMessage(payload.Input), Output: json.RawMessage(payload.Output),
-		Registered: ledger.FormatAddress(a.fixed.Registered), Leases: leaseViews(row.Leases),
+		Registered: ledger.FormatAddress(a.fixed.Registered), Leases: leaseViews(p.row, row.Leases),
 	}
 	if c != nil {
 		view.Key = r.s.key(a)
@@ -233,12 +303,17 @@ func undoOf(p *pb.PlanRow, a *pb.ActionRow) string {
 	return undoName(a.Undo)
 }
 
-func leaseViews(rows []*pb.LeaseRow) []LeaseView {
+// leaseViews shows what is held; leases of a plan that is not open any more are
+// given up, whatever they waited for.
+func leaseViews(p *pb.PlanRow, rows []*pb.LeaseRow) []LeaseView {
 	var views []LeaseView
 	for _, l := range rows {
 		view := LeaseView{
 			Name: l.Name, Condition: conditionOf(l), Truth: truthName(l.Truth), Fired: l.Fired, Moot: l.Moot,
 			WakeNs: l.WakeNs, Waits: l.Waits, Error: l.Error,
+		}
+		if p.Phase != pb.Phase_PHASE_OPEN && !l.Fired {
+			view.Moot, view.WakeNs, view.Waits = true, 0, nil
 		}
 		if l.WakeNs == wakeNow {
 			view.WakeNs = 0 // true already: it fires as soon as the clock allows

@@ -65,9 +65,10 @@ type State struct {
 	wrote map[string][]byte // nil value: deleted
 
 	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
-	dueFrom string
-	nextDue int64 // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
-	snoozed snoozeHeap
+	dueFrom  string
+	answered uint64 // last message whose refusal is to be recorded
+	nextDue  int64  // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
+	snoozed  snoozeHeap
 }
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger.

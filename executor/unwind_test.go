@@ -266,7 +266,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
 		t.Fatalf("%s %v", state, outstanding)
 	}
-	if list := NewReader(s.kv, "t").Quarantined(10); len(list) != 1 || list[0].Plan != "p" {
+	if list, next := NewReader(s.kv, "t").Quarantined(ListQuery{}); len(list) != 1 || list[0].Plan != "p" || len(list[0].Actions) != 1 || next != "" {
 		t.Fatalf("%v", list)
 	}
 }

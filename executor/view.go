@@ -31,6 +31,7 @@ type PlanView struct {
 	Leases      []LeaseView       `json:"leases,omitempty"`
 	Refused     []RefusedView     `json:"refused,omitempty"`
 	Orphans     []string          `json:"orphans,omitempty"` // forwards that came without their registration
+	Omitted     []string          `json:"omitted,omitempty"` // what did not fit into one answer
 }
 
 // ActionView is one action of a plan, in the order of registration.
@@ -113,8 +114,10 @@ type StatusView struct {
 	Waiting     []WaitingView `json:"waiting,omitempty"` // commands without a worker
 }
 
-// WaitingView is a compensation that no worker has answered for.
+// WaitingView is a command in flight that wants to be looked at: no worker has
+// taken it, or one says that it is still working.
 type WaitingView struct {
+	Working    bool   `json:"working,omitempty"`
 	Capability string `json:"capability"`
 	Plan       string `json:"plan"`
 	Action     string `json:"action"`

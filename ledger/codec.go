@@ -69,8 +69,8 @@ func RecordSize(r *pb.Record) int {
 
 // Decode splits a message into its entries. It is total: any message gives at
 // least one entry, and an entry that is no record says why in Err. Only a
-// commit that needs a newer reader is an error of Decode itself: the tenant
-// must halt and nothing may be skipped.
+// commit of the holder that needs a newer reader is an error of Decode itself: the
+// tenant must halt and nothing may be skipped.
 func Decode(tenant string, m Message) ([]Entry, error) {
 	source, ok := ParseSubject(m.Subject)
 	if !ok || source.Tenant != tenant {
@@ -98,8 +98,16 @@ func opaque(tenant string, m Message, source Source, err error) []Entry {
 	}}
 }
 
-func newerReader(m Message, version uint64) error {
-	return &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)}
+// newerReader handles a commit that a newer reader is asked for. Only the
+// holder raises the version of a ledger: its commit halts a reader that is too
+// old. Anybody else's is refused, or two bytes of one agent would stop the
+// tenant for good (ADR 0007).
+func newerReader(tenant string, m Message, source Source, version uint64) ([]Entry, error) {
+	problem := fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)
+	if source.Class == ClassExecutor {
+		return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: problem}
+	}
+	return opaque(tenant, m, source, Refuse("commit.min_reader", problem, fmt.Sprintf("at most %d: the holder raises it, then the others", ReaderVersion))), nil
 }
 
 func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
@@ -108,7 +116,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		return opaque(tenant, m, source, err), nil
 	}
 	if minReader > ReaderVersion {
-		return nil, newerReader(m, minReader)
+		return newerReader(tenant, m, source, minReader)
 	}
 	entries := make([]Entry, len(bodies))
 	for i, body := range bodies {
@@ -180,7 +188,7 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 	var version jsonVersion
 	if json.Unmarshal(m.Data, &version) == nil {
 		if newest := max(version.MinReader, version.MinReaderSnake); newest > ReaderVersion {
-			return nil, newerReader(m, uint64(newest))
+			return newerReader(tenant, m, source, uint64(newest))
 		}
 	}
 	var c jsonCommit

@@ -202,7 +202,7 @@ func TestMessagesThatAreNotTheTenantsOrNotReadableAreRefused(t *testing.T) {
 	}
 }
 
-func TestACommitForANewerReaderHalts(t *testing.T) {
+func TestACommitForANewerReader(t *testing.T) {
 	record := `{"factRetracted":{"key":"k"}}`
 	for what, m := range map[string]ledger.Message{
 		"protobuf":            message(factSource, "", append([]byte{8, ledger.ReaderVersion + 1}, encode(t, good()[0].record)[2:]...)),
@@ -211,8 +211,12 @@ func TestACommitForANewerReaderHalts(t *testing.T) {
 		"json, other case":    message(factSource, ledger.ContentTypeJSON, []byte(`{"min_reader":2,"records":[`+record+`]}`)),
 		"json, unknown field": message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"frames":[]}`)),
 	} {
+		if e := decode(t, m); len(e) != 1 || refusedField(e[0].Err) != "commit.min_reader" {
+			t.Errorf("%s, from anybody: %d entries, %v", what, len(e), e[0].Err)
+		}
+		m.Subject = holderSource.Subject()
 		if entries, err := ledger.Decode("t", m); !isHalted(err, "reader") || entries != nil {
-			t.Errorf("%s: %d entries, %v", what, len(entries), err)
+			t.Errorf("%s, from the holder: %d entries, %v", what, len(entries), err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type actor struct {
 	tenant string
 	log    *slog.Logger
 
+	session  context.Context // ends with the attachment to the ledger
 	store    ledger.Store
 	kv       *tenantKV
 	state    *executor.State
@@ -48,7 +50,9 @@ type actor struct {
 	mu      sync.Mutex
 	mode    string
 	problem string
-	last    uint64 // last sequence known to be in the stream
+	refusal string       // why the stream refuses appends now
+	seen    ledger.Store // store, for queries
+	last    uint64       // last sequence known to be in the stream
 	applied uint64
 	waiters []*waiter
 	shown   *dispatcher // dispatch, for queries
@@ -82,7 +86,7 @@ func (a *actor) run(ctx context.Context) error {
 	defer a.opened.Do(a.host.attaching.Done)
 	delay := retryDelayMin
 	for ctx.Err() == nil {
-		err := a.session(ctx)
+		err := a.attend(ctx)
 		var halted *ledger.Halted
 		var refused *ledger.Refused
 		switch {
@@ -120,10 +124,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// session attaches to the ledger and runs turns until something breaks. State
+// attend attaches to the ledger and runs turns until something breaks. State
 // that contradicts itself is thrown away and folded again.
-func (a *actor) session(ctx context.Context) (err error) {
+func (a *actor) attend(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	a.session = ctx
 	var readers sync.WaitGroup
 	defer func() {
 		cancel()
@@ -132,7 +137,10 @@ func (a *actor) session(ctx context.Context) (err error) {
 		if r := recover(); r != nil {
 			broken, ok := r.(*executor.StoreError)
 			if !ok {
-				panic(r)
+				// A broken rule of ours stops this tenant, not the others.
+				a.log.Error("the fold or a decision is impossible", "panic", r, "stack", string(debug.Stack()))
+				err = &ledger.Halted{Guard: "core", Sequence: a.state.Meta().GetApplied().GetSequence(), Problem: fmt.Sprint(r)}
+				return
 			}
 			if errors.Is(broken, ErrState) {
 				a.host.failed.Store(true)
@@ -171,6 +179,7 @@ func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Me
 			return
 		}
 	}
+	broke <- errors.New("the stream ended")
 }
 
 // endSession forgets what must not outlive a session: the claim and what was
@@ -196,6 +205,9 @@ func (a *actor) attach(ctx context.Context) error {
 		return err
 	}
 	a.store = store
+	a.mu.Lock()
+	a.seen = store
+	a.mu.Unlock()
 	a.state = executor.Open(a.kv, a.tenant)
 	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
 		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
@@ -263,9 +275,6 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-broke:
-			if err == nil {
-				err = errors.New("the stream ended")
-			}
 			return err
 		case m := <-messages:
 			first = &m
@@ -444,10 +453,10 @@ func commitID() string {
 // publish appends on a goroutine of its own, which ends with the reply or after
 // appendTimeout; its result comes back on acks.
 func (a *actor) publish(p ledger.Append, delay time.Duration) {
-	acks, store := a.acks, a.store
+	acks, store, session := a.acks, a.store, a.session
 	go func() {
-		if delay > 0 {
-			time.Sleep(delay)
+		if delay > 0 && !sleep(session, delay) {
+			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 		defer cancel()
@@ -468,12 +477,14 @@ func (a *actor) acknowledged(k ack) error {
 		a.misses = 0
 		p.stored = k.sequence
 		a.mu.Lock()
+		a.refusal = ""
 		a.last = max(a.last, k.sequence)
 		a.mu.Unlock()
 	case errors.Is(k.err, ledger.ErrConflict):
 		a.log.Warn("another holder has begun a term", "term", a.term)
 		a.pending = nil
 		a.stepDown()
+		a.setMode(executor.ModeStandby, "another holder has begun a term")
 	case errors.Is(k.err, ledger.ErrBusy), errors.Is(k.err, ledger.ErrInDoubt):
 		if errors.Is(k.err, ledger.ErrInDoubt) && a.host.cfg.Conn.IsConnected() {
 			if a.misses++; a.misses >= missesMax {
@@ -484,10 +495,12 @@ func (a *actor) acknowledged(k ack) error {
 		a.publish(p.append, p.delay)
 		p.delay = min(p.delay*2, retryDelayMax)
 	default:
-		// Refused by the stream, such as no space: nothing is stored. Decisions
-		// are made anew when it has room.
+		// Refused by the stream, such as no space: nothing is stored, and nothing
+		// else would be. The same commit goes out until there is room.
 		a.log.Error("append refused; it is tried again", "error", k.err)
-		a.setProblem(k.err.Error())
+		a.mu.Lock()
+		a.refusal = k.err.Error()
+		a.mu.Unlock()
 		a.publish(p.append, retryDelayMax)
 	}
 	return nil

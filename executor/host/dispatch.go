@@ -90,10 +90,14 @@ func (d *dispatcher) result(id attemptID, f *flight, r actuators.Result) {
 		}
 		d.land(id, executor.Answer{Plan: id.plan, Number: f.command.Number, Attempt: id.attempt})
 	case actuators.Replied:
+		if r.Reply.Status == ledger.StatusWorking && time.Since(f.since) > workingMax {
+			d.land(id, executor.Answer{Plan: id.plan, Number: f.command.Number, Attempt: id.attempt}) // as silent
+			return
+		}
 		if r.Reply.Status == ledger.StatusWorking {
 			// Its report comes as a record; ask again if it does not.
 			f.working, f.tries = true, 0
-			wait := max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second)
+			wait := min(max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second), workingMax)
 			f.again = time.AfterFunc(wait, func() { d.retry(id, f) })
 			return
 		}
@@ -151,8 +155,9 @@ func (d *dispatcher) waiting() []executor.WaitingView {
 	defer d.mu.Unlock()
 	var out []executor.WaitingView
 	for id, f := range d.flights {
-		if f.tries > 0 {
+		if f.tries > 0 || f.working {
 			out = append(out, executor.WaitingView{
+				Working:    f.working,
 				Capability: f.command.Capability, Plan: id.plan, Action: f.command.Action,
 				SinceNs: f.since.UnixNano(), Tries: f.tries,
 			})

@@ -148,12 +148,6 @@ func (a *actor) setMode(mode, problem string) {
 	a.mode, a.problem = mode, problem
 }
 
-func (a *actor) setProblem(problem string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.problem = problem
-}
-
 // show gives queries the dispatcher to look at.
 func (a *actor) show(d *dispatcher) {
 	a.mu.Lock()

@@ -192,7 +192,8 @@ func (h *Host) Run(ctx context.Context) error {
 	for _, a := range h.actors {
 		sub, err := h.serveQueries(a)
 		if err != nil {
-			return err
+			cancel(err)
+			break
 		}
 		defer func() {
 			_ = sub.Unsubscribe()
@@ -205,6 +206,9 @@ func (h *Host) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
+	for _, a := range h.actors {
+		a.opened.Do(h.attaching.Done) // one that never ran
+	}
 	return why(ctx)
 }
 

@@ -19,5 +19,5 @@ const (
 	commitSizeMax    = 60 << 10               // bytes of decisions in one commit
 	roomMin          = 1 << 20                // bytes free on the state store's disk, or writes wait
 	roomPoll         = 500 * time.Millisecond // how often a full disk is looked at
-	fsyncSlack       = 200 * time.Millisecond // a wake timer is never armed further back than this
+	workingMax       = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,8 +90,13 @@ func (a *actor) answer(m *nats.Msg, verb string) {
 	if err != nil {
 		panic("host: cannot encode an answer: " + err.Error())
 	}
-	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-		a.log.Debug("answer not sent", "verb", verb, "error", err)
+	err = m.Respond(body)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		body = fmt.Appendf(nil, `{"error":"the answer takes %d bytes, more than the server passes on; ask for less"}`, len(body))
+		err = m.Respond(body)
+	}
+	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+		a.log.Warn("answer not sent", "verb", verb, "error", err)
 	}
 }
 
@@ -171,6 +177,9 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 		for i := range view.Actions {
 			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
 				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody has served %s in %d tries", w.Capability, w.Tries)
+				if w.Working {
+					view.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
+				}
 			}
 		}
 	}
@@ -222,18 +231,15 @@ func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 
 func (a *actor) askQuarantined(q executor.ListQuery) any {
 	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
-	a.look(func(r *executor.Reader) { answer.Plans = append(answer.Plans, r.Quarantined(q.Limit)...) })
+	a.look(func(r *executor.Reader) {
+		plans, next := r.Quarantined(q)
+		answer.Plans, answer.Next = append(answer.Plans, plans...), next
+	})
 	return answer
 }
 
 func (a *actor) askRefused(q executor.ListQuery) any {
 	answer := executor.RefusedAnswer{Refused: []executor.RefusedView{}}
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
 	a.look(func(r *executor.Reader) {
 		answer.Refused = append(answer.Refused, r.Refusals(q.AfterSequence, q.Limit)...)
 	})
@@ -243,11 +249,33 @@ func (a *actor) askRefused(q executor.ListQuery) any {
 func (a *actor) askStatus() any {
 	var view executor.StatusView
 	a.look(func(r *executor.Reader) { view = r.Status() })
+	a.askHead()
 	view.Waiting = a.waitingCommands()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
+	if a.refusal != "" {
+		view.Problem = a.refusal
+	}
 	return executor.StatusAnswer{Status: view}
+}
+
+// askHead reads the stream's end, so that a tenant that folds nothing any more
+// (halted, interrupted) does not look as if it had folded everything.
+func (a *actor) askHead() {
+	a.mu.Lock()
+	store, mode := a.seen, a.mode
+	a.mu.Unlock()
+	if store == nil || mode == executor.ModeHolding || mode == executor.ModeGuard {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if head, err := store.Head(ctx); err == nil {
+		a.mu.Lock()
+		a.last = max(a.last, head.Last)
+		a.mu.Unlock()
+	}
 }
 
 func (a *actor) waitingCommands() []executor.WaitingView {

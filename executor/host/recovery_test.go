@@ -237,7 +237,10 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{"saga.t.agent.x.p", "saga.t.fact.f", "saga.t.verdict.v", "saga.t.operator.o", "saga.t.worker.w", "saga.t.executor", "saga.t.executor.term", "saga.t.nonsense"} {
-		for _, body := range []string{"", "garbage", `{"records":[{}]}`, "\x08\x01\x12\x02\x0a\x00"} {
+		for i, body := range []string{"", "garbage", `{"records":[{}]}`, "\x08\x01\x12\x02\x0a\x00", "\x08\x02"} {
+			if i == 4 && strings.HasPrefix(subject, "saga.t.executor") {
+				continue // a newer version from the holder halts, as it must
+			}
 			if _, err := js.Publish(subject, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
@@ -425,5 +428,47 @@ func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
 	if err := r.ask("plan.ls", executor.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
 		b, _ := json.Marshal(answer)
 		t.Fatalf("%s %v", b, err)
+	}
+}
+
+// The state is deleted in the middle of an unwind, at every step of it: the
+// rebuilt state goes on where the ledger is.
+func TestDeletingTheStateInTheMiddleOfAnUnwind(t *testing.T) {
+	const actions = 4
+	for undone := range actions {
+		r := newRig(t)
+		gate := make(chan struct{}, actions)
+		for range undone {
+			gate <- struct{}{}
+		}
+		answers := func(ledger.Command) *ledger.Reply {
+			select {
+			case <-gate:
+				return &ledger.Reply{Status: ledger.StatusDone}
+			default:
+				return &ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
+			}
+		}
+		r.serve(answers)
+		_, stop := r.host("h1")
+		r.plan("p", actions, 0)
+		r.fail("p")
+		r.eventually("it stops in the middle", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == undone+1 })
+		r.caughtUp()
+		stop()
+		digest, applied := digest(t, filepath.Join(r.dir, "h1"))
+		r.wantDigest(digest, applied)
+		if err := os.RemoveAll(filepath.Join(r.dir, "h1", "state")); err != nil {
+			t.Fatal(err)
+		}
+		for range actions {
+			gate <- struct{}{}
+		}
+		r.host("h1")
+		if got := r.ended("p"); got.State != ledger.StateCompensated {
+			t.Fatalf("after %d undos: %+v", undone, got)
+		}
+		r.wantOrder("a4", "a3", "a2", "a1")
+		r.wantOnce(t)
 	}
 }
