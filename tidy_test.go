@@ -3,7 +3,6 @@
 package sagenbaum_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -19,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 )
 
 const module = "github.com/sagenbaum/sagenbaum"
@@ -28,6 +26,8 @@ const (
 	functionLinesMax = 70
 	pureFileLinesMax = 450
 	fileLinesMax     = 700
+
+	quickstartLinesMax = 20
 )
 
 // purePackages are functions of values: no clock, randomness, network,
@@ -97,7 +97,7 @@ var folderNames = []string{"util", "utils", "common", "types", "models", "mocks"
 
 var topLevel = []string{
 	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".golangci.yml", ".dockerignore", "bin", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "sagenbaum-data",
+	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "sagenbaum-data",
 	"cmd", "coordinator", "deploy", "docs", "executor", "ledger", "proto", "triggers",
 }
 
@@ -127,7 +127,7 @@ func parse(name string, text []byte) (source, error) {
 // rules are all bans on single files.
 var rules = []func(source) []string{
 	checkLayers, checkOwners, checkPureImports, checkPureCalls, checkGo, checkInit,
-	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords,
+	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords, checkTimers, checkNoUndoing,
 }
 
 func TestHouseRules(t *testing.T) {
@@ -171,298 +171,6 @@ func sources(t *testing.T) []source {
 		t.Fatal(err)
 	}
 	return all
-}
-
-func below(folder, top string) bool { return folder == top || strings.HasPrefix(folder, top+"/") }
-
-func imports(s source) []string {
-	var paths []string
-	for _, spec := range s.file.Imports {
-		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
-	}
-	return paths
-}
-
-func checkLayers(s source) (findings []string) {
-	if s.test() {
-		return nil
-	}
-	rule := ""
-	for folder := range layers {
-		if below(s.folder(), folder) && len(folder) > len(rule) {
-			rule = folder
-		}
-	}
-	if rule == "" && s.path != "tidy_test.go" {
-		return []string{fmt.Sprintf("%s: a folder outside the dependency rule; give it a line in layers", s.path)}
-	}
-	for _, imported := range imports(s) {
-		folder, ours := strings.CutPrefix(imported, module+"/")
-		allowed := layers[rule]
-		if !ours || slices.Contains(allowed, "...") || below(folder, rule) || slices.Contains(allowed, folder) {
-			continue
-		}
-		findings = append(findings, fmt.Sprintf("%s: %s may not import %s; it may use %s", s.path, rule, folder, strings.Join(allowed, ", ")))
-	}
-	return findings
-}
-
-func checkOwners(s source) (findings []string) {
-	if s.test() {
-		return nil
-	}
-	for _, imported := range imports(s) {
-		for _, owner := range owners {
-			if !below(imported, owner.importPath) {
-				continue
-			}
-			if !slices.ContainsFunc(owner.folders, func(f string) bool { return below(s.folder(), f) }) {
-				findings = append(findings, fmt.Sprintf("%s: imports %s; use %s", s.path, imported, owner.want))
-			}
-			break // the most specific owner decides
-		}
-	}
-	return findings
-}
-
-func checkPureImports(s source) (findings []string) {
-	if !s.pure() {
-		return nil
-	}
-	for _, imported := range imports(s) {
-		for _, ban := range impureImports {
-			if below(imported, ban.importPath) && excused[s.path+": import "+imported] == "" {
-				findings = append(findings, fmt.Sprintf("%s: pure code imports %s; use %s", s.path, imported, ban.want))
-			}
-		}
-	}
-	return findings
-}
-
-func checkPureCalls(s source) (findings []string) {
-	if !s.pure() {
-		return nil
-	}
-	utc := map[ast.Node]bool{} // calls of time.Unix whose result goes to UTC at once
-	ast.Inspect(s.file, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "UTC" {
-			utc[sel.X] = true
-		}
-		return true
-	})
-	ast.Inspect(s.file, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && !utc[call] {
-			if name := selects(call.Fun, "time"); name == "Unix" || name == "UnixMilli" || name == "UnixMicro" {
-				findings = append(findings, fmt.Sprintf("%s: time.%s gives the machine's zone; use time.%s(...).UTC()", s.at(n), name, name))
-			}
-		}
-		if e, ok := n.(ast.Expr); ok {
-			if name := selects(e, "time"); impureCalls[name] != "" {
-				findings = append(findings, fmt.Sprintf("%s: pure code uses time.%s; use %s", s.at(n), name, impureCalls[name]))
-			}
-		}
-		return true
-	})
-	return findings
-}
-
-// selects returns X of the expression pkg.X, else "".
-func selects(e ast.Expr, pkg string) string {
-	sel, ok := e.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	if id, ok := sel.X.(*ast.Ident); !ok || id.Name != pkg {
-		return ""
-	}
-	return sel.Sel.Name
-}
-
-func checkGo(s source) (findings []string) {
-	if !s.pure() {
-		return nil
-	}
-	ast.Inspect(s.file, func(n ast.Node) bool {
-		if _, ok := n.(*ast.GoStmt); ok {
-			findings = append(findings, fmt.Sprintf("%s: pure code starts a goroutine; return a value that the shell acts on", s.at(n)))
-		}
-		return true
-	})
-	return findings
-}
-
-func checkInit(s source) (findings []string) {
-	for _, decl := range s.file.Decls {
-		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
-			findings = append(findings, fmt.Sprintf("%s: func init; use a constructor that its caller calls", s.at(f)))
-		}
-	}
-	return findings
-}
-
-func checkSizes(s source) (findings []string) {
-	most := fileLinesMax
-	if s.pure() {
-		most = pureFileLinesMax
-	}
-	if n := bytes.Count(s.text, []byte("\n")); n > most {
-		findings = append(findings, fmt.Sprintf("%s: %d lines, at most %d; split it by its nouns", s.path, n, most))
-	}
-	for _, decl := range s.file.Decls {
-		f, ok := decl.(*ast.FuncDecl)
-		if !ok || f.Body == nil {
-			continue
-		}
-		if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > functionLinesMax {
-			findings = append(findings, fmt.Sprintf("%s: %s has %d lines, at most %d; branches in the parent, straight lines in the leaves", s.at(f), f.Name.Name, n, functionLinesMax))
-		}
-	}
-	return findings
-}
-
-// checkDocs wants a comment on every exported name, and a package comment on
-// the file that is named for its package or stands alone.
-func checkDocs(s source) (findings []string) {
-	if s.test() || s.file.Name.Name == "main" {
-		return nil
-	}
-	missing := func(n ast.Node, name string) {
-		findings = append(findings, fmt.Sprintf("%s: exported %s has no comment; say what it is, its unit, range and errors", s.at(n), name))
-	}
-	for _, decl := range s.file.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) && !selfEvident(d) {
-				missing(d, d.Name.Name)
-			}
-		case *ast.GenDecl:
-			said := "" // by the comment before, which may cover several names
-			for _, spec := range d.Specs {
-				if v, ok := spec.(*ast.ValueSpec); ok && v.Doc != nil {
-					said = v.Doc.Text()
-				}
-				if name, ok := undocumented(d, spec); ok && !strings.Contains(said, name) {
-					missing(spec, name)
-				}
-			}
-		}
-	}
-	return findings
-}
-
-// selfEvident are methods whose meaning the standard library fixes.
-func selfEvident(d *ast.FuncDecl) bool {
-	return d.Recv != nil && slices.Contains([]string{"String", "Error", "Unwrap", "Len", "Less", "Swap"}, d.Name.Name)
-}
-
-func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil {
-		return true
-	}
-	t := d.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
-	}
-	if index, ok := t.(*ast.IndexExpr); ok {
-		t = index.X
-	}
-	id, ok := t.(*ast.Ident)
-	return ok && id.IsExported()
-}
-
-func undocumented(d *ast.GenDecl, spec ast.Spec) (string, bool) {
-	switch v := spec.(type) {
-	case *ast.TypeSpec:
-		return v.Name.Name, v.Name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil
-	case *ast.ValueSpec:
-		for _, name := range v.Names {
-			if name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil {
-				return name.Name, true
-			}
-		}
-	}
-	return "", false
-}
-
-func checkSleeps(s source) (findings []string) {
-	if !s.test() {
-		return nil
-	}
-	ast.Inspect(s.file, func(n ast.Node) bool {
-		if e, ok := n.(ast.Expr); ok && selects(e, "time") == "Sleep" {
-			findings = append(findings, fmt.Sprintf("%s: a test that sleeps; wait on a channel with a deadline, or use testing/synctest", s.at(n)))
-		}
-		return true
-	})
-	return findings
-}
-
-// checkUnfinished refuses marks of unfinished work in comments.
-func checkUnfinished(s source) (findings []string) {
-	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"}
-	for _, group := range s.file.Comments {
-		for _, mark := range marks {
-			if strings.Contains(group.Text(), mark) {
-				findings = append(findings, fmt.Sprintf("%s: %s; finish it, or say in words what is not there", s.at(group), mark))
-			}
-		}
-	}
-	return findings
-}
-
-// glossaryBans maps words we do not say in names to the word we do.
-var glossaryBans = map[string]string{
-	"Workflow": "plan", "Rollback": "compensation or unwind", "Journal": "ledger",
-	"Watchdog": "lease", "Saga": "plan", "Nonce": "key",
-}
-
-func checkWords(s source) (findings []string) {
-	if s.test() {
-		return nil
-	}
-	for _, decl := range s.file.Decls {
-		for _, id := range declared(decl) {
-			for _, word := range words(id.Name) {
-				if want := glossaryBans[word]; want != "" {
-					findings = append(findings, fmt.Sprintf("%s: %s says %q; docs/glossary.md says %s", s.at(id), id.Name, word, want))
-				}
-			}
-		}
-	}
-	return findings
-}
-
-func declared(decl ast.Decl) (ids []*ast.Ident) {
-	switch d := decl.(type) {
-	case *ast.FuncDecl:
-		return []*ast.Ident{d.Name}
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			switch v := spec.(type) {
-			case *ast.TypeSpec:
-				ids = append(ids, v.Name)
-			case *ast.ValueSpec:
-				ids = append(ids, v.Names...)
-			}
-		}
-	}
-	return ids
-}
-
-// words splits a name in camel case; the first word comes back with a capital.
-func words(name string) (parts []string) {
-	start := 0
-	for i, r := range name {
-		if i > start && unicode.IsUpper(r) {
-			parts = append(parts, name[start:i])
-			start = i
-		}
-	}
-	parts = append(parts, name[start:])
-	for i, p := range parts {
-		parts[i] = strings.ToUpper(p[:1]) + p[1:]
-	}
-	return parts
 }
 
 // TestPureCodeNeverDependsOnMapOrder type-checks the pure packages and looks
@@ -604,8 +312,8 @@ func TestTheQuickstartOfTheReadmeIsTheCompiledExample(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(readme), "```go\n")
 	snippet, _, found := strings.Cut(rest, "```")
-	if !found || strings.Count(snippet, "\n") < 10 {
-		t.Fatal("README.md has no quickstart in Go")
+	if n := strings.Count(snippet, "\n"); !found || n < 10 || n > quickstartLinesMax {
+		t.Fatalf("README.md has a quickstart in Go of %d lines, want 10 to %d", n, quickstartLinesMax)
 	}
 	var indented strings.Builder
 	for line := range strings.Lines(snippet) {
@@ -650,6 +358,16 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"undocumented constant", "ledger/a.go", `package ledger; const Exported = 1`, "exported Exported has no comment"},
 		{"sleep in a test", "ledger/a_test.go", `package ledger; func f() { time.Sleep(1) }`, "a test that sleeps"},
 		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},
+		{"a timer for deadlines", "executor/host/deadlines.go", `package host; var d = time.AfterFunc`, "deadlines are leases"},
+		{"a timer too many in a file that has one", "executor/host/holder.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},
+		{"a deadline read by the shell", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.DeadlineNs }`, "DeadlineNs"},
+		{"a deadline read through its getter", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.GetDeadlineNs() }`, "DeadlineNs"},
+		{"an agent that names an inverse", "cmd/sagenbaum/demo_agent.go", agentSource(`"git.push.delete"`), "names the inverse"},
+		{"an agent that builds the name of an inverse", "coordinator/example_test.go", agentSource(`"undo.default." + name`), "contains the word"},
+		{"an agent that calls an undo", "cmd/sagenbaum/demo_agent.go", agentSource(`g.deleteBranch()`), "deleteBranch"},
+		{"an agent that passes an undo on", "cmd/sagenbaum/demo_agent.go", agentSource(`g.deleteBranch`), "uses deleteBranch"},
+		{"an agent that removes what it made", "coordinator/example_test.go", agentSource(`os.Remove("x")`), "Remove"},
+		{"an agent without contracts", "cmd/sagenbaum/demo_agent.go", `package main`, "no contracts"},
 		{"banned word", "executor/a.go", `package executor; type runWorkflow struct{}`, "docs/glossary.md says plan"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,8 +22,7 @@ func Example() {
 	defer stop()
 	ctx := context.Background()
 	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: []coordinator.Contract{{
-		Capability: "file.write", Class: coordinator.Compensable,
-		Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"},
+		Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"},
 	}}})
 	must(err)
 	defer c.Close(ctx)
@@ -33,8 +32,7 @@ func Example() {
 	for _, path := range []string{filepath.Join(os.TempDir(), "sagenbaum-example"), "/no such folder/report"} {
 		_, err = plan.Do(ctx, coordinator.Action{Capability: "file.write", Input: map[string]string{"path": path}},
 			func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-				err := os.WriteFile(path, []byte("draft"), 0o600)
-				return coordinator.Outcome{}, coordinator.NotTaken(err)
+				return coordinator.Outcome{}, coordinator.NotTaken(os.WriteFile(path, []byte("draft"), 0o600))
 			})
 		fmt.Println("written:", err == nil)
 	}

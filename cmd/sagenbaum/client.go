@@ -24,7 +24,8 @@ type client struct {
 	tenant  string
 	server  string
 	timeout time.Duration
-	denied  atomic.Pointer[string] // the last permission that the server refused
+	denied  atomic.Pointer[string]             // the last permission that the server refused
+	stop    atomic.Pointer[context.CancelFunc] // ends what would wait in vain for an answer to it
 }
 
 // connect reaches the server of the global flags, or says why not: 69 when it
@@ -37,6 +38,9 @@ func (s *settings) connect() (*client, error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				text := err.Error()
 				c.denied.Store(&text)
+				if stop := c.stop.Load(); stop != nil {
+					(*stop)()
+				}
 			}
 		}),
 	}
@@ -85,6 +89,31 @@ func (s *settings) credentials() (options []nats.Option, err error) {
 
 func (c *client) close() { c.conn.Close() }
 
+// guarded is a context that ends as soon as the server refuses a permission: it
+// says so beside the request, which stays without an answer. A refusal of what
+// was published before is forgotten; one of the inbox goes for all that follows.
+func (c *client) guarded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if denied := c.denied.Load(); denied != nil && !strings.Contains(*denied, "Subscription") {
+		c.denied.CompareAndSwap(denied, nil)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	outer := c.stop.Swap(&cancel)
+	return ctx, func() {
+		c.stop.Store(outer)
+		cancel()
+	}
+}
+
+// within is guarded with the time that one answer may take.
+func (c *client) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, release := c.guarded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	return ctx, func() {
+		cancel()
+		release()
+	}
+}
+
 // ask puts one question to the tenant's executor and decodes its answer. An
 // answer that is an error comes back as a failure of exit code 2.
 func (c *client) ask(ctx context.Context, verb string, question, answer any) error {
@@ -92,7 +121,7 @@ func (c *client) ask(ctx context.Context, verb string, question, answer any) err
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	reply, err := c.conn.RequestWithContext(ctx, ledger.QuerySubject(c.tenant, verb), body)
 	if err != nil {
@@ -160,7 +189,7 @@ func (c *client) outcome(ctx context.Context, q ledger.OutcomeQuery) (ledger.Out
 // store opens the tenant's ledger for reading. It never makes one: asking for
 // the stream first keeps a mistyped tenant from leaving an empty ledger behind.
 func (c *client) store(ctx context.Context) (*jetstream.Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	reply, err := c.conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+jetstream.StreamName(c.tenant), nil)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -181,5 +210,9 @@ func (c *client) store(ctx context.Context) (*jetstream.Store, error) {
 		return nil, fail(exitFailed, "sagenbaum serve --tenant "+c.tenant+", or --tenant NAME of one that has a ledger", "tenant %s has no ledger at %s: %s", c.tenant, c.server, info.Error.Description)
 	}
 	// A reader relies on nothing that a lossy broker could take back.
-	return jetstream.Open(ctx, jetstream.Config{Conn: c.conn, Tenant: c.tenant, AcceptLossyBroker: true})
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: c.conn, Tenant: c.tenant, AcceptLossyBroker: true})
+	if err != nil && c.denied.Load() != nil {
+		return nil, c.explain("the stream of tenant "+c.tenant, err)
+	}
+	return store, err
 }

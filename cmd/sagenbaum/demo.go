@@ -182,7 +182,7 @@ func (d *demo) agent(act string) (*process, error) {
 
 // awaitPlan waits until a plan has ended and shows its tree.
 func (d *demo) awaitPlan(ctx context.Context, id string) (executor.PlanView, error) {
-	if _, err := d.client.awaitEnd(ctx, id, 0); err != nil {
+	if _, err := d.client.awaitEnd(ctx, id, 0, demoTimeout); err != nil {
 		return executor.PlanView{}, err
 	}
 	return d.showPlan(ctx, id)

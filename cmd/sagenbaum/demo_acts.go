@@ -123,7 +123,7 @@ func (d *demo) actTwo(ctx context.Context) error {
 	if err := d.startServer(ctx, address.Host); err != nil {
 		return err
 	}
-	if err := d.again(ctx, func() error { _, err := d.client.awaitEnd(ctx, act.plan, 0); return err }); err != nil {
+	if err := d.again(ctx, func() error { _, err := d.client.awaitEnd(ctx, act.plan, 0, demoTimeout); return err }); err != nil {
 		return err
 	}
 	plan, err := d.showPlan(ctx, act.plan)

@@ -50,10 +50,10 @@ func finish(stderr io.Writer, err error) int {
 		f = &failure{code: exitUsage, text: err.Error(), hint: "sagenbaum --help"}
 	}
 	if f.text != "" {
-		fmt.Fprintln(stderr, "sagenbaum:", f.text)
+		fmt.Fprintln(stderr, "sagenbaum:", printable(f.text))
 	}
 	if f.hint != "" {
-		fmt.Fprintln(stderr, "  next:", f.hint)
+		fmt.Fprintln(stderr, "  next:", printable(f.hint))
 	}
 	return f.code
 }

@@ -37,7 +37,8 @@ func newLedgerTail(s *settings) *cobra.Command {
 		Short: "Print the records of the ledger, one line each",
 		Long: `Print the records of the ledger, one line each: address, time, who wrote it, what
 it is, the plan, and what it says. Without --since the last 20 commits.
-With -o json every line is one JSON object.`,
+With -o json every line is one JSON object. It reads the stream itself, which
+needs permissions that the other commands do not (docs/cli.md).`,
 		Example: `  sagenbaum ledger tail --follow
   sagenbaum ledger tail --since 1 --plan 01JD3BX7
   sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
@@ -49,7 +50,16 @@ With -o json every line is one JSON object.`,
 			}
 			defer c.close()
 			t := tailer{out: cmd.OutOrStdout(), pen: s.pen(cmd), json: s.json(), plan: only, tenant: s.tenant}
-			return failed("read the ledger", t.tail(cmd.Context(), c, since, follow))
+			ctx, cancel := c.guarded(cmd.Context())
+			defer cancel()
+			err = t.tail(ctx, c, since, follow)
+			switch {
+			case follow && cmd.Context().Err() != nil:
+				return nil // interrupted is how following ends
+			case err != nil && c.denied.Load() != nil:
+				err = c.explain("the ledger", err)
+			}
+			return failed("read the ledger", err)
 		},
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
@@ -87,8 +97,8 @@ func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) 
 		return nil
 	}
 	for m, err := range store.Read(ctx, since) {
-		if follow && ctx.Err() != nil {
-			return nil // interrupted is how following ends
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		var halted *ledger.Halted
 		if errors.As(err, &halted) {
@@ -104,7 +114,7 @@ func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) 
 			return nil
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (t tailer) message(m ledger.Message) error {
@@ -171,15 +181,16 @@ func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) s
 	if source == "" {
 		source = m.Subject
 	}
+	source = printable(source)
 	text := fmt.Sprintf("%-16s %s  %-18s ", ledger.FormatAddress(e.Address), clock(m.StampNs), source)
 	if e.Record == nil {
 		return text + t.pen.in("31", "not a record") + "  " + clip(e.Err.Error(), 160)
 	}
-	text += fmt.Sprintf("%-24s %-12s ", ledger.KindOf(e.Record).Name, dash(e.Record.Plan))
+	text += fmt.Sprintf("%-24s %-12s ", ledger.KindOf(e.Record).Name, dash(printable(e.Record.Plan)))
 	if e.Record.Action != "" {
-		text += e.Record.Action + " "
+		text += printable(e.Record.Action) + " "
 	}
-	text += t.pen.dim(essence(e.Record, entries))
+	text += t.pen.dim(printable(essence(e.Record, entries)))
 	if e.Err != nil {
 		text += "  " + t.pen.in("31", "refused: ") + clip(e.Err.Error(), 160)
 	}

@@ -77,7 +77,7 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "during", Owner: "ana"})
+	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "during", Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}

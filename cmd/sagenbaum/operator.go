@@ -65,7 +65,7 @@ func (c *client) operate(ctx context.Context, actor string, record *pb.Record) (
 // append stores one commit. In doubt, it tries again with the same id: a second
 // copy changes nothing.
 func (c *client) append(ctx context.Context, a ledger.Append) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	appender, err := jetstream.Attach(c.conn, c.tenant)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 var planStates = []string{
@@ -86,11 +84,15 @@ func (c *client) plans(ctx context.Context, verb string, q executor.Filter, limi
 		if page.Next == "" || len(all.Plans) >= limit {
 			return all, nil
 		}
+		if page.Next <= q.After { // ids come in order, so this would never end
+			return all, fail(exitFailed, "sagenbaum doctor", "the pages of %s go in a circle at %s", verb, page.Next)
+		}
 		q.After = page.Next
 	}
 }
 
 func writePlans(cmd *cobra.Command, p pen, answer executor.PlansAnswer) {
+	answer = forPeople(answer)
 	out, now := cmd.OutOrStdout(), time.Now()
 	if len(answer.Plans) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no plans")
@@ -170,79 +172,6 @@ func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, exe
 	return cmd
 }
 
-func newPlanCancel(s *settings) *cobra.Command {
-	var reason, actor string
-	var wait bool
-	cmd := &cobra.Command{
-		Use:   "cancel PLAN",
-		Short: "Cancel a plan: what it did is undone, latest first",
-		Long: `Cancel a plan: what it did is undone, latest first. The cancel is a record under
-the operator's name; exit code 75 means that the log decided otherwise, for
-example because the plan was committed before. With --wait the command ends when
-the plan has, with exit code 1 when it did not end compensated.`,
-		Example:           `  sagenbaum plan cancel 01JD3BX7 --reason "wrong branch" --wait`,
-		Args:              exactly("PLAN"),
-		ValidArgsFunction: completePlans(s, "plan.ls"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkActor(actor); err != nil {
-				return err
-			}
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			return failed("cancel the plan", cancelPlan(cmd, s, c, &pb.CancelRequested{Reason: reason, Actor: actor}, args[0], wait))
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&actor, "actor", defaultActor(), "`NAME` of who cancels")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the plan has ended")
-	return cmd
-}
-
-func cancelPlan(cmd *cobra.Command, s *settings, c *client, request *pb.CancelRequested, id string, wait bool) error {
-	ctx := cmd.Context()
-	if _, err := c.plan(ctx, id, 0); err != nil {
-		return err // an unknown plan never reaches the ledger
-	}
-	answer, sequence, err := c.operate(ctx, request.Actor, &pb.Record{Plan: id, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
-	if err != nil {
-		return err
-	}
-	if wait {
-		if answer, err = c.awaitEnd(ctx, id, sequence); err != nil {
-			return err
-		}
-	}
-	if s.json() {
-		err = printJSON(cmd.OutOrStdout(), answer)
-	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id, s.pen(cmd).state(answer.State), request.Actor, sequence)
-	}
-	ended := []string{ledger.StateCompensated, ledger.StateFailed}
-	if err == nil && wait && !slices.Contains(ended, answer.State) {
-		return errLook
-	}
-	return err
-}
-
-// awaitEnd asks until the plan has ended or the context is done.
-func (c *client) awaitEnd(ctx context.Context, id string, sequence uint64) (ledger.OutcomeAnswer, error) {
-	for {
-		answer, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true, WaitMs: c.timeout.Milliseconds() / 2})
-		if err != nil {
-			return answer, err
-		}
-		if answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
-			return answer, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return answer, err
-		}
-	}
-}
-
 // completePlans offers plan ids to the shell; without a server it offers none.
 func completePlans(s *settings, verb string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -261,7 +190,7 @@ func completePlans(s *settings, verb string) func(*cobra.Command, []string, stri
 		}
 		var ids []string
 		for _, plan := range answer.Plans {
-			ids = append(ids, plan.Plan+"\t"+plan.State+" "+plan.Label)
+			ids = append(ids, printable(plan.Plan)+"\t"+printable(plan.State+" "+plan.Label))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -20,7 +20,13 @@ type table struct {
 	paint func(column int, cell string) string
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// add takes one row; its cells become printable here.
+func (t *table) add(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
 
 func (t *table) write(w io.Writer) {
 	width := make([]int, len(t.head))
@@ -59,7 +65,7 @@ type pen struct {
 }
 
 func (p pen) in(code, text string) string {
-	if !p.color || text == "" {
+	if !p.color || text == "" || code == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -85,6 +91,7 @@ var stateColors = map[string]string{
 	"in doubt":              "33",
 	"ok":                    "32",
 	"warn":                  "33",
+	"skip":                  "2",
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",
@@ -145,9 +152,9 @@ func span(d time.Duration) string {
 	}
 }
 
-// clip shortens a text to n runes and makes it one line.
+// clip shortens a text to n runes and makes it one printable line.
 func clip(text string, n int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = printable(strings.Join(strings.Fields(text), " "))
 	if utf8.RuneCountInString(text) <= n {
 		return text
 	}

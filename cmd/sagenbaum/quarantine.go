@@ -33,11 +33,12 @@ func newQuarantine(s *settings) *cobra.Command {
 }
 
 func newQuarantineLs(s *settings) *cobra.Command {
+	var q executor.Filter
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the actions that wait for their owner (exit code 1 when there are any)",
-		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls -o json",
+		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -48,7 +49,7 @@ func newQuarantineLs(s *settings) *cobra.Command {
 				return err
 			}
 			defer c.close()
-			answer, err := c.plans(cmd.Context(), "quarantine.ls", executor.Filter{}, limit)
+			answer, err := c.plans(cmd.Context(), "quarantine.ls", q, limit)
 			if err != nil {
 				return failed("list the quarantine", err)
 			}
@@ -57,7 +58,7 @@ func newQuarantineLs(s *settings) *cobra.Command {
 					return err
 				}
 			} else {
-				writeQuarantine(cmd, answer.Plans)
+				writeQuarantine(cmd, answer)
 			}
 			if len(answer.Plans) > 0 {
 				return errLook
@@ -65,18 +66,20 @@ func newQuarantineLs(s *settings) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
 	return cmd
 }
 
-func writeQuarantine(cmd *cobra.Command, plans []executor.PlanView) {
-	if len(plans) == 0 {
+func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
+	answer = forPeople(answer)
+	if len(answer.Plans) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is quarantined")
 		return
 	}
 	t := table{head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"}}
 	first := ""
-	for _, plan := range plans {
+	for _, plan := range answer.Plans {
 		for _, a := range plan.Actions {
 			if a.Undo != undoQuarantined {
 				continue
@@ -95,6 +98,9 @@ func writeQuarantine(cmd *cobra.Command, plans []executor.PlanView) {
 		}
 	}
 	t.write(cmd.OutOrStdout())
+	if answer.Next != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum quarantine ls --after %s\n", answer.Next)
+	}
 	if first != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", first)
 	}
@@ -120,7 +126,7 @@ the plan or its id.
 
 What the action depended on is undone next, unless --halt leaves it as it is.
 The resolution is a record; exit code 75 means that another one was first.`,
-		Example: `  sagenbaum quarantine resolve 01JD3BX7 4 --as done --reason "deleted by hand" --evidence ticket:OPS-91 --actor ana
+		Example: `  sagenbaum quarantine resolve 01JD3BX7 4 --as done --reason "deleted by hand" --evidence ticket:OPS-91 --actor operator1
   sagenbaum quarantine resolve 01JD3BX7 4 --as accepted --reason "the branch stays" --halt`,
 		Args:              exactly("PLAN", "ACTION"),
 		ValidArgsFunction: completePlans(s, "quarantine.ls"),
@@ -175,6 +181,9 @@ func resolve(cmd *cobra.Command, s *settings, c *client, id, action string, r re
 	if err != nil {
 		return err
 	}
+	if answer, err = c.settled(ctx, id, sequence, answer); err != nil {
+		return err
+	}
 	if s.json() {
 		return printJSON(cmd.OutOrStdout(), answer)
 	}
@@ -183,7 +192,7 @@ func resolve(cmd *cobra.Command, s *settings, c *client, id, action string, r re
 		evidence = ", evidence " + r.evidence
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s action %s (%s) resolved as %s by %s%s · record %d · plan now %s\n",
-		id, action, found.Capability, r.as, r.actor, evidence, sequence, s.pen(cmd).state(answer.State))
+		id, action, printable(found.Capability), r.as, r.actor, printable(evidence), sequence, s.pen(cmd).state(answer.State))
 	return nil
 }
 

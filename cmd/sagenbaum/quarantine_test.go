@@ -52,7 +52,7 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	}
 	c := &client{conn: conn, tenant: demoTenant, server: s.url, timeout: demoMax}
 	for _, id := range plans {
-		if _, err := c.awaitEnd(ctx, id, 0); err != nil {
+		if _, err := c.awaitEnd(ctx, id, 0, demoMax); err != nil {
 			t.Fatal(err)
 		}
 		plan, err := c.plan(ctx, id, 0)
@@ -82,7 +82,7 @@ func raising(capability string) worker.Handler {
 // failAfterAll reports one action of every kind and fails the plan.
 func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 	t.Helper()
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "ana"})
+	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}

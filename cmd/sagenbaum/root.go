@@ -76,7 +76,7 @@ func (s *settings) check() error {
 	case !ledger.ValidToken(s.tenant):
 		return fail(exitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", s.tenant)
 	case !strings.HasPrefix(s.inbox, "_"):
-		return fail(exitUsage, "--inbox _INBOX_ana", "%q is no inbox prefix", s.inbox)
+		return fail(exitUsage, "--inbox _INBOX_operator1", "%q is no inbox prefix", s.inbox)
 	case s.timeout <= 0:
 		return fail(exitUsage, "--timeout 5s", "a timeout of %s lets nothing happen", s.timeout)
 	}

@@ -54,7 +54,7 @@ It listens on this machine only. Another address needs --tls-cert, --tls-key and
 --users. When JetStream falls mute after a write error, for example because the
 disk was full, the embedded server is restarted on the same folder.`,
 		Example: `  sagenbaum serve
-  sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant globex
+  sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
   sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
   sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds`,
 		Args: exactly(),
@@ -106,7 +106,41 @@ func (v *serving) check() error {
 	if v.external == "" && (v.lossy || v.systemCreds != "") {
 		return fail(exitUsage, "drop them, or add --nats URL", "--accept-lossy-broker and --system-creds are for --nats")
 	}
+	switch {
+	case v.maxStore < 0:
+		return fail(exitUsage, "--max-store BYTES, or 0 for three quarters of the disk", "--max-store cannot be %d", v.maxStore)
+	case (v.tlsCert == "") != (v.tlsKey == ""):
+		return fail(exitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
+	}
 	return nil
+}
+
+// flagsOfServer are the flags behind the fields of the embedded server's
+// configuration, for a refusal that a command line can correct.
+var flagsOfServer = map[string]string{
+	"dir": "--data DIR", "host": "--listen 127.0.0.1:4222, or with --tls-cert, --tls-key and --users", "port": listenHint,
+	"max_store": "--max-store BYTES", "tls": "--tls-cert, --tls-key and --tls-client-ca: PEM files that fit each other", "users": "--users FILE",
+}
+
+const listenHint = "--listen 127.0.0.1:4222; a port is 1 to 65535, 0 takes a free one"
+
+// explainStart turns what the embedded server said of its configuration into
+// words about the command line.
+func (v *serving) explainStart(err error) error {
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		field, _, _ := strings.Cut(strings.ReplaceAll(refused.Field, "[", " "), " ") // users line 3, users[2]
+		if hint := flagsOfServer[field]; hint != "" {
+			return fail(exitUsage, hint, "cannot serve: %s", refused.Problem)
+		}
+	}
+	if strings.Contains(err.Error(), "another server uses it") {
+		return fail(exitFailed, "stop the other server of this folder, or choose another one with --data DIR", "cannot serve: %v", err)
+	}
+	if strings.Contains(err.Error(), "cannot listen on") {
+		return fail(exitFailed, "--listen 127.0.0.1:0 takes a free port", "cannot serve: %v", err)
+	}
+	return err
 }
 
 // ready is what serve prints on stdout when it is.
@@ -169,7 +203,7 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 		server, err := embedded.Start(config)
 		switch {
 		case err != nil && !again:
-			return err
+			return v.explainStart(err)
 		case err != nil:
 			log.Error("cannot start the embedded server again; trying on", "dir", config.Dir, "cause", err)
 		default:
@@ -225,8 +259,8 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	address, port, err := net.SplitHostPort(v.listen)
 	number, err2 := strconv.Atoi(port)
-	if err != nil || err2 != nil || number < 0 {
-		return embedded.Config{}, fail(exitUsage, "--listen 127.0.0.1:4222", "%q is no address to listen on", v.listen)
+	if err != nil || err2 != nil || number < 0 || number > 65535 {
+		return embedded.Config{}, fail(exitUsage, listenHint, "%q is no address to listen on", v.listen)
 	}
 	if number == 0 {
 		number = -1 // a free one
@@ -237,7 +271,7 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	}
 	if v.users != "" {
 		if config.Users, err = embedded.ReadUsers(v.users); err != nil {
-			return config, err
+			return config, v.explainStart(err)
 		}
 	}
 	return config, nil

@@ -38,7 +38,7 @@ func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "ana"})
+	plan, err := agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 }
 
 func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "globex")
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "second")
 	openPlan(t, dial(t, s.url), "default", "p1")
 	cancelled := s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait", "-o", "json")
 	cancelled.wants(t, "plan cancel --wait", exitLook)
@@ -61,12 +61,12 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 	for _, line := range []string{"plan show p1", "plan tree p1", "quarantine ls", "status", "doctor"} {
 		s.ask(t, "default", strings.Fields(line)...).wants(t, line, exitLook)
 	}
-	s.ask(t, "globex", "quarantine", "ls").wants(t, "another tenant", exitGood)
-	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail", "--evidence", "ticket:7", "--actor", "ana"}
+	s.ask(t, "second", "quarantine", "ls").wants(t, "another tenant", exitGood)
+	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail", "--evidence", "ticket:7", "--actor", "operator1"}
 	s.ask(t, "default", resolve...).wants(t, "resolve", exitGood)
 	s.ask(t, "default", resolve...).wants(t, "resolve again", exitConflict)
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
-	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "ana" || plan.Actions[0].Evidence != "ticket:7" {
+	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" || plan.Actions[0].Evidence != "ticket:7" {
 		t.Errorf("the resolved plan is %+v", plan)
 	}
 	s.end(t).wants(t, "serve", exitGood)
@@ -91,10 +91,10 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
 	dir := dataDir(t)
 	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0"))
-	open.wants(t, "an open address without TLS and users", exitFailed, "without TLS and credentials", "next: ")
+	open.wants(t, "an open address without TLS and users", exitUsage, "without TLS and credentials", "next: --listen", "--tls-cert, --tls-key and --users")
 	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0"))
-	twice.wants(t, "a second server on one folder", exitFailed)
+	twice.wants(t, "a second server on one folder", exitFailed, "cannot lock folder", "next: stop the other server", "--data DIR")
 	s.end(t).wants(t, "serve", exitGood)
 	lossy := serveFor(t, dir, "--listen", "127.0.0.1:0", "--no-sync")
 	if r := lossy.end(t); !strings.Contains(r.stderr, "LOST") {

@@ -36,7 +36,7 @@ command waits for a worker, or the executor does not hold the tenant.`,
 			} else {
 				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
 			}
-			if status.Quarantined > 0 || len(status.Waiting) > 0 || status.Mode != executor.ModeHolding {
+			if status.Quarantined > 0 || unserved(status) > 0 || status.Mode != executor.ModeHolding {
 				return errLook
 			}
 			return nil
@@ -45,6 +45,7 @@ command waits for a worker, or the executor does not hold the tenant.`,
 }
 
 func writeStatus(w io.Writer, p pen, v executor.StatusView, now time.Time) {
+	v = forPeople(v)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -60,9 +61,24 @@ func writeStatus(w io.Writer, p pen, v executor.StatusView, now time.Time) {
 	line("in flight", "%d", v.InFlight)
 	line("refused", "%d, void %d", v.Refused, v.Void)
 	for _, waiting := range v.Waiting {
+		if waiting.Working {
+			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
+				waiting.Capability, waiting.Plan, waiting.Action, relative(waiting.SinceNs, now))
+			continue
+		}
 		line("waiting", "%s for plan %s action %s: no worker since %s, %d tries",
 			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), waiting.Tries)
 	}
+}
+
+// unserved counts the commands that no worker has taken.
+func unserved(v executor.StatusView) (n int) {
+	for _, waiting := range v.Waiting {
+		if !waiting.Working {
+			n++
+		}
+	}
+	return n
 }
 
 func quarantinedText(p pen, n uint64) string {

@@ -68,7 +68,7 @@ func TestKillAfterEveryAppend(t *testing.T) {
 // false when there were fewer.
 func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	variant := killVariants[v]
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	// An address of its own, so that no other test takes the port while it is down.
 	host := "127.0.0.1"

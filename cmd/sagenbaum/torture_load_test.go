@@ -162,7 +162,7 @@ func (l *load) promises() (acked map[string]bool, ends map[string]string) {
 func lost(f refolded, acked map[string]bool, ends map[string]string) (missing []string) {
 	missing = differing(acked, f.actions)
 	for id := range ends {
-		if plan, ok := f.reader.Plan(id); !ok || plan.State == ledger.StateOpen {
+		if !f.ends[id] {
 			missing = append(missing, "the end of "+id)
 		}
 	}
@@ -184,6 +184,12 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *served) {
 		t.Error(err)
 	}
 	c := tortureClient(t, s)
+	for id := range l.ends {
+		until(t, ctx, "the end of "+id, func() bool {
+			plan, err := c.plan(ctx, id, 0)
+			return err == nil && ended(plan.State)
+		})
+	}
 	status := settled(t, ctx, c)
 	messages := stored(t, ctx, c)
 	if err := l.maker.Close(ctx); err != nil {

@@ -212,15 +212,17 @@ func until(t *testing.T, ctx context.Context, what string, holds func() bool) {
 // settled waits until everything stored is folded and nothing unwinds.
 func settled(t *testing.T, ctx context.Context, c *client) (status executor.StatusView) {
 	t.Helper()
-	defer func() {
-		if t.Failed() {
-			t.Logf("status %+v", status)
-		}
-	}()
 	until(t, ctx, "the executor has folded and undone everything", func() bool {
-		var err error
+		store, err := c.store(ctx)
+		if err != nil {
+			return false
+		}
+		head, err := store.Head(ctx)
+		if err != nil {
+			return false
+		}
 		status, err = c.status(ctx)
-		return err == nil && status.Mode == executor.ModeHolding && status.Applied == status.Last && status.Unwinding == 0 && status.InFlight == 0
+		return err == nil && status.Mode == executor.ModeHolding && status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
 	})
 	return status
 }
@@ -257,6 +259,7 @@ type refolded struct {
 	kv        *executor.MemoryKV
 	reader    *executor.Reader
 	actions   map[string]bool // "plan/action" with an effective pair
+	ends      map[string]bool // plans with an effective end by their agent
 	succeeded map[string]int  // "plan/action" -> effective CompensationSucceeded
 }
 
@@ -264,7 +267,7 @@ type refolded struct {
 // anything that the fold refuses: every record here is of a correct writer.
 func refold(t *testing.T, messages []ledger.Message) refolded {
 	t.Helper()
-	f := refolded{kv: executor.NewMemoryKV(), actions: map[string]bool{}, succeeded: map[string]int{}}
+	f := refolded{kv: executor.NewMemoryKV(), actions: map[string]bool{}, ends: map[string]bool{}, succeeded: map[string]int{}}
 	state := executor.Open(f.kv, tortureTenant)
 	for _, m := range messages {
 		entries, err := ledger.Decode(tortureTenant, m)
@@ -287,6 +290,8 @@ func refold(t *testing.T, messages []ledger.Message) refolded {
 				forwards[name] = true
 			case *pb.Record_CompensationRegistered:
 				inverses[name], f.actions[name] = true, true
+			case *pb.Record_PlanFailed, *pb.Record_PlanCommitted:
+				f.ends[e.Record.Plan] = true
 			case *pb.Record_CompensationSucceeded:
 				f.succeeded[name]++
 			}

@@ -20,6 +20,7 @@ import (
 //	└─ 3 git.tag.create     failed     ── skipped: known not to have happened
 //	held 1 · compensated 0 · skipped 1 · quarantined 1 · owner release
 func writeTree(w io.Writer, p pen, plan executor.PlanView, now time.Time) {
+	plan = forPeople(plan)
 	head := p.bold(plan.Plan)
 	if plan.Label != "" {
 		head += "  " + clip(plan.Label, 60)
@@ -118,6 +119,7 @@ func countLine(plan executor.PlanView) string {
 // writePlan prints everything that is known of a plan: the tree, then every
 // action with the addresses of its records, then leases and refused records.
 func writePlan(w io.Writer, p pen, plan executor.PlanView, now time.Time) {
+	plan = forPeople(plan)
 	writeTree(w, p, plan, now)
 	fmt.Fprintf(w, "\nagent %s · opened %s %s", plan.Agent, moment(plan.OpenedNs), plan.Opened)
 	if plan.DeadlineNs != 0 {

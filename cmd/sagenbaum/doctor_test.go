@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+func TestAHaltedTenantIsTold(t *testing.T) {
+	for _, c := range []struct{ guard, next string }{
+		{"G1", "records are missing: stop the server, keep its data folder"},
+		{"G2", "not the ledger that was folded before: stop the server, keep its data folder"},
+		{"reader", "a newer sagenbaum"},
+	} {
+		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
+		f := examineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem})
+		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/architecture.md") || !strings.Contains(f.Text, "broken") {
+			t.Errorf("%s: %+v", c.guard, f)
+		}
+	}
+}
+
+func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	at := func(ago time.Duration) int64 { return now.Add(-ago).UnixNano() }
+	short := executor.WaitingView{Capability: "a.b", Plan: "p", Action: "1", SinceNs: at(time.Minute), Working: true}
+	long := executor.WaitingView{Capability: "c.d", Plan: "p", Action: "2", SinceNs: at(time.Hour), Working: true}
+	alone := executor.WaitingView{Capability: "e.f", Plan: "p", Action: "3", SinceNs: at(time.Second), Tries: 3}
+	for _, c := range []struct {
+		waiting []executor.WaitingView
+		states  string
+		text    string
+	}{
+		{nil, "ok", "no command waits"},
+		{[]executor.WaitingView{short}, "ok", "workers are at 1"},
+		{[]executor.WaitingView{short, long}, "warn", "sent 1h00m ago"},
+		{[]executor.WaitingView{alone, long}, "warn warn", "no worker in 3 tries"},
+	} {
+		var states []string
+		findings := examineWorkers(executor.StatusView{Waiting: c.waiting}, now)
+		for _, f := range findings {
+			states = append(states, f.State)
+		}
+		if strings.Join(states, " ") != c.states || !strings.Contains(findings[0].Text, c.text) {
+			t.Errorf("%+v: %+v", c.waiting, findings)
+		}
+	}
+	if n := unserved(executor.StatusView{Waiting: []executor.WaitingView{short, alone}}); n != 1 {
+		t.Errorf("%d commands without a worker, want 1", n)
+	}
+}
+
+// An old refusal about a plan that has ended is history; a young one, or one
+// about a plan that goes on, is not. The newest are told, however many there are.
+func TestOldRefusalsAreHistory(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour.Nanoseconds()
+	states := map[string]string{"ended": ledger.StateCompensated, "open": ledger.StateOpen, "parked": ledger.StateQuarantined}
+	var records []executor.RefusedView
+	url := answering(t, map[string]func([]byte) any{
+		"refused.ls": func(data []byte) any {
+			var q executor.ListQuery
+			if err := json.Unmarshal(data, &q); err != nil {
+				return executor.ErrorAnswer{Error: err.Error()}
+			}
+			answer := executor.RefusedAnswer{Refused: []executor.RefusedView{}}
+			for _, r := range records {
+				if r.Sequence > q.AfterSequence && len(answer.Refused) < min(q.Limit, 30) {
+					answer.Refused = append(answer.Refused, r)
+				}
+			}
+			return answer
+		},
+		"plan.outcome": func(data []byte) any {
+			var q ledger.OutcomeQuery
+			if err := json.Unmarshal(data, &q); err != nil || states[q.Plan] == "" {
+				return ledger.OutcomeAnswer{Error: "there is no plan " + q.Plan}
+			}
+			return ledger.OutcomeAnswer{State: states[q.Plan]}
+		},
+	})
+	c := &client{conn: dial(t, url), tenant: "default", server: url, timeout: 10 * time.Second}
+	for _, example := range []struct {
+		plan  string
+		age   int64
+		state string
+	}{
+		{"ended", 2 * day, "ok"}, {"never", 2 * day, "ok"}, {"", 2 * day, "ok"},
+		{"ended", day / 2, "warn"}, {"", day / 2, "warn"},
+		{"open", 2 * day, "warn"}, {"parked", 2 * day, "warn"},
+	} {
+		records = nil
+		for n := range uint64(300) {
+			records = append(records, executor.RefusedView{Sequence: 10*n + 1, Plan: "ended", Reason: "old", Subject: "s", StampNs: 1})
+		}
+		records = append(records, executor.RefusedView{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s", StampNs: 10*day - example.age})
+		records = append(records, executor.RefusedView{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day, Void: true})
+		f := examineRefused(context.Background(), c, executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
+		if f.State != example.state || !strings.Contains(f.Text, "301 refused") || !strings.Contains(f.Text, "; 3100.0 on s at ") {
+			t.Errorf("plan %q, %d ns old: %+v", example.plan, example.age, f)
+		}
+		if want := fmt.Sprintf("ledger tail --since %d", 3100); example.state == "warn" && !strings.Contains(f.Next, want) {
+			t.Errorf("next is %q, want %s", f.Next, want)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// answering is an executor of a test's own making on a real server: a function
+// per verb.
+func answering(t *testing.T, verbs map[string]func(data []byte) any) string {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn := dial(t, server.URL())
+	for verb, answer := range verbs {
+		if _, err := conn.Subscribe(ledger.QuerySubject("default", verb), func(m *nats.Msg) {
+			body, err := json.Marshal(answer(m.Data))
+			if err != nil {
+				panic(err)
+			}
+			_ = m.Respond(body)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL()
+}
+
+func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
+	t.Parallel()
+	const total = 450
+	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func(data []byte) any {
+		var q executor.ListQuery
+		if err := json.Unmarshal(data, &q); err != nil {
+			return executor.ErrorAnswer{Error: err.Error()}
+		}
+		var answer executor.PlansAnswer
+		for n := range total {
+			id := fmt.Sprintf("p%03d", n)
+			if id <= q.After {
+				continue
+			}
+			if len(answer.Plans) == min(q.Limit, 7) { // pages are cut shorter than asked, as by bytes
+				answer.Next = answer.Plans[len(answer.Plans)-1].Plan
+				break
+			}
+			answer.Plans = append(answer.Plans, executor.PlanView{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
+		}
+		return answer
+	}})
+	for _, c := range []struct {
+		args  []string
+		first string
+		count int
+		more  string
+	}{
+		{[]string{"--limit", "1000"}, "p000", total, ""},
+		{[]string{"--limit", "10"}, "p000", 10, "p009"},
+		{[]string{"--limit", "1000", "--after", "p440"}, "p441", 9, ""},
+	} {
+		args := append([]string{"quarantine", "ls", "--server", url}, c.args...)
+		answer := decoded[executor.PlansAnswer](t, finished(t, sagenbaum(t, append(args, "-o", "json")...)))
+		if len(answer.Plans) != c.count || answer.Plans[0].Plan != c.first || answer.Next != c.more {
+			t.Errorf("%v: %d plans, next %q, want %d and %q", c.args, len(answer.Plans), answer.Next, c.count, c.more)
+		}
+		said := finished(t, sagenbaum(t, args...))
+		if rows := strings.Count(said.stdout, "\n") - 1; rows != c.count || strings.Contains(said.stderr, "there are more") != (c.more != "") {
+			t.Errorf("%v: %d rows, stderr %q", c.args, rows, said.stderr)
+		}
+	}
+}
+
+func TestPagesThatGoInACircleEnd(t *testing.T) {
+	t.Parallel()
+	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func([]byte) any {
+		return executor.PlansAnswer{Plans: []executor.PlanView{}, Next: "p1"}
+	}})
+	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", exitFailed, "in a circle at p1")
+}
+
+// unservedPlan leaves an open plan whose undo nobody serves.
+func unservedPlan(t *testing.T, conn *nats.Conn, id string) {
+	t.Helper()
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", Contracts: []coordinator.Contract{
+		{Capability: "room.book", Class: coordinator.Compensable, Inverse: "room.free"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Report(t.Context(), coordinator.Action{Capability: "room.book"}, coordinator.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCancelWaitsNoLongerThanItWasTold(t *testing.T) {
+	t.Parallel()
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	unservedPlan(t, dial(t, s.url), "p1")
+	started := time.Now()
+	r := s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "700ms")
+	r.wants(t, "a wait that is too short", exitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
+	if !strings.Contains(r.stdout, "p1 unwinding") {
+		t.Errorf("stdout is %q", r.stdout)
+	}
+	if took := time.Since(started); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "0s").wants(t, "no wait", exitUsage, "--wait-timeout 1m")
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+// The end follows the resolution within milliseconds: that is what is printed.
+func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
+	t.Parallel()
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	conn := dial(t, s.url)
+	for i := range 3 {
+		id := fmt.Sprintf("p%d", i)
+		openPlan(t, conn, "default", id)
+		cancelled := s.ask(t, "default", "plan", "cancel", id)
+		if cancelled.wants(t, "cancel", exitGood); !strings.Contains(cancelled.stdout, id+" quarantined") {
+			t.Errorf("cancel says %q", cancelled.stdout)
+		}
+		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand")
+		if r.wants(t, "resolve", exitGood); !strings.Contains(r.stdout, "plan now resolved") {
+			t.Errorf("resolve says %q", r.stdout)
+		}
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+func TestAnOperatorWithoutTheStreamIsToldWhatWasNotChecked(t *testing.T) {
+	t.Parallel()
+	users := filepath.Join(t.TempDir(), "users")
+	text := `root pw
+operator1 pw pub=saga.default.operator.operator1 pub=query.default.>
+reader pw ` + tailPermissions(t) + "\n"
+	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
+	openPlan(t, dial(t, strings.Replace(s.url, "nats://", "nats://root:pw@", 1)), "default", "p1")
+	as := func(user string, args ...string) result {
+		other := *s
+		other.url = strings.Replace(s.url, "nats://", "nats://"+user+":pw@", 1)
+		return other.ask(t, "default", append(args, "--inbox", "_INBOX_"+user, "--timeout", "20s")...)
+	}
+	started := time.Now()
+	doctor := as("operator1", "doctor")
+	doctor.wants(t, "the doctor of an operator", exitGood)
+	if !strings.Contains(doctor.stdout, "skip ledger     not checked (no permission)") {
+		t.Errorf("the doctor says\n%s", doctor.stdout)
+	}
+	as("operator1", "ledger", "tail").wants(t, "an operator's tail", exitNotAllowed, "$JS.API.STREAM.INFO.SAGA_default")
+	if took := time.Since(started); took > 15*time.Second {
+		t.Errorf("it took %s to learn what the server says at once", took)
+	}
+	tail := as("reader", "ledger", "tail")
+	if tail.wants(t, "a reader's tail", exitGood); !strings.Contains(tail.stdout, "forward_registered") {
+		t.Errorf("the tail is %q", tail.stdout)
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+// tailPermissions are those that docs/cli.md gives to its reader of the ledger.
+func tailPermissions(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(string(text), "    auditor ")
+	line, _, _ = strings.Cut(line, "\n")
+	permissions := strings.Fields(line)
+	if !found || len(permissions) < 2 {
+		t.Fatal("docs/cli.md has no auditor in its users file")
+	}
+	return strings.Join(permissions[1:], " ")
+}
+
+// A permission that is missing halfway ends following too, with its name.
+func TestFollowingWithoutPermissionEnds(t *testing.T) {
+	t.Parallel()
+	users := filepath.Join(t.TempDir(), "users")
+	text := "root pw\nreader pw pub=query.default.> pub=$JS.API.STREAM.INFO.SAGA_default\n"
+	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
+	s.url = strings.Replace(s.url, "nats://", "nats://reader:pw@", 1)
+	r := s.ask(t, "default", "ledger", "tail", "--since", "1", "--follow", "--inbox", "_INBOX_reader")
+	r.wants(t, "following", exitNotAllowed, "CONSUMER.CREATE.SAGA_default")
+	s.end(t).wants(t, "serve", exitGood)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// A server that only lends its NATS to others serves another tenant.
+const lender = "lender"
+
+// goneFor is how long the NATS server of others stays away.
+const goneFor = 3 * time.Second
+
+// The NATS server that `serve --nats` uses is killed under load, stays away for
+// seconds and comes back, twice. The executor stays, says so, and goes on.
+func TestNATSGoneWhileRunning(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	defer cancel()
+	broker := serveFor(t, filepath.Join(t.TempDir(), "broker"), "--listen", "127.78.3.1:0", "--tenant", lender)
+	s := serveFor(t, dataDir(t), "--nats", broker.url, "--accept-lossy-broker")
+	s.confess(t)
+	l := startLoad(t, ctx, s, false)
+	var working []time.Duration
+	for range 2 {
+		l.await(t, ctx, l.count()+acksMin)
+		broker.kill9(t)
+		s.ask(t, tortureTenant, "status").wants(t, "status without a server", exitNoServer, "no server at")
+		<-time.After(goneFor)
+		before := l.count()
+		broker = broker.again(t, "--tenant", lender)
+		back := time.Now()
+		l.await(t, ctx, before+1)
+		working = append(working, time.Since(back))
+		c := tortureClient(t, s)
+		until(t, ctx, "the executor holds its tenant again", func() bool {
+			status, err := c.status(ctx)
+			return err == nil && status.Mode == executor.ModeHolding
+		})
+	}
+	t.Logf("2 times gone for %v; to the first new acknowledgement: %s", goneFor, spread(working))
+	l.finish(t, ctx, s)
+	broker.end(t).wants(t, "the NATS server", exitGood)
+}
+
+// failFsyncs makes every fsync of a server fail with EIO until the returned
+// function is called.
+func failFsyncs(t *testing.T, ctx context.Context, s *served) (stop func()) {
+	t.Helper()
+	strace := exec.CommandContext(ctx, "strace", "-f", "-p", fmt.Sprint(s.command.Process.Pid), "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	stderr, err := strace.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := strace.Start(); err != nil {
+		t.Skipf("*** SKIPPED: this test needs strace (apt-get install strace): %v ***", err)
+	}
+	lines := bufio.NewScanner(stderr)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "attached") {
+		_ = strace.Wait()
+		t.Skipf("*** SKIPPED: strace may not attach here: %s ***", lines.Text())
+	}
+	go func() { // ends with strace
+		for lines.Scan() {
+		}
+	}()
+	return func() {
+		if err := strace.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		_ = strace.Wait() // it says that it was interrupted
+	}
+}
+
+// Every fsync fails for seconds: nothing may be acknowledged then, the server
+// notices and starts again until it can, and then the work goes on.
+func TestFailingFsyncsAcknowledgeNothing(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("*** SKIPPED: this test needs strace (apt-get install strace) ***")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	defer cancel()
+	s := serveFor(t, dataDir(t), "--listen", "127.78.3.2:0")
+	s.confess(t)
+	l := startLoad(t, ctx, s, false)
+	l.await(t, ctx, acksMin)
+	stop := failFsyncs(t, ctx, s)
+	// A commit that was synced before the first failure may be acknowledged still.
+	<-time.After(goneFor / 3)
+	before := l.count()
+	<-time.After(goneFor)
+	if after := l.count(); after != before {
+		t.Errorf("%d acknowledgements while every fsync failed", after-before)
+	}
+	stop()
+	healed := time.Now()
+	l.await(t, ctx, before+1)
+	t.Logf("first acknowledgement %v after the disk had healed", time.Since(healed).Round(time.Millisecond))
+	l.await(t, ctx, before+acksMin)
+	l.finish(t, ctx, s)
+	if !bytes.Contains(s.stderr.Bytes(), []byte("starting the embedded server again")) {
+		t.Error("the server did not say that it had to start again")
+	}
+}

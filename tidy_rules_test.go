@@ -1,0 +1,467 @@
+package sagenbaum_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// The rules on single files, each a function of one source to its findings.
+
+func below(folder, top string) bool { return folder == top || strings.HasPrefix(folder, top+"/") }
+
+func imports(s source) []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths
+}
+
+func checkLayers(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	rule := ""
+	for folder := range layers {
+		if below(s.folder(), folder) && len(folder) > len(rule) {
+			rule = folder
+		}
+	}
+	if rule == "" {
+		return []string{fmt.Sprintf("%s: a folder outside the dependency rule; give it a line in layers", s.path)}
+	}
+	for _, imported := range imports(s) {
+		folder, ours := strings.CutPrefix(imported, module+"/")
+		allowed := layers[rule]
+		if !ours || slices.Contains(allowed, "...") || below(folder, rule) || slices.Contains(allowed, folder) {
+			continue
+		}
+		findings = append(findings, fmt.Sprintf("%s: %s may not import %s; it may use %s", s.path, rule, folder, strings.Join(allowed, ", ")))
+	}
+	return findings
+}
+
+func checkOwners(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	for _, imported := range imports(s) {
+		for _, owner := range owners {
+			if !below(imported, owner.importPath) {
+				continue
+			}
+			if !slices.ContainsFunc(owner.folders, func(f string) bool { return below(s.folder(), f) }) {
+				findings = append(findings, fmt.Sprintf("%s: imports %s; use %s", s.path, imported, owner.want))
+			}
+			break // the most specific owner decides
+		}
+	}
+	return findings
+}
+
+func checkPureImports(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	for _, imported := range imports(s) {
+		for _, ban := range impureImports {
+			if below(imported, ban.importPath) && excused[s.path+": import "+imported] == "" {
+				findings = append(findings, fmt.Sprintf("%s: pure code imports %s; use %s", s.path, imported, ban.want))
+			}
+		}
+	}
+	return findings
+}
+
+func checkPureCalls(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	utc := map[ast.Node]bool{} // calls of time.Unix whose result goes to UTC at once
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "UTC" {
+			utc[sel.X] = true
+		}
+		return true
+	})
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !utc[call] {
+			if name := selects(call.Fun, "time"); name == "Unix" || name == "UnixMilli" || name == "UnixMicro" {
+				findings = append(findings, fmt.Sprintf("%s: time.%s gives the machine's zone; use time.%s(...).UTC()", s.at(n), name, name))
+			}
+		}
+		if e, ok := n.(ast.Expr); ok {
+			if name := selects(e, "time"); impureCalls[name] != "" {
+				findings = append(findings, fmt.Sprintf("%s: pure code uses time.%s; use %s", s.at(n), name, impureCalls[name]))
+			}
+		}
+		return true
+	})
+	return findings
+}
+
+// selects returns X of the expression pkg.X, else "".
+func selects(e ast.Expr, pkg string) string {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	if id, ok := sel.X.(*ast.Ident); !ok || id.Name != pkg {
+		return ""
+	}
+	return sel.Sel.Name
+}
+
+func checkGo(s source) (findings []string) {
+	if !s.pure() {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.GoStmt); ok {
+			findings = append(findings, fmt.Sprintf("%s: pure code starts a goroutine; return a value that the shell acts on", s.at(n)))
+		}
+		return true
+	})
+	return findings
+}
+
+func checkInit(s source) (findings []string) {
+	for _, decl := range s.file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			findings = append(findings, fmt.Sprintf("%s: func init; use a constructor that its caller calls", s.at(f)))
+		}
+	}
+	return findings
+}
+
+func checkSizes(s source) (findings []string) {
+	most := fileLinesMax
+	if s.pure() {
+		most = pureFileLinesMax
+	}
+	if n := bytes.Count(s.text, []byte("\n")); n > most {
+		findings = append(findings, fmt.Sprintf("%s: %d lines, at most %d; split it by its nouns", s.path, n, most))
+	}
+	for _, decl := range s.file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > functionLinesMax {
+			findings = append(findings, fmt.Sprintf("%s: %s has %d lines, at most %d; branches in the parent, straight lines in the leaves", s.at(f), f.Name.Name, n, functionLinesMax))
+		}
+	}
+	return findings
+}
+
+// checkDocs wants a comment on every exported name, and a package comment on
+// the file that is named for its package or stands alone.
+func checkDocs(s source) (findings []string) {
+	if s.test() || s.file.Name.Name == "main" {
+		return nil
+	}
+	missing := func(n ast.Node, name string) {
+		findings = append(findings, fmt.Sprintf("%s: exported %s has no comment; say what it is, its unit, range and errors", s.at(n), name))
+	}
+	for _, decl := range s.file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) && !selfEvident(d) {
+				missing(d, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			said := "" // by the comment before, which may cover several names
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok && v.Doc != nil {
+					said = v.Doc.Text()
+				}
+				if name, ok := undocumented(d, spec); ok && !strings.Contains(said, name) {
+					missing(spec, name)
+				}
+			}
+		}
+	}
+	return findings
+}
+
+// selfEvident are methods whose meaning the standard library fixes.
+func selfEvident(d *ast.FuncDecl) bool {
+	return d.Recv != nil && slices.Contains([]string{"String", "Error", "Unwrap", "Len", "Less", "Swap"}, d.Name.Name)
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	t := d.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if index, ok := t.(*ast.IndexExpr); ok {
+		t = index.X
+	}
+	id, ok := t.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func undocumented(d *ast.GenDecl, spec ast.Spec) (string, bool) {
+	switch v := spec.(type) {
+	case *ast.TypeSpec:
+		return v.Name.Name, v.Name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil
+	case *ast.ValueSpec:
+		for _, name := range v.Names {
+			if name.IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil {
+				return name.Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+func checkSleeps(s source) (findings []string) {
+	if !s.test() {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok && selects(e, "time") == "Sleep" {
+			findings = append(findings, fmt.Sprintf("%s: a test that sleeps; wait on a channel with a deadline, or use testing/synctest", s.at(n)))
+		}
+		return true
+	})
+	return findings
+}
+
+// checkUnfinished refuses marks of unfinished work in comments.
+func checkUnfinished(s source) (findings []string) {
+	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"}
+	for _, group := range s.file.Comments {
+		for _, mark := range marks {
+			if strings.Contains(group.Text(), mark) {
+				findings = append(findings, fmt.Sprintf("%s: %s; finish it, or say in words what is not there", s.at(group), mark))
+			}
+		}
+	}
+	return findings
+}
+
+// glossaryBans maps words we do not say in names to the word we do.
+var glossaryBans = map[string]string{
+	"Workflow": "plan", "Rollback": "compensation or unwind", "Journal": "ledger",
+	"Watchdog": "lease", "Saga": "plan", "Nonce": "key",
+}
+
+func checkWords(s source) (findings []string) {
+	if s.test() {
+		return nil
+	}
+	for _, decl := range s.file.Decls {
+		for _, id := range declared(decl) {
+			for _, word := range words(id.Name) {
+				if want := glossaryBans[word]; want != "" {
+					findings = append(findings, fmt.Sprintf("%s: %s says %q; docs/glossary.md says %s", s.at(id), id.Name, word, want))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func declared(decl ast.Decl) (ids []*ast.Ident) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{d.Name}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch v := spec.(type) {
+			case *ast.TypeSpec:
+				ids = append(ids, v.Name)
+			case *ast.ValueSpec:
+				ids = append(ids, v.Names...)
+			}
+		}
+	}
+	return ids
+}
+
+// words splits a name in camel case; the first word comes back with a capital.
+func words(name string) (parts []string) {
+	start := 0
+	for i, r := range name {
+		if i > start && unicode.IsUpper(r) {
+			parts = append(parts, name[start:i])
+			start = i
+		}
+	}
+	parts = append(parts, name[start:])
+	for i, p := range parts {
+		parts[i] = strings.ToUpper(p[:1]) + p[1:]
+	}
+	return parts
+}
+
+// timersAllowed lists, per file of executor/host, the functions of package time
+// that it may use and what for. None of them knows a plan's deadline: that is a
+// lease, and the wake timer of the actor serves all leases (S74).
+var timersAllowed = map[string]map[string]string{
+	"actor.go":    {"NewTimer": "the wake timer of all leases, and pauses after a failure"},
+	"dispatch.go": {"AfterFunc": "asking a worker again"},
+	"holder.go":   {"NewTimer": "renewing the holder's lease", "NewTicker": "renewing the holder's lease"},
+	"query.go":    {"NewTimer": "how long a question may wait"},
+	"room.go":     {"After": "looking again at a full disk"},
+}
+
+var timers = []string{"AfterFunc", "NewTimer", "NewTicker", "After", "Tick"}
+
+// checkTimers keeps deadlines a matter of leases: the shell has no timers but
+// those above and never looks at a deadline.
+func checkTimers(s source) (findings []string) {
+	if s.test() || s.folder() != "executor/host" {
+		return nil
+	}
+	allowed := timersAllowed[path.Base(s.path)]
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			if name := selects(e, "time"); slices.Contains(timers, name) && allowed[name] == "" {
+				findings = append(findings, fmt.Sprintf("%s: time.%s; deadlines are leases of the fold, and the actor's wake timer serves them (S74)", s.at(n), name))
+			}
+		}
+		if id, ok := n.(*ast.Ident); ok && strings.Contains(id.Name, "DeadlineNs") {
+			findings = append(findings, fmt.Sprintf("%s: the shell reads %s; a deadline is a lease of the fold (S74)", s.at(n), id.Name))
+		}
+		return true
+	})
+	return findings
+}
+
+// agents are the files that play an agent. They name what undoes their actions
+// in their contracts and nowhere else (S55).
+var agents = []string{"cmd/sagenbaum/demo_agent.go", "coordinator/example_test.go"}
+
+// undoing are the words by which code that undoes something gives itself away.
+// Capabilities of actions, such as git.worktree.add, contain none of them.
+var undoing = []string{"undo", "delete", "remove", "reset", "revert", "rollback", "compensate", "restore", "unwind"}
+
+// checkNoUndoing wants no inverse, and no function, method or text with a word of
+// undoing, outside the contracts of an agent. In a test only the example is the
+// agent; the fixture that cleans up after it is not.
+func checkNoUndoing(s source) (findings []string) {
+	if !slices.Contains(agents, s.path) {
+		return nil
+	}
+	contracts, inverses := declaredContracts(s)
+	if len(inverses) == 0 {
+		return []string{fmt.Sprintf("%s: an agent with no contracts; name the inverses in a coordinator.Contract", s.path)}
+	}
+	for _, decl := range s.file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if ok && s.test() && !strings.HasPrefix(f.Name.Name, "Example") || !ok && importing(decl) {
+			continue
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			if contracts[n] || n == nil {
+				return false
+			}
+			switch v := n.(type) {
+			case *ast.BasicLit:
+				findings = append(findings, undoingText(s, v, inverses)...)
+			case *ast.SelectorExpr:
+				findings = append(findings, undoingName(s, v.Sel)...)
+			case *ast.CallExpr:
+				if id, ok := v.Fun.(*ast.Ident); ok {
+					findings = append(findings, undoingName(s, id)...)
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// declaredContracts finds the literals of contracts, which may name inverses, and
+// the names of these.
+func declaredContracts(s source) (contracts map[ast.Node]bool, inverses []string) {
+	contracts = map[ast.Node]bool{}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		t := literal.Type
+		if list, ok := t.(*ast.ArrayType); ok {
+			t = list.Elt
+		}
+		if t == nil || selects(t, "coordinator") != "Contract" {
+			return true
+		}
+		contracts[literal] = true
+		ast.Inspect(literal, func(n ast.Node) bool {
+			if pair, ok := n.(*ast.KeyValueExpr); ok {
+				key, _ := pair.Key.(*ast.Ident)
+				value, _ := pair.Value.(*ast.BasicLit)
+				if key != nil && key.Name == "Inverse" && value != nil {
+					inverses = append(inverses, unquoted(value))
+				}
+			}
+			return true
+		})
+		return false
+	})
+	return contracts, inverses
+}
+
+func undoingText(s source, literal *ast.BasicLit, inverses []string) []string {
+	text := unquoted(literal)
+	for _, inverse := range inverses {
+		if strings.Contains(text, inverse) {
+			return []string{fmt.Sprintf("%s: an agent names the inverse %s outside its contracts; the executor calls it", s.at(literal), inverse)}
+		}
+	}
+	if word := undoingWord(text); word != "" {
+		return []string{fmt.Sprintf("%s: an agent's text %q contains the word %q; what undoes is named in its contracts", s.at(literal), text, word)}
+	}
+	return nil
+}
+
+func undoingWord(text string) string {
+	for _, word := range undoing {
+		if strings.Contains(strings.ToLower(text), word) {
+			return word
+		}
+	}
+	return ""
+}
+
+func unquoted(literal *ast.BasicLit) string {
+	if text, err := strconv.Unquote(literal.Value); err == nil {
+		return text
+	}
+	return literal.Value
+}
+
+func importing(decl ast.Decl) bool {
+	d, ok := decl.(*ast.GenDecl)
+	return ok && d.Tok == token.IMPORT
+}
+
+func undoingName(s source, id *ast.Ident) []string {
+	if undoingWord(id.Name) == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: an agent uses %s; name the inverse in its contract, the executor calls it", s.at(id), id.Name)}
+}
+
+// agentSource is an agent with one contract that does one thing more.
+func agentSource(expression string) string {
+	return `package p
+func Example() {
+	contracts := []coordinator.Contract{{Capability: "git.push", Inverse: "git.push.delete"}}
+	do(contracts, ` + expression + `)
+}`
+}
