@@ -95,6 +95,7 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 		s.set(actionKey(keyPayload, p.id, n), encode(&pb.Payload{Input: input}))
 	}
 	s.meta.Held++
+	s.evaluateDeclared(p, e.Address)
 	if p.row.Phase != pb.Phase_PHASE_OPEN {
 		s.joinUnwind(p, s.action(p.id, n))
 	}

@@ -91,6 +91,16 @@ func (s *State) evaluatePlan(p *plan, at *pb.Address) {
 	}
 }
 
+// evaluateDeclared looks at the leases that the plan itself declared: the number
+// of its actions has changed. The standing ones do not read it.
+func (s *State) evaluateDeclared(p *plan, at *pb.Address) {
+	for _, l := range p.row.Leases {
+		if l.Condition != "" {
+			s.evaluate(p, nil, l, at)
+		}
+	}
+}
+
 // evaluateAction looks at the leases of one action.
 func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
 	for _, l := range a.row.Leases {
@@ -214,6 +224,7 @@ func planScope(p *plan) triggers.Plan {
 	scope := triggers.Plan{
 		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
 		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, DeadlineNs: p.row.Declared.DeadlineNs,
+		Actions: int(p.row.Actions),
 	}
 	if len(p.row.Declared.Labels) > 0 {
 		scope.Labels = map[string]string{}

@@ -363,3 +363,15 @@ func TestWhatIsDueTogetherIsDecidedInOneOrder(t *testing.T) {
 		t.Fatalf("%v", live)
 	}
 }
+
+// A condition over the number of actions is asked when that number changes.
+func TestAConditionOverTheNumberOfActions(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, &pb.Trigger{Name: "many", Condition: "plan.actions >= 3"})))
+	s.do("p", "a", "b")
+	s.turn()
+	s.wantState("p", "open", "a=held b=held")
+	s.do("p", "c")
+	s.turn()
+	s.wantState("p", "compensated", "a=compensated b=compensated c=compensated")
+}

@@ -117,7 +117,6 @@ type Condition struct {
 	roots     map[string]bool // the variables it reads
 	skeleton  *clause         // nil: no future makes it moot
 	leafCount int
-	mayStop   bool // has loops or the like, so that its cost is counted
 }
 
 // Compile checks expression and prepares it. The error is an *Error. Use a

@@ -52,7 +52,7 @@ func variables() []variable {
 // newLanguage builds the two environments. It panics if cel-go refuses them,
 // which no input can cause.
 func newLanguage() *language {
-	l := &language{worldType: types.NewTypeValue("scope", traits.ContainerType, traits.IndexerType, traits.FieldTesterType)}
+	l := &language{worldType: cel.ObjectType("scope", traits.ContainerType, traits.IndexerType, traits.FieldTesterType)}
 	for i := range int64(32) {
 		l.unknowns = append(l.unknowns, types.NewUnknown(i, nil))
 	}

@@ -179,7 +179,7 @@ func playFive(ctx context.Context, conn *nats.Conn, world *provider, vanish bool
 	if err != nil {
 		return err
 	}
-	declared := coordinator.Plan{ID: "p", Owner: "ana"}
+	declared := coordinator.Plan{ID: "p", Owner: "owner1"}
 	if vanish {
 		declared.Deadline = tortureDeadline
 	}

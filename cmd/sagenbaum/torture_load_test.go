@@ -79,7 +79,7 @@ func (l *load) run(ctx context.Context, agent int) {
 }
 
 func (l *load) play(ctx context.Context, id string, n int) error {
-	plan, err := l.agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "ana"})
+	plan, err := l.agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "owner1"})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 type OnInDoubt int32
 
 const (
-	OnInDoubt_ON_IN_DOUBT_UNSPECIFIED OnInDoubt = 0 // probe if the contract has one, else compensate
+	OnInDoubt_ON_IN_DOUBT_UNSPECIFIED OnInDoubt = 0 // compensate; quarantine when a probe is named, which this version does not ask
 	OnInDoubt_ON_IN_DOUBT_COMPENSATE  OnInDoubt = 1 // blind: the inverse must tolerate that nothing happened
 	OnInDoubt_ON_IN_DOUBT_QUARANTINE  OnInDoubt = 2 // ask the owner
 	OnInDoubt_ON_IN_DOUBT_PROBE       OnInDoubt = 3 // ask the world
