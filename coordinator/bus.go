@@ -14,6 +14,9 @@ type bus interface {
 	ask(ctx context.Context, subject string, body []byte) ([]byte, error)
 	// listen calls f for each message, one at a time, until stop is called.
 	listen(subject string, f func(body []byte)) (stop func(), err error)
+	// reconnected calls f each time a lost connection is there again, until stop
+	// is called: replies to what was sent before will not come.
+	reconnected(f func()) (stop func())
 }
 
 // natsBus is a bus over a connection that the agent keeps and closes.
@@ -37,4 +40,14 @@ func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
 	}
 	// A connection that is closed already has ended the subscription too.
 	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+func (b natsBus) reconnected(f func()) func() {
+	events := b.conn.StatusChanged(nats.CONNECTED)
+	go func() { // ends with stop, which closes events
+		for range events {
+			f()
+		}
+	}()
+	return func() { b.conn.RemoveStatusListener(events) }
 }

@@ -71,6 +71,7 @@ type committer struct {
 	urgent  int // bundles in the queue that a call waits for
 	stopped bool
 	trouble error         // of the append in flight, nil when it goes well
+	giveUp  func()        // ends the try in flight; harmless when it is over
 	wake    chan struct{} // capacity 1: the queue or stopped has changed
 	ended   chan struct{} // closed when run has returned
 }
@@ -348,5 +349,18 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 func (c *committer) try(ctx context.Context, a ledger.Append) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, appendAttemptMax)
 	defer cancel()
+	c.mu.Lock()
+	c.giveUp = cancel
+	c.mu.Unlock()
 	return c.store.Append(ctx, a)
+}
+
+// again ends the try in flight, if there is one: its reply was lost with the
+// connection. It is in doubt, and goes out again at once with the same ID.
+func (c *committer) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.giveUp != nil {
+		c.giveUp()
+	}
 }

@@ -426,3 +426,42 @@ func insist(t *testing.T, store *ledger.Memory, p *OpenPlan) {
 		t.Errorf("the plan is\n%s\nwant\n%s", got, scripted)
 	}
 }
+
+// silent never replies to its first append, as a connection that is gone.
+type silent struct {
+	*ledger.Memory
+	ids []string
+}
+
+func (s *silent) Append(ctx context.Context, a ledger.Append) (uint64, error) {
+	s.ids = append(s.ids, a.ID)
+	if len(s.ids) == 1 {
+		<-ctx.Done()
+		return 0, fmt.Errorf("no reply: %w", ledger.ErrInDoubt)
+	}
+	return s.Memory.Append(ctx, a)
+}
+
+func TestAReconnectionEndsATryThatGetsNoReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &silent{Memory: memory()}
+		c := start(t, store, nil)
+		p := begin(t, c, Plan{})
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), write("a"), happens)
+			done <- err
+		}()
+		synctest.Wait()
+		c.committer.again()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took >= appendAttemptMax {
+			t.Fatalf("it waited %s for a reply that was lost", took)
+		}
+		if len(store.ids) < 2 || store.ids[0] != store.ids[1] {
+			t.Fatalf("not the same commit again: %v", store.ids)
+		}
+	})
+}

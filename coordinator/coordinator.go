@@ -119,6 +119,10 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		c.silence = stop
 	}
 	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.logger)
+	if b != nil {
+		stop, silence := b.reconnected(c.committer.again), c.silence
+		c.silence = func() { stop(); silence() }
+	}
 	ctx, halt := context.WithCancelCause(context.Background())
 	c.halt = halt
 	go c.committer.run(ctx) // ended by Close
