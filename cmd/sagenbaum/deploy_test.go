@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The command line of the systemd unit is one that serve takes: it is run here
+// as it stands, but for the folder and the port.
+func TestTheSystemdUnitStartsTheServer(t *testing.T) {
+	unit, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", "sagenbaum.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum --listen 127.0.0.1:4222 ")
+	if !found {
+		t.Fatal("the unit does not start serve on /var/lib/sagenbaum and 127.0.0.1:4222")
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	s := serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0"}, strings.Fields(line)...)...)
+	s.ask(t, "default", "status").wants(t, "status", exitGood)
+}
