@@ -181,6 +181,16 @@ func (s *served) confess(t *testing.T) {
 	})
 }
 
+// ended reports whether a server has ended by itself; it was not waited for.
+func (s *served) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z")
+}
+
 // kill9 ends a server at once and waits until it is gone.
 func (s *served) kill9(t *testing.T) {
 	t.Helper()
