@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -316,10 +315,8 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
-	var id [ledger.IDLen / 2]byte
-	rand.Read(id[:]) // never fails, as crypto/rand documents
 	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
-	a := ledger.Append{Subject: source.Subject(), ID: hex.EncodeToString(id[:]), Data: data}
+	a := ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}
 	defer c.setTrouble(nil)
 	doubt := false
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {

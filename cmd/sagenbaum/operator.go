@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +46,7 @@ func (c *client) operate(ctx context.Context, actor string, record *pb.Record) (
 	if err != nil {
 		return ledger.OutcomeAnswer{}, 0, err
 	}
-	sequence, err := c.append(ctx, ledger.Append{Subject: source.Subject(), ID: commitID(), Data: data})
+	sequence, err := c.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		return ledger.OutcomeAnswer{}, 0, err
 	}
@@ -88,11 +86,4 @@ func (c *client) append(ctx context.Context, a ledger.Append) (uint64, error) {
 	default:
 		return 0, fmt.Errorf("cannot append the record: %w", err)
 	}
-}
-
-// commitID is 32 hex digits of randomness.
-func commitID() string {
-	var id [16]byte
-	rand.Read(id[:]) // never fails
-	return hex.EncodeToString(id[:])
 }

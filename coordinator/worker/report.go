@@ -2,13 +2,12 @@ package worker
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -26,10 +25,8 @@ func (w *Worker) Report(ctx context.Context, c ledger.Command, result Result, pr
 	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
-	var id [ledger.IDLen / 2]byte
-	rand.Read(id[:]) // never fails, as crypto/rand documents
 	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
-	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: hex.EncodeToString(id[:]), Data: data}); err != nil {
+	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
 	return nil

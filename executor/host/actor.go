@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -434,20 +432,10 @@ func (a *actor) append(source ledger.Source, records []*pb.Record, claim bool) {
 		fence = a.state.Meta().Fence
 	}
 	a.pending = &pending{claim: claim, delay: retryDelayMin, append: ledger.Append{
-		Subject: source.Subject(), ID: commitID(), Data: data,
+		Subject: source.Subject(), ID: jetstream.NewID(), Data: data,
 		FenceSubject: ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}.Subject(), Fence: fence,
 	}}
 	a.publish(a.pending.append, 0)
-}
-
-// commitID is 128 bits of randomness: guessable ids would let one writer
-// swallow another's record.
-func commitID() string {
-	var raw [16]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		panic("host: no randomness: " + err.Error())
-	}
-	return hex.EncodeToString(raw[:])
 }
 
 // publish appends on a goroutine of its own, which ends with the reply or after

@@ -134,7 +134,7 @@ func (r *rig) append(source ledger.Source, records ...*pb.Record) uint64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	sequence, err := appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: commitID(), Data: data})
+	sequence, err := appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -22,6 +24,15 @@ const appendWait = 5 * time.Second
 // is stored. It is also a ledger.ErrBusy, so that a caller that does not care
 // simply tries again.
 var ErrNoStream = fmt.Errorf("no stream takes this subject: %w", ledger.ErrBusy)
+
+// NewID returns an id for one commit: ledger.IDLen hex digits of randomness, to
+// be kept over its retries. Guessable ids would let one writer swallow
+// another's record.
+func NewID() string {
+	var id [ledger.IDLen / 2]byte
+	rand.Read(id[:]) // never fails, as crypto/rand documents
+	return hex.EncodeToString(id[:])
+}
 
 // Error codes of the server that mean something to an append. They are part of
 // its API: https://github.com/nats-io/nats-server/blob/main/server/errors.json.
