@@ -357,7 +357,7 @@ func checkNoUndoing(s source) (findings []string) {
 	}
 	contracts, inverses := declaredContracts(s)
 	if len(inverses) == 0 {
-		return []string{fmt.Sprintf("%s: an agent with no contracts; name the inverses in a coordinator.Contract", s.path)}
+		return []string{fmt.Sprintf("%s: an agent with no contracts; name the inverses in a contract.Contract", s.path)}
 	}
 	for _, decl := range s.file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
@@ -397,15 +397,23 @@ func declaredContracts(s source) (contracts map[ast.Node]bool, inverses []string
 		if list, ok := t.(*ast.ArrayType); ok {
 			t = list.Elt
 		}
-		if t == nil || selects(t, "coordinator") != "Contract" {
+		if t == nil || selects(t, "contract") != "Contract" {
 			return true
 		}
 		contracts[literal] = true
 		ast.Inspect(literal, func(n ast.Node) bool {
-			if pair, ok := n.(*ast.KeyValueExpr); ok {
+			inverse, ok := n.(*ast.CompositeLit)
+			if !ok || selects(inverse.Type, "contract") != "Inverse" {
+				return true
+			}
+			for _, e := range inverse.Elts {
+				pair, _ := e.(*ast.KeyValueExpr)
+				if pair == nil {
+					continue
+				}
 				key, _ := pair.Key.(*ast.Ident)
 				value, _ := pair.Value.(*ast.BasicLit)
-				if key != nil && key.Name == "Inverse" && value != nil {
+				if key != nil && key.Name == "Call" && value != nil {
 					inverses = append(inverses, unquoted(value))
 				}
 			}
@@ -461,7 +469,7 @@ func undoingName(s source, id *ast.Ident) []string {
 func agentSource(expression string) string {
 	return `package p
 func Example() {
-	contracts := []coordinator.Contract{{Capability: "git.push", Inverse: "git.push.delete"}}
+	contracts := []contract.Contract{{Capability: "git.push", Inverse: &contract.Inverse{Call: "git.push.delete"}}}
 	do(contracts, ` + expression + `)
 }`
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,8 @@ var owners = []struct {
 	{"github.com/nats-io/nats.go", []string{"ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
 	{"github.com/cockroachdb/pebble", []string{"executor/host"}, "package executor/host"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "package cmd/sagenbaum"},
+	{"go.yaml.in/yaml", []string{"coordinator/contract"}, "package coordinator/contract"},
+	{"github.com/google/jsonschema-go", []string{"coordinator/contract"}, "package coordinator/contract"},
 }
 
 // impureImports are banned in pure packages.
@@ -411,5 +414,35 @@ func TestCELCommentRuleCanFail(t *testing.T) {
 	}
 	if problem := celComment("// the canonical path of github.com/google/cel-go\ncel.dev/cel-go v0.33.2"); problem != "" {
 		t.Error(problem)
+	}
+}
+
+// TestDocsNameTestsThatExist: a guide that names a test keeps its word.
+func TestDocsNameTestsThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			for _, d := range s.file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					known[f.Name.Name] = true
+				}
+			}
+		}
+	}
+	named := regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	err := filepath.WalkDir("docs", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if !known[m[1]] {
+				t.Errorf("%s names %s, which is nowhere", name, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -27,6 +29,14 @@ type Action struct {
 	// complete; then it may be undone in parallel with what it does not depend on.
 	After  []string
 	Branch bool
+
+	// Pivot says that once this action has happened, going back past it needs the
+	// owner's word.
+	Pivot bool
+
+	// Review has Do wait for a supervisor's verdict before the forward runs, as a
+	// contract with review does for each action.
+	Review bool
 }
 
 // Call is what a forward is told.
@@ -43,6 +53,11 @@ type Call struct {
 type Outcome struct {
 	Output      any    // JSON: bindings of the undo read it as output
 	ExternalRef string // what the provider calls the effect, for people and probes
+
+	// Before is for Report: what was there before, as JSON, where the contract wants
+	// to know it; json.RawMessage("null") says that there was nothing. What Do runs is
+	// asked for instead.
+	Before any
 }
 
 // Forward makes an action's effect. Its context ends with that of Do, or when
@@ -61,16 +76,22 @@ const (
 	actionEnded
 )
 
-// action is one action of an open plan; its plan's mu guards it. pair, call and
-// contract do not change once it is registered.
+// action is one action of an open plan; its plan's mu guards it. number, pair, call,
+// contract and reviewTimeout do not change once it is registered.
 type action struct {
-	call     Call
-	contract *compiled
-	pair     *bundle
-	reported bool
-	state    actionState
-	cancel   context.CancelCauseFunc // of the forward that runs
-	finished chan struct{}           // closed when the forward's outcome is queued
+	number        int // in the order of registration, from 1
+	call          Call
+	contract      *contract.Compiled
+	pair          *bundle
+	reported      bool
+	reviewTimeout time.Duration // 0: no verdict is needed
+	reviewBy      time.Time     // set by the first call that waits for one
+	verdict       *Verdict      // the last one that is known
+	barred        error         // why the forward must not run, once that is recorded
+	givenUp       error         // why it was not called while the plan was being undone
+	state         actionState
+	cancel        context.CancelCauseFunc // of the forward that runs
+	finished      chan struct{}           // closed when the forward's outcome is queued
 }
 
 // Codes of outcomes that the coordinator gives itself.
@@ -81,15 +102,21 @@ const (
 	codeCancelled  = "cancelled"   // the forward was interrupted
 	codeError      = "error"       // any other error
 	codePanic      = "panic"       // the forward did not return
+	codeBlocked    = "blocked"     // a supervisor blocked it before it ran
+	codeRedirected = "redirected"  // a supervisor redirected it before it ran
+	codeNoVerdict  = "no_verdict"  // no supervisor said a word in time
 )
 
 // Do registers an action, runs its forward once the pair is durable, and returns
 // the forward's output in JSON. The outcome is queued and shares the next commit.
-// A forward's error is returned as it is and undoes nothing (S70).
+// A forward's error is returned as it is and undoes nothing (S70). What the contract
+// wants to know before the effect is asked for first and kept with the pair; a
+// verdict is waited for behind the pair, which a supervisor must be able to read.
 //
 // Errors before the forward has run: *ledger.Refused (nothing was queued, or the
-// ledger took nothing), ledger.ErrInDoubt (the pair may be stored; call again
-// with the same Action), ledger.ErrBusy, ErrClosed, ErrUnwinding, ctx's. A refusal
+// ledger took nothing), ErrNotCaptured, ledger.ErrInDoubt (the pair may be stored;
+// call again with the same Action), ledger.ErrBusy, *Verdict (which is ErrBlocked),
+// ErrNoVerdict, ErrClosed, ErrUnwinding, ctx's. A refusal
 // of an output that cannot be recorded comes after it: the action is completed
 // without an output then, and its undo must do without.
 func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
@@ -102,6 +129,11 @@ func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (js
 	}
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
+	}
+	if a.reviewTimeout > 0 {
+		if err := p.review(ctx, a); err != nil {
+			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
+		}
 	}
 	ctx, err = p.start(ctx, a)
 	if err != nil {
@@ -127,26 +159,43 @@ func (p *OpenPlan) Report(ctx context.Context, declared Action, outcome Outcome)
 	return nil
 }
 
+// draft is what is registered: a declaration with what was found out about it.
+type draft struct {
+	Action
+	contract     *contract.Compiled
+	input        json.RawMessage
+	before       json.RawMessage // nil: the contract wants to know nothing
+	validUntilNs int64
+	happened     *Outcome // what Report reports
+	reserved     bool     // the ID is a number that was taken for it
+}
+
 // register queues the pair of an action, or joins the one that an earlier call
 // with the same ID has queued. happened is what Report reports.
 func (p *OpenPlan) register(ctx context.Context, declared Action, happened *Outcome) (*action, error) {
-	contract := p.c.contracts[declared.Capability]
-	if contract == nil {
-		return nil, ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared", declared.Capability), "a capability with a contract")
-	}
-	input, err := encode("action.input", declared.Input)
+	d, err := p.draft(ctx, declared, happened)
 	if err != nil {
 		return nil, err
+	}
+	if d.contract.Before != nil && happened == nil {
+		release, err := p.captureFor(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
 	if err := p.c.committer.enter(ctx, p.c.appendTimeout); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a, err := p.admit(declared, input, happened != nil)
-	if err == nil && a == nil {
-		a, err = p.add(declared, contract, input, happened)
-		if err == nil {
+	a, err := p.admit(d)
+	switch {
+	case err != nil || a != nil:
+	case d.contract.Before != nil && d.before == nil:
+		err = fmt.Errorf("%w: the call that had was refused meanwhile", ErrNotCaptured)
+	default:
+		if a, err = p.add(d); err == nil {
 			return a, nil
 		}
 	}
@@ -154,27 +203,105 @@ func (p *OpenPlan) register(ctx context.Context, declared Action, happened *Outc
 	return a, err
 }
 
+// draft checks a declaration by itself.
+func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome) (*draft, error) {
+	t, err := p.c.registry.find(ctx, declared.Capability, happened != nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{Action: declared, contract: t, happened: happened}
+	if d.input, err = encode("action.input", declared.Input); err != nil {
+		return nil, err
+	}
+	if d.validUntilNs, err = t.ValidUntil(d.input); err != nil {
+		return nil, err
+	}
+	switch {
+	case happened == nil && (declared.Review || t.Review) && p.c.bus == nil:
+		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: the action waits for a verdict")
+	case happened == nil && t.Before != nil && p.c.bus == nil && p.c.answers[t.Before.Capability] == nil:
+		return nil, ledger.Refuse("config.answers["+t.Before.Capability+"]", "missing", "an answer in this process, or a connection to NATS")
+	case happened == nil:
+		return d, nil
+	case declared.Review:
+		return nil, ledger.Refuse("action.review", "given for what has happened", "Do, for an action that waits for a verdict")
+	}
+	if d.before, err = encode("outcome.before", happened.Before); err != nil {
+		return nil, err
+	}
+	switch {
+	case t.Before != nil && d.before == nil:
+		return nil, ledger.Refuse("outcome.before", "missing", "what was there before, which the contract of "+t.Capability+" keeps for the undo")
+	case len(d.before) > BeforeMax:
+		return nil, ledger.Refuse("outcome.before", fmt.Sprintf("%d bytes", len(d.before)), fmt.Sprintf("at most %d bytes", BeforeMax))
+	}
+	return d, nil
+}
+
+// captureFor asks for the before-image of a new action, under the ID that it will
+// have. release gives that ID back if it was not registered.
+func (p *OpenPlan) captureFor(ctx context.Context, d *draft) (release func(), err error) {
+	p.mu.Lock()
+	known, err := p.admit(d)
+	if err != nil || known != nil {
+		p.mu.Unlock()
+		return func() {}, err
+	}
+	release = func() {}
+	if d.ID == "" {
+		d.ID, d.reserved = p.number(), true
+		p.reserved[d.ID] = true
+		release = func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.reserved, d.ID)
+		}
+	}
+	p.mu.Unlock()
+	if d.before, err = p.capture(ctx, d.ID, d.contract, d.input); err != nil {
+		release()
+	}
+	return release, err
+}
+
+// number returns an ID for an action that has none. Called with mu held.
+func (p *OpenPlan) number() string {
+	for n := len(p.order) + 1; ; n++ {
+		if number := strconv.Itoa(n); p.actions[number] == nil && !p.reserved[number] {
+			return number
+		}
+	}
+}
+
 // admit says whether an action may be registered: the action itself when an
 // earlier call has, nil when it is new. Called with mu held.
-func (p *OpenPlan) admit(declared Action, input json.RawMessage, report bool) (*action, error) {
+func (p *OpenPlan) admit(d *draft) (*action, error) {
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
-	if p.unwound != nil && !report {
-		return nil, p.unwound // what has happened is told even then: it must be undone too
+	report := d.happened != nil
+	if err := p.unwinding(); err != nil && !report {
+		return nil, err // what has happened is told even then: it must be undone too
 	}
-	a := p.actions[declared.ID]
+	if p.reserved[d.ID] && !d.reserved {
+		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is the number of another action", d.ID), "an id of its own for each action")
+	}
+	a := p.actions[d.ID]
 	if a != nil && !a.pair.failed() {
 		switch {
-		case a.call.Capability != declared.Capability || !bytes.Equal(a.call.Input, input) || a.reported != report:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is another action already", declared.ID), "an id of its own for each action")
+		case a.call.Capability != d.Capability || !bytes.Equal(a.call.Input, d.input) || a.reported != report:
+			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is another action already", d.ID), "an id of its own for each action")
+		case a.barred != nil:
+			return nil, a.barred
+		case a.givenUp != nil:
+			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q was given up while the plan was being undone", d.ID), "an id of its own for each action")
 		case a.state != actionRegistered && !report:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", declared.ID), "an id of its own for each action")
+			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID), "an id of its own for each action")
 		}
 		return a, nil
 	}
-	for i, id := range declared.After {
-		if before := p.actions[id]; before == nil || id == declared.ID || before.pair.failed() {
+	for i, id := range d.After {
+		if before := p.actions[id]; before == nil || id == d.ID || before.pair.failed() {
 			return nil, ledger.Refuse(fmt.Sprintf("action.after[%d]", i), fmt.Sprintf("%q is no action of this plan", id), "the id of an action registered before")
 		}
 	}
@@ -182,31 +309,21 @@ func (p *OpenPlan) admit(declared Action, input json.RawMessage, report bool) (*
 }
 
 // add makes the pair of a new action and queues it. Called with mu held.
-func (p *OpenPlan) add(declared Action, contract *compiled, input json.RawMessage, happened *Outcome) (*action, error) {
-	id := declared.ID
-	for n := len(p.order) + 1; id == ""; n++ {
-		if number := strconv.Itoa(n); p.actions[number] == nil {
-			id = number
-		}
-	}
-	lifted, err := contract.lifted(input)
-	if err != nil {
-		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
-	}
-	forward, inverse := contract.pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo), &pb.ForwardRegistered{
-		Capability: declared.Capability, After: slices.Clone(declared.After), Branch: declared.Branch,
-		Lifted: lifted, EffectCrossed: happened != nil,
-	})
-	if len(input) > 0 {
-		forward.Payload = &pb.Payload{Input: input}
+func (p *OpenPlan) add(d *draft) (*action, error) {
+	id := d.ID
+	if id == "" {
+		id = p.number()
 	}
 	a := &action{
-		call:     Call{Plan: p.id, Action: id, Capability: declared.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: input},
-		contract: contract, finished: make(chan struct{}),
+		call:     Call{Plan: p.id, Action: id, Capability: d.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
+		contract: d.contract, finished: make(chan struct{}),
 	}
-	records := []*pb.Record{forward, inverse}
-	if happened != nil {
-		completed, _, err := p.completed(a, *happened)
+	records, err := p.pair(a, d)
+	if err != nil {
+		return nil, err
+	}
+	if d.happened != nil {
+		completed, _, err := p.completed(a, *d.happened)
 		if err != nil {
 			return nil, err
 		}
@@ -222,9 +339,39 @@ func (p *OpenPlan) add(declared Action, contract *compiled, input json.RawMessag
 	if refused := p.actions[id]; refused != nil { // a call whose pair was refused: this one takes its place
 		p.order = slices.DeleteFunc(p.order, func(b *action) bool { return b == refused })
 	}
+	p.count++
+	a.number = p.count
 	p.actions[id] = a
 	p.order = append(p.order, a)
 	return a, nil
+}
+
+// pair makes the two records of a registration, and says how long its verdict is
+// waited for. Called with mu held.
+func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
+	lifted, err := d.contract.Lifted(d.input)
+	if err != nil {
+		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
+	}
+	id := a.call.Action
+	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo), &pb.ForwardRegistered{
+		Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
+		Pivot: d.Pivot, Review: d.Review,
+	})
+	inverse.GetCompensationRegistered().ValidUntilNs = d.validUntilNs
+	if len(d.input) > 0 {
+		forward.Payload = &pb.Payload{Input: d.input}
+	}
+	if len(d.before) > 0 {
+		inverse.Payload = &pb.Payload{Before: d.before}
+	}
+	registered := forward.GetForwardRegistered()
+	if d.happened != nil {
+		registered.Review = false // it has crossed: a verdict on it is like any other
+	} else if registered.Review {
+		a.reviewTimeout = orDefault(d.contract.ReviewTimeout, p.c.reviewTimeout)
+	}
+	return []*pb.Record{forward, inverse}, nil
 }
 
 // start claims a registered action for its forward: of several calls with one ID
@@ -235,12 +382,19 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 	switch {
 	case p.ended() != nil:
 		return nil, p.ended()
+	case a.barred != nil:
+		return nil, a.barred
+	case a.givenUp != nil:
+		return nil, a.givenUp
 	case a.state != actionRegistered:
 		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action), "an id of its own for each action")
-	case p.unwound != nil:
+	case p.unwinding() != nil:
 		return nil, errors.Join(p.unwound, p.giveUp(a))
 	case ctx.Err() != nil:
 		return nil, ctx.Err() // may be called again
+	}
+	if err := p.barred(a); err != nil {
+		return nil, err
 	}
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	a.state = actionRunning
@@ -251,7 +405,7 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 // giveUp queues that a registered action was never called, so that no one has to
 // doubt it. Called with mu held.
 func (p *OpenPlan) giveUp(a *action) error {
-	a.state = actionEnded
+	a.state, a.givenUp = actionEnded, p.unwound
 	record := p.outcome(a)
 	record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{
 		Code: codeNotStarted, Message: "the agent registered the action and did not call it",
@@ -348,7 +502,7 @@ func (p *OpenPlan) completed(a *action, outcome Outcome) (record *pb.Record, out
 	record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
 	output, problem = encode("outcome.output", outcome.Output)
 	if problem == nil {
-		done.Lifted, problem = a.contract.lifted(output)
+		done.Lifted, problem = a.contract.Lifted(output)
 	}
 	if problem == nil {
 		if len(output) > 0 {

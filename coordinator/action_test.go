@@ -16,7 +16,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-func TestForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
+func TestS64TheForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		p := begin(t, start(t, store, nil), Plan{Label: "upload", Owner: "web"})
@@ -49,7 +49,7 @@ func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 		}
 		forward, inverse := find(t, store, "forward_registered/a"), find(t, store, "compensation_registered/a")
 		f, c := forward.GetForwardRegistered(), inverse.GetCompensationRegistered()
-		digest := contracts()[0].Digest()
+		digest := compiled(t, contracts()[0]).Digest
 		if f.Class != pb.Class_CLASS_COMPENSABLE || string(f.ContractDigest) != string(digest[:]) || f.EffectCrossed || string(f.Lifted) != `{"path":"/tmp/a"}` {
 			t.Errorf("forward %v", f)
 		}
@@ -58,7 +58,7 @@ func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 		}
 		if c.Capability != "file.delete" || c.Key != ledger.Key(tenant, p.ID(), "a", "undo") || c.Attempts != 5 ||
 			c.BackoffNs != int64(time.Second) || c.BackoffMaxNs != int64(time.Minute) || c.TimeoutNs != int64(30*time.Second) ||
-			c.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE || len(c.Bindings) != 1 || c.Bindings[0].Expression != "input.path" {
+			c.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE || c.JitterPercent != 20 || len(c.Bindings) != 1 || c.Bindings[0].Expression != "input.path" {
 			t.Errorf("compensation %v", c)
 		}
 		completed := find(t, store, "forward_completed/a")
@@ -249,7 +249,7 @@ func TestTheInputMayBeChangedAfterDoHasReturned(t *testing.T) {
 	})
 }
 
-func TestReportIsOneCommit(t *testing.T) {
+func TestS64AReportIsOneCommit(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		p := begin(t, start(t, store, nil), Plan{})

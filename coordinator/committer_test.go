@@ -91,7 +91,7 @@ func TestConcurrentCallsShareCommits(t *testing.T) {
 	})
 }
 
-func TestCommitsStayBelowTheCapAndPairsWhole(t *testing.T) {
+func TestS64CommitsStayBelowTheCapAndPairsWhole(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
@@ -175,7 +175,7 @@ const scripted = "plan_opened forward_registered/a compensation_registered/a for
 	"forward_registered/b compensation_registered/b forward_completed/b " +
 	"forward_registered/c compensation_registered/c forward_completed/c plan_failed"
 
-func TestEachAppendFailedInEveryWayGivesTheSamePlan(t *testing.T) {
+func TestS65EachAppendFailedInEveryWayGivesTheSamePlan(t *testing.T) {
 	faults := map[string]ledger.Fault{"lost": ledger.FaultLost, "kept": ledger.FaultKept, "refused": ledger.FaultRefused, "busy": ledger.FaultBusy}
 	for name, fault := range faults {
 		for n := 1; n <= 4; n++ {
@@ -373,7 +373,7 @@ func TestAForwardThatEndsAfterCloseSaysThatItsOutcomeIsNotRecorded(t *testing.T)
 
 // TestRandomFaultsKeepEveryPlanWhole runs concurrent plans over a store that
 // fails at random, and looks at each plan as the fold would.
-func TestRandomFaultsKeepEveryPlanWhole(t *testing.T) {
+func TestS65RandomFaultsKeepEveryPlanWhole(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			in(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
@@ -35,9 +36,19 @@ type Config struct {
 	Tenant string // required
 	Agent  string // required: the name in the agent's subjects
 
-	// Contracts declares every capability that Do and Report may use, each once;
-	// at most ContractsMax.
-	Contracts []Contract
+	// Contracts declares the capabilities that Do and Report may use, each once; at
+	// most ContractsMax. For an effect that Do makes here, they come before published
+	// ones; for one that Report tells of, behind (S103).
+	Contracts []contract.Contract
+
+	// Published takes the contracts that operators have published too. They are read
+	// by New, by ReadContracts, and when a capability comes that nothing declares.
+	// It needs Conn.
+	Published bool
+
+	// Answers gives before-images in this process, by the capability that a
+	// contract's before calls; the others are asked of workers.
+	Answers map[string]Answer
 
 	// AppendTimeout is how long a call waits for its commit before it is in doubt;
 	// default 10 s.
@@ -47,6 +58,10 @@ type Config struct {
 	// default 5 s.
 	ConfirmTimeout time.Duration
 
+	// ReviewTimeout is how long Do waits for a verdict on an action whose contract
+	// names no time of its own; default 10 min.
+	ReviewTimeout time.Duration
+
 	// Logger gets what no caller can be told: default none.
 	Logger *slog.Logger
 }
@@ -55,10 +70,12 @@ type Config struct {
 // concurrent use. Close it.
 type Coordinator struct {
 	tenant, agent  string
-	contracts      map[string]*compiled
 	language       *expressions
+	registry       *registry
+	answers        map[string]Answer
 	appendTimeout  time.Duration
 	confirmTimeout time.Duration
+	reviewTimeout  time.Duration
 	logger         *slog.Logger
 	committer      *committer
 	halt           context.CancelCauseFunc // ends the committer by force
@@ -91,25 +108,29 @@ func New(config Config) (*Coordinator, error) {
 }
 
 func newCoordinator(config Config, b bus) (*Coordinator, error) {
-	if err := checkConfig(config); err != nil {
+	if err := checkConfig(config, b); err != nil {
 		return nil, err
 	}
 	c := &Coordinator{
-		tenant: config.Tenant, agent: config.Agent, contracts: map[string]*compiled{}, language: newExpressions(),
+		tenant: config.Tenant, agent: config.Agent, language: newExpressions(), answers: maps.Clone(config.Answers),
 		appendTimeout:  orDefault(config.AppendTimeout, appendTimeoutDefault),
 		confirmTimeout: orDefault(config.ConfirmTimeout, confirmTimeoutDefault),
+		reviewTimeout:  orDefault(config.ReviewTimeout, reviewTimeoutDefault),
 		logger:         orDefault(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, plans: map[string]*OpenPlan{},
 	}
-	for _, contract := range config.Contracts {
-		t, err := compile(contract, c.language)
-		if err != nil {
-			return nil, err
+	c.registry = &registry{
+		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{}, timeout: c.confirmTimeout, logger: c.logger,
+		published: map[string]published{},
+	}
+	if err := c.registry.add(config.Contracts); err != nil {
+		return nil, err
+	}
+	if config.Published {
+		c.registry.bus = b
+		if err := c.registry.readAll(context.Background()); err != nil { // asked again for what is needed
+			c.logger.Warn("published contracts not read", "tenant", c.tenant, "error", err)
 		}
-		if c.contracts[contract.Capability] != nil {
-			return nil, ledger.Refuse("contract["+contract.Capability+"]", "declared twice", "one contract for each capability")
-		}
-		c.contracts[contract.Capability] = t
 	}
 	if b != nil {
 		stop, err := b.listen(ledger.NoticeSubject(c.tenant, c.agent, "*"), c.notice)
@@ -129,7 +150,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 	return c, nil
 }
 
-func checkConfig(config Config) error {
+func checkConfig(config Config, b bus) error {
 	const name = "1 to 64 letters, digits, '-' or '_'"
 	switch {
 	case config.Appender == nil:
@@ -142,6 +163,10 @@ func checkConfig(config Config) error {
 		return ledger.Refuse("config.append_timeout", "negative", "a duration, or 0 for 10 s")
 	case config.ConfirmTimeout < 0:
 		return ledger.Refuse("config.confirm_timeout", "negative", "a duration, or 0 for 5 s")
+	case config.ReviewTimeout < 0:
+		return ledger.Refuse("config.review_timeout", "negative", "a duration, or 0 for 10 min")
+	case config.Published && b == nil:
+		return ledger.Refuse("config.published", "given without a connection", "a connection to NATS")
 	case len(config.Contracts) > ContractsMax:
 		return ledger.Refuse("config.contracts", fmt.Sprint(len(config.Contracts)), fmt.Sprintf("at most %d", ContractsMax))
 	}
@@ -209,7 +234,14 @@ func (c *Coordinator) notice(body []byte) {
 	if p == nil {
 		return
 	}
+	if n.Action != "" && n.Verdict != "" {
+		p.rule(Verdict{Action: n.Action, Outcome: n.Verdict, Reason: n.Reason, By: n.By})
+	}
 	switch n.State {
+	case ledger.StateOpen:
+		if n.Savepoint != "" {
+			p.reopened(n.Savepoint)
+		}
 	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved:
 		p.unwind(n)
 	}
@@ -232,4 +264,12 @@ func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
 		}
 	}
 	return b.seq, b.err
+}
+
+func orDefault[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
 }

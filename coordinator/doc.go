@@ -19,8 +19,16 @@
 // meanwhile goes into the next commit (group commit), so throughput grows with
 // concurrency while every caller waits only for the commit with its records.
 //
-// Commit, Fail and Cancel end the plan. A tool error by itself undoes nothing
-// (S70): Do returns it and the agent decides.
+// A contract may add two steps: what is there before is asked for ahead of 1 and
+// kept with the pair, and a supervisor's verdict is waited for between 1 and 2 (S77).
+//
+// Commit, Fail and Cancel end the plan; UnwindTo goes back to a savepoint and the
+// plan goes on. A child plan (Plan.Parent) is a part of its parent's order: what it
+// did stays held until the outermost plan commits. A tool error by itself undoes
+// nothing (S70): Do returns it and the agent decides.
+//
+// What undoes an action, and what is asked before and after, is a contract: package
+// contract, in code or published by an operator (S103).
 //
 // # Doubt
 //

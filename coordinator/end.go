@@ -28,11 +28,13 @@ type End struct {
 // Commit ends the plan well: its compensations are retired, all at once (S62).
 // It is durable first; then an executor is asked what the ledger made of it.
 //
-// Errors: *ledger.Refused (forwards still run, or the ledger took nothing),
-// ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed (Fail or Cancel ended it, or the
-// coordinator is closed), ErrUnwound (the plan was being undone already),
-// ErrUnconfirmed (stored; no executor answered). After ErrInDoubt and
-// ErrUnconfirmed call Commit again: it goes on where it was.
+// Errors: *ledger.Refused (forwards still run, child plans are open, or the ledger
+// took nothing: the plan goes on; or the plan's ID had been committed before, and what
+// was done under it now is not held: undo it by other means), ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed
+// (Fail or Cancel ended it, or the coordinator is closed), ErrUnwinding (it goes back
+// to a savepoint), ErrUnwound (the plan was being undone already), ErrUnconfirmed
+// (stored; no executor answered). After ErrInDoubt and ErrUnconfirmed call Commit
+// again: it goes on where it was.
 func (p *OpenPlan) Commit(ctx context.Context) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
 	seq, err := p.finishPlan(ctx, "committed", record)
@@ -86,7 +88,7 @@ func (p *OpenPlan) finishPlan(ctx context.Context, verb string, record *pb.Recor
 		return p.c.wait(ctx, b)
 	}
 	if verb != "committed" {
-		p.settleForwards(ctx, closed("plan "+verb))
+		p.settleForwards(ctx, closed("plan "+verb), 0)
 	}
 	b, err = p.queueEnding(verb, record)
 	p.mu.Unlock()
@@ -110,23 +112,23 @@ func (p *OpenPlan) joinEnding(verb string) (*bundle, error) {
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
+	if verb == "committed" && p.rewinding != nil && p.unwinding() != nil {
+		return nil, p.unwound // it will be open again
+	}
 	if verb == "committed" && p.running > 0 {
 		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running), "a commit after the last of them has returned")
 	}
 	p.end = &ending{verb: verb}
+	p.change()
 	return nil, nil
 }
 
 // queueEnding queues what was registered and never called, then the end. Called
 // with mu held.
 func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
-	for _, a := range p.order {
-		if a.state == actionRegistered && !a.pair.failed() {
-			if err := p.giveUp(a); err != nil {
-				p.end = nil
-				return nil, err
-			}
-		}
+	if err := p.giveUpAfter(0); err != nil {
+		p.end = nil
+		return nil, err
 	}
 	b, err := p.queueCall(record)
 	if err != nil {
@@ -137,10 +139,11 @@ func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) 
 	return b, nil
 }
 
-// settleForwards interrupts running forwards and waits for their outcomes, at
-// most ForwardGrace. Called with mu held, which it gives up while it waits.
-func (p *OpenPlan) settleForwards(ctx context.Context, cause error) {
-	running := p.interrupt(cause)
+// settleForwards interrupts running forwards behind a number and waits for their
+// outcomes, at most ForwardGrace. Called with mu held, which it gives up while it
+// waits.
+func (p *OpenPlan) settleForwards(ctx context.Context, cause error, after int) {
+	running := p.interrupt(cause, after)
 	if len(running) == 0 {
 		return
 	}
@@ -172,12 +175,19 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 		switch {
 		case err != nil:
 			last = err
+		case answer.State == ledger.StateCommitted && len(answer.Outstanding) > 0:
+			return ledger.Refuse("plan.id", "it is committed, and does not hold "+strings.Join(answer.Outstanding, ", "), "an id that no plan had before")
 		case answer.State == ledger.StateCommitted:
 			return nil
+		case answer.State == ledger.StateUnwinding:
+			p.goOn(seq)
+			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
 		case answer.State != ledger.StateOpen:
 			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
 		case len(answer.Refused) > 0:
-			return ledger.Refuse("plan", strings.Join(answer.Refused, "; "), "a commit that the plan still allows")
+			p.goOn(seq)
+			return refusedBy(answer, "plan", "a commit that the plan still allows")
 		default:
 			last = errors.New("the plan is still open")
 		}
@@ -220,6 +230,25 @@ func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
 		return End{}, fmt.Errorf("cannot wait for plan %q: %w (%v)", p.id, ctx.Err(), last)
 	}
 	return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ctx.Err())
+}
+
+// goOn takes calls again after the ledger has not taken the commit at seq: the plan
+// is open, or will be when it is back at a savepoint.
+func (p *OpenPlan) goOn(seq uint64) {
+	p.mu.Lock()
+	ours := p.end != nil && p.end.bundle != nil && p.end.bundle.settled() && p.end.bundle.seq == seq
+	if ours {
+		p.end = nil
+	}
+	p.mu.Unlock()
+	if !ours {
+		return // another call has done so
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.plans[p.id] == nil {
+		p.c.plans[p.id] = p
+	}
 }
 
 // stored is the sequence of the plan's last commit that is known to be stored.

@@ -54,11 +54,25 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 func TestARefusedCommitSaysWhy(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		store := memory()
+		c := start(t, store, e)
+		p := begin(t, c, Plan{})
 		err := p.Commit(t.Context())
 		wantRefused(t, err, "plan")
 		if !strings.Contains(err.Error(), "not the plan's agent") {
 			t.Error(err)
+		}
+		mustDo(t, p, write("a")) // the plan is open, and goes on
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		_, err = p.Do(t.Context(), write("b"), never(t))
+		wantIs(t, err, ErrUnwinding)
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s"})
+		e.say(ledger.OutcomeAnswer{State: ledger.StateCommitted})
+		if err := p.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := len(c.openPlans()); n != 0 {
+			t.Errorf("%d plans are kept", n)
 		}
 	})
 }

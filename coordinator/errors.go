@@ -20,17 +20,30 @@ var (
 	ErrClosed = errors.New("closed")
 
 	// ErrUnwinding means that the executor is undoing the plan: no action of it
-	// starts any more and the contexts of running forwards are cancelled. It rests
-	// on a notice, which comes at best effort; without it the ledger still decides.
+	// starts, unless it is open again after it went back to a savepoint, and the
+	// contexts of running forwards are cancelled. It rests on a notice, which comes at
+	// best effort; without it the ledger still decides.
 	ErrUnwinding = errors.New("the plan is being undone")
 
-	// ErrUnwound means that a Commit lost the race in the log: the plan was being
-	// undone before its commit was stored.
+	// ErrUnwound means that the plan is undone instead of what was asked for: a Commit
+	// lost the race in the log, or an UnwindTo did not end with an open plan.
 	ErrUnwound = errors.New("the plan was undone instead")
 
 	// ErrUnconfirmed means that a Commit is stored, and no executor has said in
 	// time what became of it. Call Commit again to ask again.
 	ErrUnconfirmed = errors.New("stored, but not confirmed by an executor")
+
+	// ErrNotCaptured means that what a contract wants to know before the forward
+	// crosses could not be found out. Nothing was registered and the forward did not
+	// run; call again with the same Action.
+	ErrNotCaptured = errors.New("the state before the effect was not captured")
+
+	// ErrBlocked is what a *Verdict is when it kept the forward from running (S77).
+	ErrBlocked = errors.New("blocked by a supervisor")
+
+	// ErrNoVerdict means that an action that needs a supervisor's verdict got none in
+	// time. The forward did not run.
+	ErrNoVerdict = errors.New("no verdict")
 
 	errNobody = errors.New("no executor answers")
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
@@ -21,8 +22,8 @@ func Example() {
 	nc, stop := server() // in production: nats.Connect("nats://127.0.0.1:4222")
 	defer stop()
 	ctx := context.Background()
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: []coordinator.Contract{{
-		Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"},
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: []contract.Contract{{
+		Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}},
 	}}})
 	must(err)
 	defer c.Close(ctx)

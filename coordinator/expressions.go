@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -23,6 +24,13 @@ func newExpressions() *expressions {
 	return &expressions{cache: triggers.NewCache(expressionsMax)}
 }
 
+// contract compiles a contract. Errors are *ledger.Refused.
+func (x *expressions) contract(t contract.Contract) (*contract.Compiled, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return contract.Compile(t, x.cache)
+}
+
 // triggers returns the records' form of conditions, sorted by name.
 func (x *expressions) triggers(at string, conditions map[string]string) ([]*pb.Trigger, error) {
 	x.mu.Lock()
@@ -33,20 +41,6 @@ func (x *expressions) triggers(at string, conditions map[string]string) ([]*pb.T
 			return nil, ledger.Refuse(at+".triggers["+name+"]", err.Error(), "a condition as in docs/triggers.md")
 		}
 		out = append(out, &pb.Trigger{Name: name, Condition: conditions[name]})
-	}
-	return out, nil
-}
-
-// bindings returns the records' form of bindings, sorted by name.
-func (x *expressions) bindings(at string, bindings map[string]string) ([]*pb.Binding, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var out []*pb.Binding
-	for _, name := range slices.Sorted(maps.Keys(bindings)) {
-		if _, err := x.cache.Binding(bindings[name]); err != nil {
-			return nil, ledger.Refuse(at+".bindings["+name+"]", err.Error(), "CEL over input, output, plan and meta")
-		}
-		out = append(out, &pb.Binding{Name: name, Expression: bindings[name]})
 	}
 	return out, nil
 }

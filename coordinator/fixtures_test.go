@@ -11,17 +11,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 const tenant = "default"
 
-func contracts() []Contract {
-	return []Contract{
-		{Capability: "file.write", Class: Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"}, Lift: []string{"path", "size"}},
-		{Capability: "mail.send", Class: Irreversible},
-		{Capability: "file.read", Class: Effectless},
+func contracts() []contract.Contract {
+	return []contract.Contract{
+		{
+			Capability: "file.write", Class: contract.Compensable, Lift: []string{"path", "size"},
+			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}},
+		},
+		{Capability: "mail.send", Class: contract.Irreversible},
+		{Capability: "file.read", Class: contract.Effectless},
 	}
 }
 
@@ -205,12 +209,23 @@ type executor struct {
 	asked   []ledger.OutcomeQuery
 	subject string
 	notices map[string]func([]byte)
+	serve   map[string]func(body []byte) any // by subject: what others answer; an error is no answer
 }
 
 func (e *executor) ask(ctx context.Context, subject string, body []byte) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.script) == 0 {
+	if serve := e.serve[subject]; serve != nil {
+		switch answer := serve(body).(type) {
+		case error:
+			return nil, answer
+		case []byte:
+			return answer, nil
+		default:
+			return json.Marshal(answer)
+		}
+	}
+	if subject != ledger.QuerySubject(tenant, "plan.outcome") || len(e.script) == 0 {
 		return nil, errNobody
 	}
 	var q ledger.OutcomeQuery

@@ -15,8 +15,9 @@ const (
 	// ContractsMax is how many contracts one Coordinator takes.
 	ContractsMax = 4096
 
-	// LiftMax is how many fields a contract may lift.
-	LiftMax = 64
+	// BeforeMax is the largest before-image, in bytes of JSON: it shares a commit with
+	// the pair.
+	BeforeMax = 32 << 10
 
 	// ForwardGrace is how long Fail and Cancel wait for the forwards that they
 	// interrupt, so that what became of them is known before the unwind starts.
@@ -25,19 +26,22 @@ const (
 	appendTimeoutDefault  = 10 * time.Second
 	confirmTimeoutDefault = 5 * time.Second
 
-	attemptsDefault   = 5
-	backoffDefault    = time.Second
-	backoffMaxDefault = time.Minute
-	timeoutDefault    = 30 * time.Second
+	reviewTimeoutDefault = 10 * time.Minute
+
+	questionAttemptsDefault = 3 // of a call that says nothing
+	questionTimeoutDefault  = 30 * time.Second
+	questionBackoffDefault  = time.Second
 
 	appendAttemptMax = 2 * time.Second       // one try of an append
 	retryDelayMin    = 5 * time.Millisecond  // between tries, doubling
 	retryDelayMax    = time.Second           //
-	askDelay         = 50 * time.Millisecond // between questions to an executor that is not there
+	askDelay         = 50 * time.Millisecond // between questions to an executor that is not there, or cannot say yet
+	askDelayMax      = time.Second           // where its doubling ends, while a verdict or a rewinding is waited for
 	askWaitMax       = 2 * time.Second       // how long the executor may keep one question
 	askSlack         = time.Second           // what its answer may take beyond that
 
 	expressionsMax = 1024 // checked expressions that are remembered
+	contractsPage  = 100  // published contracts in one answer
 )
 
 // commitOverhead is what a commit has beside its records: min_reader, below 2^14.

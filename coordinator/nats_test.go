@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,9 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // serve starts a server with a ledger for tenant default, on which agent a1 has the
@@ -23,7 +27,7 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
 		Name: "a1", Password: "secret",
-		Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome"},
+		Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "ask.default.calendar.get"},
 		Subscribe: []string{"notice.default.a1.>"},
 	}}})
 	if err != nil {
@@ -50,8 +54,8 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 
 func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []coordinator.Contract{
-		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete"},
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{
+		{Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +68,25 @@ func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
 		}
 	})
 	return c
+}
+
+// answer serves a question to the executor, or to a worker, from the server's side.
+func answer(t *testing.T, conn *nats.Conn, subject string, f func(body []byte) any) {
+	t.Helper()
+	if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
+		body, err := json.Marshal(f(m.Data))
+		if err == nil {
+			err = m.Respond(body)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func last(t *testing.T, store ledger.Store) uint64 {
@@ -143,6 +166,98 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 	}
 }
 
+// TestABeforeImageAndAPublishedContractOverNATS: the contract comes from the
+// registry, what it wants to know from a worker, and both are in the pair.
+func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
+	agent, root, store := serve(t)
+	published, err := contract.Compile(contract.Contract{
+		Capability: "calendar.move", Class: contract.Compensable,
+		Before:  &contract.Before{Call: "calendar.get", With: map[string]any{"id": "=input.id"}},
+		Inverse: &contract.Inverse{Call: "calendar.move", With: map[string]any{"to": "=before.at"}},
+	}, triggers.NewCache(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(t, root, "query.default.contract.ls", func([]byte) any {
+		return map[string]any{"contracts": []any{map[string]any{
+			"capability": "calendar.move", "digest": fmt.Sprintf("%x", published.Digest), "revision": 1, "current": true, "contract": json.RawMessage(published.Canonical),
+		}}}
+	})
+	w, err := worker.New(worker.Config{Conn: root, Tenant: "default", Name: "w1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Answer("calendar.get", func(_ context.Context, c ledger.Command) (worker.Answer, error) {
+		return worker.Answer{Output: map[string]any{"at": "9:00", "asked": c.Arguments, "for": c.Forward}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := coordinator.New(coordinator.Config{Conn: agent, Tenant: "default", Agent: "a1", Published: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := c.Begin(t.Context(), coordinator.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "m", Capability: "calendar.move", Input: map[string]string{"id": "e1"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		return coordinator.Outcome{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.Get(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := ledger.Decode("default", m)
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%d records, %v", len(entries), err)
+	}
+	if digest := entries[1].Record.GetForwardRegistered().ContractDigest; string(digest) != string(published.Digest[:]) {
+		t.Errorf("digest %x", digest)
+	}
+	if before := entries[2].Record.Payload.GetBefore(); string(before) != `{"asked":{"id":"e1"},"at":"9:00","for":"calendar.move"}` {
+		t.Errorf("before %s", before)
+	}
+	for _, close := range []func(context.Context) error{c.Close, w.Close} {
+		if err := close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
+	agent, root, _ := serve(t)
+	answer(t, root, "query.default.plan.outcome", func(body []byte) any { // an executor that has no verdict yet, and says so
+		var q ledger.OutcomeQuery
+		if err := json.Unmarshal(body, &q); err != nil || q.Action != "a" {
+			t.Errorf("asked %+v, %v", q, err)
+		}
+		notice, err := json.Marshal(ledger.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect", Reason: "use the test account", By: "compliance"})
+		if err == nil {
+			err = root.Publish(ledger.NoticeSubject("default", "a1", q.Plan), notice)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return ledger.OutcomeAnswer{State: ledger.StateOpen}
+	})
+	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.Plan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write", Review: true}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		t.Error("the forward ran")
+		return coordinator.Outcome{}, nil
+	})
+	var verdict *coordinator.Verdict
+	if !errors.Is(err, coordinator.ErrBlocked) || !errors.As(err, &verdict) || verdict.Outcome != "redirect" || verdict.Reason != "use the test account" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestManyCallsOverNATSShareCommits(t *testing.T) {
 	agent, _, store := serve(t)
 	c := newAgent(t, agent)
@@ -213,8 +328,8 @@ func benchmarkDo(b *testing.B, concurrency int) {
 	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
 		b.Fatal(err)
 	}
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []coordinator.Contract{
-		{Capability: "file.write", Class: coordinator.Compensable, Inverse: "file.delete", Bindings: map[string]string{"path": "input.path"}},
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{
+		{Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}},
 	}})
 	if err != nil {
 		b.Fatal(err)

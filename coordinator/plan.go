@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,28 +33,61 @@ type Plan struct {
 
 	Labels      map[string]string // what triggers read as plan.labels
 	Concurrency int               // compensations in flight at once; default 8, at most 1024
+
+	// OnUndoFailure says what an unwind does with the actions that a quarantined one
+	// came after; default HaltOnUndoFailure.
+	OnUndoFailure OnUndoFailure
+
+	// SecondApprover has an owner's answer to a quarantine count only when a second
+	// operator has given the same.
+	SecondApprover bool
+
+	// Parent is the plan that this one is a part of, ParentAction the action of it
+	// that this one comes after; default the one registered last. What a child has
+	// done stays held with its parent, also after the child's own Commit.
+	Parent       string
+	ParentAction string
 }
+
+// OnUndoFailure says how an unwind goes on around a quarantined action.
+type OnUndoFailure uint8
+
+// What an unwind does with the actions that a quarantined one came after.
+const (
+	HaltOnUndoFailure     OnUndoFailure = iota // they stay as they are until its owner has answered
+	ContinueOnUndoFailure                      // they are undone nevertheless; the plan still ends quarantined
+)
 
 // OpenPlan is a plan of this process. It is safe for concurrent use.
 type OpenPlan struct {
-	c  *Coordinator
-	id string
+	c    *Coordinator
+	id   string
+	vars json.RawMessage // what the arguments of questions read as plan
 
-	mu       sync.Mutex
-	opening  *pb.Record // PlanOpened until it is queued
-	last     *bundle    // queued last
-	deferred []*bundle  // queued without a caller, not known to be stored
-	actions  map[string]*action
-	order    []*action // as registered
-	running  int
-	end      *ending
-	unwound  error // set by a notice; wraps ErrUnwinding
+	mu            sync.Mutex
+	opening       *pb.Record // PlanOpened until it is queued
+	last          *bundle    // queued last
+	deferred      []*bundle  // queued without a caller, not known to be stored
+	actions       map[string]*action
+	order         []*action       // as registered
+	reserved      map[string]bool // numbers taken for actions whose before-image is asked for
+	count         int             // actions and children so far
+	children      []int           // numbers of children
+	savepoints    []*savepoint    // as set
+	savepointsSet uint32          // number of the last one that was tried
+	rewinds       uint32          // number of the last request to go back to one
+	running       int
+	end           *ending
+	rewinding     *rewinding    // asked for and not known to be over
+	unwound       error         // while the plan is being undone, as far as known; wraps ErrUnwinding
+	changed       chan struct{} // closed, and replaced, when a waiting call should look again
 }
 
 // Begin opens a plan. Its PlanOpened record is queued with the first action and
 // shares that commit; call Flush to have it durable before. A plan without
 // actions needs no undo, so nothing is lost with an agent that dies before.
-// Errors: *ledger.Refused, ErrClosed.
+// A child's parent, if it is an open plan of this coordinator, is flushed first: it
+// must be in the ledger before. Errors: *ledger.Refused, ErrClosed, and as of Flush.
 func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot begin plan: %w", err)
@@ -65,7 +99,13 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
-	p := &OpenPlan{c: c, id: plan.ID, opening: record, actions: map[string]*action{}}
+	if err := c.follow(ctx, plan); err != nil {
+		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
+	}
+	p := &OpenPlan{
+		c: c, id: plan.ID, opening: record, vars: c.planVars(record), actions: map[string]*action{}, reserved: map[string]bool{},
+		changed: make(chan struct{}),
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.plans[plan.ID] != nil {
@@ -75,10 +115,70 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	return p, nil
 }
 
+// Begin opens a child of this plan, as Coordinator.Begin does with Plan.Parent.
+func (p *OpenPlan) Begin(ctx context.Context, child Plan) (*OpenPlan, error) {
+	if child.Parent != "" && child.Parent != p.id {
+		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID, ledger.Refuse("plan.parent", fmt.Sprintf("%q", child.Parent), "this plan, or nothing"))
+	}
+	child.Parent = p.id
+	p.mu.Lock()
+	err := p.shut()
+	p.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID, err)
+	}
+	return p.c.Begin(ctx, child)
+}
+
+// follow makes the parent of a plan durable, if it is one of this coordinator.
+func (c *Coordinator) follow(ctx context.Context, child Plan) error {
+	p := c.plan(child.Parent)
+	if p == nil {
+		return nil // of another process, or none
+	}
+	p.mu.Lock()
+	err := p.shut()
+	if err == nil && child.ParentAction != "" && (p.actions[child.ParentAction] == nil || p.actions[child.ParentAction].pair.failed()) {
+		err = ledger.Refuse("plan.parent_action", fmt.Sprintf("%q is no action of plan %s", child.ParentAction, p.id), "the id of an action registered before")
+	}
+	p.mu.Unlock()
+	if err == nil {
+		err = p.flush(ctx, true)
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count++
+	p.children = append(p.children, p.count)
+	return nil
+}
+
+func (c *Coordinator) planVars(opening *pb.Record) json.RawMessage {
+	opened := opening.GetPlanOpened()
+	vars := planVars{ID: opening.Plan, Label: opened.Label, Owner: opened.Owner, Agent: c.agent}
+	for _, l := range opened.Labels {
+		vars.Labels = append(vars.Labels, labelVars{l.Key, l.Value})
+	}
+	return mustJSON(vars)
+}
+
 // planOpened checks a declaration and makes its record.
 func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
-	opened := &pb.PlanOpened{Label: plan.Label, Owner: plan.Owner}
+	opened := &pb.PlanOpened{
+		Label: plan.Label, Owner: plan.Owner, SecondApprover: plan.SecondApprover, ParentPlan: plan.Parent, ParentAction: plan.ParentAction,
+	}
+	switch plan.OnUndoFailure {
+	case HaltOnUndoFailure:
+	case ContinueOnUndoFailure:
+		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	default:
+		return nil, ledger.Refuse("plan.on_undo_failure", fmt.Sprint(plan.OnUndoFailure), "HaltOnUndoFailure or ContinueOnUndoFailure")
+	}
 	switch {
+	case plan.Parent != "" && plan.Parent == plan.ID:
+		return nil, ledger.Refuse("plan.parent", "the plan itself", "another plan")
 	case plan.Deadline < 0:
 		return nil, ledger.Refuse("plan.deadline", "negative", "a duration from now, or 0 for none")
 	case plan.Deadline > 0 && !plan.DeadlineAt.IsZero():
@@ -226,26 +326,57 @@ func (p *OpenPlan) ended() error {
 	return nil
 }
 
+// unwinding says that the plan is being undone, as far as known, or nil. Called
+// with mu held.
+func (p *OpenPlan) unwinding() error {
+	if r := p.rewinding; r != nil && r.bundle != nil && r.bundle.failed() {
+		p.reopen(r, false) // refused after its caller had given up
+	}
+	return p.unwound
+}
+
+// shut says why nothing new is taken, or nil. Called with mu held.
+func (p *OpenPlan) shut() error {
+	if err := p.ended(); err != nil {
+		return err
+	}
+	return p.unwinding()
+}
+
+// change wakes the calls that wait for news of this plan. Called with mu held.
+func (p *OpenPlan) change() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// changes returns a channel that the next change closes.
+func (p *OpenPlan) changes() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
 // unwind takes a notice that the plan is being undone.
 func (p *OpenPlan) unwind(n ledger.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unwound != nil {
+	if p.unwinding() != nil {
 		return
 	}
 	p.unwound = fmt.Errorf("%w (%s)", ErrUnwinding, n.State)
 	if n.Reason != "" {
 		p.unwound = fmt.Errorf("%w (%s: %s)", ErrUnwinding, n.State, n.Reason)
 	}
-	p.interrupt(p.unwound)
+	p.change()
+	p.interrupt(p.unwound, 0)
 }
 
-// interrupt cancels the contexts of running forwards and returns them. Called
-// with mu held.
-func (p *OpenPlan) interrupt(cause error) []*action {
+// interrupt cancels the contexts of running forwards behind a number and returns
+// them. Called with mu held.
+func (p *OpenPlan) interrupt(cause error, after int) []*action {
 	var running []*action
 	for _, a := range p.order {
-		if a.state == actionRunning {
+		if a.state == actionRunning && a.number > after {
 			a.cancel(cause)
 			running = append(running, a)
 		}

@@ -155,11 +155,14 @@ func hasWork(r *pb.PlanRow) bool {
 	case pb.Phase_PHASE_OPEN:
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
 	case pb.Phase_PHASE_COMMITTED:
+		if child(r) {
+			return keeps(r) && r.Turned != nil && !r.Turned.Clocked
+		}
 		return !r.Retired
 	case pb.Phase_PHASE_UNWINDING:
 		return len(r.Parked) > 0 || len(r.Reported) > 0 ||
 			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
-			endOf(r) != pb.PlanEnd_PLAN_END_UNSPECIFIED
+			rewound(r) || endOf(r) != pb.PlanEnd_PLAN_END_UNSPECIFIED || stuck(r)
 	default:
 		return false
 	}
@@ -175,6 +178,15 @@ func concurrency(r *pb.PlanRow) uint32 {
 	return concurrencyDefault
 }
 
+// idle reports whether an unwind has nothing under way.
+func idle(r *pb.PlanRow) bool { return len(r.Ready) == 0 && len(r.Parked) == 0 && r.InFlight == 0 }
+
+// stuck reports what must never be: a plan that owes an undo which nothing blocks,
+// with no command out (S26).
+func stuck(r *pb.PlanRow) bool {
+	return idle(r) && len(r.Reported) == 0 && !rewound(r) && r.Unsettled > 0 && endOf(r) == pb.PlanEnd_PLAN_END_UNSPECIFIED
+}
+
 // endOf says how an unwinding plan ends as it stands, or UNSPECIFIED while
 // something is still to be done. It never says compensated while anything is
 // owed (S41, S48, I22, I23).
@@ -182,14 +194,16 @@ func endOf(r *pb.PlanRow) pb.PlanEnd {
 	switch {
 	case r.Phase != pb.Phase_PHASE_UNWINDING:
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
-	case len(r.Ready) > 0 || len(r.Parked) > 0 || r.InFlight > 0:
+	case !idle(r):
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
 	case r.Quarantined > 0 || len(r.Orphans) > 0:
 		return pb.PlanEnd_PLAN_END_QUARANTINED
+	case r.Rewinding:
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
 	case r.ByHand:
 		return pb.PlanEnd_PLAN_END_RESOLVED
 	case r.Unsettled > 0:
-		panic("executor: a plan owes an undo that nothing blocks")
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED // impossible; Decide says so
 	case r.InScope == 0:
 		return pb.PlanEnd_PLAN_END_FAILED
 	default:

@@ -36,13 +36,15 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 	case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:
 		return s.outcome(e, p)
 	case *pb.Record_SavepointSet:
-		return effective // a mark in the log; unwinding to it is asked for by name
+		return s.savepointSet(e, p, k.SavepointSet)
 	case *pb.Record_PlanCommitted:
 		return s.planCommitted(e, p)
 	case *pb.Record_PlanFailed:
-		return s.signal(e, p, pb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason)
+		return s.signal(e, p, pb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason, "")
 	case *pb.Record_PlanCancelled:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason)
+		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, "")
+	case *pb.Record_UnwindRequested:
+		return s.unwindRequested(e, p, k.UnwindRequested)
 	default:
 		panic("executor: unknown agent record " + ledger.KindOf(r).Name)
 	}
@@ -66,6 +68,9 @@ func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	})
 	s.meta.Open++
 	s.armPlan(p, e.Address)
+	if declared.ParentPlan != "" {
+		s.attach(e, p)
+	}
 	return p
 }
 
@@ -94,6 +99,7 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		s.set(actionKey(keyPayload, p.id, n), encode(&pb.Payload{Input: input}))
 	}
+	p.row.Unsettled++
 	s.meta.Held++
 	s.evaluateDeclared(p, e.Address)
 	if p.row.Phase != pb.Phase_PHASE_OPEN {
@@ -152,12 +158,20 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 	}
 	a.begun = true
 	s.change(a)
+	if before := e.Record.Payload.GetBefore(); len(before) > 0 {
+		key := actionKey(keyPayload, p.id, a.id.n)
+		payload := s.payload(key)
+		payload.Before = before
+		s.set(key, encode(payload))
+	}
+	s.windowOf(p, a)
 	s.armAction(p, a, e.Address)
 	return effective
 }
 
-// outcome folds what became of a forward. The first definite outcome stands;
-// in doubt may still become known.
+// outcome folds what became of a forward. The first definite outcome stands; in
+// doubt may still become known, and a completion is believed even after a failure:
+// of two words, the one that owes more.
 func (s *State) outcome(e ledger.Entry, p *plan) Result {
 	a := s.byName(p.id, e.Record.Action)
 	if a == nil {
@@ -176,8 +190,12 @@ func (s *State) outcome(e ledger.Entry, p *plan) Result {
 			return refused("action %s is already %s, with another result", a.fixed.Id, outcomeName(now))
 		}
 		return repeated
-	case pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_FAILED:
-		return refused("the outcome of action %s is already %s", a.fixed.Id, outcomeName(a.row.Outcome))
+	case pb.Outcome_OUTCOME_COMPLETED:
+		return refused("the outcome of action %s is already completed", a.fixed.Id)
+	case pb.Outcome_OUTCOME_FAILED:
+		if now != pb.Outcome_OUTCOME_COMPLETED {
+			return refused("the outcome of action %s is already failed", a.fixed.Id)
+		}
 	}
 	a.row.Outcome, a.row.Failure, a.row.OutcomeAt = now, failure, e.Address
 	if k, ok := e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
@@ -187,11 +205,15 @@ func (s *State) outcome(e ledger.Entry, p *plan) Result {
 	s.change(a)
 	switch now {
 	case pb.Outcome_OUTCOME_COMPLETED:
-		s.completedLate(p, a)
+		s.windowOf(p, a)
+		s.completedLate(e, p, a)
 	case pb.Outcome_OUTCOME_FAILED:
 		s.failedLate(p, a)
 	}
 	s.evaluateAction(p, a, e.Address)
+	if p.row.UndoneAs != "" { // what undoes a committed plan must know, too
+		s.outcome(e, s.plan(p.row.UndoneAs))
+	}
 	return effective
 }
 
@@ -238,31 +260,79 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
 	case p.row.Turned != nil && !p.row.Turned.Clocked:
-		return refused("lease %s of plan %s turned true at %s, before the commit landed", p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
+		return turnedBefore(p)
+	case p.row.OpenChildren > 0:
+		return refused("plan %s has %d child plans that are neither committed nor undone", p.id, p.row.OpenChildren)
+	case child(p.row) && s.root(p).row.Phase != pb.Phase_PHASE_OPEN:
+		root := s.root(p)
+		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
 	}
-	s.disarm(p)
-	p.row.Phase, p.row.Committed, p.row.Turned = pb.Phase_PHASE_COMMITTED, e.Address, nil
-	p.row.EndedNs = s.meta.TimeNs
-	s.meta.Held -= uint64(p.row.Actions)
-	s.meta.Open--
-	s.meta.Ended++
-	s.touch(p)
+	var late *plan
+	s.descendants(p, func(c *plan) bool {
+		if keeps(c.row) && c.row.Turned != nil && !c.row.Turned.Clocked {
+			late = c
+		}
+		return late == nil
+	})
+	if late != nil {
+		return turnedBefore(late)
+	}
+	p.row.Committed, p.row.Turned, p.row.EndedNs = e.Address, nil, s.meta.TimeNs
+	if child(p.row) {
+		s.disarmPlan(p)
+	} else {
+		p.row.RetiredCount = s.retire(p)
+	}
+	s.phase(p, pb.Phase_PHASE_COMMITTED)
+	if child(p.row) { // its root's commit retires it; its agent is told now
+		s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
+		return effective
+	}
 	return effective
 }
 
-// signal records that a plan failed or was cancelled. It undoes nothing by
-// itself: the leases that read plan.status do (S70).
-func (s *State) signal(e ledger.Entry, p *plan, signal pb.Signal, reason string) Result {
+func turnedBefore(p *plan) Result {
+	return refused("lease %s of plan %s turned true at %s, before the commit landed", p.row.Turned.Lease, p.id, ledger.FormatAddress(p.row.Turned.At))
+}
+
+// signal records that a plan failed or was cancelled, whole or back to a
+// savepoint. It undoes nothing by itself: the leases that read plan.status do (S70).
+// A plan that goes back to a savepoint still takes the end of all of it.
+func (s *State) signal(e ledger.Entry, p *plan, signal pb.Signal, reason, to string) Result {
+	partly := p.row.ToSavepoint != "" && (p.row.Phase == pb.Phase_PHASE_OPEN || p.row.Rewinding)
 	switch {
-	case p.row.Signal == signal && p.row.Signalled != nil:
+	case p.row.Signal == signal && p.row.Signalled != nil && p.row.ToSavepoint == to && p.row.Reason == reason:
 		return repeated
+	case partly && to == "":
 	case p.row.Phase != pb.Phase_PHASE_OPEN || p.row.Signal != pb.Signal_SIGNAL_NONE:
 		return refused("plan %s is already %s", p.id, statusName(p.row))
 	}
-	p.row.Signal, p.row.Reason, p.row.Signalled = signal, reason, e.Address
+	p.row.Signal, p.row.Reason, p.row.Signalled, p.row.ToSavepoint = signal, reason, e.Address, to
 	s.touch(p)
 	s.evaluatePlan(p, e.Address)
 	return effective
+}
+
+func (s *State) unwindRequested(e ledger.Entry, p *plan, k *pb.UnwindRequested) Result {
+	switch {
+	case k.Number == 0:
+		return refused("unwind_requested.number: missing; the agent counts its requests of plan %s from 1", p.id)
+	case k.Number <= p.row.Rewinds:
+		return repeated
+	}
+	result := s.unwindTo(e, p, "unwind_requested", k.ToSavepoint, k.Reason)
+	if result.Verdict == Effective {
+		p.row.Rewinds = k.Number
+	}
+	return result
+}
+
+// unwindTo asks for an unwind back to a savepoint.
+func (s *State) unwindTo(e ledger.Entry, p *plan, field, to, reason string) Result {
+	if savepoint(p, to) == nil {
+		return refused("%s.to_savepoint: plan %s has no savepoint %q", field, p.id, to)
+	}
+	return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, reason, to)
 }
 
 func joinText(code, message string) string {

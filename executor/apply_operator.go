@@ -12,9 +12,11 @@ import (
 // learns who was first.
 func (s *State) applyOperator(e ledger.Entry) Result {
 	r := e.Record
-	switch r.Kind.(type) {
-	case *pb.Record_ContractPublished, *pb.Record_ClockConfirmed:
-		return effective // the host reads ClockConfirmed; registrations freeze their contract
+	switch k := r.Kind.(type) {
+	case *pb.Record_ContractPublished:
+		return s.contractPublished(e, k.ContractPublished)
+	case *pb.Record_ClockConfirmed:
+		return effective // the host reads it
 	}
 	p := s.plan(r.Plan)
 	if p == nil {
@@ -22,11 +24,11 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor))
+		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), "")
 	case *pb.Record_CompensationRequested:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, byActor(k.CompensationRequested.Reason, k.CompensationRequested.Actor))
+		return s.compensationRequested(e, p, k.CompensationRequested)
 	case *pb.Record_RetryRequested:
-		return s.retryRequested(e, p)
+		return s.retryRequested(e, p, k.RetryRequested)
 	case *pb.Record_Resolved:
 		return s.resolved(e, p, k.Resolved)
 	default:
@@ -47,12 +49,33 @@ func (s *State) parkedAction(p *plan, id string) (*action, Result) {
 	switch {
 	case a == nil:
 		return nil, refused("action %s is not registered in plan %s", id, p.id)
+	case a.fixed.Child != "":
+		return nil, refused("%s is a plan of its own: answer its own quarantine", a.fixed.Child)
 	case a.row.Undo == pb.Undo_UNDO_RESOLVED:
 		return nil, refused("action %s was resolved as %s by %s", id, resolutionName(a.row.Resolution.Outcome), a.row.Resolution.Actor)
 	case a.row.Undo != pb.Undo_UNDO_QUARANTINED:
 		return nil, refused("action %s is not quarantined: its undo is %s", id, undoName(a.row.Undo))
 	}
 	return a, effective
+}
+
+// seconded reports whether an owner's answer counts now: at once, or, where the
+// plan asks for a second approver, when another operator has given the same one.
+// The subject names the operator; what a record says of its actor proves nothing.
+func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *pb.Proposal) bool {
+	first := a.row.Proposal
+	if !p.row.Declared.SecondApprover {
+		return true
+	}
+	same := first != nil && first.Answer == answer.Answer && first.Halt == answer.Halt && first.Force == answer.Force
+	if same && first.Operator != e.Source.Name {
+		a.row.Proposal = nil
+		return true
+	}
+	answer.Operator, answer.At = e.Source.Name, e.Address
+	a.row.Proposal = answer
+	s.change(a)
+	return false
 }
 
 // resolved ends a quarantine by its owner's word (S106). Unless the owner says
@@ -67,20 +90,13 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if a == nil {
 		return refusal
 	}
-	s.reopen(p)
-	p.row.Resumed = e.Address
-	p.row.Quarantined--
-	p.row.Resolved++
-	p.row.ByHand = true
-	a.row.Resolution = k
-	if k.Halt {
-		a.row.Undo, a.row.Settled, a.row.SettledNs = pb.Undo_UNDO_RESOLVED, e.Address, s.meta.TimeNs
-		p.row.Unsettled--
-		s.meta.Held--
-		s.change(a)
-		s.touch(p)
+	if !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
 		return effective
 	}
+	s.reopen(p)
+	p.row.Resumed = e.Address
+	a.row.Resolution = k
+	s.unpage(p, a)
 	s.settle(p, a, pb.Undo_UNDO_RESOLVED, e.Address)
 	return effective
 }
@@ -104,23 +120,28 @@ func (s *State) resolveOrphan(e ledger.Entry, p *plan) (Result, bool) {
 	return Result{}, false
 }
 
-// retryRequested gives a quarantined action its contract's attempts again.
-func (s *State) retryRequested(e ledger.Entry, p *plan) Result {
+// retryRequested lets a quarantined action's undo go on by its owner's word, with
+// its contract's attempts again. While an attempt without an answer may still be
+// at work, that takes force (S29).
+func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Result {
 	a, refusal := s.parkedAction(p, e.Record.Action)
 	if a == nil {
 		return refusal
 	}
-	if next, why := nextStep(a); next != stepDispatch || a.row.Late {
-		if why == "" {
-			why = noteLate
-		}
-		return refused("there is nothing to retry: %s", why)
+	if class := a.fixed.Forward.Class; class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "" {
+		return refused("there is nothing to retry: %s has no inverse", a.fixed.Forward.Capability)
+	}
+	if a.row.AliveUntilNs > s.meta.TimeNs && !k.Force {
+		return refused("attempt %d of action %s had no answer and may be at work until %s: wait, or force the retry", a.row.Attempt, a.fixed.Id, instant(a.row.AliveUntilNs))
+	}
+	if !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
+		return effective
 	}
 	s.reopen(p)
 	p.row.Resumed = e.Address
-	p.row.Quarantined--
-	a.row.AttemptsFrom = a.row.Attempt
+	a.row.AttemptsFrom, a.row.Approved = a.row.Attempt, true
 	a.row.Settled, a.row.SettledNs = nil, 0
+	s.unpage(p, a)
 	s.owe(p, a)
 	return effective
 }
@@ -138,6 +159,10 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CompensationProgressed:
+		if k := k.CompensationProgressed; k.Key == s.key(a) && k.Attempt >= 1 && k.Attempt <= a.row.Attempt {
+			a.row.AliveUntilNs = max(a.row.AliveUntilNs, min(k.UntilNs, epochMax))
+			s.change(a)
+		}
 		return effective
 	case *pb.Record_CompensationReported:
 		report := k.CompensationReported
@@ -145,16 +170,15 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 			return refused("key %q is not the key of action %s", report.Key, r.Action)
 		}
 		done := report.Answer == pb.Answer_ANSWER_DONE
-		if !inFlight(a, report.Attempt) || !done && (a.row.Undo != pb.Undo_UNDO_DISPATCHED || report.Attempt != a.row.Attempt) {
+		asking := a.row.Asking != pb.Question_QUESTION_UNSPECIFIED
+		current := a.row.Undo == pb.Undo_UNDO_DISPATCHED && report.Attempt == a.row.Attempt && !asking
+		if !inFlight(a, report.Attempt) || !done && !current || a.row.Asking == pb.Question_QUESTION_VERIFY {
 			return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt, r.Action, undoName(a.row.Undo))
 		}
 		if reportedDone(a) {
 			return repeated
 		}
-		a.row.Reported, a.row.ReportedAt = report, e.Address
-		p.row.Reported = insert(p.row.Reported, a.id.n)
-		s.change(a)
-		s.touch(p)
+		s.heard(p, a, report, e.Address)
 		return effective
 	default:
 		panic("executor: unknown worker record " + ledger.KindOf(r).Name)

@@ -9,32 +9,22 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// arguments resolves the frozen bindings of an action. A missing path is null
-// (S20); an expression that cannot be evaluated is an error, and the action is
-// its owner's (S26).
-func (s *State) arguments(p *plan, a *action, k *pb.CompensationDispatched) ([]byte, error) {
-	bindings := a.fixed.Compensation.Bindings
+// arguments resolves frozen bindings of an action. A missing path is null (S20); an
+// expression that cannot be evaluated is an error, and the action is its owner's
+// (S26).
+func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	if len(bindings) == 0 {
 		return []byte("{}"), nil
 	}
 	compiled := make([]*triggers.Binding, len(bindings))
-	readsPlan, readsMeta := false, false
 	for i, b := range bindings {
 		binding, err := s.programs.Binding(b.Expression)
 		if err != nil {
 			return nil, fmt.Errorf("argument %s: %w", b.Name, err)
 		}
 		compiled[i] = binding
-		readsPlan, readsMeta = readsPlan || binding.Reads("plan"), readsMeta || binding.Reads("meta")
 	}
-	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
-	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output}
-	if readsPlan {
-		vars.Plan = s.planJSON(p)
-	}
-	if readsMeta {
-		vars.Meta = s.metaJSON(p, a, k)
-	}
+	vars := s.vars(p, a, compiled...)
 	out := []byte{'{'}
 	for i, b := range bindings {
 		value, err := compiled[i].Evaluate(vars)
@@ -55,6 +45,33 @@ func (s *State) arguments(p *plan, a *action, k *pb.CompensationDispatched) ([]b
 	return out, nil
 }
 
+// vars are what expressions about an action read; what none of them mentions is
+// not prepared.
+func (s *State) vars(p *plan, a *action, readers ...*triggers.Binding) triggers.BindingVars {
+	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
+	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before}
+	for _, r := range readers {
+		if vars.Plan == nil && r.Reads("plan") {
+			vars.Plan = s.planJSON(p)
+		}
+		if vars.Meta == nil && r.Reads("meta") {
+			vars.Meta = mustJSON(s.metaOf(p, a))
+		}
+	}
+	return vars
+}
+
+// read evaluates one of a contract's readers of an answer; fill adds the answer.
+func (s *State) read(p *plan, a *action, expression string, fill func(*triggers.BindingVars)) (json.RawMessage, error) {
+	reader, err := s.programs.Reader(expression)
+	if err != nil {
+		return nil, err
+	}
+	vars := s.vars(p, a, reader)
+	fill(&vars)
+	return reader.Evaluate(vars)
+}
+
 // argumentsMax leaves room for the control fields of the record beside them.
 const argumentsMax = ledger.CommitSizeMax - 4<<10
 
@@ -66,12 +83,26 @@ func (s *State) planJSON(p *plan) []byte {
 	return mustJSON(vars)
 }
 
-func (s *State) metaJSON(p *plan, a *action, k *pb.CompensationDispatched) []byte {
-	return mustJSON(metaVars{
-		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Capability: a.fixed.Forward.Capability,
-		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: k.Key, ExternalRef: a.row.ExternalRef,
-		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
-	})
+// metaOf is what an expression reads as meta, before any attempt.
+func (s *State) metaOf(p *plan, a *action) metaVars {
+	return metaVars{
+		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Capability: a.fixed.Forward.Capability, Attempt: a.row.Attempt + 1,
+		ForwardKey: s.forwardKey(p, a), ForwardAtMs: a.fixed.AtNs / 1e6,
+		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: s.key(a), ExternalRef: a.row.ExternalRef,
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
+	}
+}
+
+// forwardKey is the key that the forward of an action carried.
+func (s *State) forwardKey(p *plan, a *action) string {
+	plan, id := p.id, a.fixed.Id
+	if p.row.Origin != "" {
+		plan = p.row.Origin
+	}
+	if a.fixed.DutyOf != 0 {
+		id = s.action(p.id, a.fixed.DutyOf).fixed.Id
+	}
+	return ledger.Key(s.tenant, plan, id, ledger.PurposeDo)
 }
 
 func mustJSON(v any) []byte {

@@ -95,7 +95,7 @@ func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
 		var answers []Answer
 		for _, c := range s.Commands() {
 			undone++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
 		}
 		for first := true; ; first = false {
 			if !first {

@@ -75,27 +75,32 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 	switch r.Phase {
 	case pb.Phase_PHASE_OPEN:
 		want.Open++
-		want.Held += uint64(r.Actions)
+		want.Held += uint64(c.held)
 	case pb.Phase_PHASE_UNWINDING:
 		want.Unwinding++
-		want.Held += uint64(c.unsettled)
+		want.Held += uint64(c.held)
 	case pb.Phase_PHASE_QUARANTINED:
 		want.Quarantined++
-		want.Held += uint64(c.unsettled)
+		want.Held += uint64(c.held)
 		indexes[string(planKey(keyOwner, p.id))] = true
 	default:
 		want.Ended++
+		if keeps(r) {
+			want.Held += uint64(c.held)
+		}
 	}
 	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || len(r.Orphans) > 0) {
 		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
 	}
-	if r.Phase == pb.Phase_PHASE_OPEN || r.Phase == pb.Phase_PHASE_COMMITTED {
-		c.unsettled = 0
-	} else if err := checkBlockers(list); err != nil {
+	if !ordered(r) {
+	} else if err := checkBlockers(p, list); err != nil {
 		return err
 	}
 	if !slices.Equal(r.Ready, c.ready) || !slices.Equal(r.Parked, c.parked) || !slices.Equal(r.Reported, c.reported) || !slices.Equal(r.Watchers, c.watchers) {
 		return fmt.Errorf("ready %v, parked %v, reported %v, watchers %v; counted %+v", r.Ready, r.Parked, r.Reported, r.Watchers, c)
+	}
+	if r.Compensated != c.compensated || r.Skipped != c.skipped || r.InScope < c.compensated {
+		return fmt.Errorf("compensated %d, skipped %d, in scope %d; counted %+v", r.Compensated, r.Skipped, r.InScope, c)
 	}
 	if r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
 		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight, r.Quarantined, r.Resolved, c)
@@ -120,6 +125,8 @@ func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[stri
 type recount struct {
 	ready, parked, reported, watchers        []uint32
 	unsettled, flying, quarantined, resolved uint32
+	compensated, skipped                     uint32
+	held                                     uint32 // unsettled, without entries of child plans
 }
 
 func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
@@ -127,8 +134,14 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 	if len(a.row.Leases) > 0 {
 		c.watchers = append(c.watchers, n)
 	}
-	if unsettled(a) {
+	if !settled(a.row.Undo) {
 		c.unsettled++
+		if a.fixed.Child == "" {
+			c.held++
+		}
+	}
+	if slices.Contains(p.row.Windows, n) && !a.row.Warned {
+		indexes[string(dueKey(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: n}))] = true
 	}
 	if a.row.Reported != nil {
 		c.reported = append(c.reported, n)
@@ -142,22 +155,29 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.quarantined++
 	case pb.Undo_UNDO_RESOLVED:
 		c.resolved++
+	case pb.Undo_UNDO_COMPENSATED:
+		c.compensated++
+	case pb.Undo_UNDO_SKIPPED:
+		c.skipped++
 	case pb.Undo_UNDO_WAITING:
 		c.flying++
 		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
 		indexes[string(actionKey(keyCommand, p.id, n))] = true
 	case pb.Undo_UNDO_DISPATCHED:
 		c.flying++
+		if a.fixed.Child != "" {
+			break
+		}
 		indexes[string(actionKey(keyFlight, p.id, n))] = true
 		indexes[string(actionKey(keyCommand, p.id, n))] = true
 	}
 }
 
 // checkBlockers recounts what holds each action of an unwind back.
-func checkBlockers(list []*action) error {
+func checkBlockers(p *plan, list []*action) error {
 	blockers := make([]uint32, len(list))
 	for _, a := range list[1:] {
-		if !passed(a) || a.row.Blockers > 0 {
+		if !isClear(p, a) {
 			for _, m := range a.fixed.Before {
 				blockers[m]++
 			}
@@ -175,47 +195,161 @@ func checkBlockers(list []*action) error {
 }
 
 // orderCheck watches a ledger for the order of an unwind (I21), for what must not
-// be commanded (I20), for keys that change (I19) and for undos that succeed more
-// than once (I22).
+// be commanded (I20), for keys that change or are shared (I19), for questions that
+// were not asked first (S97, S104), for undos that succeed more than once and ends
+// that say too much (I22). What it knows, it knows from the effective records; an
+// action is known by the key of its undo, which a copy of its plan keeps.
 type orderCheck struct {
 	succeeded map[string]int
+	owners    map[string]string      // of a key: which registration
+	effect    map[string]pb.Presence // what a probe said of the forward
+	doubtful  map[string]bool        // an attempt that may have happened, and was not asked about
+	gone      map[string]bool        // a question found no effect after an attempt
+	blind     map[string]bool        // its last undo was sent, or it was skipped, without knowing
+	late      map[string]bool        // and then its forward completed
 }
 
 // count takes note of an effective record.
-func (c *orderCheck) count(e ledger.Entry) {
-	if e.Record.GetCompensationSucceeded() != nil {
-		if c.succeeded == nil {
-			c.succeeded = map[string]int{}
+func (c *orderCheck) count(s *State, e ledger.Entry) {
+	r := e.Record
+	if s.plan(r.Plan) == nil || s.byName(r.Plan, r.Action) == nil || s.byName(r.Plan, r.Action).fixed.Child != "" {
+		return
+	}
+	if c.succeeded == nil {
+		*c = orderCheck{map[string]int{}, map[string]string{}, map[string]pb.Presence{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	}
+	a := s.byName(r.Plan, r.Action)
+	key := s.key(a)
+	switch k := r.Kind.(type) {
+	case *pb.Record_CompensationDispatched:
+		c.owners[key] = ledger.FormatAddress(a.fixed.Registered) + " " + a.fixed.Id
+		c.blind[key] = k.CompensationDispatched.BlindCleanup
+		c.late[key] = c.late[key] && c.blind[key]
+	case *pb.Record_CompensationSkipped:
+		c.blind[key] = true
+	case *pb.Record_ForwardCompleted:
+		c.late[key] = c.blind[key]
+	case *pb.Record_CompensationSucceeded:
+		c.succeeded[key]++
+	case *pb.Record_CompensationFailed:
+		c.doubtful[key] = k.CompensationFailed.InDoubt && a.fixed.Compensation.Probe != nil
+	case *pb.Record_RetryRequested:
+		c.doubtful[key] = false
+	case *pb.Record_ProbeAnswered:
+		switch k := k.ProbeAnswered; {
+		case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		case k.Question == pb.Question_QUESTION_EFFECT:
+			c.effect[key] = k.Presence
+		default:
+			c.doubtful[key] = false
+			c.gone[key] = k.Presence == pb.Presence_PRESENCE_ABSENT
 		}
-		c.succeeded[e.Record.Plan+"/"+e.Record.Action]++
 	}
 }
 
 // check says what a record would break if it were effective in s.
 func (c *orderCheck) check(s *State, e ledger.Entry) error {
 	r := e.Record
-	if e.Err != nil || e.Source.Class != ledger.ClassExecutor || s.plan(r.Plan) == nil || s.byName(r.Plan, r.Action) == nil {
+	if e.Err != nil || e.Source.Class != ledger.ClassExecutor || s.plan(r.Plan) == nil {
 		return nil
 	}
-	p, a := s.plan(r.Plan), s.byName(r.Plan, r.Action)
-	if r.GetCompensationSucceeded() != nil && c.succeeded[r.Plan+"/"+r.Action] > 0 {
-		return fmt.Errorf("%s/%s was undone twice", r.Plan, r.Action)
+	p := s.plan(r.Plan)
+	switch k := r.Kind.(type) {
+	case *pb.Record_PlanEnded:
+		if k.PlanEnded.End == pb.PlanEnd_PLAN_END_COMPENSATED {
+			return c.compensated(s, p)
+		}
+	case *pb.Record_UnwindStarted:
+		if k.UnwindStarted.ParentPlan != "" && child(p.row) {
+			parent, a := s.entry(p)
+			return inOrder(s, parent, a)
+		}
+	case *pb.Record_CompensationSucceeded:
+		if a := s.byName(r.Plan, r.Action); a != nil {
+			return c.success(s, a)
+		}
+	case *pb.Record_CompensationDispatched:
+		if a := s.byName(r.Plan, r.Action); a != nil {
+			return c.dispatch(s, p, a, k.CompensationDispatched)
+		}
 	}
-	k := r.GetCompensationDispatched()
+	return nil
+}
+
+func (c *orderCheck) success(s *State, a *action) error {
+	switch key := s.key(a); {
+	case c.succeeded[key] > 0:
+		return fmt.Errorf("%s/%s was undone twice", a.id.plan, a.fixed.Id)
+	case a.fixed.Compensation.Verify != nil && !c.gone[key]:
+		return fmt.Errorf("%s/%s is undone, and no check says that its effect is gone", a.id.plan, a.fixed.Id)
+	default:
+		return nil
+	}
+}
+
+func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
+	id, contract, key := a.fixed.Id, a.fixed.Compensation, s.key(a)
+	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 &&
+		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE && contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
+	owner, origin := ledger.FormatAddress(a.fixed.Registered)+" "+id, p.id
+	if p.row.Origin != "" {
+		origin = p.row.Origin
+	}
 	switch {
-	case k == nil:
-		return nil
 	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
-		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", r.Action)
-	case k.Key != ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo):
-		return fmt.Errorf("another key for %s (I19)", r.Action)
+		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
+	case k.Key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0) || k.Key != key:
+		return fmt.Errorf("another key for %s (I19)", id)
+	case c.owners[key] != "" && c.owners[key] != owner:
+		return fmt.Errorf("the key of %s is the key of %s (I19)", owner, c.owners[key])
+	case asks && c.effect[key] != pb.Presence_PRESENCE_PRESENT && c.effect[key] != pb.Presence_PRESENCE_DUPLICATE:
+		return fmt.Errorf("%s is undone in doubt, and the probe found %s (S97)", id, presenceName(c.effect[key]))
+	case c.doubtful[key]:
+		return fmt.Errorf("%s is sent again, and nobody asked about the attempt in doubt (S97)", id)
 	case k.Attempt > 1:
 		return nil // begun before what joined since
+	default:
+		return inOrder(s, p, a)
 	}
+}
+
+// inOrder says what that came after an action is not settled yet.
+func inOrder(s *State, p *plan, a *action) error {
 	for m := p.row.Actions; m > a.id.n; m-- {
-		if b := s.action(p.id, m); later(s, p, a.id.n)[m] && !passed(b) {
-			return fmt.Errorf("%s is commanded before %s is settled (I21)", r.Action, b.fixed.Id)
+		if b := s.action(p.id, m); later(s, p, a.id.n)[m] && !passed(p, b) {
+			return fmt.Errorf("%s is undone before %s is settled (I21)", a.fixed.Id, b.fixed.Id)
 		}
+	}
+	return nil
+}
+
+// compensated says what of a plan may still stand.
+func (c *orderCheck) compensated(s *State, p *plan) error {
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := s.action(p.id, n)
+		key := s.key(a)
+		done := c.succeeded[key]
+		late := c.late[key] || a.row.Late && a.fixed.DutyOf == 0 // a plan that failed at once skips without records
+		switch {
+		case p.row.Origin != "" && a.row.Undo == pb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint
+		case a.fixed.Child != "":
+			if phase := s.plan(a.fixed.Child).row.Phase; phase != pb.Phase_PHASE_COMPENSATED && phase != pb.Phase_PHASE_FAILED {
+				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
+			}
+		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
+		case late && a.row.Duties == 0:
+			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
+		case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT:
+			if done > 0 && !a.row.Blind {
+				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
+			}
+		case late && a.row.Undo == pb.Undo_UNDO_SKIPPED: // its duty is an action like others
+		case done != 1:
+			return fmt.Errorf("compensated, and %s was undone %d times (I22)", a.fixed.Id, done)
+		}
+	}
+	if len(p.row.Orphans) > 0 {
+		return fmt.Errorf("compensated, with orphans %v (I22)", p.row.Orphans)
 	}
 	return nil
 }

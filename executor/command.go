@@ -7,30 +7,55 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Command is a compensation that may be sent, because its record was folded
-// and found effective. Number is the action's number in its plan.
+// Command is a call that may be sent, because its record was folded and found
+// effective: an undo, or a question. Number is the action's number in its plan.
 type Command struct {
 	Number uint32
+	// ResendUntilNs is the instant (unix ns) from which on a copy must not be sent,
+	// because the provider may have forgotten the key: whoever would send one hands
+	// back an Answer without a Reply instead. 0: no limit.
+	ResendUntilNs int64
 	ledger.Command
 }
 
 // Notice tells an agent what became of its plan.
 type Notice struct {
 	Plan, Agent, State, Reason string
+	Action, Verdict, By        string // of a supervisor's verdict
+	Savepoint                  string // that the plan was rewound to
 }
 
-func (s *State) command(p *plan, a *action, k *pb.CompensationDispatched, arguments []byte) Command {
+func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
+	arguments := row.Arguments
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	return Command{Number: a.id.n, Command: ledger.Command{
-		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id,
-		Address:    ledger.FormatFullAddress(a.fixed.Registered),
-		Capability: k.Capability, Arguments: json.RawMessage(arguments), Key: k.Key,
-		Attempt: k.Attempt, Term: s.meta.Term,
-		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
-		TimeoutMs: k.TimeoutNs / 1e6, WorkerVersion: k.WorkerVersion,
+	c := a.fixed.Compensation
+	command := Command{Number: a.id.n, Command: ledger.Command{
+		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
+		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
+		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
 	}}
+	if k := row.Asked; k != nil {
+		command.Purpose = ledger.PurposeProbe
+		if k.Question == pb.Question_QUESTION_VERIFY {
+			command.Purpose = ledger.PurposeVerify
+		}
+		command.Capability, command.Key, command.Attempt, command.TimeoutMs = k.Capability, k.Key, k.Attempt, k.TimeoutNs/1e6
+		return command
+	}
+	k := row.Dispatched
+	command.Purpose, command.Capability, command.Key, command.Attempt = ledger.PurposeUndo, k.Capability, k.Key, k.Attempt
+	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup, k.DirtyFailure, k.HasForwardOutput
+	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
+	if c.DedupeNs > 0 {
+		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
+	}
+	if t := c.Agent; t != nil {
+		command.Agent = &ledger.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns, Model: t.Model}
+	}
+	return command
 }
 
 // Commands returns what the folds since the last call have allowed to be sent.
@@ -62,23 +87,33 @@ func (s *State) InFlight() []Command {
 		p, a := s.plan(id.plan), s.action(id.plan, id.n)
 		row := new(pb.CommandRow)
 		s.load(actionKey(keyCommand, id.plan, id.n), row)
-		out = append(out, s.command(p, a, row.Dispatched, row.Arguments))
+		out = append(out, s.command(p, a, row))
 	}
 	return out
 }
 
-// Outstanding reports whether this attempt still waits for its answer.
-func (s *State) Outstanding(planID string, n, attempt uint32) bool {
+// Outstanding reports whether this call still waits for its answer.
+func (s *State) Outstanding(planID string, n uint32, purpose string, attempt uint32) bool {
 	p := s.plan(planID)
 	if p == nil || n == 0 || n > p.row.Actions {
 		return false
 	}
-	a := s.action(planID, n)
-	return a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Attempt == attempt
+	return outstandingCall(s.action(planID, n), purpose, attempt)
 }
 
-// blind reports whether an undo runs without knowing that the forward completed.
-func blind(a *action) bool { return a.row.Outcome != pb.Outcome_OUTCOME_COMPLETED }
+func outstandingCall(a *action, purpose string, attempt uint32) bool {
+	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || a.fixed.Child != "" || a.row.Confirmed {
+		return false
+	}
+	switch a.row.Asking {
+	case pb.Question_QUESTION_UNSPECIFIED:
+		return purpose == ledger.PurposeUndo && a.row.Attempt == attempt
+	case pb.Question_QUESTION_VERIFY:
+		return purpose == ledger.PurposeVerify && a.row.Asked == attempt
+	default:
+		return purpose == ledger.PurposeProbe && a.row.Asked == attempt
+	}
+}
 
 // dispatchOf builds the control fields of a dispatch from the frozen
 // registration.
@@ -86,13 +121,24 @@ func (s *State) dispatchOf(a *action, attempt uint32) *pb.CompensationDispatched
 	c := a.fixed.Compensation
 	return &pb.CompensationDispatched{
 		Attempt: attempt, Capability: c.Capability, Key: s.key(a),
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: !blind(a),
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
 		TimeoutNs: timeoutOf(c), WorkerVersion: c.WorkerVersion,
+		WaitedNs: max(s.meta.TimeNs-max(a.row.ReadyNs, a.row.DueNs), 0),
 	}
+}
+
+// hasOutput reports whether an action's forward completed with an output that
+// arguments can bind to.
+func (s *State) hasOutput(a *action) bool {
+	output := s.payload(actionKey(keyPayload, a.id.plan, a.id.n)).Output
+	return !blind(a) && len(output) > 0 && string(output) != "null"
 }
 
 // key is the idempotency key of an action's undo, the same for every attempt.
 func (s *State) key(a *action) string {
+	if a.fixed.Key != "" {
+		return a.fixed.Key
+	}
 	return ledger.Key(s.tenant, a.id.plan, a.fixed.Id, ledger.PurposeUndo)
 }
 
@@ -101,6 +147,9 @@ type metaVars struct {
 	Tenant           string `json:"tenant"`
 	Plan             string `json:"plan"`
 	Action           string `json:"action"`
+	Attempt          uint32 `json:"attempt"`
+	ForwardKey       string `json:"forward_key"`
+	ForwardAtMs      int64  `json:"forward_at_ms"`
 	Capability       string `json:"capability"`
 	Address          string `json:"address"`
 	Key              string `json:"key"`

@@ -100,7 +100,11 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 			done.Payload.Output = []byte(c.output)
 			w.must(w.agent("p", done))
 			w.at(2e9)
-			w.wantState("p", "quarantined", "a=quarantined")
+			if name == "wrong type" {
+				w.wantState("p", "quarantined", "a=quarantined")
+			} else {
+				w.wantState("p", "quarantined", "a=skipped a~1=quarantined")
+			}
 		})
 	}
 }
@@ -162,7 +166,10 @@ func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 	if len(again) != 1 || again[0].Action != "a" || again[0].Key != undoKey("a") || again[0].Attempt != 1 || string(again[0].Arguments) != "{}" {
 		t.Fatalf("%+v", again)
 	}
-	if !s.state.Outstanding("p", 1, 1) || s.state.Outstanding("p", 2, 1) || s.state.Outstanding("p", 1, 2) || s.state.Outstanding("p", 9, 1) || s.state.Outstanding("q", 1, 1) {
+	waits := func(plan string, n, attempt uint32) bool {
+		return s.state.Outstanding(plan, n, ledger.PurposeUndo, attempt)
+	}
+	if !waits("p", 1, 1) || waits("p", 2, 1) || waits("p", 1, 2) || waits("p", 9, 1) || waits("q", 1, 1) || s.state.Outstanding("p", 1, ledger.PurposeProbe, 1) {
 		t.Fatal("outstanding")
 	}
 }
@@ -173,12 +180,14 @@ func TestAnswersThatNoLongerMatterAreIgnored(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ a=late fail turn")
 	done := &ledger.Reply{Status: ledger.StatusDone}
-	for _, a := range []Answer{{"p", 1, 2, done, 0}, {"p", 0, 1, done, 0}, {"p", 2, 1, done, 0}, {"q", 1, 1, done, 0}} {
+	for _, a := range []Answer{
+		{"p", 1, "undo", 2, done, 0}, {"p", 0, "undo", 1, done, 0}, {"p", 2, "undo", 1, done, 0}, {"q", 1, "undo", 1, done, 0}, {"p", 1, "probe", 1, done, 0},
+	} {
 		if records := s.decide([]Answer{a}); len(records) != 0 {
 			t.Fatalf("%+v gives %v", a, records)
 		}
 	}
-	twice := []Answer{{"p", 1, 1, done, 0}, {"p", 1, 1, nil, 0}, {"p", 1, 1, done, 0}}
+	twice := []Answer{{"p", 1, "undo", 1, done, 0}, {"p", 1, "undo", 1, nil, 0}, {"p", 1, "undo", 1, done, 0}}
 	records := s.decide(twice)
 	if len(records) != 2 || records[0].GetCompensationSucceeded() == nil || records[1].GetPlanEnded() == nil {
 		t.Fatalf("%v", records)
@@ -202,7 +211,7 @@ func TestAReportNamesTheKey(t *testing.T) {
 
 // TestAReportBeatsATimeout that is decided or on its way when it lands.
 func TestAReportBeatsATimeout(t *testing.T) {
-	timeout := []Answer{{Plan: "p", Number: 1, Attempt: 1}}
+	timeout := []Answer{{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1}}
 	s := newSchedule(t)
 	s.play("open a a+ a=late fail turn")
 	onItsWay := s.decide(timeout)

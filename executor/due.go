@@ -111,10 +111,26 @@ func (d *decider) dueEntry(key []byte) int64 {
 		return d.dueLease(p, ref, ns)
 	}
 	a := d.state.action(p.id, ref.n)
+	if kind == dueWindow {
+		return d.dueWindow(p, a)
+	}
 	if p.row.Phase == pb.Phase_PHASE_UNWINDING && a.row.Undo == pb.Undo_UNDO_WAITING && a.row.DueNs == ns && !d.full() {
-		if d.dispatch(p, a, a.row.Dispatched) {
+		if d.next(p, a) {
 			d.plan(p.id)
 		}
+	}
+	return d.in.EpochNs
+}
+
+// dueWindow warns the owner of an action whose undo window is about to close.
+func (d *decider) dueWindow(p *plan, a *action) int64 {
+	if d.in.HoldClock {
+		return d.in.EpochNs + heldAgain
+	}
+	if warns(p, a) && !d.full() {
+		r := d.about(p, a, a.row.OutcomeAt)
+		r.Kind = &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: a.row.ClosesNs}}
+		d.propose(r)
 	}
 	return d.in.EpochNs
 }
@@ -126,7 +142,7 @@ const heldAgain = int64(100e6)
 func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 	l, a := d.state.lease(p, ref)
 	switch {
-	case l == nil || l.WakeNs != ns || p.row.Phase != pb.Phase_PHASE_OPEN || p.row.Fired != nil || d.full():
+	case l == nil || l.WakeNs != ns || !armed(p.row) || p.row.Fired != nil || d.full():
 		return d.in.EpochNs
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain

@@ -17,7 +17,7 @@ var ledgers = []string{
 	"open@5s a a+ b b+ fact:x=1 @6s",
 	"open:1 a< a+ b< b+ c<a,b c+ c=fail,done b=stop fail turn @1s @9s retry:b turn",
 	"open a a+ b b+ b=stop fail turn c c+ turn !resolve:a resolve:b turn !lone:x turn resolve:x turn",
-	"open a a+ b b=late fail turn b+ tell:b#1=done turn halt:b turn",
+	"open a a+ b:lateask b=late fail turn b+ tell:b#1=done turn halt:b~1 turn",
 	"open a a+ judge:a=allow !lone:x commit turn =again !b",
 	"open a a+ a=late judge:a=block turn forget:y tell:a#1=fail turn @2s tell:a#2=done turn",
 }
@@ -79,7 +79,7 @@ func (r *runner) run() {
 		}
 		var answers []Answer
 		for _, c := range r.state.InFlight() {
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
 		}
 		records := r.decide(answers)
 		if len(records) > 0 {
@@ -102,12 +102,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 		for n := 1; n <= len(s.log); n++ {
 			var ends []*runner
 			for _, restart := range []bool{false, true} {
-				kv := NewMemoryKV()
-				state := open(kv, "t", s.state.programs)
-				for _, m := range s.log[:n] {
-					fold(t, state, m)
-				}
-				r := &runner{restart: restart, world: &world{t: t, kv: kv, state: state, log: append([]ledger.Message(nil), s.log[:n]...), now: s.log[n-1].StampNs}}
+				r := &runner{restart: restart, world: worldOf(t, s.state.programs, s.log[:n])}
 				r.run()
 				ends = append(ends, r)
 			}
@@ -133,15 +128,11 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 func TestAFencedHolderIsHarmless(t *testing.T) {
 	for _, s := range playedLedgers(t) {
 		for n := 1; n <= len(s.log); n++ {
-			kv := NewMemoryKV()
-			state := open(kv, "t", s.state.programs)
-			for _, m := range s.log[:n] {
-				fold(t, state, m)
-			}
-			w := &world{t: t, kv: kv, state: state, log: append([]ledger.Message(nil), s.log[:n]...), now: s.log[n-1].StampNs}
+			w := worldOf(t, s.state.programs, s.log[:n])
+			kv, state := w.kv, w.state
 			var answers []Answer
 			for _, c := range state.InFlight() {
-				answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt})
+				answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt})
 			}
 			stale := state.Decide(Input{EpochNs: w.now, Answers: answers, SizeMax: 60 << 10})
 			term := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
@@ -198,7 +189,7 @@ func TestCopiesOfCommitsChangeNoPlan(t *testing.T) {
 				}
 				s.turn()
 				if got := s.outcome(); got != c.want {
-					t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
+					t.Fatalf("%s gives %s want  %s", c.setup, got, c.want)
 				}
 			})
 		}
@@ -357,5 +348,23 @@ func TestARefusalIsRecordedOnce(t *testing.T) {
 	}
 	if n := len(NewReader(s.kv, "t").Refusals(0, 100)); n != 9 || s.state.Meta().Refused != 9 {
 		t.Fatalf("%d shown", n)
+	}
+}
+
+// TestASuccessNeedsItsCheck: a holder that says that an undo was verified, with no
+// answer in the ledger that says so, is not believed.
+func TestASuccessNeedsItsCheck(t *testing.T) {
+	for _, mark := range []string{"verify", "probe"} {
+		s := newSchedule(t)
+		s.play("open a:" + mark + " a+ a=late fail turn")
+		a := s.state.byName("p", "a")
+		done := &pb.CompensationSucceeded{Attempt: 1, Verified: mark == "verify", Probed: mark == "probe"}
+		r := s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{
+			Plan: "p", Action: "a", Term: 1, EpochNs: s.now, About: a.fixed.Registered, Cause: a.row.Dispatched,
+			Kind: &pb.Record_CompensationSucceeded{CompensationSucceeded: done},
+		})
+		if r[0].Verdict != Void {
+			t.Fatalf("%s: %+v", mark, r[0])
+		}
 	}
 }

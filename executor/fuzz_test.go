@@ -67,7 +67,7 @@ func FuzzApply(f *testing.F) {
 	}
 	programs := triggers.NewCache(100)
 	f.Fuzz(func(t *testing.T, at uint8, data []byte) {
-		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{"b": {"fail", "done"}}}
+		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{"b": {"fail", "done"}}, plan: "p"}
 		w := s.world
 		w.worker = func(c Command) *ledger.Reply {
 			if c.Action == "b" && c.Attempt == 1 {
@@ -136,7 +136,7 @@ func TestHostileRecords(t *testing.T) {
 
 func playHostile(t *testing.T, programs *triggers.Cache, data []byte) {
 	t.Helper()
-	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}}
+	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
 	d := &draw{data}
 	s.worker = func(Command) *ledger.Reply {
 		return pick(d, &ledger.Reply{Status: ledger.StatusDone}, nil, &ledger.Reply{Status: ledger.StatusFailed}, &ledger.Reply{Status: ledger.StatusStop}, &ledger.Reply{Status: ledger.StatusWorking})
@@ -183,13 +183,20 @@ func (s *schedule) hostile(d *draw) {
 func compensation(d *draw, action string) *pb.Record_CompensationRegistered {
 	c := &pb.CompensationRegistered{
 		Capability: pick(d, "undo."+action, ""), Key: pick(d, "", "other"), Attempts: uint32(d.n(3)), OnInDoubt: pb.OnInDoubt(d.n(5)),
-		BackoffNs: int64(d.n(2)) * second, Probe: pick(d, "", "probe.x"),
+		BackoffNs: int64(d.n(2)) * second, OnLate: pb.OnLate(d.n(3)), Approve: d.n(8) == 0, ValidForNs: int64(d.n(3)) * second,
+	}
+	if d.n(3) == 0 {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.x", Attempts: uint32(d.n(3))}, Answer: pick(d, "", "probe.presence", "(")}
+		c.DedupeNs = int64(d.n(2))
+	}
+	if d.n(4) == 0 {
+		c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify.x"}, Ok: pick(d, "verify.gone", "1", "result.x")}
 	}
 	if d.n(4) == 0 {
 		c.Triggers = []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `absent_for("x", action.at, duration("2s"))`, `verdict.outcome == "allow"`, `(`))}
 	}
 	if d.n(4) == 0 {
-		c.Bindings = []*pb.Binding{{Name: "x", Expression: pick(d, "output.ref", "output.ref + 1", "(", "meta.key")}}
+		c.Bindings = []*pb.Binding{{Name: "x", Expression: pick(d, "output.ref", "output.ref + 1", "(", "meta.key", "meta.external_ref")}}
 	}
 	return &pb.Record_CompensationRegistered{CompensationRegistered: c}
 }
@@ -218,15 +225,16 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 	case ledger.ClassVerdict:
 		r.Kind = &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome(1 + d.n(3))}}
 	case ledger.ClassOperator:
-		switch d.n(5) {
+		switch d.n(6) {
 		case 0:
 			r.Kind = &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{}}
 		case 1:
-			r.Kind = &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "\xff", Actor: "x"}}
+			r.Kind = &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: pick(d, "\xff", "x"), Actor: "x", ToSavepoint: pick(d, "", "s")}}
 		case 2, 3:
 			r.Kind = resolvedBy(d.n(3) == 0).Kind
-		case 4:
-			r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{}}
+			r.GetResolved().Outcome = pb.Resolution(1 + d.n(4))
+		case 4, 5:
+			r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "x", Actor: "x", Force: d.n(2) == 0}}
 		}
 	case ledger.ClassWorker:
 		r.Kind = &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{
@@ -261,14 +269,28 @@ func (s *schedule) attempt(d *draw, r *pb.Record, next uint32) uint32 {
 	return uint32(d.n(4))
 }
 
+// asked is attempt for questions.
+func (s *schedule) asked(d *draw, r *pb.Record, next uint32) uint32 {
+	if a := s.state.byName(r.Plan, r.Action); a != nil && d.n(2) == 0 {
+		return a.row.Asked + next
+	}
+	return uint32(d.n(4))
+}
+
 func (s *schedule) agentRecord(d *draw, r *pb.Record) {
-	switch d.n(12) {
+	switch d.n(13) {
+	case 12:
+		r.Action, r.Kind = "", &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: pick(d, "s", "none"), Number: s.rewinds() + uint32(d.n(3))}}
 	case 0:
+		parent := ""
+		if r.Plan == "q" {
+			parent = pick(d, "", "p")
+		}
 		r.Action, r.Kind = "", &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
-			Concurrency: uint32(d.n(3)), DeadlineNs: int64(d.n(2)) * (epoch0 + second), Triggers: []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `plan.status == "open"`))}}}
+			ParentPlan: parent, OnUndoFailure: pb.OnUndoFailure(d.n(3)), Concurrency: uint32(d.n(3)), DeadlineNs: int64(d.n(2)) * (epoch0 + second), Triggers: []*pb.Trigger{when("t", pick(d, `facts["x"] == 1`, `plan.status == "open"`))}}}
 	case 1, 2, 3, 4:
 		r.Kind = &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-			Capability: "do.it", Class: pb.Class(1 + max(0, d.n(6)-3)), Branch: d.n(2) == 0, After: [][]string{nil, nil, {"a"}, {"b", "c"}, {"a", "a"}}[d.n(5)]}}
+			Capability: "do.it", Class: pb.Class(1 + max(0, d.n(6)-3)), Pivot: d.n(12) == 0, Branch: d.n(2) == 0, After: [][]string{nil, nil, {"a"}, {"b", "c"}, {"a", "a"}}[d.n(5)]}}
 	case 5, 6:
 		r.Kind, r.Payload = completed("").Kind, &pb.Payload{Output: []byte(pick(d, `{"ref":"a"}`, `{"ref":1}`))}
 	case 7:
@@ -280,7 +302,7 @@ func (s *schedule) agentRecord(d *draw, r *pb.Record) {
 	case 10:
 		r.Kind = compensation(d, r.Action)
 	case 11:
-		r.Action, r.Kind = "", &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s"}}
+		r.Action, r.Kind = "", &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: pick(d, "s", "t"), Number: s.savepointsSet() + uint32(d.n(3))}}
 		if d.n(4) == 0 {
 			r.Kind = planCommitted().Kind
 		}
@@ -302,18 +324,32 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 		}
 	}
 	attempt := s.attempt(d, r, 0)
-	switch d.n(14) {
+	switch d.n(17) {
+	case 14:
+		r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: s.asked(d, r, 1), Capability: pick(d, "probe.x", "verify.x"), Question: pb.Question(d.n(4)),
+			Done: pick(d, nil, &pb.CompensationSucceeded{Attempt: attempt})}}
+	case 15:
+		r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: s.asked(d, r, 0), Question: pb.Question(d.n(4)), Presence: pb.Presence(d.n(4)), ExternalRef: "x", Duplicates: pick(d, nil, []string{"x"}, []string{"y", "z"})}}
+	case 16:
+		switch d.n(3) {
+		case 0:
+			r.Kind = &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{}}
+		case 1:
+			r.Kind = &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: s.now + int64(d.n(3))*second}}
+		case 2:
+			r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Kind: ledger.PageQuarantined}}
+		}
 	case 0, 1:
 		if r.Kind = (&pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: pick(d, leaseFailed, leaseDeadline, leaseVerdict, "t", "none")}}); d.n(2) == 0 {
 			r.Action = ""
 		}
 	case 2:
-		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}
+		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{ParentPlan: pick(d, "", "p")}}
 	case 3, 4, 5:
 		k := &pb.CompensationDispatched{Attempt: s.attempt(d, r, 1), Capability: pick(d, "undo."+r.Action, ""), Key: ledger.Key("t", r.Plan, r.Action, ledger.PurposeUndo), BlindCleanup: d.n(2) == 0}
 		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
 	case 6, 7:
-		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt}}
+		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt, Verified: d.n(2) == 0}}
 	case 8, 9:
 		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt, Final: d.n(2) == 0}}
 	case 10:

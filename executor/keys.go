@@ -13,7 +13,7 @@ import "encoding/binary"
 //	c <plan> 00 <n>                 Payload: arguments of the command in flight
 //	i <plan> 00 <action>            n
 //	t <p|r> ...                     to do: a plan or a refusal that needs a decision
-//	d <ns> <l|r> <plan> 00 <n> <lease>  due: a lease's wake instant, or a next attempt
+//	d <ns> <l|r|w> <plan> 00 <n> <lease>  due: a lease's wake instant, a next call, a window's warning
 //	f <key>                         FactRow
 //	k <len> <key> <plan> 00 <n> <lease> leases that read a fact
 //	o <len> <key> <ns> <seq> <index>    occurrences: assertions of a fact
@@ -21,6 +21,10 @@ import "encoding/binary"
 //	R <plan> 00 <seq> <index>       (empty) refusals of a plan
 //	q <plan>                        (empty) plans with something for their owner
 //	x <plan> 00 <n>                 (empty) commands in flight
+//	u <plan> 00 <n> <attempt>       AttemptRow
+//	U <len> <capability> <seq> <index>  the key of the attempt that was dispatched there, without its first byte
+//	g <plan> 00 <n> <kind>          PageRow: a page that no hook has taken yet
+//	C <capability> 00 <seq> <index> ContractRow
 const (
 	keyMeta     = "m"
 	keyPlan     = 'p'
@@ -38,6 +42,10 @@ const (
 	keyRefusal  = 'R'
 	keyOwner    = 'q'
 	keyFlight   = 'x'
+	keyAttempt  = 'u'
+	keyUndone   = 'U'
+	keyPage     = 'g'
+	keyContract = 'C'
 )
 
 func planKey(kind byte, plan string) []byte {
@@ -107,8 +115,9 @@ func parseLeaseRef(b []byte) leaseRef {
 
 // Kinds of due entries.
 const (
-	dueLease = 'l'
-	dueRetry = 'r'
+	dueLease  = 'l'
+	dueRetry  = 'r'
+	dueWindow = 'w'
 )
 
 func dueKey(ns int64, kind byte, ref leaseRef) []byte {

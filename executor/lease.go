@@ -20,6 +20,7 @@ const (
 	leaseCancelled = "plan.cancelled"
 	leaseDeadline  = "plan.deadline"
 	leaseVerdict   = "action.verdict"
+	leaseUnheard   = "action.verdict.unheard"
 )
 
 // wakeNow is the wake instant of a condition on the clock that turned true in
@@ -40,7 +41,11 @@ func conditionOf(l *pb.LeaseRow) string {
 	case leaseDeadline:
 		return `after(plan.deadline)`
 	case leaseVerdict:
-		return `verdict.outcome in ["block", "redirect"]`
+		// Before the boundary the forward is refused, and there is nothing to undo (S77).
+		return `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`
+	case leaseUnheard:
+		// Whether it crossed is not known yet; some time later it is taken to have.
+		return `verdict.outcome in ["block", "redirect"] && action.outcome == "unknown" && elapsed(verdict.at, duration("30s"))`
 	default:
 		panic("executor: a lease without a condition: " + l.Name)
 	}
@@ -65,7 +70,7 @@ func (s *State) armPlan(p *plan, at *pb.Address) {
 
 // armAction takes out the leases that an action's registration declares.
 func (s *State) armAction(p *plan, a *action, at *pb.Address) {
-	if p.row.Phase != pb.Phase_PHASE_OPEN || len(a.fixed.Compensation.Triggers) == 0 {
+	if !armed(p.row) || len(a.fixed.Compensation.Triggers) == 0 {
 		return
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
@@ -115,7 +120,7 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 	if a != nil {
 		ref.n = a.id.n
 	}
-	if p.row.Phase != pb.Phase_PHASE_OPEN || l.Fired || l.Moot || turnedBy(p, ref) != nil {
+	if !armed(p.row) || l.Fired || l.Moot || turnedBy(p, ref) != nil || a != nil && settled(a.row.Undo) {
 		return
 	}
 	condition, result := s.ask(p, a, l, s.meta.TimeNs)
@@ -214,7 +219,7 @@ func (s *State) ask(p *plan, a *action, l *pb.LeaseRow, nowNs int64) (*triggers.
 			Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
 		}
 		if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
-			scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy}
+			scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}
 		}
 	}
 	return condition, condition.Evaluate(scope, factView{s})
@@ -258,11 +263,18 @@ func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string)
 	l.Keys = keys
 }
 
-// disarm gives up all leases of a plan: it committed, or its unwind began.
-func (s *State) disarm(p *plan) {
+// disarmPlan gives up the leases that a plan holds for itself.
+func (s *State) disarmPlan(p *plan) {
 	for _, l := range p.row.Leases {
 		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil)
 	}
+	s.touch(p)
+}
+
+// disarm gives up all leases of a plan: it committed, or its unwind began.
+func (s *State) disarm(p *plan) {
+	s.disarmPlan(p)
+	s.dropWarnings(p)
 	for _, n := range p.row.Watchers {
 		a := s.action(p.id, n)
 		for _, l := range a.row.Leases {
@@ -361,10 +373,15 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	if a == nil {
 		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
-	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason = k.Outcome, e.Source.Name, k.Reason
+	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name, k.Reason, s.meta.TimeNs
 	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
-		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: leaseVerdict, ArmedNs: s.meta.TimeNs})
+		for _, name := range []string{leaseVerdict, leaseUnheard} {
+			a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
+		}
 	}
+	s.notices = append(s.notices, Notice{
+		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id, Verdict: verdictName(k.Outcome), By: e.Source.Name,
+	})
 	s.watch(p, a)
 	s.evaluateAction(p, a, e.Address)
 	return effective

@@ -105,6 +105,8 @@ func TestADeclaredTriggerTakesNoStandingLeasesPlace(t *testing.T) {
 	s.must(s.agent("p", opened(epoch0+5*second, declared...)))
 	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Triggers = declared })...))
 	s.play("judge:a=block turn")
+	s.wantState("p", "open", "a=held") // it may not have crossed yet
+	s.play("a+ turn")
 	s.wantState("p", "compensated", "a=compensated")
 }
 
@@ -290,7 +292,7 @@ func TestTwoDecidersOneLog(t *testing.T) {
 		answers = nil
 		for _, c := range s.state.Commands() {
 			sent++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
 		}
 	}
 	s.wantState("p", "compensated", "a=compensated b=compensated")

@@ -49,6 +49,17 @@ func undoName(u pb.Undo) string {
 	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted"}[u]
 }
 
+func questionName(q pb.Question) string { return [...]string{"", "effect", "undo", "verify"}[q] }
+
+func presenceName(p pb.Presence) string { return [...]string{"", "present", "absent", "duplicate"}[p] }
+
+func onUndoFailureName(o pb.OnUndoFailure) string {
+	if o == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE {
+		return "continue"
+	}
+	return "halt"
+}
+
 func verdictName(v pb.VerdictOutcome) string {
 	return [...]string{"", "allow", "block", "redirect"}[v]
 }
@@ -58,7 +69,7 @@ func className(c pb.Class) string {
 }
 
 func resolutionName(r pb.Resolution) string {
-	return [...]string{"", "done", "lost", "accepted"}[r]
+	return [...]string{"", "done", "lost", "accepted", "skipped"}[r]
 }
 
 func endName(e pb.PlanEnd) string {

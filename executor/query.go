@@ -36,6 +36,51 @@ type RefusedAnswer struct {
 	Error   string        `json:"error,omitempty"`
 }
 
+// PreviewQuery asks what an unwind would do (plan.preview).
+type PreviewQuery struct {
+	Plan string `json:"plan"`
+	To   string `json:"to,omitempty"` // savepoint; empty: all of it
+}
+
+// PreviewAnswer answers plan.preview.
+type PreviewAnswer struct {
+	Preview PreviewView `json:"preview"`
+	Error   string      `json:"error,omitempty"`
+}
+
+// UndoQuery asks for attempts of undos (undo.ls): of a plan, of one action of it, or
+// of a capability (of the forward); one of plan and capability is required.
+type UndoQuery struct {
+	Plan       string `json:"plan,omitempty"`
+	Action     string `json:"action,omitempty"`
+	Capability string `json:"capability,omitempty"`
+	After      string `json:"after,omitempty"` // as Next of the page before
+	Limit      int    `json:"limit,omitempty"` // 1..1000, default 100
+}
+
+// UndosAnswer answers undo.ls.
+type UndosAnswer struct {
+	Undos []UndoView `json:"undos"`
+	Next  string     `json:"next,omitempty"`
+	Error string     `json:"error,omitempty"`
+}
+
+// ContractQuery asks for published contracts (contract.ls): the current revision of
+// each capability, or of one capability, or all revisions.
+type ContractQuery struct {
+	Capability string `json:"capability,omitempty"`
+	Revisions  bool   `json:"revisions,omitempty"` // all, not the current one only
+	After      string `json:"after,omitempty"`     // capability; the page starts behind it
+	Limit      int    `json:"limit,omitempty"`     // 1..1000, default 100
+}
+
+// ContractsAnswer answers contract.ls.
+type ContractsAnswer struct {
+	Contracts []ContractView `json:"contracts"`
+	Next      string         `json:"next,omitempty"`
+	Error     string         `json:"error,omitempty"`
+}
+
 // StatusAnswer answers status.
 type StatusAnswer struct {
 	Status StatusView `json:"status"`

@@ -21,6 +21,9 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
 		Watchers: slices.Clone(r.Watchers), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
+		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
+		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
+		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
 	}
 }
 
@@ -32,7 +35,9 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 		Dispatched: r.Dispatched, DueNs: r.DueNs, Settled: r.Settled, SettledNs: r.SettledNs, Note: r.Note,
 		Verdict: r.Verdict, VerdictBy: r.VerdictBy, VerdictReason: r.VerdictReason, Resolution: r.Resolution,
 		Leases: cloneLeases(r.Leases), LiftedOutput: r.LiftedOutput, Late: r.Late,
-		Reported: r.Reported, ReportedAt: r.ReportedAt,
+		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, Presence: r.Presence,
+		Pending: r.Pending, AliveUntilNs: r.AliveUntilNs, Approved: r.Approved, Proposal: r.Proposal, ClosesNs: r.ClosesNs,
+		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed,
 	}
 }
 

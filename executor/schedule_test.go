@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,14 +19,24 @@ import (
 //	open  open:2  open@5s         open the plan; at most 2 undos in flight; a deadline
 //	a  a<b,c  a<                  pair a after the one before; after b and c; after none
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
+//	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
+//	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
+//	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
+//	open:continue  open:second    on_undo_failure; a second approver
 //	a+  a-  a?                    the forward completed, failed, is in doubt
 //	fail  cancel  commit          the agent ends the plan
 //	stop                          an operator cancels it
+//	save:s  back:s                the agent sets a savepoint, goes back to it
+//	undo  undo:s                  an operator has the plan undone, back to a savepoint
+//	q/...                         the same about plan q; q/open^a: a child of plan p under action a, q/open^ of p
 //	turn  @5s                     decide and let workers answer; the same at 5 s
 //	a=stop  a=fail,lost,done      what the worker of a's undo answers, call by call;
 //	                              lost: no answer in time, late: a report will follow
+//	a.probe=present               what the probe answers: present, absent, duplicate, inconclusive, lost, fail
+//	a.verify=gone                 what the check answers: gone, there, lost
 //	tell:a#1=done                 a worker reports on attempt 1 (done, fail, stop)
-//	resolve:a  halt:a  retry:a    an operator's word on a quarantined action
+//	resolve:a  halt:a  retry:a    an operator's word on a quarantined action; resolve:a@bob of operator bob
+//	skip:a  force:a               let the unwind go on without it; retry by force
 //	lone:x                        a forward without its registration
 //	judge:a=block                 a verdict
 //	fact:k=1  forget:k            a fact is asserted, retracted
@@ -34,34 +45,50 @@ type schedule struct {
 	*world
 	answers map[string][]string
 	last    ledger.Message
+	plan    string // that the word is about
 }
 
 func newSchedule(t *testing.T) *schedule {
-	s := &schedule{world: newWorld(t), answers: map[string][]string{}}
-	s.worker = func(c Command) *ledger.Reply {
-		list := s.answers[c.Action]
-		if len(list) == 0 {
-			return &ledger.Reply{Status: ledger.StatusDone}
-		}
+	s := &schedule{world: newWorld(t), answers: map[string][]string{}, plan: "p"}
+	s.worker = s.answer
+	return s
+}
+
+// answer is what the schedule says about a call; by default all goes well.
+func (s *schedule) answer(c Command) *ledger.Reply {
+	name, word := c.Action, "done"
+	switch c.Purpose {
+	case ledger.PurposeProbe:
+		name, word = name+".probe", "present"
+	case ledger.PurposeVerify:
+		name, word = name+".verify", "gone"
+	}
+	if list := s.answers[name]; len(list) > 0 {
+		word = list[0]
 		if len(list) > 1 {
-			s.answers[c.Action] = list[1:]
+			s.answers[name] = list[1:]
 		}
-		switch list[0] {
-		case "done":
-			return &ledger.Reply{Status: ledger.StatusDone}
-		case "fail":
-			return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later"}
-		case "stop":
-			return &ledger.Reply{Status: ledger.StatusStop, Code: "protected", Message: "never"}
-		case "late":
-			return &ledger.Reply{Status: ledger.StatusWorking}
-		case "lost":
-			return nil
-		}
-		t.Fatalf("no such answer: %s", list[0])
+	}
+	switch word {
+	case "done":
+		return &ledger.Reply{Status: ledger.StatusDone}
+	case "present", "absent", "inconclusive":
+		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"` + word + `"}`)}
+	case "duplicate":
+		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` + c.Action + `"}`)}
+	case "gone", "there":
+		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") + `}`)}
+	case "fail":
+		return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later"}
+	case "stop":
+		return &ledger.Reply{Status: ledger.StatusStop, Code: "protected", Message: "never"}
+	case "late":
+		return &ledger.Reply{Status: ledger.StatusWorking}
+	case "lost":
 		return nil
 	}
-	return s
+	s.t.Fatalf("no such answer: %s", word)
+	return nil
 }
 
 func (s *schedule) play(line string) {
@@ -92,6 +119,11 @@ func (s *schedule) play(line string) {
 
 func (s *schedule) word(word string) []Result {
 	s.t.Helper()
+	if plan, rest, ok := strings.Cut(word, "/"); ok && len(plan) == 1 {
+		s.plan = plan
+		defer func() { s.plan = "p" }()
+		word = rest
+	}
 	verb, rest, _ := strings.Cut(word, ":")
 	switch {
 	case word == "turn":
@@ -106,28 +138,50 @@ func (s *schedule) word(word string) []Result {
 		}
 		s.at(d)
 		return nil
-	case verb == "open" || strings.HasPrefix(word, "open@"):
-		return s.agent("p", s.open(word))
+	case verb == "open" || strings.HasPrefix(word, "open@") || strings.HasPrefix(word, "open^"):
+		return s.agent(s.plan, s.open(word))
+	case verb == "save":
+		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: rest, Number: s.savepointsSet() + 1}}})
+	case verb == "back":
+		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: rest, Reason: "another way", Number: s.rewinds() + 1}}})
+	case verb == "undo":
+		return s.by("ops", "", &pb.Record{Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{
+			Reason: "undo it", Actor: "ops", ToSavepoint: rest}}})
 	case word == "fail":
-		return s.agent("p", planFailed())
+		return s.agent(s.plan, planFailed())
 	case word == "cancel":
-		return s.agent("p", &pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "changed my mind"}}})
+		return s.agent(s.plan, &pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "changed my mind"}}})
 	case word == "commit":
-		return s.agent("p", planCommitted())
+		return s.agent(s.plan, planCommitted())
 	case word == "stop":
-		return s.operator("", &pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
+		return s.by("ops", "", &pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
 	case verb == "lone":
-		return s.agent("p", pair(rest)[0])
+		return s.agent(s.plan, pair(rest)[0])
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
-	case verb == "resolve" || verb == "halt" || verb == "retry" || verb == "tell" || verb == "judge":
+	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "force", "tell", "judge"}, verb):
 		return s.about(verb, rest)
-	case strings.Contains(word, "="):
+	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
 		s.answers[id] = strings.Split(list, ",")
 		return nil
 	}
 	return s.forward(word)
+}
+
+func (s *schedule) savepointsSet() uint32 {
+	if p := s.state.plan(s.plan); p != nil {
+		return p.row.SavepointsSet
+	}
+	return 0
+}
+
+// rewinds is how often the agent has asked to go back.
+func (s *schedule) rewinds() uint32 {
+	if p := s.state.plan(s.plan); p != nil {
+		return p.row.Rewinds
+	}
+	return 0
 }
 
 func (s *schedule) open(word string) *pb.Record {
@@ -139,12 +193,27 @@ func (s *schedule) open(word string) *pb.Record {
 		}
 		r.GetPlanOpened().DeadlineNs = epoch0 + int64(d)
 	}
-	if _, n, ok := strings.Cut(word, ":"); ok {
-		limit, err := strconv.Atoi(n)
-		if err != nil {
-			s.t.Fatal(err)
+	if word, under, ok := strings.Cut(word, "^"); ok {
+		r.GetPlanOpened().ParentPlan, r.GetPlanOpened().ParentAction = "p", under
+		_ = word
+		if parent, action, ok := strings.Cut(under, "."); ok {
+			r.GetPlanOpened().ParentPlan, r.GetPlanOpened().ParentAction = parent, action
 		}
-		r.GetPlanOpened().Concurrency = uint32(limit)
+		return r
+	}
+	if _, marks, ok := strings.Cut(word, ":"); ok {
+		for mark := range strings.SplitSeq(marks, "+") {
+			limit, err := strconv.Atoi(mark)
+			switch {
+			case mark == "continue":
+				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+			case mark == "second":
+				r.GetPlanOpened().SecondApprover = true
+			case err != nil:
+				s.t.Fatal(err)
+			}
+			r.GetPlanOpened().Concurrency = uint32(limit)
+		}
 	}
 	return r
 }
@@ -154,33 +223,72 @@ func (s *schedule) forward(word string) []Result {
 	id := word[:len(word)-1]
 	switch word[len(word)-1] {
 	case '+':
-		return s.agent("p", completed(id))
+		return s.agent(s.plan, completed(id))
 	case '-':
-		return s.agent("p", failedForward(id))
+		return s.agent(s.plan, failedForward(id))
 	case '?':
-		return s.agent("p", inDoubt(id))
+		return s.agent(s.plan, inDoubt(id))
 	}
 	head, marks, _ := strings.Cut(word, ":")
 	id, after, branch := strings.Cut(head, "<")
-	return s.agent("p", pair(id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	return s.agent(s.plan, pair(id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 		f.Branch = branch
 		if after != "" {
 			f.After = strings.Split(after, ",")
 		}
-		switch marks {
-		case "":
-		case "irr":
-			f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
-		case "eff":
-			f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
-		case "askme":
-			c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
-		case "probe":
-			c.Probe = "probe." + id
-		default:
-			s.t.Fatalf("no such mark: %s", marks)
+		for mark := range strings.SplitSeq(marks, "+") {
+			if mark != "" && !s.mark(mark, id, f, c) {
+				s.t.Fatalf("no such mark: %s", mark)
+			}
 		}
 	})...)
+}
+
+// mark is one of the marks of a pair.
+func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.CompensationRegistered) bool {
+	name, value, _ := strings.Cut(mark, "=")
+	d, err := time.ParseDuration(value)
+	if value != "" && err != nil {
+		s.t.Fatal(err)
+	}
+	probe := &pb.Probe{Call: &pb.Call{Capability: "probe." + id, Attempts: 2}}
+	switch name {
+	case "irr":
+		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+	case "eff":
+		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
+	case "askme":
+		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
+	case "probe":
+		c.Probe = probe
+		c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}}
+	case "blind": // probes after an attempt without an answer, not before
+		c.Probe, c.OnInDoubt = probe, pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
+	case "verify":
+		c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + id, Attempts: 2}, Ok: "verify.gone"}
+	case "pivot":
+		f.Pivot = true
+	case "approve":
+		c.Approve = true
+	case "lateask":
+		c.OnLate = pb.OnLate_ON_LATE_QUARANTINE
+	case "dedupe":
+		c.Probe, c.DedupeNs, c.BackoffNs, c.Attempts = probe, 10*second, 20*second, 3
+	case "for":
+		c.ValidForNs = int64(d)
+	case "until":
+		c.ValidUntilNs = epoch0 + int64(d)
+	default:
+		return false
+	}
+	return true
+}
+
+// by appends an operator's record about the plan of the word.
+func (s *schedule) by(operator, action string, r *pb.Record) []Result {
+	s.t.Helper()
+	r.Plan, r.Action = s.plan, action
+	return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: operator}, r)
 }
 
 func (w *world) operator(action string, r *pb.Record) []Result {
@@ -209,14 +317,22 @@ func (s *schedule) about(verb, rest string) []Result {
 	s.t.Helper()
 	head, answer, _ := strings.Cut(rest, "=")
 	action, attempt, _ := strings.Cut(head, "#")
+	action, operator, ok := strings.Cut(action, "@")
+	if !ok {
+		operator = "ops"
+	}
 	switch verb {
-	case "resolve", "halt":
-		return s.operator(action, resolvedBy(verb == "halt"))
-	case "retry":
-		return s.operator(action, &pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops"}}})
+	case "resolve", "halt", "skip":
+		r := resolvedBy(verb == "halt")
+		if verb == "skip" {
+			r.GetResolved().Outcome, r.GetResolved().Evidence = pb.Resolution_RESOLUTION_SKIPPED, ""
+		}
+		return s.by(operator, action, r)
+	case "retry", "force":
+		return s.by(operator, action, &pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again", Force: verb == "force"}}})
 	case "judge":
 		outcome := pb.VerdictOutcome_value["VERDICT_OUTCOME_"+strings.ToUpper(answer)]
-		return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: "p", Action: action,
+		return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: s.plan, Action: action,
 			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome(outcome), Reason: "policy 7"}}})
 	}
 	n, err := strconv.Atoi(attempt)
@@ -224,12 +340,21 @@ func (s *schedule) about(verb, rest string) []Result {
 		s.t.Fatal(err)
 	}
 	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED, "stop": pb.Answer_ANSWER_STOP}
-	return s.report(action, uint32(n), undoKey(action), answers[answer])
+	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)
+	if s.state.plan(s.plan) != nil && s.state.byName(s.plan, action) != nil { // of an undone plan: the key of the old one
+		key = s.state.key(s.state.byName(s.plan, action))
+	}
+	return s.reportOn(s.plan, action, uint32(n), key, answers[answer])
 }
 
 func (w *world) report(action string, attempt uint32, key string, answer pb.Answer) []Result {
 	w.t.Helper()
-	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: "p", Action: action,
+	return w.reportOn("p", action, attempt, key, answer)
+}
+
+func (w *world) reportOn(plan, action string, attempt uint32, key string, answer pb.Answer) []Result {
+	w.t.Helper()
+	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: plan, Action: action,
 		Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Attempt: attempt, Key: key, Answer: answer, Code: "c"}}})
 }
 

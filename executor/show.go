@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -77,11 +78,26 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}
-		if !list.add(viewOf(string(k[1:]), row)) {
+		view := viewOf(string(k[1:]), row)
+		view.WindowClosesNs = r.windowCloses(view.Plan, row)
+		if !list.add(view) {
 			return list.views, list.last()
 		}
 	}
 	return list.views, ""
+}
+
+// windowsShown bounds the windows that one plan's view looks at.
+const windowsShown = 64
+
+// windowCloses is the end of the first undo window of a plan's held actions.
+func (r *Reader) windowCloses(id string, row *pb.PlanRow) (first int64) {
+	for _, n := range row.Windows[:min(len(row.Windows), windowsShown)] {
+		if ns := r.s.action(id, n).row.ClosesNs; first == 0 || ns < first {
+			first = ns
+		}
+	}
+	return first
 }
 
 // Plan returns one plan with its actions, leases and refusals; ok is false when
@@ -95,7 +111,10 @@ func (r *Reader) Plan(id string) (view PlanView, ok bool) {
 	for i := range view.Actions {
 		a := &view.Actions[i]
 		payload := r.s.payload(actionKey(keyPayload, id, uint32(a.Number)))
-		a.Input, a.Output = json.RawMessage(payload.Input), json.RawMessage(payload.Output)
+		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output), json.RawMessage(payload.Before)
+		if command := r.s.commandRow(r.s.action(id, uint32(a.Number))); command != nil {
+			a.Arguments = json.RawMessage(command.Arguments)
+		}
 	}
 	prefix := append(planKey(keyRefusal, id), 0)
 	for k := range r.s.kv.Scan(prefix, after(prefix)) {
@@ -119,9 +138,10 @@ func fit(view *PlanView) {
 		return
 	}
 	for i := range view.Actions {
-		view.Actions[i].Input, view.Actions[i].Output = nil, nil
+		a := &view.Actions[i]
+		a.Input, a.Output, a.Before, a.Arguments = nil, nil, nil, nil
 	}
-	view.Omitted = append(view.Omitted, "inputs and outputs")
+	view.Omitted = append(view.Omitted, "inputs, outputs and arguments")
 	whole := len(view.Actions)
 	for len(view.Actions) > 1 && len(mustJSON(*view)) > pageSizeMax {
 		view.Actions = view.Actions[:len(view.Actions)/2]
@@ -134,6 +154,7 @@ func fit(view *PlanView) {
 // controlView is a plan with its actions and leases, without customer data.
 func (r *Reader) controlView(p *plan) PlanView {
 	view := viewOf(p.id, p.row)
+	view.WindowClosesNs = r.windowCloses(p.id, p.row)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
 	}
@@ -153,7 +174,7 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 		p := r.s.plan(string(k[1:]))
 		view := viewOf(p.id, p.row)
 		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
-			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
 				view.Actions = append(view.Actions, r.action(p, a))
 			}
 		}
@@ -204,6 +225,18 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 	return stateName(p.row), p.row.Reason, append(quarantined, p.row.Orphans...), true
 }
 
+// Verdict returns the last verdict on an action; outcome is empty while there is none.
+func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
+	if r.s.plan(planID) == nil {
+		return "", "", ""
+	}
+	a := r.s.byName(planID, actionName)
+	if a == nil {
+		return "", "", ""
+	}
+	return verdictName(a.row.Verdict), a.row.VerdictReason, a.row.VerdictBy
+}
+
 // Status returns the counters of the state; the host adds what it knows.
 func (r *Reader) Status() StatusView {
 	m := r.s.meta
@@ -215,6 +248,9 @@ func (r *Reader) Status() StatusView {
 	view.NextDueNs, _ = r.s.NextWake()
 	for range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {
 		view.InFlight++
+	}
+	for range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
+		view.Unpaged++
 	}
 	return view
 }
@@ -234,6 +270,14 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs, LastNs: row.LastNs,
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped), Quarantined: int(row.Quarantined),
 		Opened: ledger.FormatAddress(row.Opened), Orphans: row.Orphans,
+		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure), SecondApprover: row.Declared.SecondApprover,
+		Origin: row.Origin, UndoneAs: row.UndoneAs,
+	}
+	if child(row) {
+		view.Parent = row.Declared.ParentPlan
+	}
+	for _, sp := range row.Savepoints {
+		view.Savepoints = append(view.Savepoints, SavepointView{Name: sp.Name, Actions: int(sp.Actions), At: ledger.FormatAddress(sp.At)})
 	}
 	for _, l := range row.Declared.Labels {
 		if view.Labels == nil {
@@ -242,10 +286,12 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		view.Labels[l.Key] = l.Value
 	}
 	switch row.Phase {
-	case pb.Phase_PHASE_OPEN:
-		view.Held = int(row.Actions)
-	case pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
 		view.Held = int(row.Unsettled)
+	case pb.Phase_PHASE_COMMITTED:
+		if keeps(row) {
+			view.Held = int(row.Unsettled)
+		}
 	}
 	if row.Fired != nil {
 		view.Fired = ledger.FormatAddress(row.Fired)
@@ -253,7 +299,7 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 	if row.Ended != nil {
 		view.Ended = ledger.FormatAddress(row.Ended)
 	}
-	if row.Committed != nil {
+	if row.Phase == pb.Phase_PHASE_COMMITTED {
 		view.Ended = ledger.FormatAddress(row.Committed)
 	}
 	return view
@@ -262,7 +308,9 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 func (r *Reader) action(p *plan, a *action) ActionView {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	view := ActionView{
-		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.Capability, Class: className(f.Class),
+		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
+		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(), ClosesNs: row.ClosesNs,
+		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
@@ -271,6 +319,12 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	if c != nil {
 		view.Key = r.s.key(a)
 		view.Attempts = int(attemptsOf(c))
+	}
+	if a.fixed.DutyOf != 0 {
+		view.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
+	}
+	if q := row.Proposal; q != nil {
+		view.Proposal = q.Answer + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
 	}
 	for _, n := range a.fixed.Before {
 		view.After = append(view.After, int(n))
@@ -285,19 +339,26 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	}
 	if row.Resolution != nil {
 		view.Resolution, view.ResolvedBy, view.Evidence = resolutionName(row.Resolution.Outcome), row.Resolution.Actor, row.Resolution.Evidence
+		view.ResolvedReason = row.Resolution.Reason
 	}
 	if row.Undo == pb.Undo_UNDO_OWED && row.Blockers > 0 {
 		view.WaitsFor = "what came after it"
 	}
 	if row.Undo == pb.Undo_UNDO_DISPATCHED {
 		view.WaitsFor = "a worker of " + c.GetCapability()
+		if row.Asking != pb.Question_QUESTION_UNSPECIFIED {
+			view.WaitsFor = "an answer of " + callOf(c, row.Asking).GetCapability()
+		}
+		if a.fixed.Child != "" {
+			view.WaitsFor = "the unwind of plan " + a.fixed.Child
+		}
 	}
 	return view
 }
 
 // undoOf is the undo as people read it: a whole held set is retired by its plan.
 func undoOf(p *pb.PlanRow, a *pb.ActionRow) string {
-	if a.Undo == pb.Undo_UNDO_HELD && p.Phase == pb.Phase_PHASE_COMMITTED {
+	if a.Undo == pb.Undo_UNDO_HELD && p.Phase == pb.Phase_PHASE_COMMITTED && !keeps(p) {
 		return undoName(pb.Undo_UNDO_RETIRED)
 	}
 	return undoName(a.Undo)
@@ -312,7 +373,7 @@ func leaseViews(p *pb.PlanRow, rows []*pb.LeaseRow) []LeaseView {
 			Name: l.Name, Condition: conditionOf(l), Truth: truthName(l.Truth), Fired: l.Fired, Moot: l.Moot,
 			WakeNs: l.WakeNs, Waits: l.Waits, Error: l.Error,
 		}
-		if p.Phase != pb.Phase_PHASE_OPEN && !l.Fired {
+		if !armed(p) && !l.Fired {
 			view.Moot, view.WakeNs, view.Waits = true, 0, nil
 		}
 		if l.WakeNs == wakeNow {

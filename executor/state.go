@@ -60,6 +60,7 @@ type State struct {
 	programs *triggers.Cache
 	commands []Command
 	notices  []Notice
+	pages    []Page
 
 	// overlay of a fork: what a scratch fold would have written
 	wrote map[string][]byte // nil value: deleted
@@ -220,7 +221,9 @@ func (s *State) load(key []byte, row interface{ UnmarshalVT([]byte) error }) {
 func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
 	a := &action{id: actionID{planID, n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
-	s.plan(planID).numbers[fixed.Id] = n
+	if p := s.plan(planID); p.numbers != nil {
+		p.numbers[fixed.Id] = n
+	}
 	s.set(numberKey(planID, fixed.Id), binary.BigEndian.AppendUint32(nil, n))
 	s.change(a)
 	return a
@@ -236,8 +239,11 @@ func (s *State) change(a *action) {
 
 // number returns the number of an action by its id; 0: unknown.
 func (s *State) number(planID, actionName string) uint32 {
-	if s.base != nil {
-		return s.base.number(planID, actionName) // a scratch fold registers nothing
+	if s.base != nil { // a scratch fold registers duties only
+		if v, ok := s.wrote[string(numberKey(planID, actionName))]; ok && len(v) == 4 {
+			return binary.BigEndian.Uint32(v)
+		}
+		return s.base.number(planID, actionName)
 	}
 	p := s.plan(planID)
 	if p == nil {

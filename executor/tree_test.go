@@ -1,8 +1,11 @@
 package executor
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,279 +14,488 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// modelAction is one action of a random tree, with all that decides its fate.
-type modelAction struct {
-	id      string
-	before  []int // that it came after, directly
-	branch  bool
-	class   pb.Class
-	outcome pb.Outcome
-	askme   bool
-	fails   int // failed attempts before the undo is done; attempts are 2
-	stop    bool
+// grower draws random plans.
+type grower struct {
+	*rand.Rand
+	plans int  // drawn so far
+	calm  bool // nothing in this tree needs its owner
 }
 
-// randomTree draws up to ten actions in a random partial order.
-func randomTree(r *rand.Rand) []modelAction {
-	tree := make([]modelAction, r.IntN(11))
-	for i := range tree {
-		a := &tree[i]
-		a.id = string(rune('a' + i))
-		a.branch = r.IntN(2) == 0
-		if !a.branch && i > 0 {
-			a.before = append(a.before, i-1)
-		}
-		for j := range i {
-			if (a.branch || j != i-1) && r.IntN(4) == 0 {
-				a.before = append(a.before, j)
-			}
-		}
-		a.class = pb.Class(1 + max(0, r.IntN(8)-5))
-		a.outcome = [...]pb.Outcome{pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED,
-			pb.Outcome_OUTCOME_FAILED, pb.Outcome_OUTCOME_IN_DOUBT, pb.Outcome_OUTCOME_UNKNOWN}[r.IntN(6)]
-		a.askme = r.IntN(6) == 0
-		a.fails = max(0, r.IntN(8)-5)
-		a.stop = r.IntN(12) == 0
-	}
-	return tree
+// one draws one of the words; the first is as likely as all others together.
+func (g *grower) one(words ...string) string {
+	return words[max(0, g.IntN(2*len(words)-2)-len(words)+2)]
 }
 
-// fate is the slow and obvious model: what becomes of every action and the plan.
-func fate(tree []modelAction) (state string, undos []string) {
-	undos = make([]string, len(tree))
-	quarantined, inScope := false, false
-	for i := len(tree) - 1; i >= 0; i-- {
-		a := tree[i]
-		inScope = inScope || a.outcome != pb.Outcome_OUTCOME_FAILED
-		halted := false
-		for j := i + 1; j < len(tree); j++ {
-			for _, b := range tree[j].before {
-				halted = halted || b == i && (undos[j] == "owed" || undos[j] == "quarantined")
-			}
-		}
-		known := a.outcome == pb.Outcome_OUTCOME_COMPLETED
-		switch {
-		case halted:
-			undos[i] = "owed"
-		case a.outcome == pb.Outcome_OUTCOME_FAILED, a.class == pb.Class_CLASS_EFFECTLESS:
-			undos[i] = "skipped"
-		case a.class == pb.Class_CLASS_IRREVERSIBLE, !known && a.askme, a.stop, a.fails >= 2:
-			undos[i], quarantined = "quarantined", true
-		default:
-			undos[i] = "compensated"
-		}
+// plan draws up to size actions in a random partial order, some of them child plans.
+func (g *grower) plan(size int) *modelPlan {
+	p := &modelPlan{id: string(rune('p' + g.plans)), goOn: g.IntN(4) == 0, closing: g.one(closingCommit, closingOpen, closingFail)}
+	if g.plans++; p.id == "p" {
+		p.closing, g.calm = closingOpen, g.IntN(2) == 0
 	}
-	switch {
-	case !inScope:
-		state = "failed"
-	case quarantined:
-		state = "quarantined"
-	default:
-		state = "compensated"
+	p.orphan = !g.calm && g.IntN(12) == 0
+	for range g.IntN(size + 1) {
+		g.action(p, g.IntN(2) == 0)
 	}
-	return state, undos
+	return p
 }
 
-// plant writes a tree into the ledger.
-func (w *world) plant(plan string, tree []modelAction, concurrency uint32) {
-	w.t.Helper()
+// action adds one action to a plan.
+func (g *grower) action(p *modelPlan, branch bool) {
+	i := len(p.actions)
+	a := modelAction{id: string(rune('a' + i)), branch: branch, class: pb.Class(1 + max(0, g.IntN(12)-9))}
+	if !a.branch && i > 0 {
+		a.before = append(a.before, i-1)
+	}
+	if g.plans < 4 && g.IntN(8) == 0 {
+		a.child, a.class = g.plan(5), pb.Class_CLASS_UNSPECIFIED
+		a.id = entryPrefix + a.child.id
+		if branch && i > 0 && p.actions[i-1].child == nil { // under an action that is not the last
+			a.before = []int{g.IntN(i)}
+		}
+		if a.branch = len(a.before) > 0 && p.actions[a.before[0]].child == nil; !a.branch && i > 0 {
+			a.before = []int{i - 1}
+		}
+		p.actions = append(p.actions, a)
+		return
+	}
+	for j := range i {
+		if (a.branch || j != i-1) && p.actions[j].child == nil && g.IntN(4) == 0 {
+			a.before = append(a.before, j)
+		}
+	}
+	a.outcome = [...]pb.Outcome{pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED,
+		pb.Outcome_OUTCOME_FAILED, pb.Outcome_OUTCOME_IN_DOUBT, pb.Outcome_OUTCOME_UNKNOWN}[g.IntN(6)]
+	a.doubt = [...]string{"", "", "probe", "probe", "blind", "ask"}[g.IntN(6)]
+	a.effect = g.one("present", "absent", "duplicate", "inconclusive", "lost")
+	a.binds = a.probed() && g.IntN(8) > 0
+	a.gate = [...]string{"", "", "", "", "", "", "open", "open", "pivot", "approve", "for", "until"}[g.IntN(12)]
+	a.verify = g.IntN(4) == 0
+	for n := range a.tries {
+		a.tries[n] = modelTry{
+			word:  g.one("done", "fail", "lost", "lost", "stop"),
+			asked: g.one("present", "absent", "duplicate", "inconclusive"),
+			check: g.one("gone", "there", "lost"),
+		}
+	}
+	if g.calm {
+		a.soothe()
+	}
+	p.actions = append(p.actions, a)
+}
+
+// soothe leaves an action only what ends without its owner.
+func (a *modelAction) soothe() {
+	if a.class == pb.Class_CLASS_IRREVERSIBLE {
+		a.class = pb.Class_CLASS_COMPENSABLE
+	}
+	if a.gate != "open" {
+		a.gate = ""
+	}
+	if a.doubt == "ask" || a.effect == "inconclusive" || a.effect == "lost" {
+		a.doubt, a.effect = "", ""
+	}
+	for n, try := range a.tries {
+		if try.word == "stop" || try.asked == "inconclusive" || try.check == "lost" || n == attemptsOfModel-1 {
+			a.tries[n] = modelTry{word: "done", check: "gone"}
+		}
+	}
+	a.binds = a.probed()
+}
+
+// planted is a world in which a model plan lives.
+type planted struct {
+	*world
+	r       *rand.Rand
+	root    *modelPlan
+	scripts map[string]modelAction // by plan/action
+	last    map[string]uint32      // attempts, by plan/action
+	asked   map[string]bool
+	flying  []Command
+}
+
+func plantTree(t *testing.T, programs *triggers.Cache, r *rand.Rand, root *modelPlan) *planted {
+	w := &planted{world: newWorldWith(t, programs), r: r, root: root, scripts: map[string]modelAction{}, last: map[string]uint32{}, asked: map[string]bool{}}
 	open := opened(0)
-	open.GetPlanOpened().Concurrency = concurrency
-	w.must(w.agent(plan, open))
-	for _, a := range tree {
-		w.must(w.agent(plan, pair(a.id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-			f.Class, f.Branch = a.class, a.branch
-			for _, b := range a.before {
-				f.After = append(f.After, tree[b].id)
+	open.GetPlanOpened().Concurrency = uint32(r.IntN(4))
+	w.open(root, open)
+	return w
+}
+
+func (w *planted) open(p *modelPlan, open *pb.Record) {
+	w.t.Helper()
+	if p.goOn {
+		open.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	}
+	w.must(w.agent(p.id, open))
+	if p.orphan && w.agent(p.id, pair("z")[0])[0].Verdict != Refused {
+		w.t.Fatal("a forward without its registration was taken")
+	}
+}
+
+// plant registers the actions of a plan from one on, and what became of them.
+func (w *planted) plant(p *modelPlan, from, to int) {
+	w.t.Helper()
+	for _, a := range p.actions[from:to] {
+		if a.child == nil {
+			w.scripts[p.id+"/"+a.id] = a
+			w.must(w.agent(p.id, w.pair(p, a)...))
+			if r := outcomeOf(a); r != nil {
+				w.must(w.agent(p.id, r))
 			}
-			if a.askme {
-				c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
+			continue
+		}
+		open := opened(0)
+		open.GetPlanOpened().ParentPlan = p.id
+		if a.branch {
+			open.GetPlanOpened().ParentAction = p.actions[a.before[0]].id
+		}
+		w.open(a.child, open)
+		w.plant(a.child, 0, len(a.child.actions))
+	}
+}
+
+func outcomeOf(a modelAction) *pb.Record {
+	switch a.outcome {
+	case pb.Outcome_OUTCOME_COMPLETED:
+		return completed(a.id)
+	case pb.Outcome_OUTCOME_FAILED:
+		return failedForward(a.id)
+	case pb.Outcome_OUTCOME_IN_DOUBT:
+		return inDoubt(a.id)
+	default:
+		return nil
+	}
+}
+
+func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
+	return pair(a.id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		f.Class, f.Branch, f.Pivot = a.class, a.branch, a.gate == "pivot"
+		for _, b := range a.before {
+			if p.actions[b].child == nil && (a.branch || b != len(p.actions)-1) {
+				f.After = append(f.After, p.actions[b].id)
 			}
-		})...))
-		switch a.outcome {
-		case pb.Outcome_OUTCOME_COMPLETED:
-			w.must(w.agent(plan, completed(a.id)))
-		case pb.Outcome_OUTCOME_FAILED:
-			w.must(w.agent(plan, failedForward(a.id)))
-		case pb.Outcome_OUTCOME_IN_DOUBT:
-			w.must(w.agent(plan, inDoubt(a.id)))
+		}
+		c.Attempts, c.Approve = attemptsOfModel, a.gate == "approve"
+		if a.probed() {
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe." + a.id, Attempts: 2}}
+		}
+		c.OnInDoubt = map[string]pb.OnInDoubt{"ask": pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE, "blind": pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE}[a.doubt]
+		if a.binds {
+			c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}}
+		}
+		if a.verify {
+			c.Bindings = append(c.Bindings, &pb.Binding{Name: "key", Expression: "meta.key"}, &pb.Binding{Name: "attempt", Expression: "meta.attempt"})
+			c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + a.id, Attempts: 2}, Ok: "verify.gone"}
+		}
+		switch a.gate {
+		case "for":
+			c.ValidForNs = second
+		case "until":
+			c.ValidUntilNs = epoch0 + second
+		case "open":
+			c.ValidForNs = 1_000_000 * second
+		}
+	})
+}
+
+// close lets the agents of child plans do what they do, the innermost first.
+func (w *planted) close(p *modelPlan) {
+	w.t.Helper()
+	w.now = max(w.now, epoch0+2*second)
+	for _, a := range p.actions {
+		if a.child == nil {
+			continue
+		}
+		w.close(a.child)
+		switch state := w.show(a.child.id).State; {
+		case state != "open":
+		case a.child.closing == closingCommit:
+			if w.agent(a.child.id, planCommitted())[0].Verdict != Effective { // a child of it is open or quarantined
+				a.child.closing = closingOpen
+			}
+		case a.child.closing == closingFail:
+			w.must(w.agent(a.child.id, planFailed()))
+			w.drive(w.say)
 		}
 	}
 }
 
-// drive lets workers answer in a random order until the plan ends.
-func (w *world) drive(r *rand.Rand, tree []modelAction) {
+// say is what the model says of a call.
+func (w *planted) say(c Command) *ledger.Reply {
+	plan := strings.TrimSuffix(c.Plan, undoneSuffix)
+	a, ok := w.scripts[plan+"/"+c.Action]
+	if !ok { // an extra effect
+		a = modelAction{tries: [attemptsOfModel]modelTry{{word: "done", check: "gone"}}}
+	}
+	id := c.Plan + "/" + c.Action
+	if c.Purpose == ledger.PurposeUndo {
+		w.last[id] = c.Attempt
+		return replyOf(a.tries[c.Attempt-1].word)
+	}
+	word := a.effect
+	if attempt := w.last[id]; c.Purpose == ledger.PurposeVerify {
+		word = a.tries[attempt-1].check
+	} else if attempt > 0 {
+		word = a.tries[attempt-1].asked
+	}
+	question := fmt.Sprint(id, c.Purpose, w.last[id])
+	if !w.asked[question] && w.r.IntN(4) == 0 { // it may not know at first
+		word = "lost"
+	}
+	w.asked[question] = true
+	return replyOf(word)
+}
+
+// replyOf is a worker's answer in one word.
+func replyOf(word string) *ledger.Reply {
+	say := func(v any) *ledger.Reply {
+		output, _ := json.Marshal(v)
+		return &ledger.Reply{Status: ledger.StatusDone, Output: output}
+	}
+	switch word {
+	case "done":
+		return &ledger.Reply{Status: ledger.StatusDone}
+	case "fail":
+		return &ledger.Reply{Status: ledger.StatusFailed}
+	case "stop":
+		return &ledger.Reply{Status: ledger.StatusStop}
+	case "gone", "there":
+		return say(map[string]bool{"gone": word == "gone"})
+	case "duplicate":
+		return say(map[string]string{"presence": word, "external_ref": "extra"})
+	case "lost":
+		return nil
+	default:
+		return say(map[string]string{"presence": word})
+	}
+}
+
+// drive lets workers answer in a random order until nothing is left to do.
+func (w *planted) drive(say func(Command) *ledger.Reply) {
 	w.t.Helper()
-	var flying []Command
-	for range 1000 {
-		flying = append(flying, w.state.Commands()...)
+	if !w.driveFor(2000, say) {
+		w.t.Fatal("it never ends (L1)")
+	}
+}
+
+// driveFor does so for some steps, and reports whether nothing is left.
+func (w *planted) driveFor(steps int, say func(Command) *ledger.Reply) bool {
+	w.t.Helper()
+	for range steps {
+		w.flying = append(w.flying, w.state.Commands()...)
 		var answers []Answer
-		if len(flying) > 0 && r.IntN(3) > 0 {
-			at := r.IntN(len(flying))
-			c := flying[at]
-			flying = append(flying[:at:at], flying[at+1:]...)
-			answers = []Answer{{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: tree[c.Number-1].answer(c.Attempt)}}
+		if len(w.flying) > 0 && w.r.IntN(3) > 0 {
+			at := w.r.IntN(len(w.flying))
+			c := w.flying[at]
+			w.flying = slices.Delete(w.flying, at, at+1)
+			answers = []Answer{{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: say(c)}}
 		}
 		records := w.decide(answers)
 		if len(records) > 0 {
 			w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
 			continue
 		}
-		if len(flying) == 0 {
+		if len(w.flying) == 0 {
 			next, ok := w.state.NextWake()
-			if !ok {
-				return
+			if !ok || next > epoch0+1000*second { // a warning before an open window closes
+				return true
 			}
 			w.now = max(w.now+1, next)
 		}
 	}
-	w.t.Fatal("it never ends (L1)")
+	return false
 }
 
-func (a modelAction) answer(attempt uint32) *ledger.Reply {
-	switch {
-	case a.stop:
-		return &ledger.Reply{Status: ledger.StatusStop}
-	case int(attempt) > a.fails:
-		return &ledger.Reply{Status: ledger.StatusDone}
-	case a.fails%2 == 1:
-		return nil // no answer in time
-	default:
-		return &ledger.Reply{Status: ledger.StatusFailed}
+// found is what became of a plan and all that is part of it.
+func (w *planted) found(root *modelPlan, suffix string) *fates {
+	w.t.Helper()
+	f := newFates()
+	root.each(func(p *modelPlan) {
+		view, ok := NewReader(w.kv, "t").Plan(p.id + suffix)
+		if !ok { // a child that was undone before the commit
+			view = w.show(p.id)
+		}
+		f.states[p.id], f.undos[p.id] = view.State, map[string]string{}
+		for _, a := range view.Actions {
+			if id := a.Action; a.Child != "" {
+				f.undos[p.id][strings.TrimSuffix(id, suffix)] = a.Undo
+			} else {
+				f.undos[p.id][id] = a.Undo
+			}
+		}
+	})
+	return f
+}
+
+func (w *planted) want(f *fates, suffix string) {
+	w.t.Helper()
+	got := w.found(w.root, suffix)
+	w.root.each(func(p *modelPlan) {
+		if got.states[p.id] != f.states[p.id] || !maps.Equal(got.undos[p.id], f.undos[p.id]) {
+			w.t.Fatalf("plan %s%s is %s %v\nmodel: %s %v\n%+v\n%+v", p.id, suffix, got.states[p.id], got.undos[p.id], f.states[p.id], f.undos[p.id], f, p)
+		}
+	})
+}
+
+// many runs a test on random plans and counts the words that it gives.
+func many(t *testing.T, cases int, run func(*triggers.Cache, *grower) string) map[string]int {
+	t.Helper()
+	if testing.Short() {
+		cases /= 10
+	}
+	programs := triggers.NewCache(100)
+	seen, seed := map[string]int{}, uint64(0)
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	for ; seed < uint64(cases); seed++ {
+		seen[run(programs, &grower{Rand: rand.New(rand.NewPCG(seed, 1))})]++
+	}
+	t.Log(seen)
+	return seen
+}
+
+// some fails a test in which one of these words came out in less than one case of
+// a hundred.
+func some(t *testing.T, seen map[string]int, words ...string) {
+	t.Helper()
+	total := 0
+	for _, n := range seen {
+		total += n
+	}
+	for _, word := range words {
+		if seen[word] < total/100 {
+			t.Errorf("only %d of %d: %s", seen[word], total, word)
+		}
 	}
 }
 
 // TestRandomTreesAgainstTheModel: order (I21), exactly once (I22), quarantine
-// (I23) and all counters (I24) hold at every step, and the end is the model's.
+// (I23) and all counters (I24) hold at every step, and the end is the model's:
+// with doubt and every answer to it, checks, pivots, windows, child plans.
 func TestRandomTreesAgainstTheModel(t *testing.T) {
-	cases := 10_000
-	if testing.Short() {
-		cases = 1000
-	}
-	programs := triggers.NewCache(100)
-	seen := map[string]int{}
-	for seed := range uint64(cases) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		tree := randomTree(r)
-		w := newWorldWith(t, programs)
-		w.plant("p", tree, uint32(r.IntN(4)))
+	seen := many(t, 5000, func(programs *triggers.Cache, g *grower) string {
+		root := g.plan(10)
+		w := plantTree(t, programs, g.Rand, root)
+		w.plant(root, 0, len(root.actions))
+		w.close(root)
 		w.must(w.agent("p", planFailed()))
-		w.drive(r, tree)
-		state, undos := fate(tree)
-		for i := range undos {
-			undos[i] = tree[i].id + "=" + undos[i]
-		}
-		seen[state]++
-		if got := w.show("p").State; got != state || w.undos("p") != strings.Join(undos, " ") {
-			t.Fatalf("seed %d: %s %s\nmodel: %s %v\n%+v", seed, got, w.undos("p"), state, undos, tree)
-		}
-	}
-	for _, state := range []string{"compensated", "quarantined", "failed"} {
-		if seen[state] < cases/100 {
-			t.Errorf("only %d cases end %s", seen[state], state)
-		}
-	}
+		w.drive(w.say)
+		f := newFates()
+		f.hold(root)
+		f.unwind(root, 0)
+		w.want(f, "")
+		return f.states["p"]
+	})
+	some(t, seen, "compensated", "quarantined", "failed")
 }
 
-// TestRandomMeddling: pairs, outcomes, verdicts, reports and the owner's words at
-// random moments of an unwind. Whatever comes, the rows agree with each other, the
-// order holds, and once the owner has answered everything the plan ends for good.
-func TestRandomMeddling(t *testing.T) {
-	cases := 3000
-	if testing.Short() {
-		cases = 300
-	}
-	programs := triggers.NewCache(100)
-	for seed := range uint64(cases) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		tree := randomTree(r)
-		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}}
-		s.plant("p", tree, uint32(r.IntN(4)))
-		s.must(s.agent("p", planFailed()))
-		s.worker = func(c Command) *ledger.Reply {
-			if r.IntN(4) == 0 {
-				return &ledger.Reply{Status: ledger.StatusWorking}
+// TestRandomSavepointsAgainstTheModel: back to a savepoint; then on, and committed
+// or undone.
+func TestRandomSavepointsAgainstTheModel(t *testing.T) {
+	seen := many(t, 3000, func(programs *triggers.Cache, g *grower) string {
+		root := g.plan(8)
+		to := g.IntN(len(root.actions) + 1)
+		w := plantTree(t, programs, g.Rand, root)
+		w.plant(root, 0, to)
+		w.must(w.agent("p", &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}}))
+		w.plant(root, to, len(root.actions))
+		w.close(root)
+		f := newFates()
+		f.hold(root)
+		for round := range uint32(1 + g.IntN(2)) {
+			w.must(w.agent("p", &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Number: round + 1}}}))
+			w.drive(w.say)
+			if f.unwind(root, to); f.states["p"] == "quarantined" {
+				w.want(f, "")
+				return "quarantined on the way"
 			}
-			if int(c.Number) > len(tree) {
-				return &ledger.Reply{Status: ledger.StatusDone}
-			}
-			return tree[c.Number-1].answer(c.Attempt)
+			f.states["p"] = "open"
+			w.want(f, "")
+			w.grow(g, f)
 		}
-		for range 40 {
-			s.meddle(r)
-			if r.IntN(2) == 0 {
-				s.now += int64(r.IntN(int(3 * second)))
-				s.turn()
-			}
+		if g.IntN(3) > 0 {
+			w.must(w.agent("p", planFailed()))
+			w.drive(w.say)
+			f.unwind(root, 0)
+			w.want(f, "")
+			return f.states["p"]
 		}
-		s.finish()
-		if state := s.show("p").State; state != "compensated" && state != "resolved" && state != "failed" {
-			t.Fatalf("seed %d: %s %s", seed, state, s.outcome())
-		}
-		if Digest(s.refold(5)) != Digest(s.kv) {
-			t.Fatalf("seed %d: another digest", seed)
-		}
-	}
+		return w.commit(f)
+	})
+	some(t, seen, "quarantined on the way", "compensated", "quarantined", "committed")
 }
 
-func (s *schedule) meddle(r *rand.Rand) {
-	id := string(rune('a' + r.IntN(14)))
-	attempt := 1 + r.IntN(3)
-	switch r.IntN(12) {
-	case 0, 1:
-		s.word(id + [...]string{"", "<", ":irr", ":askme", ":eff"}[r.IntN(5)])
-	case 2:
-		s.word(id + "<" + string(rune('a'+r.IntN(12))))
-	case 3:
-		s.word(id + "+")
-	case 4:
-		s.word(id + "-")
-	case 5:
-		s.word(id + "?")
-	case 6:
-		s.word(fmt.Sprintf("tell:%s#%d=%s", id, attempt, [...]string{"done", "fail", "stop"}[r.IntN(3)]))
-	case 7:
-		s.word("judge:" + id + "=block")
-	case 8:
-		s.word([...]string{"resolve:", "halt:", "retry:"}[r.IntN(3)] + id)
-	case 9:
-		s.word("lone:" + id)
-	case 10:
-		s.word([...]string{"commit", "fail", "cancel", "stop"}[r.IntN(4)])
-	case 11:
-		m := s.log[r.IntN(len(s.log))]
-		if class, _ := ledger.ParseSubject(m.Subject); class.Class == ledger.ClassAgent || class.Class == ledger.ClassExecutor {
-			s.raw(m.Subject, "", m.Data)
-		}
+// grow adds actions to a plan that is open again.
+func (w *planted) grow(g *grower, f *fates) {
+	w.t.Helper()
+	from := len(w.root.actions)
+	for range g.IntN(4) {
+		g.action(w.root, true)
 	}
+	w.plant(w.root, from, len(w.root.actions))
+	w.now += 2 * second
+	w.close(w.root)
+	f.join(w.root, from)
 }
 
-// finish answers everything until nothing is left for anybody.
-func (s *schedule) finish() {
-	s.t.Helper()
-	s.worker = nil
-	for range 200 {
-		for _, c := range s.state.InFlight() {
-			s.word(fmt.Sprintf("tell:%s#%d=done", c.Action, c.Attempt))
-		}
-		s.now += 100 * second
-		s.turn()
-		view := s.show("p")
-		switch view.State {
-		case "unwinding":
-			continue
-		case "quarantined":
-		default:
-			return
-		}
-		for _, a := range view.Actions {
-			if a.Undo == "quarantined" {
-				s.word("resolve:" + a.Action)
-			}
-		}
-		for _, id := range view.Orphans {
-			s.word("resolve:" + id)
-		}
+// commit lets the root's agent commit; a child that is neither committed nor undone
+// is in the way.
+func (w *planted) commit(f *fates) string {
+	w.t.Helper()
+	inTheWay := false
+	for _, a := range w.root.actions {
+		inTheWay = inTheWay || a.child != nil && !slices.Contains([]string{"committed", "compensated", "failed"}, f.states[a.child.id])
 	}
-	s.t.Fatalf("it never ends (L1): %s", s.outcome())
+	if got := w.agent("p", planCommitted())[0].Verdict; got != Effective == !inTheWay {
+		w.t.Fatalf("the commit is %v; a child is in the way: %v", got, inTheWay)
+	}
+	if w.drive(w.say); inTheWay {
+		w.want(f, "")
+		return "open"
+	}
+	f.retire(w.root)
+	w.want(f, "")
+	return "committed"
+}
+
+// TestRandomCommittedPlansAgainstTheModel: undone by their owner, unless a window
+// has closed; once more what is not settled is undone.
+func TestRandomCommittedPlansAgainstTheModel(t *testing.T) {
+	seen := many(t, 3000, func(programs *triggers.Cache, g *grower) string {
+		root := g.plan(8)
+		root.each(func(p *modelPlan) {
+			for i := range p.actions {
+				if a := &p.actions[i]; (a.gate == "for" || a.gate == "until") && g.IntN(4) > 0 {
+					a.gate = ""
+				}
+			}
+		})
+		w := plantTree(t, programs, g.Rand, root)
+		w.plant(root, 0, len(root.actions))
+		w.close(root)
+		f := newFates()
+		f.hold(root)
+		if end := w.commit(f); end != "committed" {
+			return end
+		}
+		undo := &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it", Actor: "ops"}}}
+		got := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, undo)[0]
+		if root.past(f, 0) {
+			if got.Verdict != Refused || !strings.Contains(got.Reason, "windows have closed") {
+				t.Fatalf("a window has closed: %+v", got)
+			}
+			return "too late"
+		}
+		w.must([]Result{got})
+		w.drive(w.say)
+		w.want(f, "") // the old plan stays as it is
+		f.again(root)
+		f.unwind(root, 0)
+		w.want(f, undoneSuffix)
+		return f.states["p"]
+	})
+	some(t, seen, "too late", "compensated", "quarantined")
 }

@@ -31,7 +31,16 @@ type PlanView struct {
 	Leases      []LeaseView       `json:"leases,omitempty"`
 	Refused     []RefusedView     `json:"refused,omitempty"`
 	Orphans     []string          `json:"orphans,omitempty"` // forwards that came without their registration
-	Omitted     []string          `json:"omitted,omitempty"` // what did not fit into one answer
+
+	Parent         string          `json:"parent,omitempty"`       // the plan that this one is a part of
+	ToSavepoint    string          `json:"to_savepoint,omitempty"` // unwinding: back to here, then open again
+	Savepoints     []SavepointView `json:"savepoints,omitempty"`
+	OnUndoFailure  string          `json:"on_undo_failure"` // halt, continue
+	SecondApprover bool            `json:"second_approver,omitempty"`
+	Origin         string          `json:"origin,omitempty"`           // the committed plan that this one undoes
+	UndoneAs       string          `json:"undone_as,omitempty"`        // the plan that undoes this committed one
+	WindowClosesNs int64           `json:"window_closes_ns,omitempty"` // of its held actions, the first
+	Omitted        []string        `json:"omitted,omitempty"`          // what did not fit into one answer
 }
 
 // ActionView is one action of a plan, in the order of registration.
@@ -63,7 +72,22 @@ type ActionView struct {
 	Dispatched   string          `json:"dispatched,omitempty"`
 	Settled      string          `json:"settled,omitempty"`
 	WaitsFor     string          `json:"waits_for,omitempty"` // worker or action it waits for now
-	Leases       []LeaseView     `json:"leases,omitempty"`
+
+	Asking         string          `json:"asking,omitempty"`    // effect, undo, verify: the question under way or due
+	Presence       string          `json:"presence,omitempty"`  // what the probe found: present, absent, duplicate
+	Fidelity       string          `json:"fidelity,omitempty"`  // exact, semantic, lossy
+	ClosesNs       int64           `json:"closes_ns,omitempty"` // end of its undo window
+	Pivot          bool            `json:"pivot,omitempty"`
+	Approve        bool            `json:"approve,omitempty"`        // its undo waits for the owner's word
+	Child          string          `json:"child,omitempty"`          // the plan that this entry stands for
+	DutyOf         string          `json:"duty_of,omitempty"`        // the action whose effect is owed once more
+	Contract       string          `json:"contract,omitempty"`       // digest, 64 hex digits
+	Proposal       string          `json:"proposal,omitempty"`       // an owner's answer that waits for a second operator
+	AliveNs        int64           `json:"alive_until_ns,omitempty"` // an attempt without an answer may be at work until then
+	ResolvedReason string          `json:"resolved_reason,omitempty"`
+	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
+	Arguments      json.RawMessage `json:"arguments,omitempty"` // of the command in flight
+	Leases         []LeaseView     `json:"leases,omitempty"`
 }
 
 // LeaseView is one standing condition.
@@ -112,6 +136,7 @@ type StatusView struct {
 	NextDueNs   int64         `json:"next_due_ns,omitempty"`
 	InFlight    int           `json:"in_flight"`
 	Waiting     []WaitingView `json:"waiting,omitempty"` // commands without a worker
+	Unpaged     int           `json:"unpaged,omitempty"` // pages that no hook has taken yet
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has
@@ -123,4 +148,83 @@ type WaitingView struct {
 	Action     string `json:"action"`
 	SinceNs    int64  `json:"since_ns"`
 	Tries      int    `json:"tries"`
+}
+
+// SavepointView is a place that an unwind may stop at.
+type SavepointView struct {
+	Name    string `json:"name"`
+	Actions int    `json:"actions"` // registered when it was set
+	At      string `json:"at"`      // address
+}
+
+// PreviewView is what an unwind would do now.
+type PreviewView struct {
+	Plan        string        `json:"plan"`
+	State       string        `json:"state"` // of the plan as it stands
+	To          string        `json:"to,omitempty"`
+	Owner       string        `json:"owner,omitempty"`
+	End         string        `json:"end"` // how it would end if every worker says done: compensated, quarantined, failed, open, ...
+	Steps       []PreviewStep `json:"steps"`
+	Refused     string        `json:"refused,omitempty"`     // why it could not even start
+	Outstanding []string      `json:"outstanding,omitempty"` // what would be left for the owner
+	Omitted     int           `json:"omitted,omitempty"`     // further steps
+}
+
+// PreviewStep is one step of it, in the order in which it would be taken.
+type PreviewStep struct {
+	Stage      int             `json:"stage"` // steps of one stage run side by side
+	Plan       string          `json:"plan"`  // of a child: its own
+	Number     int             `json:"number"`
+	Action     string          `json:"action"`
+	Capability string          `json:"capability"` // of the forward
+	Step       string          `json:"step"`       // compensate, probe, skip, quarantine
+	Inverse    string          `json:"inverse,omitempty"`
+	Arguments  json.RawMessage `json:"arguments,omitempty"` // as they would be sent
+	Class      string          `json:"class"`
+	Fidelity   string          `json:"fidelity,omitempty"`
+	Outcome    string          `json:"outcome"` // of the forward; unknown and in_doubt are open doubts
+	ClosesNs   int64           `json:"closes_ns,omitempty"`
+	Reason     string          `json:"reason,omitempty"` // of a skip or a quarantine; of a probe: what is assumed
+	Owner      string          `json:"owner,omitempty"`  // quarantine: who decides
+}
+
+// UndoView is one attempt of an undo (S31, S32).
+type UndoView struct {
+	Plan             string `json:"plan"`
+	Number           int    `json:"number"` // of the action in its plan
+	Action           string `json:"action"`
+	Capability       string `json:"capability"`   // of the forward
+	Compensation     string `json:"compensation"` // that undoes it
+	About            string `json:"about"`        // address of the forward's record
+	Key              string `json:"key"`
+	Attempt          int    `json:"attempt"`
+	State            string `json:"state"` // dispatched, verifying, done, failed, in_doubt
+	BlindCleanup     bool   `json:"blind_cleanup"`
+	DirtyFailure     bool   `json:"dirty_failure"`
+	HasForwardOutput bool   `json:"has_forward_output"`
+	Dispatched       string `json:"dispatched"` // addresses
+	Ended            string `json:"ended,omitempty"`
+	DispatchedNs     int64  `json:"dispatched_ns"`
+	EndedNs          int64  `json:"ended_ns,omitempty"`
+	WaitedNs         int64  `json:"waited_ns"` // since it could have been dispatched
+	QueuedNs         int64  `json:"queued_ns"` // dispatch until the worker had it, and back
+	WorkNs           int64  `json:"work_ns"`   // the worker's own time, and of that:
+	SetupNs          int64  `json:"setup_ns"`
+	ToolNs           int64  `json:"tool_ns"`
+	LLMNs            int64  `json:"llm_ns"`
+	Worker           string `json:"worker,omitempty"`
+	Code             string `json:"code,omitempty"`
+	Message          string `json:"message,omitempty"`
+}
+
+// ContractView is one published revision of a contract.
+type ContractView struct {
+	Capability string          `json:"capability"`
+	Digest     string          `json:"digest"`   // 64 hex digits
+	Revision   int             `json:"revision"` // from 1
+	Current    bool            `json:"current"`
+	By         string          `json:"by"` // operator
+	At         string          `json:"at"` // address
+	AtNs       int64           `json:"at_ns"`
+	Contract   json.RawMessage `json:"contract"` // canonical JSON
 }

@@ -49,6 +49,18 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	return w
 }
 
+// worldOf is the world behind a ledger.
+func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
+	t.Helper()
+	w := &world{t: t, kv: NewMemoryKV()}
+	w.state = open(w.kv, "t", programs)
+	for _, m := range log {
+		w.now = m.StampNs
+		w.raw(m.Subject, m.ContentType, m.Data)
+	}
+	return w
+}
+
 // append stores one commit and folds it; it returns the results of its records.
 func (w *world) append(source ledger.Source, records ...*pb.Record) []Result {
 	w.t.Helper()
@@ -75,12 +87,13 @@ func (w *world) raw(subject, contentType string, data []byte) []Result {
 		if r.Verdict != Effective {
 			continue
 		}
-		if w.order.count(e); broken != nil {
+		if w.order.count(w.state, e); broken != nil {
 			w.t.Fatal(broken)
 		}
 	}
 	w.state.Flush()
 	if err := checkRows(w.t, w.kv); err != nil {
+
 		w.t.Fatal(err)
 	}
 	return results
@@ -170,17 +183,16 @@ func (w *world) do(plan string, ids ...string) {
 }
 
 // turn decides, appends, folds and lets workers answer, until nothing is left
-// to do at this instant.
-func (w *world) turn() {
+// to do at this instant; answers are what workers have said before.
+func (w *world) turn(answers ...Answer) {
 	w.t.Helper()
-	var answers []Answer
 	for range 10_000 {
 		for _, c := range w.state.Commands() {
 			if answer := w.work(c); answer != nil {
 				answers = append(answers, *answer)
 			}
 		}
-		answers = slices.DeleteFunc(answers, func(a Answer) bool { return !w.state.Outstanding(a.Plan, a.Number, a.Attempt) })
+		answers = slices.DeleteFunc(answers, func(a Answer) bool { return !w.state.Outstanding(a.Plan, a.Number, a.Purpose, a.Attempt) })
 		records := w.decide(answers)
 		if len(records) == 0 {
 			return
@@ -214,10 +226,10 @@ func (w *world) work(c Command) *Answer {
 	if reply != nil && reply.Status == ledger.StatusWorking {
 		return nil
 	}
-	if reply != nil && reply.Status == ledger.StatusDone {
+	if reply != nil && reply.Status == ledger.StatusDone && c.Purpose == ledger.PurposeUndo {
 		w.undone = append(w.undone, c.Action)
 	}
-	return &Answer{Plan: c.Plan, Number: c.Number, Attempt: c.Attempt, Reply: reply}
+	return &Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: reply}
 }
 
 // at moves the clock to an instant after the start and takes a turn.

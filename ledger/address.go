@@ -90,3 +90,9 @@ func Key(tenant, plan, action, purpose string) string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
+
+// ContractDigest is the content address of a contract: SHA-256 over a tag and its
+// canonical JSON, as coordinator/contract writes it.
+func ContractDigest(canonical []byte) [sha256.Size]byte {
+	return sha256.Sum256(append([]byte("sagenbaum/contract/v2\n"), canonical...))
+}

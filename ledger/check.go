@@ -33,10 +33,14 @@ func Check(r *pb.Record, s Source) error {
 }
 
 func checkNames(r *pb.Record, kind Kind, s Source) error {
+	valid := ValidDerived
+	if s.Class == ClassAgent {
+		valid = ValidToken
+	}
 	switch {
-	case kind.NeedsPlan && !ValidToken(r.Plan), r.Plan != "" && !ValidToken(r.Plan), r.Plan == ManyPlans:
+	case kind.NeedsPlan && !valid(r.Plan), r.Plan != "" && !valid(r.Plan), r.Plan == ManyPlans:
 		return Refuse("plan", fmt.Sprintf("%q is not a plan id", r.Plan), tokenWant)
-	case kind.NeedsAction && !ValidToken(r.Action), r.Action != "" && !ValidToken(r.Action):
+	case kind.NeedsAction && !valid(r.Action), r.Action != "" && !valid(r.Action):
 		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), tokenWant)
 	case s.Class == ClassAgent && s.Plan != ManyPlans && s.Plan != r.Plan:
 		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan), "the plan of the subject")
@@ -62,7 +66,7 @@ func checkPayload(p *pb.Payload) error {
 	for _, f := range [...]struct {
 		name string
 		json []byte
-	}{{"input", p.Input}, {"output", p.Output}, {"arguments", p.Arguments}, {"detail", p.Detail}} {
+	}{{"input", p.Input}, {"output", p.Output}, {"arguments", p.Arguments}, {"detail", p.Detail}, {"before", p.Before}} {
 		if len(f.json) > 0 && !json.Valid(f.json) {
 			return Refuse("payload."+f.name, "not JSON", "one JSON value")
 		}
@@ -91,6 +95,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return text("plan_failed.reason", k.PlanFailed.Reason)
 	case *pb.Record_PlanCancelled:
 		return text("plan_cancelled.reason", k.PlanCancelled.Reason)
+	case *pb.Record_UnwindRequested:
+		return firstOf(token("unwind_requested.to_savepoint", k.UnwindRequested.ToSavepoint), text("unwind_requested.reason", k.UnwindRequested.Reason))
 	case *pb.Record_FactAsserted:
 		return checkFact(k.FactAsserted)
 	case *pb.Record_FactRetracted:
@@ -98,11 +104,11 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_VerdictGiven:
 		return checkVerdict(k.VerdictGiven)
 	case *pb.Record_CompensationRequested:
-		return firstOf(text("compensation_requested.reason", k.CompensationRequested.Reason), text("compensation_requested.actor", k.CompensationRequested.Actor))
+		return checkRequested(k.CompensationRequested)
 	case *pb.Record_CancelRequested:
 		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason), text("cancel_requested.actor", k.CancelRequested.Actor))
 	case *pb.Record_RetryRequested:
-		return firstOf(text("retry_requested.reason", k.RetryRequested.Reason), text("retry_requested.actor", k.RetryRequested.Actor))
+		return owned("retry_requested", k.RetryRequested.Reason, k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
 		return checkResolved(k.Resolved)
 	case *pb.Record_ContractPublished:
@@ -127,6 +133,17 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 	for i, l := range p.Labels {
 		if err := firstOf(text(fmt.Sprintf("plan_opened.labels[%d].key", i), l.Key), text(fmt.Sprintf("plan_opened.labels[%d].value", i), l.Value)); err != nil {
 			return err
+		}
+	}
+	if _, ok := pb.OnUndoFailure_name[int32(p.OnUndoFailure)]; !ok {
+		return Refuse("plan_opened.on_undo_failure", p.OnUndoFailure.String(), "halt or continue")
+	}
+	if p.ParentPlan == "" && p.ParentAction != "" {
+		return Refuse("plan_opened.parent_action", "given without parent_plan", "both, or none")
+	}
+	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan}, {"parent_action", p.ParentAction}} {
+		if f.id != "" && !ValidToken(f.id) {
+			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), tokenWant)
 		}
 	}
 	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner), checkTriggers("plan_opened", p.Triggers))
@@ -159,34 +176,6 @@ func checkKey(r *pb.Record, s Source, c *pb.CompensationRegistered) error {
 		return Refuse("compensation_registered.key", "not the key of this action", "none, or ledger.Key of tenant, plan, action and \"undo\"")
 	}
 	return nil
-}
-
-func checkCompensation(c *pb.CompensationRegistered) error {
-	const at = "compensation_registered."
-	switch {
-	case c.Capability != "" && !ValidCapability(c.Capability):
-		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.delete")
-	case c.Attempts > AttemptsMax:
-		return Refuse(at+"attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
-	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 || c.BackoffMaxNs > int64(BackoffMax):
-		return Refuse(at+"backoff_ns", "out of range", "0 to 24h")
-	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
-		return Refuse(at+"timeout_ns", "out of range", "0 to 24h")
-	case c.ValidForNs < 0:
-		return Refuse(at+"valid_for_ns", "negative", "nanoseconds, or 0 for no limit")
-	case len(c.Bindings) > BindingsMax:
-		return Refuse(at+"bindings", fmt.Sprintf("%d", len(c.Bindings)), fmt.Sprintf("at most %d", BindingsMax))
-	}
-	for i, b := range c.Bindings {
-		if b.Name == "" || len(b.Expression) > ExpressionMax {
-			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long", "a name and at most 4 KiB of CEL")
-		}
-		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name), text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
-			return err
-		}
-	}
-	return firstOf(text(at+"key", c.Key), text(at+"worker_version", c.WorkerVersion), text(at+"fidelity", c.Fidelity), text(at+"probe", c.Probe),
-		checkTriggers("compensation_registered", c.Triggers))
 }
 
 func checkTriggers(at string, triggers []*pb.Trigger) error {
@@ -228,23 +217,34 @@ func checkVerdict(v *pb.VerdictGiven) error {
 
 func checkResolved(r *pb.Resolved) error {
 	switch r.Outcome {
-	case pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED:
+	case pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED:
 	default:
-		return Refuse("resolved.outcome", "not given", "done, lost or accepted")
+		return Refuse("resolved.outcome", "not given", "done, lost, accepted or skipped")
 	}
-	for _, f := range [...]struct{ name, value string }{{"reason", r.Reason}, {"actor", r.Actor}} {
-		if f.value == "" {
-			return Refuse("resolved."+f.name, "empty", "the owner's "+f.name)
-		}
+	if err := firstOf(owned("resolved", r.Reason, r.Actor), text("resolved.evidence", r.Evidence)); err != nil {
+		return err
 	}
-	return firstOf(text("resolved.reason", r.Reason), text("resolved.actor", r.Actor), text("resolved.evidence", r.Evidence))
-}
-
-func checkContract(c *pb.ContractPublished) error {
-	if !ValidCapability(c.Capability) {
-		return Refuse("contract_published.capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.create")
+	if r.Evidence == "" && r.Outcome != pb.Resolution_RESOLUTION_SKIPPED {
+		return Refuse("resolved.evidence", "empty", "a reference to what proves it, as a ticket; or outcome skipped, which claims nothing")
 	}
 	return nil
+}
+
+// owned checks an owner's word: it has a reason and a name.
+func owned(at, reason, actor string) error {
+	for _, f := range [...]struct{ name, value string }{{"reason", reason}, {"actor", actor}} {
+		if f.value == "" {
+			return Refuse(at+"."+f.name, "empty", "the owner's "+f.name)
+		}
+	}
+	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
+}
+
+func checkRequested(k *pb.CompensationRequested) error {
+	if k.ToSavepoint != "" && !ValidToken(k.ToSavepoint) {
+		return Refuse("compensation_requested.to_savepoint", fmt.Sprintf("%q is not a name", k.ToSavepoint), tokenWant)
+	}
+	return firstOf(text("compensation_requested.reason", k.Reason), text("compensation_requested.actor", k.Actor))
 }
 
 func checkReported(c *pb.CompensationReported) error {

@@ -106,6 +106,9 @@ var planBreaches = []breach{
 	{"plan_opened", "plan_opened.concurrency", opened(func(p *pb.PlanOpened) { p.Concurrency = ledger.ConcurrencyMax + 1 })},
 	{"plan_opened", "plan_opened.labels[0].value", opened(func(p *pb.PlanOpened) { p.Labels[0].Value = tooLong })},
 	{"plan_opened", "plan_opened.labels[0].key", opened(func(p *pb.PlanOpened) { p.Labels[0].Key = "\xff" })},
+	{"plan_opened", "plan_opened.on_undo_failure", opened(func(p *pb.PlanOpened) { p.OnUndoFailure = 9 })},
+	{"plan_opened", "plan_opened.parent_plan", opened(func(p *pb.PlanOpened) { p.ParentPlan = "p1~1" })},
+	{"plan_opened", "plan_opened.parent_action", opened(func(p *pb.PlanOpened) { p.ParentAction = "a" })},
 	{"plan_opened", "plan_opened.label", opened(func(p *pb.PlanOpened) { p.Label = tooLong })},
 	{"plan_opened", "plan_opened.owner", opened(func(p *pb.PlanOpened) { p.Owner = "\xff" })},
 	{"plan_opened", "plan_opened.triggers", opened(func(p *pb.PlanOpened) { p.Triggers = triggers(ledger.TriggersMax + 1) })},
@@ -131,7 +134,33 @@ var planBreaches = []breach{
 	{"compensation_registered", "compensation_registered.valid_for_ns", registered(func(c *pb.CompensationRegistered) { c.ValidForNs = -1 })},
 	{"compensation_registered", "compensation_registered.bindings", registered(func(c *pb.CompensationRegistered) { c.Bindings = make([]*pb.Binding, ledger.BindingsMax+1) })},
 	{"compensation_registered", "compensation_registered.bindings[0]", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Name = "" })},
+	{"compensation_registered", "compensation_registered.bindings[1].name", registered(func(c *pb.CompensationRegistered) {
+		c.Bindings = []*pb.Binding{{Name: "amount", Expression: "1"}, {Name: "amount", Expression: "2"}}
+	})},
 	{"compensation_registered", "compensation_registered.bindings[0].expression", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Expression = "\xff" })},
+	{"compensation_registered", "compensation_registered.on_in_doubt", registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = 9 })},
+	{"compensation_registered", "compensation_registered.on_late", registered(func(c *pb.CompensationRegistered) { c.OnLate = 9 })},
+	{"compensation_registered", "compensation_registered.probe", registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_PROBE })},
+	{"compensation_registered", "compensation_registered.probe.call.capability", registered(func(c *pb.CompensationRegistered) { c.Probe = &pb.Probe{} })},
+	{"compensation_registered", "compensation_registered.probe.call.attempts", registered(func(c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Attempts: ledger.AttemptsMax + 1}}
+	})},
+	{"compensation_registered", "compensation_registered.probe.call.bindings[0]", registered(func(c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Bindings: []*pb.Binding{{}}}}
+	})},
+	{"compensation_registered", "compensation_registered.verify.ok", registered(func(c *pb.CompensationRegistered) { c.Verify = &pb.Verify{Call: &pb.Call{Capability: "x"}} })},
+	{"compensation_registered", "compensation_registered.done", registered(func(c *pb.CompensationRegistered) { c.Done = strings.Repeat("x", ledger.ExpressionMax+1) })},
+	{"compensation_registered", "compensation_registered.stop", registered(func(c *pb.CompensationRegistered) { c.Stop = "\xff" })},
+	{"compensation_registered", "compensation_registered.fidelity", registered(func(c *pb.CompensationRegistered) { c.Fidelity = "perfect" })},
+	{"compensation_registered", "compensation_registered.jitter_percent", registered(func(c *pb.CompensationRegistered) { c.JitterPercent = 101 })},
+	{"compensation_registered", "compensation_registered.dedupe_ns", registered(func(c *pb.CompensationRegistered) { c.DedupeNs = -1 })},
+	{"compensation_registered", "compensation_registered.valid_until_ns", registered(func(c *pb.CompensationRegistered) { c.ValidUntilNs = -1 })},
+	{"compensation_registered", "compensation_registered.page", registered(func(c *pb.CompensationRegistered) { c.Page = "a b" })},
+	{"compensation_registered", "compensation_registered.actuator", registered(func(c *pb.CompensationRegistered) { c.Actuator = "carrier pigeon" })},
+	{"compensation_registered", "compensation_registered.agent", registered(func(c *pb.CompensationRegistered) { c.Agent = &pb.AgentTask{} })},
+	{"compensation_registered", "compensation_registered.agent.tools", registered(func(c *pb.CompensationRegistered) {
+		c.Actuator, c.Agent = ledger.ActuatorAgent, &pb.AgentTask{Tools: []string{"one"}}
+	})},
 	{"compensation_registered", "compensation_registered.worker_version", registered(func(c *pb.CompensationRegistered) { c.WorkerVersion = "\xff" })},
 	{"compensation_registered", "compensation_registered.triggers[0].condition", registered(func(c *pb.CompensationRegistered) { c.Triggers[0].Condition = "\xff" })},
 }
@@ -158,6 +187,12 @@ var otherBreaches = []breach{
 	{"resolved", "resolved.reason", func(r *pb.Record) { r.GetResolved().Reason = "" }},
 	{"resolved", "resolved.actor", func(r *pb.Record) { r.GetResolved().Actor = "" }},
 	{"resolved", "resolved.evidence", func(r *pb.Record) { r.GetResolved().Evidence = tooLong }},
+	{"resolved", "resolved.evidence", func(r *pb.Record) { r.GetResolved().Evidence = "" }},
+	{"retry_requested", "retry_requested.actor", func(r *pb.Record) { r.GetRetryRequested().Actor = "" }},
+	{"compensation_requested", "compensation_requested.to_savepoint", func(r *pb.Record) { r.GetCompensationRequested().ToSavepoint = "a b" }},
+	{"unwind_requested", "unwind_requested.to_savepoint", func(r *pb.Record) { r.GetUnwindRequested().ToSavepoint = "" }},
+	{"contract_published", "contract_published.contract", func(r *pb.Record) { r.GetContractPublished().Contract = []byte("{") }},
+	{"contract_published", "contract_published.digest", func(r *pb.Record) { r.GetContractPublished().Digest = nil }},
 	{"contract_published", "contract_published.capability", func(r *pb.Record) { r.GetContractPublished().Capability = "" }},
 	{"clock_confirmed", "clock_confirmed.reason", func(r *pb.Record) { r.GetClockConfirmed().Reason = tooLong }},
 	{"compensation_reported", "compensation_reported.answer", func(r *pb.Record) { r.GetCompensationReported().Answer = 0 }},
@@ -192,5 +227,22 @@ func TestAKindWithoutABodyIsNoPanic(t *testing.T) {
 			return true
 		})
 		_ = ledger.Check(m.Interface().(*pb.Record), g.source)
+	}
+}
+
+// TestADerivedNameIsNobodysToTake: duties and plans that undo a committed plan have
+// names that operators and workers may speak of and agents cannot take.
+func TestADerivedNameIsNobodysToTake(t *testing.T) {
+	for name, want := range map[string]bool{"a": true, "a~1": true, "a~4294967295": true, "~1": false, "a~": false, "a~x": false, "a~1~2": false, "a~12345678901": false, "": false} {
+		if got := ledger.ValidDerived(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+	for _, g := range good() {
+		r := g.record.CloneVT()
+		r.Plan, r.Action = "p1~1", "x1~1"
+		if err := ledger.Check(r, g.source); (g.source.Class == ledger.ClassAgent) != (refusedField(err) == "plan") {
+			t.Errorf("%s: %v", ledger.KindOf(r).Name, err)
+		}
 	}
 }

@@ -2,9 +2,18 @@ package ledger
 
 import "encoding/json"
 
-// Command asks a worker for one compensation. It is the JSON body of a NATS
-// request on UndoSubject; docs/workers.md describes it for other languages.
+// Purposes of a Command.
+const (
+	PurposeProbe  = "probe"  // did the effect happen, does it still stand?
+	PurposeVerify = "verify" // is it gone after the undo?
+	PurposeBefore = "before" // what is there before the forward crosses? Asked by the coordinator
+)
+
+// Command asks a worker for one compensation (purpose "undo"), on UndoSubject, or
+// for an answer that changes nothing (any other purpose), on AskSubject. It is the
+// JSON body of a NATS request; docs/workers.md describes it for other languages.
 type Command struct {
+	Purpose    string          `json:"purpose"`
 	Tenant     string          `json:"tenant"`
 	Plan       string          `json:"plan"`
 	Action     string          `json:"action"`
@@ -14,7 +23,7 @@ type Command struct {
 	// Key is the idempotency key: 32 lower-case hex digits, the same for every
 	// attempt (S22).
 	Key string `json:"key"`
-	// Attempt counts from 1.
+	// Attempt counts from 1, for each purpose.
 	Attempt uint32 `json:"attempt"`
 	// Term is the holder's; a worker refuses a command of a lower term than it
 	// has seen.
@@ -24,6 +33,21 @@ type Command struct {
 	HasForwardOutput bool   `json:"has_forward_output"` // arguments could bind to its output
 	TimeoutMs        int64  `json:"timeout_ms"`         // answer within this, or say working
 	WorkerVersion    string `json:"worker_version,omitempty"`
+	// Forward is the capability that is undone, ExternalRef what its provider calls
+	// the effect, where the forward or a probe said so (S109).
+	Forward     string `json:"forward"`
+	ExternalRef string `json:"external_ref,omitempty"`
+	// Agent is set for an actuator of kind "agent" (S9).
+	Agent *AgentTask `json:"agent,omitempty"`
+}
+
+// AgentTask is what a worker with a model is given beside the arguments: all the
+// tools that it may call, what it is to do, and how long.
+type AgentTask struct {
+	Tools    []string `json:"tools"`
+	Prompt   string   `json:"prompt,omitempty"`
+	MaxTurns uint32   `json:"max_turns,omitempty"` // 0: the worker's own bound
+	Model    string   `json:"model,omitempty"`
 }
 
 // Statuses of a Reply.
@@ -43,11 +67,48 @@ type Reply struct {
 	Message     string          `json:"message,omitempty"`
 	UntilMs     int64           `json:"until_ms,omitempty"` // working: unix ms by which to ask again
 	Worker      string          `json:"worker,omitempty"`
-	WorkNs      int64           `json:"work_ns,omitempty"`
+	WorkNs      int64           `json:"work_ns,omitempty"`  // all of the worker's time, and of that:
+	SetupNs     int64           `json:"setup_ns,omitempty"` // before the first tool
+	ToolNs      int64           `json:"tool_ns,omitempty"`  // in tools
+	LLMNs       int64           `json:"llm_ns,omitempty"`   // in a model; 0 for a single tool
 }
 
 // UndoSubject is where commands for a capability of a tenant are sent.
 func UndoSubject(tenant, capability string) string { return "undo." + tenant + "." + capability }
+
+// AskSubject is where questions that change nothing are sent.
+func AskSubject(tenant, capability string) string { return "ask." + tenant + "." + capability }
+
+// PageSubject is where every page to an owner is published, beside the webhook
+// that the host may have for the hook.
+func PageSubject(tenant, hook string) string { return "page." + tenant + "." + hook }
+
+// PageDefault is the hook of a contract that names none.
+const PageDefault = "default"
+
+// Kinds of a Page.
+const (
+	PageQuarantined   = "quarantined"
+	PageWindowClosing = "undo_window_closing"
+)
+
+// Page calls an owner to an action. It is sent until its hook has taken it; ID is
+// the same each time, and its own for each quarantine.
+type Page struct {
+	ID         string `json:"id"`   // address of the record that it is about
+	Kind       string `json:"kind"` // quarantined, undo_window_closing
+	Hook       string `json:"hook"`
+	Tenant     string `json:"tenant"`
+	Plan       string `json:"plan"`
+	Action     string `json:"action,omitempty"`
+	Capability string `json:"capability,omitempty"`
+	Label      string `json:"label,omitempty"`
+	Owner      string `json:"owner,omitempty"`
+	Agent      string `json:"agent"`
+	Reason     string `json:"reason"`
+	AtNs       int64  `json:"at_ns"`
+	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
+}
 
 // QuerySubject is where the holder of a tenant answers questions about its
 // state, for example "plan.show". It carries no records.
@@ -62,8 +123,14 @@ func NoticeSubject(tenant, agent, plan string) string {
 // Notice is the body of a message on NoticeSubject.
 type Notice struct {
 	Plan   string `json:"plan"`
-	State  string `json:"state"` // as PlanState: unwinding, compensated, ...
+	State  string `json:"state"` // of the plan: open, unwinding, compensated, ...
 	Reason string `json:"reason,omitempty"`
+	// Action, Verdict and By are set when a supervisor has given a verdict.
+	Action  string `json:"action,omitempty"`
+	Verdict string `json:"verdict,omitempty"` // allow, block, redirect
+	By      string `json:"by,omitempty"`
+	// Savepoint is set when the plan was rewound to it and is open again.
+	Savepoint string `json:"savepoint,omitempty"`
 }
 
 // OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
@@ -71,6 +138,8 @@ type Notice struct {
 type OutcomeQuery struct {
 	Plan     string `json:"plan"`
 	Sequence uint64 `json:"sequence"`
+	// Action asks for the verdict on this action too.
+	Action string `json:"action,omitempty"`
 	// Ended waits for the plan's end instead; the answer comes when it is there
 	// or after WaitMs.
 	Ended  bool  `json:"ended,omitempty"`
@@ -86,7 +155,11 @@ type OutcomeAnswer struct {
 	// Refused says why records of the commit at Sequence were refused or void.
 	Refused []string `json:"refused,omitempty"`
 	Applied uint64   `json:"applied"`
-	Error   string   `json:"error,omitempty"`
+	// Verdict, VerdictReason and VerdictBy are those of the action that was asked for.
+	Verdict       string `json:"verdict,omitempty"`
+	VerdictReason string `json:"verdict_reason,omitempty"`
+	VerdictBy     string `json:"verdict_by,omitempty"`
+	Error         string `json:"error,omitempty"`
 }
 
 // States of a plan as people and triggers read them.

@@ -33,6 +33,8 @@ func KindOf(r *pb.Record) Kind {
 		return Kind{"plan_failed", ClassAgent, true, false}
 	case *pb.Record_PlanCancelled:
 		return Kind{"plan_cancelled", ClassAgent, true, false}
+	case *pb.Record_UnwindRequested:
+		return Kind{"unwind_requested", ClassAgent, true, false}
 	case *pb.Record_FactAsserted:
 		return Kind{"fact_asserted", ClassFact, false, false}
 	case *pb.Record_FactRetracted:
@@ -99,6 +101,12 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"record_refused", ClassExecutor, false, false}
 	case *pb.Record_CheckpointSigned:
 		return Kind{"checkpoint_signed", ClassExecutor, false, false}
+	case *pb.Record_PlanRewound:
+		return Kind{"plan_rewound", ClassExecutor, true, false}
+	case *pb.Record_UndoWindowClosing:
+		return Kind{"undo_window_closing", ClassExecutor, true, true}
+	case *pb.Record_OwnerPaged:
+		return Kind{"owner_paged", ClassExecutor, true, false}
 	}
 	return Kind{}
 }

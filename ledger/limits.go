@@ -16,6 +16,10 @@ const (
 	AfterMax      = 256      // dependencies of one action
 	ExpressionMax = 4 << 10  // bytes of one CEL expression
 
+	ContractMax = 32 << 10 // bytes of a published contract
+	ToolsMax    = 32       // that one agent task may call
+	PromptMax   = 8 << 10  // bytes of an agent task's prompt
+
 	AttemptsMax    = 100
 	BackoffMax     = 24 * time.Hour
 	TimeoutMax     = 24 * time.Hour

@@ -75,18 +75,19 @@ func good() []struct {
 		{agentSource, action(&pb.Record{Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: "r", Lifted: []byte(`{}`)}}})},
 		{agentSource, action(&pb.Record{Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "c", Message: "m"}}})},
 		{agentSource, action(&pb.Record{Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{}}})},
-		{agentSource, agent(&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s"}}})},
+		{agentSource, agent(&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}})},
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})},
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "r"}}})},
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "r"}}})},
+		{agentSource, agent(&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Reason: "r", Number: 1}}})},
 		{factSource, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "stock/å", Value: []byte(`{"n":3}`)}}}},
 		{factSource, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "stock"}}}},
 		{verdictSource, action(&pb.Record{Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Actor: "me"}}})},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Actor: "me"}}})},
-		{operatorSource, action(&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "me"}}})},
-		{operatorSource, action(&pb.Record{Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_DONE, Reason: "by hand", Actor: "me"}}})},
-		{operatorSource, &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: &pb.ContractPublished{Capability: "git.branch.create"}}}},
+		{operatorSource, action(&pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again", Actor: "me"}}})},
+		{operatorSource, action(&pb.Record{Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_DONE, Reason: "by hand", Actor: "me", Evidence: "ticket"}}})},
+		{operatorSource, &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: contract()}}},
 		{operatorSource, &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "me"}}}},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},
@@ -106,5 +107,15 @@ func good() []struct {
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_FactReingested{FactReingested: &pb.FactReingested{Key: "k"}}})},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{}}})},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})},
+		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: "s"}}}))},
+		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: 9}}}))},
+		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: ledger.PageQuarantined}}}))},
 	}
+}
+
+// contract is a published contract under its own digest.
+func contract() *pb.ContractPublished {
+	text := []byte(`{"capability":"git.branch.create"}`)
+	digest := ledger.ContractDigest(text)
+	return &pb.ContractPublished{Capability: "git.branch.create", Digest: digest[:], Contract: text}
 }

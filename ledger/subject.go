@@ -106,6 +106,25 @@ func ValidToken(name string) bool {
 	return true
 }
 
+// ValidDerived is ValidToken for the names that the fold itself makes: those of
+// duties and of plans that undo a committed plan are the name they come from,
+// '~' and a number. No agent can take such a name.
+func ValidDerived(name string) bool {
+	from, number, derived := strings.Cut(name, "~")
+	if !derived {
+		return ValidToken(name)
+	}
+	if len(number) == 0 || len(number) > 10 {
+		return false
+	}
+	for _, c := range number {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return ValidToken(from)
+}
+
 // tokenWant is what a Refused says about a bad token.
 const tokenWant = "1 to 64 letters, digits, '-' or '_'"
 

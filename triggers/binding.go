@@ -14,42 +14,14 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// bindingVariables are what a binding may read.
-var bindingVariables = [...]string{"input", "output", "plan", "meta"}
-
-// BindingVars are the frozen values that bindings read: each one JSON value, or
-// nil for none.
-type BindingVars struct {
-	Input  json.RawMessage // what the forward was called with
-	Output json.RawMessage // what it returned
-	Plan   json.RawMessage // of the plan: id, label, owner, ...
-	Meta   json.RawMessage // of the compensation: key, attempt, blind_cleanup, ...
-}
-
-func (v *BindingVars) of(name string) json.RawMessage {
-	switch name {
-	case "input":
-		return v.Input
-	case "output":
-		return v.Output
-	case "plan":
-		return v.Plan
-	case "meta":
-		return v.Meta
-	}
-	return nil
-}
-
-// Binding gives the value of one argument of a compensation. It does not change
-// after compilation and may be shared.
+// Binding gives the value of one argument of a call, or reads the answer to one.
+// It does not change after compilation and may be shared.
 type Binding struct {
-	root  *part
-	roots map[string]bool // the variables it reads
+	root   *part
+	roots  map[string]bool     // the variables it reads
+	fields map[string][]string // and of each, right below it
+	kind   string              // of its value, as CEL names it
 }
-
-// Reads reports whether the expression mentions a variable: input, output, plan
-// or meta. What no binding reads need not be prepared.
-func (b *Binding) Reads(variable string) bool { return b.roots[variable] }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
 // stands, so that 10.10 stays 10.10; only what computes goes through CEL.
@@ -73,13 +45,28 @@ const (
 	partLiteral
 )
 
-// CompileBinding checks expression and prepares it. The error is an *Error.
+// CompileBinding checks the expression of an argument, which reads input, output,
+// before, plan and meta, and prepares it. The error is an *Error.
 func CompileBinding(expression string) (*Binding, error) {
 	return newLanguage().compileBinding(expression)
 }
 
+// CompileReader is CompileBinding for an expression that reads an answer: it may
+// name every field of BindingVars.
+func CompileReader(expression string) (*Binding, error) {
+	return newLanguage().compileReader(expression)
+}
+
 func (l *language) compileBinding(expression string) (*Binding, error) {
-	checked, err := l.check(l.bindings, expression, rewriteBinding)
+	return l.compileValue(l.arguments, expression)
+}
+
+func (l *language) compileReader(expression string) (*Binding, error) {
+	return l.compileValue(l.readers, expression)
+}
+
+func (l *language) compileValue(d dialect, expression string) (*Binding, error) {
+	checked, err := l.check(d, expression, rewriteBinding)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +75,7 @@ func (l *language) compileBinding(expression string) (*Binding, error) {
 		return nil, planError(err)
 	}
 	roots, _, _ := footprint(checked.NativeRep().Expr())
-	return &Binding{root, roots}, nil
+	return &Binding{root, roots, fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
@@ -109,8 +96,12 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 			return l.mapPart(checked, e.AsMap(), names)
 		}
 	case ast.CallKind:
-		if call := e.AsCall(); call.FunctionName() == operators.Conditional {
+		switch call := e.AsCall(); call.FunctionName() {
+		case operators.Conditional:
 			return l.choicePart(checked, call.Args())
+		case jsonFunction:
+			text, _ := constantText(call.Args()[0])
+			return &part{kind: partLiteral, raw: json.RawMessage(text)}, nil
 		}
 	}
 	program, err := l.subprogram(checked, e)
@@ -119,7 +110,7 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 
 func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
 	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	return l.plan(l.bindings, sub, nil)
+	return l.plan(l.readers.env, sub, nil)
 }
 
 func (l *language) listPart(checked *ast.AST, items ast.ListExpr) (*part, error) {
@@ -343,7 +334,7 @@ func (r *bindingRun) ResolveName(name string) (any, bool) {
 		if r.decoded[i] == nil {
 			r.decoded[i] = types.NullValue
 			if raw := r.vars.of(name); len(raw) > 0 {
-				r.decoded[i] = decode(raw)
+				r.decoded[i] = decodeWide(raw)
 			}
 		}
 		return r.decoded[i], true

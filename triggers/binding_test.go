@@ -2,6 +2,7 @@ package triggers
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -9,25 +10,34 @@ import (
 // bindings are expressions and their values.
 func bindings(vars BindingVars) map[string]string {
 	return map[string]string{
-		`input.amount`:               `10.10`,
-		`input.big`:                  `9007199254740993`,
-		`input.big + 1`:              `9007199254740994`,
-		`input.huge`:                 `123456789012345678901234567890`,
-		`input["items"][1].price`:    `2e2`,
-		`input.items[0]`:             `{"sku":"a","price":0.10}`,
-		`output.nested.a[1][0]`:      `2.50`,
-		`input["null"]`:              `null`,
-		`input.nothing`:              `null`,
-		`input.nothing.at.all[3].x`:  `null`,
-		`input.text.nothing`:         `null`,
-		`input.items[7].sku`:         `null`,
-		`input.items["x"]`:           `null`,
-		`input.items[-1]`:            `null`,
-		`output.ref`:                 `"ch_1"`,
-		`"refund-" + output.ref`:     `"refund-ch_1"`,
-		`"refund-" + output.nothing`: `null`,
-		`input.nothing + 1`:          `null`,
-		`input.nothing == null`:      `true`,
+		`input.amount`:                            `10.10`,
+		`input.big`:                               `9007199254740993`,
+		`input.big + 1`:                           `9007199254740994`,
+		`input.huge`:                              `123456789012345678901234567890`,
+		`string(input.huge)`:                      `"123456789012345678901234567890"`,
+		`"id/" + string(input.huge)`:              `"id/123456789012345678901234567890"`,
+		`input.huge == input.next`:                `false`,
+		`input.huge == input.again`:               `true`,
+		`[input.huge].filter(i, i != input.next)`: `[123456789012345678901234567890]`,
+		`[input.next].filter(i, i == input.huge)`: `[]`,
+		`input.next in [input.huge]`:              `false`,
+		`input.huge > 5 && !(input.huge < 5)`:     `true`,
+		`has(input.huge)`:                         `true`,
+		`input["items"][1].price`:                 `2e2`,
+		`input.items[0]`:                          `{"sku":"a","price":0.10}`,
+		`output.nested.a[1][0]`:                   `2.50`,
+		`input["null"]`:                           `null`,
+		`input.nothing`:                           `null`,
+		`input.nothing.at.all[3].x`:               `null`,
+		`input.text.nothing`:                      `null`,
+		`input.items[7].sku`:                      `null`,
+		`input.items["x"]`:                        `null`,
+		`input.items[-1]`:                         `null`,
+		`output.ref`:                              `"ch_1"`,
+		`"refund-" + output.ref`:                  `"refund-ch_1"`,
+		`"refund-" + output.nothing`:              `null`,
+		`input.nothing + 1`:                       `null`,
+		`input.nothing == null`:                   `true`,
 		`output.nothing == null ? input.amount : output.ref`: `10.10`,
 		`has(output.ref) ? output.ref : "none"`:              `"ch_1"`,
 		`has(output.a.b.c)`:                                  `false`,
@@ -68,7 +78,7 @@ func bindings(vars BindingVars) map[string]string {
 
 func TestBindings(t *testing.T) {
 	vars := BindingVars{
-		Input:  json.RawMessage(`{"amount":10.10,"big":9007199254740993,"huge":123456789012345678901234567890,"n":3,"x":1.5,"items":[{"sku":"a","price":0.10},{"sku":"b","price":2e2}],"null":null,"text":"<é\u0000>","flag":true,"half":2.0}`),
+		Input:  json.RawMessage(`{"amount":10.10,"big":9007199254740993,"huge":123456789012345678901234567890,"next":123456789012345678901234567891,"again":123456789012345678901234567890,"n":3,"x":1.5,"items":[{"sku":"a","price":0.10},{"sku":"b","price":2e2}],"null":null,"text":"<é\u0000>","flag":true,"half":2.0}`),
 		Output: json.RawMessage(`{"ref":"ch_1","nested":{"a":[1,[2.50]]}}`),
 		Plan:   json.RawMessage(`{"id":"p1","label":"trip"}`),
 		Meta:   json.RawMessage(`{"attempt":2,"key":"k1","blind_cleanup":false}`),
@@ -89,6 +99,16 @@ func TestBindings(t *testing.T) {
 				t.Errorf("%s of nothing is %s (%v), want null or a value", expression, got, err)
 			}
 		}
+	}
+}
+
+func TestBindingsSayWhichFieldsTheyRead(t *testing.T) {
+	b, err := CompileReader(`plan.label + meta["key"] + plan.?id.orValue("") + input.plan.x + string(has(plan.owner)) + [1].map(m, meta.x)[0] + plan.id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(b.Fields("plan"), b.Fields("meta"), b.Fields("input"), b.Fields("error")); got != "[id label owner] [key x] [plan] []" {
+		t.Error(got)
 	}
 }
 

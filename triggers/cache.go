@@ -9,10 +9,11 @@ type Cache struct {
 	language   *language
 	conditions shelf[Condition]
 	bindings   shelf[Binding]
+	readers    shelf[Binding]
 }
 
-// NewCache returns a cache of at most max conditions and max bindings; the ones
-// not asked for longest go first. max below 1 is 1.
+// NewCache returns a cache of at most max conditions, max bindings and max readers;
+// the ones not asked for longest go first. max below 1 is 1.
 func NewCache(max int) *Cache {
 	if max < 1 {
 		max = 1
@@ -21,6 +22,7 @@ func NewCache(max int) *Cache {
 		language:   newLanguage(),
 		conditions: shelf[Condition]{max: max, items: map[string]*list.Element{}},
 		bindings:   shelf[Binding]{max: max, items: map[string]*list.Element{}},
+		readers:    shelf[Binding]{max: max, items: map[string]*list.Element{}},
 	}
 }
 
@@ -32,6 +34,11 @@ func (c *Cache) Condition(expression string) (*Condition, error) {
 // Binding is CompileBinding, remembered.
 func (c *Cache) Binding(expression string) (*Binding, error) {
 	return c.bindings.get(expression, c.language.compileBinding)
+}
+
+// Reader is CompileReader, remembered.
+func (c *Cache) Reader(expression string) (*Binding, error) {
+	return c.readers.get(expression, c.language.compileReader)
 }
 
 // shelf is a least-recently-used map of what a text compiles to.

@@ -76,6 +76,7 @@ type Verdict struct {
 	Outcome string // "allow", "block" or "redirect"
 	Reason  string
 	By      string
+	AtNs    int64 // unix ns of its record
 }
 
 // Scope is what an evaluation is about and when. Action is nil for a trigger of
@@ -157,7 +158,7 @@ func (l *language) compileCondition(expression string) (*Condition, error) {
 	c := &Condition{language: l, digest: sha256.Sum256([]byte(digestPrefix + Normalise(expression)))}
 	c.roots, c.keys, c.computed = footprint(checked.NativeRep().Expr())
 	c.skeleton, c.leafCount = newSkeleton(checked.NativeRep())
-	if c.program, err = l.plan(l.conditions, checked.NativeRep(), c.skeleton); err != nil {
+	if c.program, err = l.plan(l.conditions.env, checked.NativeRep(), c.skeleton); err != nil {
 		return nil, planError(err)
 	}
 	return c, nil

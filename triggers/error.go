@@ -31,7 +31,7 @@ func planError(err error) *Error {
 const undeclared = "undeclared reference to '"
 
 // issueError turns the first issue of cel-go into an Error.
-func issueError(issues *cel.Issues) *Error {
+func issueError(issues *cel.Issues, d dialect) *Error {
 	all := issues.Errors()
 	if len(all) == 0 {
 		return planError(issues.Err())
@@ -48,14 +48,16 @@ func issueError(issues *cel.Issues) *Error {
 	if name, found := strings.CutPrefix(first.Message, undeclared); found {
 		name, _, _ = strings.Cut(name, "'")
 		e.Message = fmt.Sprintf("undeclared name %q", name)
-		e.Hint = didYouMean(name, candidates())
+		if e.Hint = DidYouMean(name, d.names); e.Hint == "" {
+			e.Hint = d.reads
+		}
 	}
 	if name, found := strings.CutPrefix(first.Message, "found no matching overload for '"); found {
 		name, _, _ = strings.Cut(name, "'")
 		e.Hint = usage(name)
 	}
 	if strings.Contains(first.Message, "recursion") || strings.Contains(first.Message, "node count") {
-		e.Hint = "split it into several triggers: any of them fires"
+		e.Hint = d.split
 	}
 	return e
 }
@@ -86,9 +88,9 @@ func usage(name string) string {
 	return "convert one side, as in double(x), string(x) or timestamp(x)"
 }
 
-// didYouMean returns a hint that names the nearest candidate, or nothing when
+// DidYouMean returns a hint that names the nearest candidate, or nothing when
 // none is near.
-func didYouMean(name string, names []string) string {
+func DidYouMean(name string, names []string) string {
 	best, bound := "", 1+len(name)/3
 	for _, candidate := range names {
 		if d := distance(name, candidate); d <= bound {

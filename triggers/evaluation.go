@@ -210,6 +210,8 @@ func (e *evaluation) verdictField(field string) ref.Val {
 		return types.String(v.Reason)
 	case "by":
 		return types.String(v.By)
+	case "at":
+		return timestamp(v.AtNs)
 	}
 	return nil
 }

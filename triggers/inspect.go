@@ -133,7 +133,7 @@ func (i *inspector) selection(e ast.Expr, selected bool) {
 	switch root {
 	case "plan", "verdict":
 		if fields := fieldsOf(root); !slices.Contains(fields, field) {
-			hint := didYouMean(field, fields)
+			hint := DidYouMean(field, fields)
 			if hint == "" {
 				hint = "there is " + strings.Join(fields, ", ")
 			}

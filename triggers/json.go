@@ -46,8 +46,13 @@ func (o *object) sort() {
 
 // decode makes a CEL value of JSON. Integral numbers become int while an int64
 // holds them, all others double. Bytes that are not JSON become an error value.
-func decode(raw []byte) ref.Val {
-	d := decoder{data: raw}
+func decode(raw []byte) ref.Val { return decodeWith(decoder{data: raw}, raw) }
+
+// decodeWide is decode, but a whole number that no int64 holds is a wide: ids have
+// more digits than a double.
+func decodeWide(raw []byte) ref.Val { return decodeWith(decoder{data: raw, wide: true}, raw) }
+
+func decodeWith(d decoder, raw []byte) ref.Val {
 	value := d.value(0)
 	if d.space(); value == nil || d.at != len(raw) {
 		return types.NewErr("the value is not JSON that can be read")
@@ -59,6 +64,30 @@ func decode(raw []byte) ref.Val {
 type decoder struct {
 	data []byte
 	at   int
+	wide bool
+}
+
+// wide is a whole number that no int64 holds. It computes as a double, and is moved,
+// shown as a string and compared with its like as it is written.
+type wide struct {
+	types.Double
+	text string
+}
+
+// Equal compares digit by digit.
+func (w wide) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(wide); ok {
+		return types.Bool(w.text == o.text)
+	}
+	return w.Double.Equal(other)
+}
+
+// ConvertToType gives string() all digits.
+func (w wide) ConvertToType(t ref.Type) ref.Val {
+	if t == types.StringType {
+		return types.String(w.text)
+	}
+	return w.Double.ConvertToType(t)
 }
 
 func (d *decoder) space() {
@@ -222,6 +251,9 @@ func (d *decoder) number() ref.Val {
 	if err != nil {
 		return nil
 	}
+	if d.wide && integral && literal != "-0" {
+		return wide{types.Double(f), literal}
+	}
 	return types.Double(f)
 }
 
@@ -239,6 +271,8 @@ func encode(out []byte, value ref.Val) ([]byte, error) {
 		return strconv.AppendInt(out, int64(v), 10), nil
 	case types.Uint:
 		return strconv.AppendUint(out, uint64(v), 10), nil
+	case wide:
+		return append(out, v.text...), nil
 	case types.Double:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			return nil, fmt.Errorf("%v is no JSON number", float64(v))

@@ -16,10 +16,20 @@ import (
 
 // language holds what all expressions share. It does not change once made.
 type language struct {
-	conditions *cel.Env
-	bindings   *cel.Env
+	conditions dialect
+	arguments  dialect
+	readers    dialect
 	worldType  *types.Type      // of what is read by name only
 	unknowns   []*types.Unknown // unknowns[i] names the wait i, made once
+}
+
+// dialect is what one kind of expression may read, and how its refusals help.
+type dialect struct {
+	env     *cel.Env
+	names   []string // that a misspelt one may have meant
+	reads   string   // hint to a name that none of them is near to
+	example string   // hint to an empty text
+	split   string   // hint to a text that is too large
 }
 
 // Names that no user can write: '@' is no letter of an identifier.
@@ -45,7 +55,7 @@ func variables() []variable {
 		{"plan.id", cel.StringType}, {"plan.status", cel.StringType}, {"plan.label", cel.StringType}, {"plan.owner", cel.StringType},
 		{"plan.agent", cel.StringType}, {"plan.opened_at", cel.TimestampType}, {"plan.deadline", cel.TimestampType},
 		{"plan.labels", open}, {"plan.actions", cel.IntType}, {"plan.step", cel.IntType},
-		{"verdict.outcome", cel.StringType}, {"verdict.reason", cel.StringType}, {"verdict.by", cel.StringType},
+		{"verdict.outcome", cel.StringType}, {"verdict.reason", cel.StringType}, {"verdict.by", cel.StringType}, {"verdict.at", cel.TimestampType},
 	}
 }
 
@@ -63,14 +73,10 @@ func newLanguage() *language {
 	for _, f := range timeFunctions() {
 		options = append(options, cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
 	}
-	l.conditions = newEnvironment(options)
-
-	options = sharedOptions()
-	for _, name := range bindingVariables {
-		options = append(options, cel.Variable(name, cel.DynType))
-	}
-	options = append(options, cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())))
-	l.bindings = newEnvironment(options)
+	l.conditions = dialect{env: newEnvironment(options), names: candidates(),
+		example: "write a condition, as in plan.status == \"failed\"", split: "split it into several triggers: any of them fires"}
+	l.arguments = newBindingDialect(bindingVariables[:argumentVariables])
+	l.readers = newBindingDialect(bindingVariables[:])
 	return l
 }
 
@@ -122,28 +128,28 @@ func isKnown(value ref.Val) ref.Val {
 }
 
 // check parses, inspects and type-checks expression within the limits.
-func (l *language) check(env *cel.Env, expression string, inspect func(*ast.AST) *Error) (*cel.Ast, error) {
+func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *Error) (*cel.Ast, error) {
 	switch {
 	case len(expression) > textMax:
 		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("%d bytes", len(expression)), Hint: fmt.Sprintf("at most %d", textMax)}
 	case !utf8.ValidString(expression):
 		return nil, &Error{Line: 1, Column: 1, Message: "not UTF-8"}
 	case strings.TrimSpace(expression) == "":
-		return nil, &Error{Line: 1, Column: 1, Message: "empty", Hint: "write a condition, as in plan.status == \"failed\""}
+		return nil, &Error{Line: 1, Column: 1, Message: "empty", Hint: d.example}
 	}
-	parsed, issues := env.Parse(expression)
+	parsed, issues := d.env.Parse(expression)
 	if issues.Err() != nil {
-		return nil, issueError(issues)
+		return nil, issueError(issues, d)
 	}
 	if ast.ExceedsDepth(parsed.NativeRep(), depthMax) {
-		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: "split it into several triggers: any of them fires"}
+		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: d.split}
 	}
 	if err := inspect(parsed.NativeRep()); err != nil {
 		return nil, err
 	}
-	checked, issues := env.Check(parsed)
+	checked, issues := d.env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, issueError(issues)
+		return nil, issueError(issues, d)
 	}
 	return checked, nil
 }

@@ -1,6 +1,8 @@
 package triggers
 
 import (
+	"encoding/json"
+
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
@@ -45,6 +47,7 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 			r.rewrite(call.Target(), true)
 			r.timeZone(e, call.FunctionName(), call.Args())
 		}
+		r.literal(e, call)
 		for _, arg := range call.Args() {
 			r.rewrite(arg, call.FunctionName() != hasFunction)
 		}
@@ -67,6 +70,17 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
 	default:
 		panic("triggers: no such kind of expression")
+	}
+}
+
+// literal refuses json(text) where the text is computed or is not JSON.
+func (r *rewriter) literal(e ast.Expr, call ast.CallExpr) {
+	if call.FunctionName() != jsonFunction || len(call.Args()) != 1 {
+		return
+	}
+	text, ok := constantText(call.Args()[0])
+	if !ok || !json.Valid([]byte(text)) || types.IsError(decode([]byte(text))) {
+		r.refuse(e, "no JSON text", "write one JSON value in quotes, as in json('10.10')")
 	}
 }
 

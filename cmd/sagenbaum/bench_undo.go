@@ -16,15 +16,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // benchContracts declares the one action that the benchmarks take.
-func benchContracts() []coordinator.Contract {
-	return []coordinator.Contract{{
-		Capability: "bench.do", Class: coordinator.Compensable, Inverse: "bench.undo",
-		Bindings: map[string]string{"id": "output.id"},
+func benchContracts() []contract.Contract {
+	return []contract.Contract{{
+		Capability: "bench.do", Class: contract.Compensable,
+		Inverse: &contract.Inverse{Call: "bench.undo", With: map[string]any{"id": "=output.id"}},
 	}}
 }
 

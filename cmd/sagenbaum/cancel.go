@@ -125,7 +125,7 @@ func outstanding(plan executor.PlanView, now time.Time) (lines []string) {
 	for _, a := range slices.Backward(plan.Actions) {
 		switch a.Undo {
 		case "ready", "dispatched", "waiting":
-			line := fmt.Sprintf("action %d %s: %s", a.Number, a.Capability, undoLine(pen{}, a, now))
+			line := fmt.Sprintf("action %d %s: %s", a.Number, capabilityOf(a), undoLine(pen{}, a, now, treeWidth))
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}

@@ -141,7 +141,7 @@ func (c *client) ask(ctx context.Context, verb string, question, answer any) err
 }
 
 func hintFor(verb string) string {
-	if strings.HasPrefix(verb, "plan.") {
+	if strings.HasPrefix(verb, "plan.") || verb == "undo.ls" {
 		return "sagenbaum plan ls"
 	}
 	return "sagenbaum status"
@@ -165,7 +165,7 @@ func (c *client) explain(what string, err error) error {
 }
 
 func (c *client) plan(ctx context.Context, id string, sequence uint64) (executor.PlanView, error) {
-	if !ledger.ValidToken(id) {
+	if !ledger.ValidDerived(id) {
 		return executor.PlanView{}, fail(exitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
 	}
 	var answer executor.PlanAnswer

@@ -191,7 +191,7 @@ func (d *demo) awaitPlan(ctx context.Context, id string) (executor.PlanView, err
 func (d *demo) showPlan(ctx context.Context, id string) (executor.PlanView, error) {
 	plan, err := d.client.plan(ctx, id, 0)
 	if err == nil {
-		writeTree(d.out, d.pen, plan, time.Now())
+		writeTree(d.out, d.pen, family{root: plan}, time.Now())
 	}
 	return plan, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 )
 
 // The demo's agent: an ordinary program that acts through a coordinator. It
@@ -27,26 +28,27 @@ const (
 )
 
 // demoContracts declares what undoes each of the agent's capabilities.
-func demoContracts() []coordinator.Contract {
-	bindings := func(from string, names ...string) map[string]string {
-		b := map[string]string{}
+func demoContracts() []contract.Contract {
+	input := func(names ...string) map[string]any {
+		with := map[string]any{}
 		for _, name := range names {
-			b[name] = from + "." + name
+			with[name] = "=input." + name
 		}
-		return b
+		return with
 	}
-	reset := bindings("input", "repository", "branch", "path", "previous")
-	reset["sha"] = "output.sha" // null when the forward left no output
-	contracts := []coordinator.Contract{
-		{Capability: "git.branch.create", Inverse: "git.branch.delete", Bindings: bindings("input", "repository", "branch", "base")},
-		{Capability: "git.worktree.add", Inverse: "git.worktree.remove", Bindings: bindings("input", "repository", "path")},
-		{Capability: "git.commit", Inverse: "git.commit.reset", Bindings: reset},
-		{Capability: "git.push", Inverse: "git.push.delete", Bindings: bindings("input", "repository", "branch", "sha")},
-		{Capability: "git.tag.create", Inverse: "git.tag.delete", Bindings: bindings("input", "repository", "tag", "sha")},
+	reset := input("repository", "branch", "path", "previous")
+	reset["sha"] = "=output.sha" // null when the forward left no output
+	contracts := []contract.Contract{
+		{Capability: "git.branch.create", Inverse: &contract.Inverse{Call: "git.branch.delete", With: input("repository", "branch", "base")}},
+		{Capability: "git.worktree.add", Inverse: &contract.Inverse{Call: "git.worktree.remove", With: input("repository", "path")}},
+		{Capability: "git.commit", Inverse: &contract.Inverse{Call: "git.commit.reset", With: reset}},
+		{Capability: "git.push", Inverse: &contract.Inverse{Call: "git.push.delete", With: input("repository", "branch", "sha")}},
+		{Capability: "git.tag.create", Inverse: &contract.Inverse{Call: "git.tag.delete", With: input("repository", "tag", "sha")}},
 	}
 	for i := range contracts {
 		c := &contracts[i]
-		c.Class, c.Fidelity, c.Attempts, c.Backoff, c.Timeout = coordinator.Compensable, "exact", demoAttempts, demoBackoff, 10*time.Second
+		c.Class, c.Fidelity = contract.Compensable, contract.Exact
+		c.Inverse.Attempts, c.Inverse.Backoff, c.Inverse.Timeout = demoAttempts, demoBackoff, 10*time.Second
 	}
 	return contracts
 }

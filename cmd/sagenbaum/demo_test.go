@@ -128,9 +128,9 @@ func readLedger(t *testing.T, s *served) {
 func tryWhatIsTooLate(t *testing.T, s *served) {
 	late := s.ask(t, demoTenant, "plan", "cancel", "act-one", "--reason", "too late")
 	late.wants(t, "cancel of an ended plan", exitConflict, "next: sagenbaum plan show act-one")
-	again := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "4", "--as", "done", "--reason", "again")
+	again := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "4", "--as", "done", "--reason", "again", "--evidence", "ticket:1")
 	again.wants(t, "resolving twice", exitConflict, "next: sagenbaum plan tree act-three")
-	none := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "9", "--as", "done", "--reason", "x")
+	none := s.ask(t, demoTenant, "quarantine", "resolve", "act-three", "9", "--as", "done", "--reason", "x", "--evidence", "ticket:1")
 	none.wants(t, "an unknown action", exitFailed, "1, 2, 3, 4")
 	s.ask(t, demoTenant, "plan", "cancel", "nothing").wants(t, "cancel of an unknown plan", exitFailed, "next: sagenbaum plan ls")
 }

@@ -18,7 +18,9 @@ type finding struct {
 	Check string `json:"check"`
 	State string `json:"state"` // ok, warn, FAIL, skip (not checked)
 	Text  string `json:"text"`
-	Next  string `json:"next,omitempty"` // what to do about it
+	// Details are the plans that a finding is about, some of them when there are many.
+	Details []string `json:"details,omitempty"`
+	Next    string   `json:"next,omitempty"` // what to do about it
 }
 
 func ok(check, format string, args ...any) finding {
@@ -26,25 +28,33 @@ func ok(check, format string, args ...any) finding {
 }
 
 func warn(check, next, format string, args ...any) finding {
-	return finding{check, "warn", fmt.Sprintf(format, args...), next}
+	return finding{Check: check, State: "warn", Text: fmt.Sprintf(format, args...), Next: next}
 }
 
 func broken(check, next, format string, args ...any) finding {
-	return finding{check, "FAIL", fmt.Sprintf(format, args...), next}
+	return finding{Check: check, State: "FAIL", Text: fmt.Sprintf(format, args...), Next: next}
 }
 
 func skipped(check, next, format string, args ...any) finding {
-	return finding{check, "skip", fmt.Sprintf(format, args...), next}
+	return finding{Check: check, State: "skip", Text: fmt.Sprintf(format, args...), Next: next}
 }
 
 func newDoctor(s *settings) *cobra.Command {
-	return &cobra.Command{
+	var plan string
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the server, the ledger, the executor and what waits",
 		Long: `Check the server, the ledger, the executor and what waits, and say what to do
 about each finding. Exit code 1 when a check found something. A check that the
-user has no permission for is skipped and says so.`,
-		Example: "  sagenbaum doctor\n  sagenbaum doctor --tenant default -o json",
+user has no permission for is skipped and says so.
+
+With --plan it dumps one plan in full instead: everything that is known of it and of
+the plans that are part of it, each quarantined action with what its owner can
+answer, every attempt of an undo, and the records that were refused. Exit code 1
+when something in it is quarantined.
+
+It only reads: a second look changes nothing and finds the same.`,
+		Example: "  sagenbaum doctor\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor --plan 01JD3BX7",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.connect()
@@ -52,7 +62,10 @@ user has no permission for is skipped and says so.`,
 				return err
 			}
 			defer c.close()
-			findings := examine(cmd.Context(), c)
+			if cmd.Flags().Changed("plan") {
+				return failed("dump the plan", dumpPlan(cmd, s, c, plan))
+			}
+			findings := examine(cmd.Context(), c, time.Now())
 			if s.json() {
 				err = printJSON(cmd.OutOrStdout(), map[string][]finding{"checks": findings})
 			} else {
@@ -66,11 +79,16 @@ user has no permission for is skipped and says so.`,
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
+	return cmd
 }
 
 func writeFindings(cmd *cobra.Command, p pen, findings []finding) {
 	for _, f := range findings {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s%*s %-10s %s\n", p.state(f.State), 4-len(f.State), "", f.Check, printable(f.Text))
+		for _, detail := range f.Details {
+			fmt.Fprintf(cmd.OutOrStdout(), "     %-10s %s\n", "", printable(detail))
+		}
 		if f.Next != "" {
 			fmt.Fprintf(cmd.OutOrStdout(), "     %-10s next: %s\n", "", printable(f.Next))
 		}
@@ -78,7 +96,7 @@ func writeFindings(cmd *cobra.Command, p pen, findings []finding) {
 }
 
 // examine runs every check that still makes sense after the ones before it.
-func examine(ctx context.Context, c *client) []finding {
+func examine(ctx context.Context, c *client, now time.Time) []finding {
 	findings := []finding{examineServer(c), examineLedger(ctx, c)}
 	status, err := c.status(ctx)
 	if err != nil {
@@ -90,12 +108,8 @@ func examine(ctx context.Context, c *client) []finding {
 	} else {
 		findings = append(findings, ok("fold", "all %d commits folded", status.Last))
 	}
-	findings = append(findings, examineWorkers(status, time.Now())...)
-	if status.Quarantined > 0 {
-		findings = append(findings, warn("quarantine", "sagenbaum quarantine ls", "%d plans wait for their owner", status.Quarantined))
-	} else {
-		findings = append(findings, ok("quarantine", "nothing waits for its owner"))
-	}
+	findings = append(findings, examineWorkers(status, now)...)
+	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examinePages(status))
 	return append(findings, examineRefused(ctx, c, status))
 }
 
@@ -126,6 +140,8 @@ func haltedNext(problem string) string {
 		return "records are missing: " + keepLedger
 	case strings.Contains(problem, "halted by G2 "):
 		return "this is not the ledger that was folded before: " + keepLedger
+	case strings.Contains(problem, "halted by core "):
+		return "the ledger is whole, and this version cannot go on from it: keep its data folder as it is, report the problem, and run a later version on the same folder (docs/architecture.md, Guards)"
 	case strings.Contains(problem, "halted by reader "):
 		return "a newer sagenbaum wrote this: run that version or a later one on the same folder (docs/architecture.md, Guards)"
 	default:
@@ -141,7 +157,7 @@ func examineWorkers(v executor.StatusView, now time.Time) (findings []finding) {
 		since := now.Sub(time.Unix(0, w.SinceNs))
 		switch {
 		case !w.Working:
-			findings = append(findings, warn("worker", "start a worker for "+w.Capability, "%s for plan %s waits, no worker in %d tries", w.Capability, w.Plan, w.Tries))
+			findings = append(findings, warn("worker", "start a worker for "+w.Capability, "%s for plan %s waits, no worker in %s", w.Capability, w.Plan, triesText(w.Tries)))
 		case since >= workingLong:
 			findings = append(findings, warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
 				"%s for plan %s action %s was sent %s ago, and its worker still says working", w.Capability, w.Plan, w.Action, span(since)))

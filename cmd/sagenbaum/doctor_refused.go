@@ -47,24 +47,28 @@ func examineRefused(ctx context.Context, c *client, v executor.StatusView) findi
 		}
 	}
 	if len(fresh) == 0 {
-		return ok("records", "%d refused, none within a day before the ledger's time or about a plan that has not ended%s", v.Refused, refusedText(newest))
+		f := ok("records", "%d refused, none within a day before the ledger's time or about a plan that has not ended", v.Refused)
+		f.Details = refusedDetails(newest)
+		return f
 	}
 	next := fmt.Sprintf("sagenbaum ledger tail --since %d", fresh[min(len(fresh), refusedShown)-1].Sequence)
-	return warn("records", next, "%d refused, %d of the newest %d want a look%s", v.Refused, len(fresh), len(newest), refusedText(fresh))
+	f := warn("records", next, "%d refused, %d of the newest %d want a look", v.Refused, len(fresh), len(newest))
+	f.Details = refusedDetails(fresh)
+	return f
 }
 
-// refusedText names the first few, which are the newest.
-func refusedText(all []executor.RefusedView) (text string) {
+// refusedDetails names the first few, which are the newest.
+func refusedDetails(all []executor.RefusedView) (lines []string) {
 	for _, r := range all[:min(len(all), refusedShown)] {
-		text += fmt.Sprintf("; %d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject, moment(r.StampNs), clip(r.Reason, 100))
+		lines = append(lines, fmt.Sprintf("%d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject, moment(r.StampNs), clip(r.Reason, 100)))
 	}
-	return text
+	return lines
 }
 
 // over reports whether nothing about a plan can be changed any more. One that
 // cannot be asked about counts as not over, unless there is none.
 func (c *client) over(ctx context.Context, plan string) bool {
-	if !ledger.ValidToken(plan) {
+	if !ledger.ValidDerived(plan) {
 		return true
 	}
 	view, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: plan})

@@ -17,6 +17,7 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"G1", "records are missing: stop the server, keep its data folder"},
 		{"G2", "not the ledger that was folded before: stop the server, keep its data folder"},
 		{"reader", "a newer sagenbaum"},
+		{"core", "the ledger is whole"},
 	} {
 		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
 		f := examineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem})
@@ -102,7 +103,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		records = append(records, executor.RefusedView{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s", StampNs: 10*day - example.age})
 		records = append(records, executor.RefusedView{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day, Void: true})
 		f := examineRefused(context.Background(), c, executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
-		if f.State != example.state || !strings.Contains(f.Text, "301 refused") || !strings.Contains(f.Text, "; 3100.0 on s at ") {
+		if f.State != example.state || !strings.Contains(f.Text, "301 refused") || !strings.HasPrefix(f.Details[0], "3100.0 on s at ") {
 			t.Errorf("plan %q, %d ns old: %+v", example.plan, example.age, f)
 		}
 		if want := fmt.Sprintf("ledger tail --since %d", 3100); example.state == "warn" && !strings.Contains(f.Next, want) {

@@ -207,18 +207,27 @@ func essence(r *pb.Record, entries []ledger.Entry) string {
 	if kind == nil {
 		return ""
 	}
-	body := message.Get(kind).Message()
-	fields := body.Descriptor().Fields()
-	for i := range fields.Len() {
-		if field := fields.Get(i); body.Has(field) {
-			add(strings.TrimSuffix(string(field.Name()), "_ns"), fieldText(field, body.Get(field)))
-		}
+	if text := fieldsText(message.Get(kind).Message()); text != "" {
+		parts = append(parts, text)
 	}
 	if r.About != nil {
 		add("about", referenceText(r.About, entries))
 	}
 	if r.Cause != nil {
 		add("cause", referenceText(r.Cause, entries))
+	}
+	return strings.Join(parts, " ")
+}
+
+// fieldsText lists the fields of a message that are set, those of a message within
+// it in braces.
+func fieldsText(message protoreflect.Message) string {
+	var parts []string
+	fields := message.Descriptor().Fields()
+	for i := range fields.Len() {
+		if field := fields.Get(i); message.Has(field) {
+			parts = append(parts, strings.TrimSuffix(string(field.Name()), "_ns")+"="+fieldText(field, message.Get(field)))
+		}
 	}
 	return strings.Join(parts, " ")
 }
@@ -251,16 +260,20 @@ func fieldText(field protoreflect.FieldDescriptor, value protoreflect.Value) str
 		prefix := strings.ToUpper(snake(string(field.Enum().Name()))) + "_"
 		return strings.ToLower(strings.TrimPrefix(name, prefix))
 	case field.Kind() == protoreflect.BytesKind:
-		if raw := value.Bytes(); json.Valid(raw) {
+		raw := value.Bytes()
+		if json.Valid(raw) {
 			return clip(string(raw), 60)
 		}
-		return fmt.Sprintf("%x…", value.Bytes()[:min(4, len(value.Bytes()))])
+		if field.Name() == "trace" {
+			return quoted(clip(string(raw), 80)) // W3C traceparent is text
+		}
+		return fmt.Sprintf("%x…", raw[:min(4, len(raw))])
 	case field.Kind() == protoreflect.Int64Kind && strings.HasSuffix(string(field.Name()), "_ns"):
 		return nsText(string(field.Name()), value.Int())
 	case field.Kind() == protoreflect.StringKind:
 		return quoted(clip(value.String(), 80))
 	case field.Kind() == protoreflect.MessageKind:
-		return "{…}"
+		return "{" + fieldsText(value.Message()) + "}"
 	default:
 		return fmt.Sprint(value.Interface())
 	}
@@ -269,10 +282,12 @@ func fieldText(field protoreflect.FieldDescriptor, value protoreflect.Value) str
 // nsText prints an instant as a time and a length as a duration; which of the
 // two a field is, is in its name.
 func nsText(name string, ns int64) string {
-	if name == "deadline_ns" || name == "until_ns" || name == "wall_ns" {
+	switch name {
+	case "deadline_ns", "until_ns", "valid_until_ns", "closes_ns", "wall_ns":
 		return strings.ReplaceAll(moment(ns), " ", "T")
+	default:
+		return time.Duration(ns).String()
 	}
-	return time.Duration(ns).String()
 }
 
 func quoted(text string) string {

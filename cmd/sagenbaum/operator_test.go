@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -99,8 +100,8 @@ func TestPagesThatGoInACircleEnd(t *testing.T) {
 // unservedPlan leaves an open plan whose undo nobody serves.
 func unservedPlan(t *testing.T, conn *nats.Conn, id string) {
 	t.Helper()
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", Contracts: []coordinator.Contract{
-		{Capability: "room.book", Class: coordinator.Compensable, Inverse: "room.free"},
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
+		{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
 		if cancelled.wants(t, "cancel", exitGood); !strings.Contains(cancelled.stdout, id+" quarantined") {
 			t.Errorf("cancel says %q", cancelled.stdout)
 		}
-		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand")
+		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand", "--evidence", "ticket:7")
 		if r.wants(t, "resolve", exitGood); !strings.Contains(r.stdout, "plan now resolved") {
 			t.Errorf("resolve says %q", r.stdout)
 		}

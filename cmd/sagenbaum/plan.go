@@ -20,9 +20,9 @@ var planStates = []string{
 func newPlan(s *settings) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "plan",
-		Short:   "Look at plans and cancel them",
-		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7",
-	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanCancel(s))
+		Short:   "Look at plans, and cancel or unwind them",
+		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan preview 01JD3BX7",
+	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanCancel(s), newPlanUnwind(s))
 }
 
 // pageSize is how many plans one question asks for.
@@ -127,8 +127,8 @@ func newPlanShow(s *settings) *cobra.Command {
 records, its leases and the records that were refused or lost a race.
 Exit code 1 when something in it is quarantined.`,
 		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json",
-	}, func(cmd *cobra.Command, plan executor.PlanView) {
-		writePlan(cmd.OutOrStdout(), s.pen(cmd), plan, time.Now())
+	}, func(cmd *cobra.Command, f family) {
+		writePlan(cmd.OutOrStdout(), s.pen(cmd), f, time.Now())
 	})
 }
 
@@ -139,12 +139,12 @@ func newPlanTree(s *settings) *cobra.Command {
 		Long: `Show a plan's actions in order and what became of each compensation.
 Exit code 1 when something in it is quarantined.`,
 		Example: "  sagenbaum plan tree 01JD3BX7",
-	}, func(cmd *cobra.Command, plan executor.PlanView) {
-		writeTree(cmd.OutOrStdout(), s.pen(cmd), plan, time.Now())
+	}, func(cmd *cobra.Command, f family) {
+		writeTree(cmd.OutOrStdout(), s.pen(cmd), f, time.Now())
 	})
 }
 
-func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, executor.PlanView)) *cobra.Command {
+func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, family)) *cobra.Command {
 	cmd.Args = exactly("PLAN")
 	cmd.ValidArgsFunction = completePlans(s, "plan.ls")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -157,14 +157,18 @@ func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, exe
 		if err != nil {
 			return failed("show the plan", err)
 		}
+		f, err := c.family(cmd.Context(), plan)
+		if err != nil {
+			return failed("show its child plans", err)
+		}
 		if s.json() {
 			if err := printJSON(cmd.OutOrStdout(), plan); err != nil {
 				return err
 			}
 		} else {
-			write(cmd, plan)
+			write(cmd, f)
 		}
-		if plan.Quarantined > 0 || plan.State == ledger.StateQuarantined {
+		if f.quarantined() {
 			return errLook
 		}
 		return nil

@@ -18,6 +18,9 @@ type table struct {
 	rows [][]string
 	// paint colours a cell after it was padded; nil leaves all plain.
 	paint func(column int, cell string) string
+	// below are lines under a row, from column under on.
+	below map[int][]string
+	under int
 }
 
 // add takes one row; its cells become printable here.
@@ -28,12 +31,27 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
+// note adds lines below the row that was added last, from a column on.
+func (t *table) note(column int, notes ...string) {
+	if t.below == nil {
+		t.below = map[int][]string{}
+	}
+	t.under = column
+	for _, text := range notes {
+		t.below[len(t.rows)] = append(t.below[len(t.rows)], printable(text))
+	}
+}
+
 func (t *table) write(w io.Writer) {
 	width := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}
+	}
+	indent := 0
+	for _, columns := range width[:t.under] {
+		indent += columns + 2
 	}
 	for n, row := range append([][]string{t.head}, t.rows...) {
 		var line strings.Builder
@@ -48,6 +66,9 @@ func (t *table) write(w io.Writer) {
 			line.WriteString(cell + pad)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		for _, text := range t.below[n] {
+			fmt.Fprintln(w, strings.Repeat(" ", indent)+text)
+		}
 	}
 }
 
@@ -92,6 +113,7 @@ var stateColors = map[string]string{
 	"ok":                    "32",
 	"warn":                  "33",
 	"skip":                  "2",
+	"exhausted":             "33",
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",

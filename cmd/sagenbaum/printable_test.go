@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 )
 
@@ -77,8 +78,8 @@ func checkPrintable(t *testing.T, what, text string) {
 func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	t.Parallel()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester", Contracts: []coordinator.Contract{
-		{Capability: "mail.send", Class: coordinator.Irreversible},
+	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
+		{Capability: "mail.send", Class: contract.Irreversible},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	s.ask(t, "default", "plan", "cancel", "p1", "--wait") // whatever it says: the unwind has ended then
 	for _, line := range []string{
 		"plan ls", "plan tree p1", "plan show p1", "quarantine ls", "ledger tail --since 1", "status", "doctor",
-		"plan show " + strings.ReplaceAll(evil, " ", ""), "plan " + evil, "quarantine resolve p1 " + evil + " --as done --reason x",
+		"plan show " + strings.ReplaceAll(evil, " ", ""), "plan " + evil, "quarantine resolve p1 " + evil + " --as done --reason x --evidence y",
 		"quarantine resolve p1 1 --as done --reason x --evidence " + evil,
 	} {
 		r := s.ask(t, "default", strings.Fields(line)...)

@@ -42,11 +42,14 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newLedger(s), newStatus(s), newDoctor(s),
+		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newUndo(s), newContract(s), newLedger(s), newStatus(s), newDoctor(s),
 		newBench(), newVersion(s), newCompletion(), newDemoWorker(s), newDemoAgent(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fail(exitUsage, cmd.CommandPath()+" --help", "%v", err)
+	})
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return s.check() }
 
 	flags := root.PersistentFlags()

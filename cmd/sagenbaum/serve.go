@@ -37,6 +37,7 @@ type serving struct {
 	tlsCert     string
 	tlsKey      string
 	clientCA    string
+	webhooks    []string // [HOOK=]URL
 	verbose     bool
 	stopOnEOF   bool
 }
@@ -56,6 +57,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 		Example: `  sagenbaum serve
   sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
   sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
+  sagenbaum serve --webhook https://pager.example.com/hook --webhook payments=https://pager.example.com/payments
   sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,6 +86,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
 	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
+	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=]URL` that pages to owners are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -112,7 +115,28 @@ func (v *serving) check() error {
 	case (v.tlsCert == "") != (v.tlsKey == ""):
 		return fail(exitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
 	}
-	return nil
+	_, err := v.hooks()
+	return err
+}
+
+// hooks reads --webhook. A URL has no name of a hook before its first '='.
+func (v *serving) hooks() (map[string]string, error) {
+	hooks := map[string]string{}
+	for _, given := range v.webhooks {
+		hook, webhook, named := strings.Cut(given, "=")
+		if !named || !ledger.ValidToken(hook) {
+			hook, webhook = ledger.PageDefault, given
+		}
+		if _, twice := hooks[hook]; twice {
+			return nil, fail(exitUsage, "one --webhook for each hook, and one without a hook for all others", "--webhook for %s is given twice", hook)
+		}
+		var refused *ledger.Refused
+		if err := host.CheckWebhook(hook, webhook); errors.As(err, &refused) {
+			return nil, fail(exitUsage, "--webhook [HOOK=]URL; "+refused.Want, "the --webhook for %s cannot be used: %s", hook, refused.Problem)
+		}
+		hooks[hook] = webhook
+	}
+	return hooks, nil
 }
 
 // flagsOfServer are the flags behind the fields of the embedded server's
@@ -324,6 +348,10 @@ type hostSetup struct {
 // runHost runs one host on one connection until the context ends or the server
 // falls mute.
 func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
+	hooks, err := v.hooks()
+	if err != nil {
+		return err
+	}
 	conn, err := setup.connect()
 	if err != nil {
 		return fail(exitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
@@ -332,7 +360,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
-		GiveUp: setup.giveUp,
+		GiveUp: setup.giveUp, Webhooks: hooks,
 	})
 	if err != nil {
 		return err

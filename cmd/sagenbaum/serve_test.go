@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -32,8 +33,8 @@ func dial(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 	t.Helper()
 	ctx := t.Context()
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester", Contracts: []coordinator.Contract{
-		{Capability: "mail.send", Class: coordinator.Irreversible},
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester", Contracts: []contract.Contract{
+		{Capability: "mail.send", Class: contract.Irreversible},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +164,7 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 		t.Errorf("quarantine ls says\n%s", waiting.stdout)
 	}
 	for _, action := range []string{"half", "1"} {
-		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail")
+		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail", "--evidence", "ticket:8")
 		r.wants(t, "resolve "+action, exitGood)
 	}
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +17,9 @@ func newStatus(s *settings) *cobra.Command {
 		Use:   "status",
 		Short: "Show a tenant's executor: holder, term, what is held, what waits",
 		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
-what unwinds and what waits. Exit code 1 when something is quarantined, a
-command waits for a worker, or the executor does not hold the tenant.`,
+what unwinds, what waits for a worker and which plans wait for their owner. Exit
+code 1 when something is quarantined, a command waits for a worker, or the executor
+does not hold the tenant.`,
 		Example: "  sagenbaum status\n  sagenbaum status --tenant default -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -25,7 +28,7 @@ command waits for a worker, or the executor does not hold the tenant.`,
 				return err
 			}
 			defer c.close()
-			status, err := c.status(cmd.Context())
+			status, err := c.statusInFull(cmd.Context())
 			if err != nil {
 				return failed("show the status", err)
 			}
@@ -36,7 +39,7 @@ command waits for a worker, or the executor does not hold the tenant.`,
 			} else {
 				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
 			}
-			if status.Quarantined > 0 || unserved(status) > 0 || status.Mode != executor.ModeHolding {
+			if status.Quarantined > 0 || unserved(status.StatusView) > 0 || status.Mode != executor.ModeHolding {
 				return errLook
 			}
 			return nil
@@ -44,7 +47,26 @@ command waits for a worker, or the executor does not hold the tenant.`,
 	}
 }
 
-func writeStatus(w io.Writer, p pen, v executor.StatusView, now time.Time) {
+// tenantStatus is a tenant's status with the plans that wait for their owner, some
+// of them when there are many.
+type tenantStatus struct {
+	executor.StatusView
+	Stuck []executor.PlanView `json:"stuck,omitempty"` // with the actions that wait
+}
+
+// stuckShown bounds the stuck plans that status and doctor name.
+const stuckShown = 10
+
+func (c *client) statusInFull(ctx context.Context) (v tenantStatus, err error) {
+	if v.StatusView, err = c.status(ctx); err != nil || v.Quarantined == 0 {
+		return v, err
+	}
+	answer, err := c.plans(ctx, "quarantine.ls", executor.Filter{}, stuckShown)
+	v.Stuck = answer.Plans
+	return v, err
+}
+
+func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	v = forPeople(v)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
@@ -59,16 +81,45 @@ func writeStatus(w io.Writer, p pen, v executor.StatusView, now time.Time) {
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
 	line("held", "%d registrations, next due %s", v.Held, relative(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
+	if v.Unpaged > 0 {
+		line("unpaged", "%s", p.in("33", countOf(v.Unpaged, "page")+" that no hook has taken yet"))
+	}
 	line("refused", "%d, void %d", v.Refused, v.Void)
+	for _, plan := range v.Stuck {
+		line("stuck", "%s, owner %s: %s", p.in("31;1", plan.Plan), dash(plan.Owner), clip(strings.Join(obligationNames(plan), ", "), 160))
+	}
+	if n := int(v.Quarantined) - len(v.Stuck); n > 0 {
+		line("stuck", "and %d more: sagenbaum quarantine ls", n)
+	}
 	for _, waiting := range v.Waiting {
 		if waiting.Working {
 			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
 				waiting.Capability, waiting.Plan, waiting.Action, relative(waiting.SinceNs, now))
 			continue
 		}
-		line("waiting", "%s for plan %s action %s: no worker since %s, %d tries",
-			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), waiting.Tries)
+		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
+			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), triesText(waiting.Tries))
 	}
+}
+
+// obligationNames are what of a plan waits for its owner, short.
+func obligationNames(plan executor.PlanView) (names []string) {
+	for _, a := range parked(plan) {
+		names = append(names, entryText(a))
+	}
+	names = append(names, plan.Orphans...)
+	if len(names) == 0 {
+		names = []string{"a plan that is part of it"}
+	}
+	return names
+}
+
+// triesText counts tries.
+func triesText(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return fmt.Sprintf("%d tries", n)
 }
 
 // unserved counts the commands that no worker has taken.

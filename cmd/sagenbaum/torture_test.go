@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -153,9 +154,11 @@ func (p *provider) serveUnmake(t *testing.T, conn *nats.Conn) *worker.Worker {
 func tortureAgent(conn *nats.Conn) (*coordinator.Coordinator, error) {
 	return coordinator.New(coordinator.Config{
 		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: tortureDoubt, ConfirmTimeout: tortureDoubt,
-		Contracts: []coordinator.Contract{{
-			Capability: makeThing, Class: coordinator.Compensable, Inverse: unmakeThing,
-			Bindings: map[string]string{"thing": "input.thing"}, Attempts: 20, Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
+		Contracts: []contract.Contract{{
+			Capability: makeThing, Class: contract.Compensable,
+			Inverse: &contract.Inverse{
+				Call: unmakeThing, With: map[string]any{"thing": "=input.thing"}, Attempts: 20, Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
+			},
 		}},
 	})
 }

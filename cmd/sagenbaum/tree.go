@@ -6,44 +6,145 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// writeTree prints a plan as its actions in order: what is known of each
-// forward, and what became of its compensation.
+// writeTree prints a plan as its actions in order: what is known of each forward,
+// and what became of its compensation. Child plans stand below their entries.
 //
 //	01JD3BX7  ship feature/x  quarantined since 14:02:12Z (plan failed: "tag exists")
-//	├─ 1 git.branch.create  completed  ── held
+//	├─ 1 git.branch.create  completed  ── held, exact
+//	├┄ savepoint branched
 //	├─ 2 git.push           completed  ── quarantined: the remote refused
-//	└─ 3 git.tag.create     failed     ── skipped: known not to have happened
+//	├─ 3 plan 01JD3BX9      committed  ── compensated 14:02:11Z  release notes
+//	│  └─ 1 wiki.page.edit  completed  ── compensated 14:02:11Z
+//	└─ 4 git.tag.create     failed     ── skipped: known not to have happened
 //	held 1 · compensated 0 · skipped 1 · quarantined 1 · owner release
-func writeTree(w io.Writer, p pen, plan executor.PlanView, now time.Time) {
-	plan = forPeople(plan)
+func writeTree(w io.Writer, p pen, f family, now time.Time) {
+	f = f.forPeople()
+	plan := f.root
 	head := p.bold(plan.Plan)
 	if plan.Label != "" {
 		head += "  " + clip(plan.Label, 60)
 	}
 	fmt.Fprintf(w, "%s  %s\n", head, stateLine(p, plan, now))
-	var forward, undo int
-	for _, a := range plan.Actions {
-		forward = max(forward, len(fmt.Sprint(a.Number))+1+len(a.Capability))
-		undo = max(undo, len(outcomeWord(a)))
-	}
-	for i, a := range plan.Actions {
-		branch := "├─"
-		if i == len(plan.Actions)-1 {
-			branch = "└─"
-		}
-		word := outcomeWord(a)
-		fmt.Fprintf(w, "%s %-*s  %s%s  ── %s\n", branch, forward, fmt.Sprintf("%d %s", a.Number, a.Capability),
-			p.state(word), strings.Repeat(" ", undo-len(word)), undoLine(p, a, now))
-	}
+	t := treeWriter{w: w, p: p, family: f, now: now, drawn: map[string]bool{plan.Plan: true}}
+	t.actions(plan, "")
 	for _, o := range plan.Orphans {
 		fmt.Fprintf(w, "!! %s came without its registration: nobody can undo it\n", o)
 	}
+	for _, omitted := range plan.Omitted {
+		fmt.Fprintf(w, "not shown, for the answer would be too long: %s\n", omitted)
+	}
 	fmt.Fprintln(w, p.dim(countLine(plan)))
+}
+
+// treeWidth is how many columns a line of a tree has where that depends on us.
+const treeWidth = 100
+
+type treeWriter struct {
+	w      io.Writer
+	p      pen
+	family family
+	now    time.Time
+	drawn  map[string]bool // plans, each once
+}
+
+// actions draws the actions of one plan behind a prefix of branches.
+func (t treeWriter) actions(plan executor.PlanView, prefix string) {
+	var forward, outcome int
+	for _, a := range plan.Actions {
+		forward = max(forward, utf8.RuneCountInString(entryText(a)))
+		outcome = max(outcome, len(t.outcome(a)))
+	}
+	t.savepoints(plan, prefix, 0)
+	for i, a := range plan.Actions {
+		branch, below := "├─", "│  "
+		if i == len(plan.Actions)-1 {
+			branch, below = "└─", "   "
+		}
+		a = asLeft(plan, a)
+		word := t.outcome(a)
+		line := fmt.Sprintf("%s%s %s  ", prefix, branch, padded(entryText(a), forward))
+		room := treeWidth - utf8.RuneCountInString(line) - outcome - utf8.RuneCountInString("  ── ")
+		marks := undoMarks(a, t.now)
+		fits := utf8.RuneCountInString(t.undo(pen{}, a, room)+markText(marks)) <= room
+		fmt.Fprintf(t.w, "%s%s%s  ── %s", line, t.p.state(word), strings.Repeat(" ", outcome-len(word)), t.undo(t.p, a, room))
+		if fits {
+			fmt.Fprintln(t.w, t.p.dim(markText(marks)))
+		} else {
+			fmt.Fprintln(t.w)
+			for _, mark := range marks {
+				fmt.Fprintln(t.w, prefix+below+"   "+t.p.dim(mark))
+			}
+		}
+		if child, known := t.family.children[a.Child]; known && !t.drawn[a.Child] {
+			t.drawn[a.Child] = true
+			t.actions(child, prefix+below)
+		}
+		if i < len(plan.Actions)-1 {
+			t.savepoints(plan, prefix, a.Number)
+		}
+	}
+	if last := len(plan.Actions); last > 0 {
+		t.lastSavepoints(plan, prefix, plan.Actions[last-1].Number)
+	}
+}
+
+// savepoints draws those that were set when a plan had so many actions.
+func (t treeWriter) savepoints(plan executor.PlanView, prefix string, actions int) {
+	for _, sp := range plan.Savepoints {
+		if sp.Actions == actions {
+			fmt.Fprintln(t.w, prefix+t.p.dim("├┄ savepoint "+sp.Name))
+		}
+	}
+}
+
+func (t treeWriter) lastSavepoints(plan executor.PlanView, prefix string, from int) {
+	for _, sp := range plan.Savepoints {
+		if sp.Actions >= from {
+			fmt.Fprintln(t.w, prefix+t.p.dim("   savepoint "+sp.Name))
+		}
+	}
+}
+
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+}
+
+func entryText(a executor.ActionView) string {
+	return fmt.Sprintf("%d %s", a.Number, capabilityOf(a))
+}
+
+// outcome is the word for a forward; for a child plan, the state of that.
+func (t treeWriter) outcome(a executor.ActionView) string {
+	if a.Child == "" {
+		return outcomeWord(a)
+	}
+	if child, known := t.family.children[a.Child]; known {
+		return child.State
+	}
+	return "plan"
+}
+
+func (t treeWriter) undo(p pen, a executor.ActionView, room int) string {
+	line := undoText(p, a, t.now, room)
+	if child := t.family.children[a.Child]; child.Label != "" {
+		line += p.dim("  " + clip(child.Label, 40))
+	}
+	return line
+}
+
+// asLeft says of what a plan that has ended still owes that nothing waits for it any
+// more: an answer of its owner said halt.
+func asLeft(plan executor.PlanView, a executor.ActionView) executor.ActionView {
+	if a.Undo == "owed" && plan.State == ledger.StateResolved {
+		a.Note, a.WaitsFor = "left as it is, as its owner said", ""
+	}
+	return a
 }
 
 func stateLine(p pen, plan executor.PlanView, now time.Time) string {
@@ -54,50 +155,137 @@ func stateLine(p pen, plan executor.PlanView, now time.Time) string {
 	case plan.State == ledger.StateOpen && plan.DeadlineNs != 0:
 		line += ", deadline " + relative(plan.DeadlineNs, now)
 	}
-	if plan.Reason != "" {
-		line += fmt.Sprintf(" (%s)", clip(plan.Reason, 120))
+	if plan.ToSavepoint != "" {
+		line += " back to savepoint " + plan.ToSavepoint
 	}
-	return line
+	for _, link := range []struct{ what, plan string }{{"part of", plan.Parent}, {"undoes", plan.Origin}, {"undone as", plan.UndoneAs}} {
+		if link.plan != "" {
+			line += ", " + link.what + " " + p.bold(link.plan)
+		}
+	}
+	return line + because(plan.Reason)
 }
 
 func outcomeWord(a executor.ActionView) string { return strings.ReplaceAll(a.Outcome, "_", " ") }
 
-// undoLine says what became of one action's compensation and why.
-func undoLine(p pen, a executor.ActionView, now time.Time) string {
-	line := p.state(a.Undo)
+// undoLine is undoText with its marks.
+func undoLine(p pen, a executor.ActionView, now time.Time, room int) string {
+	return undoText(p, a, now, room) + p.dim(markText(undoMarks(a, now)))
+}
+
+// undoText says what became of one action's compensation and why, in about so
+// many columns.
+func undoText(p pen, a executor.ActionView, now time.Time, room int) string {
+	plain := undoWord(a, now)
+	why := a.Note
+	if why == "" && a.Undo != "compensated" {
+		why = a.Failure
+	}
+	if a.Child != "" && a.Undo != undoQuarantined {
+		why = "" // what its plan waited for is over
+	}
+	line := p.state(a.Undo) + strings.TrimPrefix(plain, a.Undo)
+	if why != "" {
+		line += ": " + clip(why, min(120, max(48, room-utf8.RuneCountInString(plain)-2)))
+	}
+	return line
+}
+
+// undoWord is the state of an undo with what belongs to it.
+func undoWord(a executor.ActionView, now time.Time) string {
+	line := a.Undo
 	switch a.Undo {
+	case "held":
+		for _, part := range []struct {
+			is   bool
+			text string
+		}{{a.Fidelity != "", a.Fidelity}, {a.ClosesNs != 0, "window " + windowWord(a.ClosesNs, now)}} {
+			if part.is {
+				line += ", " + part.text
+			}
+		}
 	case "compensated":
 		line += " " + clock(a.SettledNs)
 		if a.Attempt > 1 {
 			line += fmt.Sprintf(", attempt %d", a.Attempt)
 		}
 	case "dispatched":
-		line += fmt.Sprintf(" to %s, attempt %d of %d", a.Compensation, a.Attempt, a.Attempts)
-	case "waiting":
-		line += fmt.Sprintf(", attempt %d of %d %s", a.Attempt+1, a.Attempts, relative(a.DueNs, now))
-	case "resolved":
-		line += fmt.Sprintf(" as %s by %s %s", a.Resolution, a.ResolvedBy, clock(a.SettledNs))
-		if a.Evidence != "" {
-			line += ", evidence " + a.Evidence
+		switch {
+		case a.Child != "":
+			line = "dispatched"
+		case a.Asking != "":
+			line += ", asking " + askingText(a.Asking)
+		default:
+			line += fmt.Sprintf(" to %s, attempt %d of %d", a.Compensation, a.Attempt, a.Attempts)
 		}
-	}
-	why := a.Note
-	if why == "" && a.Undo != "compensated" {
-		why = a.Failure
-	}
-	if why != "" {
-		line += ": " + clip(why, 120)
-	}
-	if a.WaitsFor != "" {
-		line += p.dim(" (waits for " + a.WaitsFor + ")")
-	}
-	if a.Class != "compensable" && a.Class != "" {
-		line += p.dim(" (" + a.Class + ")")
-	}
-	if len(a.After) > 0 && !slices.Equal(a.After, []int{a.Number - 1}) {
-		line += p.dim(" (after " + joinNumbers(a.After) + ")")
+	case "waiting":
+		if a.Asking != "" {
+			line += fmt.Sprintf(", asks again %s %s", relative(a.DueNs, now), askingText(a.Asking))
+		} else {
+			line += fmt.Sprintf(", attempt %d of %d %s", a.Attempt+1, a.Attempts, relative(a.DueNs, now))
+		}
+	case "resolved":
+		if a.Child != "" { // each of its actions says how
+			return line + " " + clock(a.SettledNs)
+		}
+		line += fmt.Sprintf(" as %s by %s %s", a.Resolution, a.ResolvedBy, clock(a.SettledNs))
+		line += evidenceText(a)
 	}
 	return line
+}
+
+// windowWord says when an undo window closes or has closed.
+func windowWord(ns int64, now time.Time) string {
+	if ns <= now.UnixNano() {
+		return "closed " + relative(ns, now)
+	}
+	return "closes " + relative(ns, now)
+}
+
+// askingText is the question that a worker is asked.
+func askingText(question string) string {
+	switch question {
+	case "effect":
+		return "whether it happened"
+	case "undo":
+		return "whether it still stands"
+	case "verify":
+		return "whether it is gone"
+	}
+	return question
+}
+
+// markText is what stands in brackets behind the line of an action.
+func markText(marks []string) (text string) {
+	for _, mark := range marks {
+		text += " (" + mark + ")"
+	}
+	return text
+}
+
+// undoMarks are what is to be said of an action beside the state of its undo.
+func undoMarks(a executor.ActionView, now time.Time) (marks []string) {
+	answer, operator := proposalOf(a)
+	for _, mark := range []struct {
+		is   bool
+		text string
+	}{
+		{a.DutyOf != "", "owed once more: an effect of " + a.DutyOf},
+		{a.Presence == "duplicate", "the probe found it more than once"},
+		{a.Presence == "present" && a.Outcome != "completed", "the probe found it present"},
+		{a.Proposal != "", answerWord(answer) + " proposed by " + operator + ", waits for a second operator"},
+		{a.WaitsFor != "", "waits for " + a.WaitsFor},
+		{a.Undo == undoQuarantined && alive(a, now), "an attempt may be at work until " + clock(a.AliveNs)},
+		{a.Pivot, "pivot"},
+		{a.Approve && a.Undo == "held", "asks for the owner's word"},
+		{a.Class != "compensable" && a.Class != "" && a.Child == "", a.Class},
+		{len(a.After) > 0 && !slices.Equal(a.After, []int{a.Number - 1}) && a.DutyOf == "", "after " + joinNumbers(a.After)},
+	} {
+		if mark.is {
+			marks = append(marks, mark.text)
+		}
+	}
+	return marks
 }
 
 func joinNumbers(numbers []int) string {
@@ -113,88 +301,11 @@ func countLine(plan executor.PlanView) string {
 	if plan.Owner != "" {
 		line += " · owner " + plan.Owner
 	}
+	if plan.SecondApprover {
+		line += " · answers take a second operator"
+	}
+	if plan.OnUndoFailure == "continue" {
+		line += " · goes on around a quarantine"
+	}
 	return line
-}
-
-// writePlan prints everything that is known of a plan: the tree, then every
-// action with the addresses of its records, then leases and refused records.
-func writePlan(w io.Writer, p pen, plan executor.PlanView, now time.Time) {
-	plan = forPeople(plan)
-	writeTree(w, p, plan, now)
-	fmt.Fprintf(w, "\nagent %s · opened %s %s", plan.Agent, moment(plan.OpenedNs), plan.Opened)
-	if plan.DeadlineNs != 0 {
-		fmt.Fprintf(w, " · deadline %s", moment(plan.DeadlineNs))
-	}
-	if plan.Fired != "" {
-		fmt.Fprintf(w, " · fired %s", plan.Fired)
-	}
-	if plan.Ended != "" {
-		fmt.Fprintf(w, " · ended %s %s", moment(plan.EndedNs), plan.Ended)
-	}
-	fmt.Fprintln(w)
-	for _, a := range plan.Actions {
-		writeAction(w, p, a)
-	}
-	writeLeases(w, p, "", plan.Leases)
-	for _, r := range plan.Refused {
-		fmt.Fprintf(w, "%s %d.%d %s on %s: %s\n", refusedWord(r), r.Sequence, r.Index, dash(r.Kind), r.Subject, r.Reason)
-	}
-}
-
-func refusedWord(r executor.RefusedView) string {
-	if r.Void {
-		return "void"
-	}
-	return "refused"
-}
-
-func writeAction(w io.Writer, p pen, a executor.ActionView) {
-	fmt.Fprintf(w, "\n%s  %s, %s, %s\n", p.bold(fmt.Sprintf("%d %s", a.Number, a.Capability)), a.Class, outcomeWord(a), p.state(a.Undo))
-	line := func(name, format string, args ...any) {
-		if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" && text != "-" {
-			fmt.Fprintf(w, "    %-11s %s\n", name, text)
-		}
-	}
-	line("action", "%s", a.Action)
-	line("registered", "%s %s", moment(a.AtNs), a.Registered)
-	line("outcome", "%s", a.OutcomeAt)
-	line("undo by", "%s", a.Compensation)
-	line("key", "%s", a.Key)
-	if a.Attempt > 0 {
-		line("attempt", "%d of %d", a.Attempt, a.Attempts)
-	}
-	line("dispatched", "%s", a.Dispatched)
-	line("settled", "%s %s", moment(a.SettledNs), a.Settled)
-	line("verdict", "%s", a.Verdict)
-	line("note", "%s", a.Note)
-	line("failure", "%s", a.Failure)
-	if a.Resolution != "" {
-		line("resolved", "%s by %s %s", a.Resolution, a.ResolvedBy, a.Evidence)
-	}
-	line("input", "%s", clip(string(a.Input), 400))
-	line("output", "%s", clip(string(a.Output), 400))
-	writeLeases(w, p, "    ", a.Leases)
-}
-
-func writeLeases(w io.Writer, p pen, indent string, leases []executor.LeaseView) {
-	for _, l := range leases {
-		state := l.Truth
-		switch {
-		case l.Fired:
-			state = "fired"
-		case l.Moot:
-			state = "moot"
-		}
-		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, clip(l.Condition, 120), p.bold(state))
-		if len(l.Waits) > 0 && !l.Fired && !l.Moot {
-			fmt.Fprintf(w, ", waits for %s", strings.Join(l.Waits, ", "))
-		}
-		if l.WakeNs != 0 && !l.Fired && !l.Moot {
-			fmt.Fprintf(w, ", wakes %s", moment(l.WakeNs))
-		}
-		if l.Error != "" {
-			fmt.Fprintf(w, ", error: %s", l.Error)
-		}
-		fmt.Fprintln(w)
-	}
 }

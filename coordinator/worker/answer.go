@@ -20,13 +20,26 @@ const (
 	CodePanic         = "panic"          // the handler panicked
 	CodeWorkerVersion = "worker_version" // the registration asks for another version (S7)
 	CodeStaleTerm     = "stale_term"     // the command comes from a holder that was replaced
-	CodeBadCommand    = "bad_command"    // the command makes no sense
+	CodeBadCommand    = "bad_command"    // the command makes no sense, or not on its subject
+	CodeBadAnswer     = "bad_answer"     // what an answerer returned cannot be sent
 )
+
+// ErrStop is what errors of Stop wrap.
+var ErrStop = errors.New("trying again will not help")
 
 // Result is what a handler returns beside its error.
 type Result struct {
 	Output      any    // JSON, at most OutputMax bytes: kept with the record of the undo
 	ExternalRef string // what the provider calls the undo, for people
+	Timing      Timing // also beside an error
+}
+
+// Timing tells where a handler's time went, as far as it knows (S31). The worker
+// measures the whole by itself.
+type Timing struct {
+	Setup time.Duration // before the first tool
+	Tool  time.Duration // in tools
+	LLM   time.Duration // in a model; 0 for a single tool
 }
 
 // Handler undoes one action. Its context ends with the attempt's time and when
@@ -45,8 +58,8 @@ func Stop(err error) error {
 
 type stop struct{ cause error }
 
-func (e *stop) Error() string { return e.cause.Error() }
-func (e *stop) Unwrap() error { return e.cause }
+func (e *stop) Error() string   { return e.cause.Error() }
+func (e *stop) Unwrap() []error { return []error{e.cause, ErrStop} }
 
 // Working says that the undo takes longer than an attempt may: Report will tell
 // its end, and the executor asks again after until if it has not.
@@ -56,16 +69,86 @@ type working struct{ until time.Time }
 
 func (e *working) Error() string { return "working until " + e.until.UTC().Format(time.RFC3339) }
 
+// Answerer answers a question, which changes nothing: c.Purpose says whether it is
+// a probe, a check after an undo (verify) or a before-image (before). Its errors
+// mean what a handler's mean; Working is none of them.
+type Answerer func(ctx context.Context, c ledger.Command) (Answer, error)
+
+// Answer is what the world said.
+type Answer struct {
+	// Output is JSON of at most OutputMax bytes: what the contract's expressions
+	// read as probe or verify, or the before-image itself. Present, Absent, Duplicate
+	// and Inconclusive make the one that a probe without expressions reads. Nil is null:
+	// there is nothing.
+	Output any
+	Timing Timing
+}
+
+// presence is the Output that a probe without expressions reads.
+type presence struct {
+	Presence    string `json:"presence"`
+	ExternalRef any    `json:"external_ref,omitempty"` // a text, or a list of them
+	Reason      string `json:"reason,omitempty"`
+}
+
+// Present says that the effect is there; externalRef is what its provider calls
+// it, where that is known.
+func Present(externalRef string) Answer {
+	return Answer{Output: presence{Presence: "present", ExternalRef: externalRef}}
+}
+
+// Absent says that the effect is not there.
+func Absent() Answer { return Answer{Output: presence{Presence: "absent"}} }
+
+// Duplicate says that the effect is there more than once (S98). One external ref is
+// that of the extra effect, which is undone beside the other; several are all of
+// them, the one that the forward meant first.
+func Duplicate(externalRefs ...string) Answer {
+	if len(externalRefs) == 1 {
+		return Answer{Output: presence{Presence: "duplicate", ExternalRef: externalRefs[0]}}
+	}
+	return Answer{Output: presence{Presence: "duplicate", ExternalRef: externalRefs}}
+}
+
+// Inconclusive says that the world was asked and does not tell, and why.
+func Inconclusive(reason string) Answer {
+	return Answer{Output: presence{Presence: "inconclusive", Reason: reason}}
+}
+
+// answer turns the end of an answerer into the answer of the worker.
+func answer(a Answer, err error) ledger.Reply {
+	var still *working
+	switch {
+	case errors.As(err, &still):
+		return problem(ledger.StatusFailed, CodeBadAnswer, "a question cannot be answered later")
+	case err != nil:
+		return reply(Result{Timing: a.Timing}, err)
+	}
+	r := reply(Result{Output: a.Output, Timing: a.Timing}, nil)
+	if a.Output == nil {
+		r.Output = json.RawMessage("null")
+	}
+	if r.Message != "" { // an answer without what was asked for is none
+		return problem(ledger.StatusFailed, CodeBadAnswer, r.Message)
+	}
+	return r
+}
+
 // reply turns the end of a handler into the answer of the worker.
 func reply(result Result, err error) ledger.Reply {
+	r := ended(result, err)
+	r.SetupNs, r.ToolNs, r.LLMNs = result.Timing.Setup.Nanoseconds(), result.Timing.Tool.Nanoseconds(), result.Timing.LLM.Nanoseconds()
+	return r
+}
+
+func ended(result Result, err error) ledger.Reply {
 	var still *working
-	var final *stop
 	switch {
 	case err == nil:
 		return done(result)
 	case errors.As(err, &still):
 		return ledger.Reply{Status: ledger.StatusWorking, UntilMs: still.until.UnixMilli()}
-	case errors.As(err, &final):
+	case errors.Is(err, ErrStop):
 		return problem(ledger.StatusStop, codeOf(err, CodeStop), err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem(ledger.StatusFailed, codeOf(err, CodeTimeout), err.Error())

@@ -1,5 +1,6 @@
 // Package worker serves compensations from Go: it registers a handler per
-// capability and answers the executor's commands over core NATS. Any NATS client
+// capability and answers the executor's commands and questions over core NATS. Its
+// package agentloop is a handler that runs a model with several tools. Any NATS client
 // in any language can do the same; docs/workers.md has the subjects and the JSON.
 //
 // # Model
@@ -16,6 +17,10 @@
 //	Stop(err)       trying again will not help: the owner decides
 //	Working(until)  not finished: Report follows, or the command comes again
 //	any other       failed: the contract's next attempt may succeed
+//
+// Answer serves questions, which change nothing: probes, checks after an undo, and
+// before-images. A question about an undo that is at work in this process waits for
+// its end.
 //
 // A worker decides nothing else: order, delay and number of attempts are the
 // executor's.

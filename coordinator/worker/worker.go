@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type Config struct {
 	Logger *slog.Logger // default none
 }
 
-// Worker serves the compensations of one tenant. It is safe for concurrent use.
+// Worker serves compensations and questions of one tenant. It is safe for concurrent use.
 // Close it.
 type Worker struct {
 	conn     *nats.Conn
@@ -56,20 +57,30 @@ type Worker struct {
 
 	mu      sync.Mutex
 	closed  bool
-	term    uint64 // highest seen
-	subs    map[string]*nats.Subscription
-	flights map[string]*flight // by key
+	term    uint64                        // highest seen with an undo
+	subs    map[string]*nats.Subscription // by subject
+	flights map[string]*flight            // by key
 }
 
-// flight is one run of a handler and those who wait for its answer. The worker's
-// mu guards waiting.
+// flight is one run of a handler and those who wait for its answer. Of one key
+// one flight runs; those with another purpose, as a question about an undo that is
+// still at work, stand behind it. The worker's mu guards waiting and behind.
 type flight struct {
 	command ledger.Command
+	ctx     context.Context
 	cancel  context.CancelFunc
+	serve   func(context.Context, ledger.Command) ledger.Reply
 	waiting []*nats.Msg
+	behind  []*flight
 }
 
-// New checks the configuration. It subscribes nothing: Handle does.
+// same reports whether one answer serves both commands.
+func (f *flight) same(c ledger.Command) bool {
+	return f.command.Purpose == c.Purpose && f.command.Capability == c.Capability
+}
+
+// New checks the configuration. It subscribes nothing: Handle and Answer
+// do.
 // Errors: *ledger.Refused.
 func New(config Config) (*Worker, error) {
 	const name = "1 to 64 letters, digits, '-' or '_'"
@@ -102,24 +113,39 @@ func New(config Config) (*Worker, error) {
 	}, nil
 }
 
-// Handle serves a capability from now on. When it returns, the server knows of
-// the worker. Errors: *ledger.Refused (no capability, served already, closed), or
-// the connection's.
+// Handle carries out the undos of a capability from now on. When it returns, the
+// server knows of the worker. Errors: *ledger.Refused (no capability, served
+// already, closed), or the connection's.
 func (w *Worker) Handle(capability string, handler Handler) error {
-	if !ledger.ValidCapability(capability) {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "not a name", "dotted names, as in git.branch.delete"))
-	}
 	if handler == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("handler", "missing", "a function"))
 	}
+	return w.serve(ledger.UndoSubject(w.tenant, capability), capability, []string{ledger.PurposeUndo},
+		func(ctx context.Context, c ledger.Command) ledger.Reply { return reply(handler(ctx, c)) })
+}
+
+// Answer answers questions of a capability from now on: probes, checks after an
+// undo and before-images. Errors as of Handle.
+func (w *Worker) Answer(capability string, answerer Answerer) error {
+	if answerer == nil {
+		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("answerer", "missing", "a function"))
+	}
+	return w.serve(ledger.AskSubject(w.tenant, capability), capability,
+		[]string{ledger.PurposeProbe, ledger.PurposeVerify, ledger.PurposeBefore},
+		func(ctx context.Context, c ledger.Command) ledger.Reply { return answer(answerer(ctx, c)) })
+}
+
+// serve subscribes one subject, which takes commands of these purposes.
+func (w *Worker) serve(subject, capability string, purposes []string, serve func(context.Context, ledger.Command) ledger.Reply) error {
+	if !ledger.ValidCapability(capability) {
+		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "not a name", "dotted names, as in git.branch.delete"))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.subs[capability] != nil {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "served already, or the worker is closed", "one handler each"))
+	if w.closed || w.subs[subject] != nil {
+		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "served already, or the worker is closed", "one handler and one answerer each"))
 	}
-	sub, err := w.conn.QueueSubscribe(ledger.UndoSubject(w.tenant, capability), QueueGroup, func(m *nats.Msg) {
-		w.receive(m, capability, handler)
-	})
+	sub, err := w.conn.QueueSubscribe(subject, QueueGroup, func(m *nats.Msg) { w.receive(m, capability, purposes, serve) })
 	if err != nil {
 		return fmt.Errorf("cannot serve %q: %v", capability, err)
 	}
@@ -129,7 +155,7 @@ func (w *Worker) Handle(capability string, handler Handler) error {
 		_ = sub.Unsubscribe() // it fails where the connection has ended it
 		return fmt.Errorf("cannot serve %q: %v", capability, err)
 	}
-	w.subs[capability] = sub
+	w.subs[subject] = sub
 	return nil
 }
 
@@ -158,6 +184,9 @@ func (w *Worker) Close(ctx context.Context) error {
 		defer w.mu.Unlock()
 		for _, f := range w.flights {
 			f.cancel()
+			for _, next := range f.behind {
+				next.cancel()
+			}
 		}
 		return fmt.Errorf("cannot close worker: handlers still run: %w", ctx.Err())
 	}
@@ -170,29 +199,51 @@ func (w *Worker) Close(ctx context.Context) error {
 	return nil
 }
 
-// receive is called for one message of a capability after the other.
-func (w *Worker) receive(m *nats.Msg, capability string, handler Handler) {
+// receive is called for one message of a subject after the other.
+func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serve func(context.Context, ledger.Command) ledger.Reply) {
 	var c ledger.Command
 	if err := json.Unmarshal(m.Data, &c); err != nil {
 		w.respond(m, problem(ledger.StatusFailed, CodeBadCommand, "cannot read command: "+err.Error()))
 		return
 	}
-	if refusal, ok := w.admit(c, capability); !ok {
+	if c.Purpose == "" {
+		c.Purpose = ledger.PurposeUndo // as sent before there were questions
+	}
+	if refusal, ok := w.admit(c, capability, purposes); !ok {
 		w.respond(m, refusal)
 		return
 	}
-	w.mu.Lock()
-	if f := w.flights[c.Key]; f != nil {
-		f.waiting = append(f.waiting, m)
-		w.mu.Unlock()
+	f := w.board(m, c, serve)
+	if f == nil {
 		return
 	}
-	ctx, cancel := deadline(c)
-	w.flights[c.Key] = &flight{command: c, cancel: cancel, waiting: []*nats.Msg{m}}
-	w.mu.Unlock()
 	w.places <- struct{}{} // given back by fly; the attempt's time runs meanwhile
 	w.handlers.Add(1)
-	go w.fly(ctx, c, handler) // ends with the handler
+	go w.fly(f) // ends with the handler
+}
+
+// board returns the flight to start for a command, or nil when the command waits
+// for the one of its key that is under way.
+func (w *Worker) board(m *nats.Msg, c ledger.Command, serve func(context.Context, ledger.Command) ledger.Reply) *flight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := w.flights[c.Key]
+	if first != nil {
+		for _, f := range append([]*flight{first}, first.behind...) {
+			if f.same(c) {
+				f.waiting = append(f.waiting, m)
+				return nil
+			}
+		}
+	}
+	f := &flight{command: c, serve: serve, waiting: []*nats.Msg{m}}
+	f.ctx, f.cancel = deadline(c)
+	if first != nil {
+		first.behind = append(first.behind, f)
+		return nil
+	}
+	w.flights[c.Key] = f
+	return f
 }
 
 // deadline bounds an attempt by the time that its command allows.
@@ -204,44 +255,65 @@ func deadline(c ledger.Command) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(allowed)*time.Millisecond)
 }
 
-// admit refuses what must not be undone here and now.
-func (w *Worker) admit(c ledger.Command, capability string) (refusal ledger.Reply, ok bool) {
+// admit refuses what must not be done here and now. Only undos raise the term: a
+// question may come from an agent, which must not be able to fence the executor.
+func (w *Worker) admit(c ledger.Command, capability string, purposes []string) (refusal ledger.Reply, ok bool) {
 	switch {
-	case c.Tenant != w.tenant || c.Capability != capability || c.Key == "" || c.Attempt == 0:
-		return problem(ledger.StatusFailed, CodeBadCommand, "the command is not for this subject, or has no key or attempt"), false
+	case c.Tenant != w.tenant || c.Capability != capability || !slices.Contains(purposes, c.Purpose) || c.Key == "" || c.Attempt == 0:
+		return problem(ledger.StatusFailed, CodeBadCommand, "tenant, capability or purpose is not of this subject, or key or attempt is missing"), false
 	case c.WorkerVersion != "" && c.WorkerVersion != w.version:
 		return problem(ledger.StatusFailed, CodeWorkerVersion, fmt.Sprintf("the registration asks for version %q, this worker is %q", c.WorkerVersion, w.version)), false
+	case c.Purpose == ledger.PurposeBefore:
+		return ledger.Reply{}, true // asked by the coordinator, which has no term
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.Term < w.term {
 		return problem(ledger.StatusFailed, CodeStaleTerm, fmt.Sprintf("term %d, and term %d has spoken", c.Term, w.term)), false
 	}
-	w.term = c.Term
+	if c.Purpose == ledger.PurposeUndo {
+		w.term = c.Term
+	}
 	return ledger.Reply{}, true
 }
 
-// fly runs a handler and answers everyone who asked under its key meanwhile,
-// also when the handler ends its goroutine.
-func (w *Worker) fly(ctx context.Context, c ledger.Command, handler Handler) {
+// fly runs a handler and answers everyone who asked the same under its key
+// meanwhile, also when the handler ends its goroutine. The next flight of the key
+// takes over its place.
+func (w *Worker) fly(f *flight) {
 	defer w.handlers.Done()
 	answer := problem(ledger.StatusFailed, CodePanic, "the handler ended its goroutine")
 	defer func() {
-		w.mu.Lock()
-		f := w.flights[c.Key]
-		delete(w.flights, c.Key)
-		w.mu.Unlock()
-		f.cancel()
-		<-w.places
+		if next := w.land(f); next != nil {
+			w.handlers.Add(1)
+			go w.fly(next) // ends with the handler
+		} else {
+			<-w.places
+		}
 		for _, m := range f.waiting {
 			w.respond(m, answer)
 		}
 	}()
-	answer = w.run(ctx, c, handler)
+	answer = w.run(f)
 }
 
-func (w *Worker) run(ctx context.Context, c ledger.Command, handler Handler) (answer ledger.Reply) {
-	started := time.Now()
+// land ends a flight and returns the next one of its key.
+func (w *Worker) land(f *flight) (next *flight) {
+	f.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(f.behind) == 0 {
+		delete(w.flights, f.command.Key)
+		return nil
+	}
+	next = f.behind[0]
+	next.behind = f.behind[1:]
+	w.flights[f.command.Key] = next
+	return next
+}
+
+func (w *Worker) run(f *flight) (answer ledger.Reply) {
+	c, started := f.command, time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action, "panic", p, "stack", string(debug.Stack()))
@@ -249,7 +321,7 @@ func (w *Worker) run(ctx context.Context, c ledger.Command, handler Handler) (an
 		}
 		answer.Worker, answer.WorkNs = w.name, time.Since(started).Nanoseconds()
 	}()
-	return reply(handler(ctx, c))
+	return f.serve(f.ctx, c)
 }
 
 func (w *Worker) respond(m *nats.Msg, answer ledger.Reply) {

@@ -31,7 +31,7 @@ type wired struct {
 func wire(t *testing.T, change func(*Config)) *wired {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>"}},
+		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -82,11 +82,18 @@ func command(key string) ledger.Command {
 
 // send asks as the executor does and returns a channel with the answer.
 func (w *wired) send(c ledger.Command) <-chan ledger.Reply {
+	if c.Purpose == "" || c.Purpose == ledger.PurposeUndo {
+		return w.sendTo("undo.default.file.delete", c)
+	}
+	return w.sendTo("ask.default.file.stat", c)
+}
+
+func (w *wired) sendTo(subject string, c ledger.Command) <-chan ledger.Reply {
 	body, err := json.Marshal(c)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.sendRaw(ledger.UndoSubject("default", "file.delete"), body)
+	return w.sendRaw(subject, body)
 }
 
 func (w *wired) sendRaw(subject string, body []byte) <-chan ledger.Reply {
@@ -237,7 +244,7 @@ func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 	}
 }
 
-func TestAttemptsThatOverlapRunOnce(t *testing.T) {
+func TestS21AttemptsThatOverlapRunOnce(t *testing.T) {
 	w := wire(t, nil)
 	started, finish := make(chan uint32, 10), make(chan struct{})
 	w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) {

@@ -1,6 +1,6 @@
-// Package actuators carries out compensations: it takes a command to a worker
-// and brings back what became of it. It decides nothing and remembers nothing;
-// delivery is at least once, under one key.
+// Package actuators carries out compensations, and asks the questions around
+// them: it takes a command to a worker and brings back what became of it. It
+// decides nothing and remembers nothing; delivery is at least once, under one key.
 package actuators
 
 import (
@@ -23,7 +23,7 @@ type Fate uint8
 const (
 	Replied  Fate = iota // Reply is set
 	NoWorker             // nobody serves the capability: nothing happened
-	Silent               // no reply in time: the undo may have happened
+	Silent               // no reply in time: what was asked for may have happened
 )
 
 // Result is what became of one sending.
@@ -33,8 +33,8 @@ type Result struct {
 	Took  time.Duration // from sending to the result
 }
 
-// NATS sends commands as requests on ledger.UndoSubject, with one inbox for
-// all replies.
+// NATS sends commands as requests, undos on ledger.UndoSubject and questions on
+// ledger.AskSubject, with one inbox for all replies.
 type NATS struct {
 	conn  *nats.Conn
 	inbox string
@@ -47,9 +47,10 @@ type NATS struct {
 }
 
 type sending struct {
-	sent  time.Time
-	timer *time.Timer
-	done  func(Result)
+	purpose string
+	sent    time.Time
+	timer   *time.Timer
+	done    func(Result)
 }
 
 // NewNATS subscribes to an inbox of its own on conn. Close ends it.
@@ -66,9 +67,9 @@ func NewNATS(conn *nats.Conn) (*NATS, error) {
 	return n, nil
 }
 
-// Send asks a worker for one compensation and returns at once; done is called
-// exactly once, from another goroutine, within the command's timeout. After
-// Close it is not called.
+// Send asks a worker for one compensation, or one question, and returns at once;
+// done is called exactly once, from another goroutine, within the command's
+// timeout. After Close it is not called.
 func (n *NATS) Send(c ledger.Command, done func(Result)) {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -82,15 +83,29 @@ func (n *NATS) Send(c ledger.Command, done func(Result)) {
 	n.next++
 	id := n.next
 	timeout := time.Duration(c.TimeoutMs) * time.Millisecond
-	s := &sending{sent: time.Now(), done: done}
+	s := &sending{purpose: c.Purpose, sent: time.Now(), done: done}
 	s.timer = time.AfterFunc(timeout, func() { n.finish(id, Result{Fate: Silent}) })
 	n.pending[id] = s
 	n.mu.Unlock()
-	reply := n.inbox + "." + strconv.FormatUint(id, 36)
-	if err := n.conn.PublishRequest(ledger.UndoSubject(c.Tenant, c.Capability), reply, body); err != nil {
-		// Not sent: the connection is closed or its buffer is full.
+	if !n.conn.IsConnected() {
+		// A client that reconnects would keep it, and send it whenever that is done:
+		// perhaps when the provider has forgotten the key.
 		go n.finish(id, Result{Fate: NoWorker})
+		return
 	}
+	reply := n.inbox + "." + strconv.FormatUint(id, 36)
+	if err := n.conn.PublishRequest(subject(c), reply, body); err != nil {
+		go n.finish(id, Result{Fate: NoWorker}) // not sent
+	}
+}
+
+// subject keeps what changes the world apart from what only looks at it, so that
+// permissions can.
+func subject(c ledger.Command) string {
+	if c.Purpose == ledger.PurposeUndo {
+		return ledger.UndoSubject(c.Tenant, c.Capability)
+	}
+	return ledger.AskSubject(c.Tenant, c.Capability)
 }
 
 // noRespondersStatus is the status header of a request that nobody serves.
@@ -105,19 +120,38 @@ func (n *NATS) receive(m *nats.Msg) {
 		n.finish(id, Result{Fate: NoWorker})
 		return
 	}
+	n.mu.Lock()
+	s := n.pending[id]
+	n.mu.Unlock()
+	if s != nil {
+		n.finish(id, Result{Fate: Replied, Reply: read(m.Data, s.purpose)})
+	}
+}
+
+// badReply is the code of a reply that says nothing we know: the attempt failed.
+const badReply = "bad_reply"
+
+// read reads a worker's reply. One that cannot be understood is a failure that
+// says so, and so is a question put off: only an undo has a report that follows.
+func read(data []byte, purpose string) ledger.Reply {
 	var reply ledger.Reply
-	if err := json.Unmarshal(m.Data, &reply); err != nil {
-		reply = ledger.Reply{Status: ledger.StatusFailed, Code: "bad_reply", Message: "the worker's reply is not JSON: " + err.Error()}
+	if err := json.Unmarshal(data, &reply); err != nil {
+		return ledger.Reply{Status: ledger.StatusFailed, Code: badReply, Message: "the worker's reply is not JSON: " + err.Error()}
 	}
+	want := "done, failed, stop or working"
 	switch reply.Status {
-	case ledger.StatusDone, ledger.StatusFailed, ledger.StatusStop, ledger.StatusWorking:
-	default:
-		reply = ledger.Reply{
-			Status: ledger.StatusFailed, Code: "bad_reply", Worker: reply.Worker,
-			Message: fmt.Sprintf("the worker's reply has status %q; want done, failed, stop or working", reply.Status),
+	case ledger.StatusDone, ledger.StatusFailed, ledger.StatusStop:
+		return reply
+	case ledger.StatusWorking:
+		if purpose == ledger.PurposeUndo {
+			return reply
 		}
+		want = "done, failed or stop to a question"
 	}
-	n.finish(id, Result{Fate: Replied, Reply: reply})
+	return ledger.Reply{
+		Status: ledger.StatusFailed, Code: badReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
+		Message: fmt.Sprintf("the worker's reply has status %q; want %s", reply.Status, want),
+	}
 }
 
 func (n *NATS) finish(id uint64, r Result) {

@@ -30,6 +30,8 @@ type actor struct {
 	state    *executor.State
 	dispatch *dispatcher
 	answers  []executor.Answer // not yet settled in the ledger
+	pages    *pager
+	paging   sync.WaitGroup // its goroutines
 
 	term    uint64 // that this host has claimed; 0: none
 	fence   uint64 // sequence of its TermStarted
@@ -184,6 +186,7 @@ func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Me
 // on its way. The ledger has the rest.
 func (a *actor) endSession() {
 	a.stepDown()
+	a.paging.Wait()
 	a.pending, a.misses = nil, 0
 	a.acks = make(chan ack, 1)
 	a.kv.abandon()
@@ -264,9 +267,9 @@ func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head le
 // loop is the actor: it waits for whatever comes first and takes a turn.
 func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error, lease <-chan holderEvent) error {
 	for {
-		var answered <-chan struct{}
+		var answered, paged <-chan struct{}
 		if a.dispatch != nil {
-			answered = a.dispatch.wake
+			answered, paged = a.dispatch.wake, a.pages.wake
 		}
 		var first *ledger.Message
 		select {
@@ -284,6 +287,10 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 			a.leaseEvent(e)
 		case <-answered:
 			a.takeAnswers()
+		case <-paged:
+			if a.pages.hasRoom() {
+				a.pages.add(a.state.Unpaged())
+			}
 		case <-a.wake.C:
 		}
 		if err := a.turn(first, messages); err != nil {
@@ -341,11 +348,12 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	}
 	a.state.Flush()
 	a.kv.commit()
-	commands, notices := a.state.Commands(), a.state.Notices()
+	commands, notices, pages := a.state.Commands(), a.state.Notices(), a.state.Pages()
 	if a.holding {
 		for _, c := range commands {
 			a.dispatch.send(c)
 		}
+		a.pages.add(pages)
 		a.notify(notices)
 	}
 	a.applyTerm()
@@ -375,17 +383,40 @@ func (a *actor) fold(m ledger.Message) error {
 
 // folded lets the shell follow what the ledger says.
 func (a *actor) folded(e ledger.Entry) {
+	of := about{e.Record.Plan, e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_CompensationSucceeded:
-		a.settled(attemptID{e.Record.Plan, e.Record.Action, k.CompensationSucceeded.Attempt})
+		a.settled(attemptID{of, ledger.PurposeUndo, k.CompensationSucceeded.Attempt})
 	case *pb.Record_CompensationFailed:
-		a.settled(attemptID{e.Record.Plan, e.Record.Action, k.CompensationFailed.Attempt})
+		a.settled(attemptID{of, ledger.PurposeUndo, k.CompensationFailed.Attempt})
+	case *pb.Record_ProbeAsked:
+		if done := k.ProbeAsked.Done; done != nil {
+			a.settled(attemptID{of, ledger.PurposeUndo, done.Attempt})
+		}
+	case *pb.Record_ProbeAnswered:
+		a.settled(attemptID{of, purposeOf(k.ProbeAnswered.Question), k.ProbeAnswered.Attempt})
+	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined, *pb.Record_Resolved:
+		if a.dispatch != nil {
+			a.dispatch.abandon(of)
+		}
+	case *pb.Record_OwnerPaged:
+		if a.pages != nil {
+			a.pages.recorded(pageKey{of.plan, of.action, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
+		}
 	case *pb.Record_ClockConfirmed:
 		if e.Address.Sequence > a.attached {
 			a.host.clock.confirm()
 			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason", k.ClockConfirmed.Reason)
 		}
 	}
+}
+
+// purposeOf is the purpose of the command that asks a question.
+func purposeOf(q pb.Question) string {
+	if q == pb.Question_QUESTION_VERIFY {
+		return ledger.PurposeVerify
+	}
+	return ledger.PurposeProbe
 }
 
 func (a *actor) settled(id attemptID) {
@@ -402,7 +433,7 @@ func (a *actor) act() {
 	}
 	live := a.answers[:0]
 	for _, answer := range a.answers {
-		if a.state.Outstanding(answer.Plan, answer.Number, answer.Attempt) {
+		if a.state.Outstanding(answer.Plan, answer.Number, answer.Purpose, answer.Attempt) {
 			live = append(live, answer)
 		}
 	}
@@ -410,15 +441,18 @@ func (a *actor) act() {
 	now, ahead, held := a.host.clock.epoch()
 	a.guarded(ahead, held)
 	due, waits := a.state.NextWake()
-	if len(a.answers) == 0 && !a.state.HasWork() && (!waits || due > now.UnixNano()) {
+	paged := a.pages.taken()
+	if len(a.answers) == 0 && len(paged) == 0 && !a.state.HasWork() && (!waits || due > now.UnixNano()) {
 		return
 	}
 	records := a.state.Decide(executor.Input{
-		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, SizeMax: commitSizeMax,
+		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged, SizeMax: commitSizeMax,
 	})
-	if len(records) > 0 {
-		a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
+	if len(records) == 0 {
+		a.pages.forgetTaken(paged) // they are about what is settled by now
+		return
 	}
+	a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
 }
 
 // append sends one commit, fenced on the term, without waiting for it.
@@ -497,7 +531,10 @@ func (a *actor) acknowledged(k ack) error {
 // notify tells agents, best effort.
 func (a *actor) notify(notices []executor.Notice) {
 	for _, n := range notices {
-		body, err := json.Marshal(ledger.Notice{Plan: n.Plan, State: n.State, Reason: n.Reason})
+		body, err := json.Marshal(ledger.Notice{
+			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint,
+			Action: n.Action, Verdict: n.Verdict, By: n.By,
+		})
 		if err != nil {
 			panic("host: cannot encode a notice: " + err.Error())
 		}

@@ -55,6 +55,12 @@ func (c *clock) epoch() (now time.Time, ahead time.Duration, held bool) {
 	return wall, ahead, false
 }
 
+// now is the instant of epoch alone.
+func (c *clock) now() time.Time {
+	now, _, _ := c.epoch()
+	return now
+}
+
 // confirm takes the wall clock as right: an operator has said so.
 func (c *clock) confirm() {
 	c.mu.Lock()

@@ -20,18 +20,24 @@ const (
 	workerWaitMax = 5 * time.Second
 )
 
-// attemptID names one attempt.
+// about is an action of a plan. It has at most one command on its way.
+type about struct{ plan, action string }
+
+// attemptID names one attempt: of an undo, or of a question about it.
 type attemptID struct {
-	plan, action string
-	attempt      uint32
+	about
+	purpose string // as ledger.Command.Purpose
+	attempt uint32
 }
 
 // flight is one command on its way.
 type flight struct {
+	id      attemptID
 	command executor.Command
 	since   time.Time
 	tries   int // sendings that found no worker
 	working bool
+	reached bool // a copy may have come to a worker
 	again   *time.Timer
 }
 
@@ -39,91 +45,109 @@ type flight struct {
 // callbacks run on the actuator's goroutines; stop ends them.
 type dispatcher struct {
 	actuator Actuator
-	wake     chan struct{} // buffered 1: there are answers
+	now      func() time.Time // the host's guarded clock
+	wake     chan struct{}    // buffered 1: there are answers
 
 	mu      sync.Mutex
-	flights map[attemptID]*flight
+	flights map[about]*flight
 	answers []executor.Answer
 	stopped bool
 }
 
-func newDispatcher(a Actuator) *dispatcher {
-	return &dispatcher{actuator: a, wake: make(chan struct{}, 1), flights: map[attemptID]*flight{}}
+func newDispatcher(a Actuator, now func() time.Time) *dispatcher {
+	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1), flights: map[about]*flight{}}
 }
 
-// send takes a command on its way, once per attempt.
-func (d *dispatcher) send(c executor.Command) {
-	id := attemptID{c.Plan, c.Action, c.Attempt}
+// send takes a command on its way, once per attempt. It takes the place of an
+// earlier command for the same action, which nobody waits for any more.
+func (d *dispatcher) send(c executor.Command) { d.fly(c, false) }
+
+// resend is send for a command of an earlier term or process, which may have
+// reached a worker then.
+func (d *dispatcher) resend(c executor.Command) { d.fly(c, true) }
+
+func (d *dispatcher) fly(c executor.Command, reached bool) {
+	id := attemptID{about{c.Plan, c.Action}, c.Purpose, c.Attempt}
 	d.mu.Lock()
-	if _, ok := d.flights[id]; ok || d.stopped {
+	old := d.flights[id.about]
+	if d.stopped || old != nil && old.id == id {
 		d.mu.Unlock()
 		return
 	}
-	f := &flight{command: c, since: time.Now()}
-	d.flights[id] = f
+	if old != nil {
+		d.drop(old)
+	}
+	f := &flight{id: id, command: c, since: time.Now(), reached: reached}
+	d.flights[id.about] = f
 	d.mu.Unlock()
-	d.try(id, f)
+	d.try(f)
 }
 
-func (d *dispatcher) try(id attemptID, f *flight) {
-	d.actuator.Send(f.command.Command, func(r actuators.Result) { d.result(id, f, r) })
+// try sends a copy of the command, unless the provider may have forgotten the key
+// under which an earlier copy was carried out: that is for a probe to find out.
+func (d *dispatcher) try(f *flight) {
+	until := f.command.ResendUntilNs
+	d.mu.Lock()
+	if d.stopped || d.flights[f.id.about] != f {
+		d.mu.Unlock()
+		return
+	}
+	if until != 0 && f.reached && d.now().UnixNano() > until {
+		d.land(f, nil, 0)
+		d.mu.Unlock()
+		return
+	}
+	d.mu.Unlock()
+	d.actuator.Send(f.command.Command, func(r actuators.Result) { d.result(f, r) })
 }
 
 // result handles what became of one sending.
-func (d *dispatcher) result(id attemptID, f *flight, r actuators.Result) {
+func (d *dispatcher) result(f *flight, r actuators.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped || d.flights[id] != f {
+	if d.stopped || d.flights[f.id.about] != f {
 		return
 	}
-	switch r.Fate {
-	case actuators.NoWorker:
+	if r.Fate == actuators.NoWorker {
 		// Not a failure: it waits for a worker, visibly.
 		f.tries++
-		wait := min(workerWaitMin<<min(f.tries-1, 10), workerWaitMax)
-		f.again = time.AfterFunc(wait, func() { d.retry(id, f) })
+		d.later(f, min(workerWaitMin<<min(f.tries-1, 10), workerWaitMax))
 		return
-	case actuators.Silent:
-		if f.working {
-			f.again = time.AfterFunc(workerWaitMax, func() { d.retry(id, f) })
-			return
-		}
-		d.land(id, executor.Answer{Plan: id.plan, Number: f.command.Number, Attempt: id.attempt})
-	case actuators.Replied:
-		if r.Reply.Status == ledger.StatusWorking && time.Since(f.since) > workingMax {
-			d.land(id, executor.Answer{Plan: id.plan, Number: f.command.Number, Attempt: id.attempt}) // as silent
-			return
-		}
-		if r.Reply.Status == ledger.StatusWorking {
-			// Its report comes as a record; ask again if it does not.
-			f.working, f.tries = true, 0
-			wait := min(max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second), workingMax)
-			f.again = time.AfterFunc(wait, func() { d.retry(id, f) })
-			return
-		}
-		queued := r.Took.Nanoseconds() - r.Reply.WorkNs
-		d.land(id, executor.Answer{Plan: id.plan, Number: f.command.Number, Attempt: id.attempt, Reply: &r.Reply, QueuedNs: max(queued, 0)})
-	default:
+	}
+	f.reached = true
+	switch {
+	case r.Fate == actuators.Silent && f.working:
+		d.later(f, workerWaitMax)
+	case r.Fate == actuators.Silent:
+		d.land(f, nil, 0)
+	case r.Fate != actuators.Replied:
 		panic("host: unknown fate of a sending")
+	case r.Reply.Status != ledger.StatusWorking:
+		d.land(f, &r.Reply, max(r.Took.Nanoseconds()-r.Reply.WorkNs, 0))
+	case time.Since(f.since) > workingMax:
+		d.land(f, nil, 0) // as silent
+	default:
+		// Its report comes as a record; ask again if it does not.
+		f.working, f.tries = true, 0
+		d.later(f, min(max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second), workingMax))
 	}
 }
 
-// land hands an answer to the actor; d.mu is held.
-func (d *dispatcher) land(id attemptID, a executor.Answer) {
-	delete(d.flights, id)
-	d.answers = append(d.answers, a)
+// later tries again after a while; d.mu is held.
+func (d *dispatcher) later(f *flight, wait time.Duration) {
+	f.again = time.AfterFunc(wait, func() { d.try(f) })
+}
+
+// land hands an answer to the actor, nil for silence; d.mu is held.
+func (d *dispatcher) land(f *flight, reply *ledger.Reply, queuedNs int64) {
+	delete(d.flights, f.id.about)
+	d.answers = append(d.answers, executor.Answer{
+		Plan: f.id.plan, Number: f.command.Number, Purpose: f.id.purpose, Attempt: f.id.attempt,
+		Reply: reply, QueuedNs: queuedNs,
+	})
 	select {
 	case d.wake <- struct{}{}:
 	default:
-	}
-}
-
-func (d *dispatcher) retry(id attemptID, f *flight) {
-	d.mu.Lock()
-	live := !d.stopped && d.flights[id] == f
-	d.mu.Unlock()
-	if live {
-		d.try(id, f)
 	}
 }
 
@@ -141,12 +165,27 @@ func (d *dispatcher) take() []executor.Answer {
 func (d *dispatcher) forget(id attemptID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if f := d.flights[id]; f != nil {
-		if f.again != nil {
-			f.again.Stop()
-		}
-		delete(d.flights, id)
+	if f := d.flights[id.about]; f != nil && f.id == id {
+		d.drop(f)
 	}
+}
+
+// abandon drops whatever flies for an action that nothing is asked about any
+// more.
+func (d *dispatcher) abandon(a about) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.flights[a]; f != nil {
+		d.drop(f)
+	}
+}
+
+// drop forgets a flight; d.mu is held.
+func (d *dispatcher) drop(f *flight) {
+	if f.again != nil {
+		f.again.Stop()
+	}
+	delete(d.flights, f.id.about)
 }
 
 // waiting lists the commands that found no worker yet.
@@ -158,7 +197,7 @@ func (d *dispatcher) waiting() []executor.WaitingView {
 		if f.tries > 0 || f.working {
 			out = append(out, executor.WaitingView{
 				Working:    f.working,
-				Capability: f.command.Capability, Plan: id.plan, Action: f.command.Action,
+				Capability: f.command.Capability, Plan: id.plan, Action: id.action,
 				SinceNs: f.since.UnixNano(), Tries: f.tries,
 			})
 		}

@@ -31,13 +31,13 @@ func working(until int64) actuators.Result {
 }
 
 func command() executor.Command {
-	return executor.Command{Number: 1, Command: ledger.Command{Plan: "p", Action: "a", Capability: "x", Key: "k", Attempt: 1}}
+	return executor.Command{Number: 1, Command: ledger.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Capability: "x", Key: "k", Attempt: 1}}
 }
 
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(math.MaxInt64 / 2), working(0)}}
-		d := newDispatcher(s)
+		d := newDispatcher(s, time.Now)
 		d.send(command())
 		synctest.Wait()
 		if w := d.waiting(); len(w) != 1 || !w[0].Working {
@@ -63,7 +63,7 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s)
+		d := newDispatcher(s, time.Now)
 		d.send(command())
 		d.send(command()) // the same attempt flies once
 		<-time.After(time.Minute)
@@ -77,11 +77,110 @@ func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 		if answers := d.take(); len(answers) != 0 {
 			t.Fatalf("no worker is no answer: %+v", answers)
 		}
-		d.forget(attemptID{"p", "a", 1})
+		d.forget(attemptID{about{"p", "a"}, ledger.PurposeProbe, 1})
+		if len(d.waiting()) != 1 {
+			t.Fatal("the answer to a question has settled an undo")
+		}
+		d.forget(attemptID{about{"p", "a"}, ledger.PurposeUndo, 1})
 		before := len(s.sent)
 		<-time.After(time.Minute)
 		if len(s.sent) != before || len(d.waiting()) != 0 {
 			t.Fatal("sent after it was settled")
+		}
+		d.stop()
+	})
+}
+
+// silence that no worker can break before the attempt's timeout.
+var silence = actuators.Result{Fate: actuators.Silent}
+
+func until(c executor.Command, d time.Duration) executor.Command {
+	c.ResendUntilNs = time.Now().Add(d).UnixNano()
+	return c
+}
+
+// landed takes the one answer that has come.
+func landed(t *testing.T, d *dispatcher) executor.Answer {
+	t.Helper()
+	<-d.wake
+	answers := d.take()
+	if len(answers) != 1 {
+		t.Fatalf("%+v", answers)
+	}
+	return answers[0]
+}
+
+func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{results: []actuators.Result{working(0), silence}}
+		d := newDispatcher(s, time.Now)
+		d.send(until(command(), 10*time.Second))
+		start := time.Now()
+		if a := landed(t, d); a.Reply != nil || a.Purpose != ledger.PurposeUndo || a.Attempt != 1 || a.Number != 1 {
+			t.Fatalf("%+v", a)
+		}
+		if took := time.Since(start); took < 10*time.Second || took > 10*time.Second+workerWaitMax {
+			t.Fatalf("after %s", took)
+		}
+		if len(s.sent) != 3 { // at 0 s, and on from the worker's word at 1 s and 6 s
+			t.Fatalf("%d sendings", len(s.sent))
+		}
+		// After a restart nobody knows whether the command had reached a worker.
+		old := command()
+		old.Attempt, old.ResendUntilNs = 2, time.Now().UnixNano()-1
+		d.resend(old)
+		if a := landed(t, d); a.Reply != nil || a.Attempt != 2 {
+			t.Fatalf("%+v", a)
+		}
+		if len(s.sent) != 3 {
+			t.Fatal("a copy went out after the window")
+		}
+		fresh := command()
+		fresh.Attempt = 3
+		d.resend(until(fresh, time.Hour))
+		if a := landed(t, d); a.Attempt != 3 || len(s.sent) != 4 {
+			t.Fatalf("a copy inside the window is held back: %+v, %d sendings", a, len(s.sent))
+		}
+		d.stop()
+	})
+}
+
+func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nobody := actuators.Result{Fate: actuators.NoWorker}
+		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}}}
+		d := newDispatcher(s, time.Now)
+		d.send(until(command(), time.Millisecond))
+		if a := landed(t, d); a.Reply == nil || a.Reply.Status != ledger.StatusDone || len(s.sent) != 6 {
+			t.Fatalf("%+v after %d sendings", a, len(s.sent))
+		}
+		d.stop()
+	})
+}
+
+func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
+		d := newDispatcher(s, time.Now)
+		d.send(command())
+		probe := command()
+		probe.Purpose, probe.Capability = ledger.PurposeProbe, "x.get"
+		d.send(probe)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		for i, c := range s.sent {
+			if i > 0 && c.Purpose != ledger.PurposeProbe {
+				t.Fatalf("sending %d is %+v", i, c)
+			}
+		}
+		if w := d.waiting(); len(w) != 1 || w[0].Capability != "x.get" {
+			t.Fatalf("%+v", w)
+		}
+		d.abandon(about{"p", "a"})
+		before := len(s.sent)
+		<-time.After(time.Minute)
+		if len(s.sent) != before {
+			t.Fatal("sent after nobody asks any more")
 		}
 		d.stop()
 	})

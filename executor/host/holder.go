@@ -101,13 +101,14 @@ func (a *actor) applyTerm() {
 		a.setMode(executor.ModeStandby, "held by "+meta.Holder)
 	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
 		a.holding, a.fence = true, meta.TermSequence
-		a.dispatch = newDispatcher(a.host.actuator)
+		a.dispatch, a.pages = newDispatcher(a.host.actuator, a.host.clock.now), a.newPager()
 		a.show(a.dispatch)
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("holding", "term", a.term, "held", meta.Held, "unwinding", meta.Unwinding)
 		for _, c := range a.state.InFlight() {
-			a.dispatch.send(c) // unanswered before: the same keys again
+			a.dispatch.resend(c) // unanswered before: the same keys again
 		}
+		a.pages.add(a.state.Unpaged())
 	case !a.holding && a.term != 0 && meta.Term >= a.term:
 		a.term = 0 // another host won this term
 	}
@@ -117,7 +118,8 @@ func (a *actor) applyTerm() {
 func (a *actor) stepDown() {
 	if a.dispatch != nil {
 		a.dispatch.stop()
-		a.dispatch = nil
+		a.pages.stop()
+		a.dispatch, a.pages = nil, nil
 		a.show(nil)
 	}
 	a.holding, a.term, a.fence = false, 0, 0

@@ -20,8 +20,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +70,11 @@ type Config struct {
 	System            *nats.Conn
 	AcceptLossyBroker bool
 
+	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
+	// for every hook without one of its own. https, or http to this machine. Every
+	// page is published on ledger.PageSubject besides.
+	Webhooks map[string]string
+
 	// GiveUp, when closed, ends the wait for room on a full disk of the state
 	// store, so that a process that is told to stop can; nil: it waits for ever.
 	GiveUp <-chan struct{}
@@ -83,6 +91,7 @@ type Host struct {
 	clock    *clock
 	actuator *actuators.NATS
 	holders  *jetstream.Holders
+	hooks    *http.Client // posts pages
 	actors   []*actor
 
 	failed    atomic.Bool    // ErrState
@@ -113,7 +122,7 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), ready: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), ready: make(chan struct{})}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}
@@ -142,6 +151,11 @@ func checkConfig(cfg Config) error {
 			return ledger.Refuse("Tenants", fmt.Sprintf("%q is no name, or there twice", t), "1 to 64 letters, digits, '-' or '_', each once")
 		}
 		seen[t] = true
+	}
+	for _, hook := range slices.Sorted(maps.Keys(cfg.Webhooks)) {
+		if err := CheckWebhook(hook, cfg.Webhooks[hook]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -176,6 +190,7 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 	h.actuator = actuator
 	defer func() { _ = actuator.Close() }()
+	defer h.hooks.CloseIdleConnections()
 	if h.holders, err = h.openHolders(ctx); err != nil {
 		if ctx.Err() != nil {
 			return why(ctx)

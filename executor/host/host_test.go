@@ -28,10 +28,14 @@ type rig struct {
 	srv  *embedded.Server
 	conn *nats.Conn
 
+	webhooks map[string]string // of hosts that start from now on
+
 	mu      sync.Mutex
 	effects map[string]int // by key
 	order   []string       // actions, in order of their first effect
 	calls   []ledger.Command
+
+	appended uint64 // last sequence that this test has appended
 }
 
 func newRig(t *testing.T) *rig {
@@ -67,7 +71,7 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID()})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -138,6 +142,9 @@ func (r *rig) append(source ledger.Source, records ...*pb.Record) uint64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.appended = max(r.appended, sequence)
 	return sequence
 }
 

@@ -19,5 +19,12 @@ const (
 	commitSizeMax    = 60 << 10               // bytes of decisions in one commit
 	roomMin          = 1 << 20                // bytes free on the state store's disk, or writes wait
 	roomPoll         = 500 * time.Millisecond // how often a full disk is looked at
+	pagesAtOnce      = 4                      // pages on their way to one webhook
+	pageQueueMax     = 10_000                 // pages that wait for one webhook in memory; the state has the rest
+	pagedMax         = 512                    // taken pages that one decision records
+	pageTimeout      = 10 * time.Second       // for one try to deliver a page
+	pageRetryMin     = 100 * time.Millisecond // between tries; doubles
+	pageRetryMax     = time.Minute            //
+	pageAnswerMax    = 64 << 10               // bytes of a webhook's answer that are read, and thrown away
 	workingMax       = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

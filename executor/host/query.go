@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,12 @@ type waiter struct {
 	done     chan struct{}
 }
 
+// slowVerbs wait, or walk through a whole plan.
+var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "undo.ls"}
+
 // serveQueries answers questions about a tenant from snapshots of its state,
-// beside the actor. A question that must wait does so on a goroutine of its own,
-// which ends with its answer or its time limit.
+// beside the actor. A slow question gets a goroutine of its own, which ends with
+// its answer or its time limit.
 func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 	prefix := ledger.QuerySubject(a.tenant, "")
 	sub, err := h.cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
@@ -33,7 +37,7 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 		if a.silent() || !a.asking.enter() {
 			return
 		}
-		if verb == "plan.outcome" || verb == "plan.show" {
+		if slices.Contains(slowVerbs, verb) {
 			go func() { defer a.asking.leave(); a.answer(m, verb) }()
 			return
 		}
@@ -105,7 +109,11 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		if r := recover(); r != nil {
 			broken, ok := r.(*executor.StoreError)
 			if !ok {
-				panic(r)
+				// A broken rule of ours, which a preview may meet first, costs this
+				// question its answer; the actor will see for itself.
+				a.log.Error("a question met what is impossible", "verb", verb, "panic", r, "stack", string(debug.Stack()))
+				answer = executor.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", verb, r)}
+				return
 			}
 			answer = executor.ErrorAnswer{Error: broken.Error()}
 		}
@@ -117,6 +125,12 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return decoded(data, a.askPlan)
 	case "plan.outcome":
 		return decoded(data, a.askOutcome)
+	case "plan.preview":
+		return decoded(data, a.askPreview)
+	case "undo.ls":
+		return decoded(data, a.askUndos)
+	case "contract.ls":
+		return decoded(data, a.askContracts)
 	case "quarantine.ls":
 		return decoded(data, a.askQuarantined)
 	case "refused.ls":
@@ -176,7 +190,7 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 	for _, w := range a.waitingCommands() {
 		for i := range view.Actions {
 			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
-				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody has served %s in %d tries", w.Capability, w.Tries)
+				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d", w.Capability, w.Tries)
 				if w.Working {
 					view.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
 				}
@@ -211,7 +225,11 @@ func (a *actor) askOutcome(q ledger.OutcomeQuery) any {
 	return answer
 }
 
-func ended(state string) bool { return state != ledger.StateOpen && state != ledger.StateUnwinding }
+// ended reports whether a state is an end. That a plan is open again, rewound to a
+// savepoint, is none, and neither is a notice that is about one action.
+func ended(state string) bool {
+	return state != "" && state != ledger.StateOpen && state != ledger.StateUnwinding
+}
 
 func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 	*answer = ledger.OutcomeAnswer{}
@@ -225,8 +243,50 @@ func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 		var ok bool
 		if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
 			answer.Error = "there is no plan " + q.Plan
+			return
+		}
+		if q.Action != "" {
+			answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 		}
 	})
+}
+
+// askPreview decides nothing and appends nothing: it says what an unwind would do
+// at this host's clock.
+func (a *actor) askPreview(q executor.PreviewQuery) any {
+	var answer executor.PreviewAnswer
+	now := a.host.clock.now().UnixNano()
+	a.look(func(r *executor.Reader) {
+		preview, err := r.Preview(q, now)
+		if err != nil {
+			answer.Error = err.Error()
+			return
+		}
+		answer.Preview = preview
+	})
+	return answer
+}
+
+func (a *actor) askUndos(q executor.UndoQuery) any {
+	answer := executor.UndosAnswer{Undos: []executor.UndoView{}}
+	a.look(func(r *executor.Reader) {
+		undos, next, err := r.Undos(q)
+		if err != nil {
+			answer.Error = err.Error()
+			return
+		}
+		answer.Undos, answer.Next = append(answer.Undos, undos...), next
+	})
+	return answer
+}
+
+func (a *actor) askContracts(q executor.ContractQuery) any {
+	answer := executor.ContractsAnswer{Contracts: []executor.ContractView{}}
+	a.look(func(r *executor.Reader) {
+		contracts, next := r.Contracts(q)
+		answer.Contracts, answer.Next = append(answer.Contracts, contracts...), next
+	})
+	return answer
 }
 
 func (a *actor) askQuarantined(q executor.ListQuery) any {

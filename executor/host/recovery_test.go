@@ -36,9 +36,12 @@ func digest(t *testing.T, dir string) (digest string, applied uint64) {
 
 func (r *rig) caughtUp() {
 	r.t.Helper()
+	r.mu.Lock()
+	appended := r.appended
+	r.mu.Unlock()
 	r.eventually("the fold catches up", func() bool {
 		s := r.status()
-		return s.Mode == executor.ModeHolding && s.Applied == s.Last
+		return s.Mode == executor.ModeHolding && s.Applied == s.Last && s.Applied >= appended
 	})
 }
 

@@ -84,7 +84,7 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 type OnInDoubt int32
 
 const (
-	OnInDoubt_ON_IN_DOUBT_UNSPECIFIED OnInDoubt = 0 // compensate; quarantine when a probe is named, which this version does not ask
+	OnInDoubt_ON_IN_DOUBT_UNSPECIFIED OnInDoubt = 0 // probe, when the registration has one; else compensate
 	OnInDoubt_ON_IN_DOUBT_COMPENSATE  OnInDoubt = 1 // blind: the inverse must tolerate that nothing happened
 	OnInDoubt_ON_IN_DOUBT_QUARANTINE  OnInDoubt = 2 // ask the owner
 	OnInDoubt_ON_IN_DOUBT_PROBE       OnInDoubt = 3 // ask the world
@@ -133,6 +133,107 @@ func (OnInDoubt) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{1}
 }
 
+// What to do with a forward that reports completion after its action was undone
+// blindly or skipped.
+type OnLate int32
+
+const (
+	OnLate_ON_LATE_UNSPECIFIED OnLate = 0 // compensate
+	OnLate_ON_LATE_COMPENSATE  OnLate = 1 // a new duty: it is undone with its output, under a key of its own
+	OnLate_ON_LATE_QUARANTINE  OnLate = 2 // ask the owner
+)
+
+// Enum value maps for OnLate.
+var (
+	OnLate_name = map[int32]string{
+		0: "ON_LATE_UNSPECIFIED",
+		1: "ON_LATE_COMPENSATE",
+		2: "ON_LATE_QUARANTINE",
+	}
+	OnLate_value = map[string]int32{
+		"ON_LATE_UNSPECIFIED": 0,
+		"ON_LATE_COMPENSATE":  1,
+		"ON_LATE_QUARANTINE":  2,
+	}
+)
+
+func (x OnLate) Enum() *OnLate {
+	p := new(OnLate)
+	*p = x
+	return p
+}
+
+func (x OnLate) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnLate) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[2].Descriptor()
+}
+
+func (OnLate) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[2]
+}
+
+func (x OnLate) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnLate.Descriptor instead.
+func (OnLate) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{2}
+}
+
+// What an unwind does with the actions that a quarantined one came after.
+type OnUndoFailure int32
+
+const (
+	OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED OnUndoFailure = 0 // halt
+	OnUndoFailure_ON_UNDO_FAILURE_HALT        OnUndoFailure = 1 // they stay as they are until its owner has answered
+	OnUndoFailure_ON_UNDO_FAILURE_CONTINUE    OnUndoFailure = 2 // they are undone nevertheless; the plan still ends quarantined
+)
+
+// Enum value maps for OnUndoFailure.
+var (
+	OnUndoFailure_name = map[int32]string{
+		0: "ON_UNDO_FAILURE_UNSPECIFIED",
+		1: "ON_UNDO_FAILURE_HALT",
+		2: "ON_UNDO_FAILURE_CONTINUE",
+	}
+	OnUndoFailure_value = map[string]int32{
+		"ON_UNDO_FAILURE_UNSPECIFIED": 0,
+		"ON_UNDO_FAILURE_HALT":        1,
+		"ON_UNDO_FAILURE_CONTINUE":    2,
+	}
+)
+
+func (x OnUndoFailure) Enum() *OnUndoFailure {
+	p := new(OnUndoFailure)
+	*p = x
+	return p
+}
+
+func (x OnUndoFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnUndoFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[3].Descriptor()
+}
+
+func (OnUndoFailure) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[3]
+}
+
+func (x OnUndoFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnUndoFailure.Descriptor instead.
+func (OnUndoFailure) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{3}
+}
+
 type VerdictOutcome int32
 
 const (
@@ -169,11 +270,11 @@ func (x VerdictOutcome) String() string {
 }
 
 func (VerdictOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[2].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[4].Descriptor()
 }
 
 func (VerdictOutcome) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[2]
+	return &file_sagenbaum_v1_record_proto_enumTypes[4]
 }
 
 func (x VerdictOutcome) Number() protoreflect.EnumNumber {
@@ -182,7 +283,7 @@ func (x VerdictOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerdictOutcome.Descriptor instead.
 func (VerdictOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 type Resolution int32
@@ -192,6 +293,7 @@ const (
 	Resolution_RESOLUTION_DONE        Resolution = 1 // the owner undid it by other means
 	Resolution_RESOLUTION_LOST        Resolution = 2 // it cannot be undone any more
 	Resolution_RESOLUTION_ACCEPTED    Resolution = 3 // the effect stays, deliberately
+	Resolution_RESOLUTION_SKIPPED     Resolution = 4 // the unwind goes on without it; nothing is claimed, no evidence is asked for
 )
 
 // Enum value maps for Resolution.
@@ -201,12 +303,14 @@ var (
 		1: "RESOLUTION_DONE",
 		2: "RESOLUTION_LOST",
 		3: "RESOLUTION_ACCEPTED",
+		4: "RESOLUTION_SKIPPED",
 	}
 	Resolution_value = map[string]int32{
 		"RESOLUTION_UNSPECIFIED": 0,
 		"RESOLUTION_DONE":        1,
 		"RESOLUTION_LOST":        2,
 		"RESOLUTION_ACCEPTED":    3,
+		"RESOLUTION_SKIPPED":     4,
 	}
 )
 
@@ -221,11 +325,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[3].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[5].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[3]
+	return &file_sagenbaum_v1_record_proto_enumTypes[5]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -234,7 +338,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 type Answer int32
@@ -273,11 +377,11 @@ func (x Answer) String() string {
 }
 
 func (Answer) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[4].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
 }
 
 func (Answer) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[4]
+	return &file_sagenbaum_v1_record_proto_enumTypes[6]
 }
 
 func (x Answer) Number() protoreflect.EnumNumber {
@@ -286,7 +390,59 @@ func (x Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Answer.Descriptor instead.
 func (Answer) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+type Question int32
+
+const (
+	Question_QUESTION_UNSPECIFIED Question = 0
+	Question_QUESTION_EFFECT      Question = 1 // in doubt: did the forward happen?
+	Question_QUESTION_UNDO        Question = 2 // an attempt got no answer, or its key may be forgotten: does the effect still stand?
+	Question_QUESTION_VERIFY      Question = 3 // a worker says done: is the effect gone?
+)
+
+// Enum value maps for Question.
+var (
+	Question_name = map[int32]string{
+		0: "QUESTION_UNSPECIFIED",
+		1: "QUESTION_EFFECT",
+		2: "QUESTION_UNDO",
+		3: "QUESTION_VERIFY",
+	}
+	Question_value = map[string]int32{
+		"QUESTION_UNSPECIFIED": 0,
+		"QUESTION_EFFECT":      1,
+		"QUESTION_UNDO":        2,
+		"QUESTION_VERIFY":      3,
+	}
+)
+
+func (x Question) Enum() *Question {
+	p := new(Question)
+	*p = x
+	return p
+}
+
+func (x Question) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Question) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[7].Descriptor()
+}
+
+func (Question) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[7]
+}
+
+func (x Question) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Question.Descriptor instead.
+func (Question) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 type Presence int32
@@ -325,11 +481,11 @@ func (x Presence) String() string {
 }
 
 func (Presence) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[5].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[8].Descriptor()
 }
 
 func (Presence) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[5]
+	return &file_sagenbaum_v1_record_proto_enumTypes[8]
 }
 
 func (x Presence) Number() protoreflect.EnumNumber {
@@ -338,7 +494,7 @@ func (x Presence) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Presence.Descriptor instead.
 func (Presence) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 type PlanEnd int32
@@ -380,11 +536,11 @@ func (x PlanEnd) String() string {
 }
 
 func (PlanEnd) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[9].Descriptor()
 }
 
 func (PlanEnd) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[6]
+	return &file_sagenbaum_v1_record_proto_enumTypes[9]
 }
 
 func (x PlanEnd) Number() protoreflect.EnumNumber {
@@ -393,7 +549,7 @@ func (x PlanEnd) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanEnd.Descriptor instead.
 func (PlanEnd) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 // Commit is the unit of append.
@@ -520,6 +676,7 @@ type Payload struct {
 	Output        []byte                 `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`       // JSON: what the forward or the compensation returned
 	Arguments     []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"` // JSON object: resolved arguments of a compensation
 	Detail        []byte                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`       // JSON or text: an error as the tool reported it
+	Before        []byte                 `protobuf:"bytes,5,opt,name=before,proto3" json:"before,omitempty"`       // JSON: what was there before the forward crossed (a before-image)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +739,13 @@ func (x *Payload) GetDetail() []byte {
 	return nil
 }
 
+func (x *Payload) GetBefore() []byte {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
 // Record is one immutable entry of the ledger.
 type Record struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -604,6 +768,7 @@ type Record struct {
 	//	*Record_PlanCommitted
 	//	*Record_PlanFailed
 	//	*Record_PlanCancelled
+	//	*Record_UnwindRequested
 	//	*Record_FactAsserted
 	//	*Record_FactRetracted
 	//	*Record_VerdictGiven
@@ -631,6 +796,9 @@ type Record struct {
 	//	*Record_FactReingested
 	//	*Record_RecordRefused
 	//	*Record_CheckpointSigned
+	//	*Record_PlanRewound
+	//	*Record_UndoWindowClosing
+	//	*Record_OwnerPaged
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -807,6 +975,15 @@ func (x *Record) GetPlanCancelled() *PlanCancelled {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_PlanCancelled); ok {
 			return x.PlanCancelled
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUnwindRequested() *UnwindRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_UnwindRequested); ok {
+			return x.UnwindRequested
 		}
 	}
 	return nil
@@ -1055,6 +1232,33 @@ func (x *Record) GetCheckpointSigned() *CheckpointSigned {
 	return nil
 }
 
+func (x *Record) GetPlanRewound() *PlanRewound {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_PlanRewound); ok {
+			return x.PlanRewound
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUndoWindowClosing() *UndoWindowClosing {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_UndoWindowClosing); ok {
+			return x.UndoWindowClosing
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetOwnerPaged() *OwnerPaged {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_OwnerPaged); ok {
+			return x.OwnerPaged
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1098,6 +1302,10 @@ type Record_PlanFailed struct {
 
 type Record_PlanCancelled struct {
 	PlanCancelled *PlanCancelled `protobuf:"bytes,29,opt,name=plan_cancelled,json=planCancelled,proto3,oneof"`
+}
+
+type Record_UnwindRequested struct {
+	UnwindRequested *UnwindRequested `protobuf:"bytes,33,opt,name=unwind_requested,json=unwindRequested,proto3,oneof"`
 }
 
 type Record_FactAsserted struct {
@@ -1212,6 +1420,18 @@ type Record_CheckpointSigned struct {
 	CheckpointSigned *CheckpointSigned `protobuf:"bytes,75,opt,name=checkpoint_signed,json=checkpointSigned,proto3,oneof"`
 }
 
+type Record_PlanRewound struct {
+	PlanRewound *PlanRewound `protobuf:"bytes,76,opt,name=plan_rewound,json=planRewound,proto3,oneof"`
+}
+
+type Record_UndoWindowClosing struct {
+	UndoWindowClosing *UndoWindowClosing `protobuf:"bytes,77,opt,name=undo_window_closing,json=undoWindowClosing,proto3,oneof"`
+}
+
+type Record_OwnerPaged struct {
+	OwnerPaged *OwnerPaged `protobuf:"bytes,78,opt,name=owner_paged,json=ownerPaged,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1231,6 +1451,8 @@ func (*Record_PlanCommitted) isRecord_Kind() {}
 func (*Record_PlanFailed) isRecord_Kind() {}
 
 func (*Record_PlanCancelled) isRecord_Kind() {}
+
+func (*Record_UnwindRequested) isRecord_Kind() {}
 
 func (*Record_FactAsserted) isRecord_Kind() {}
 
@@ -1285,6 +1507,12 @@ func (*Record_FactReingested) isRecord_Kind() {}
 func (*Record_RecordRefused) isRecord_Kind() {}
 
 func (*Record_CheckpointSigned) isRecord_Kind() {}
+
+func (*Record_PlanRewound) isRecord_Kind() {}
+
+func (*Record_UndoWindowClosing) isRecord_Kind() {}
+
+func (*Record_OwnerPaged) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -1391,8 +1619,8 @@ func (x *Label) GetValue() string {
 	return ""
 }
 
-// Binding names one argument of a compensation and the CEL expression over
-// input, output, plan and meta that gives its value. A missing path is null (S20).
+// Binding names one argument of a call and the CEL expression over input, output,
+// before, plan and meta that gives its value. A missing path is null (S20).
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1445,24 +1673,287 @@ func (x *Binding) GetExpression() string {
 	return ""
 }
 
-type PlanOpened struct {
+// Call is a question to a worker that changes nothing.
+type Call struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	DeadlineNs    int64                  `protobuf:"varint,3,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // unix ns; 0: none
-	Triggers      []*Trigger             `protobuf:"bytes,4,rep,name=triggers,proto3" json:"triggers,omitempty"`
-	Labels        []*Label               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
-	Concurrency   uint32                 `protobuf:"varint,6,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // compensations in flight at once; 0: 8
-	ParentPlan    string                 `protobuf:"bytes,7,opt,name=parent_plan,json=parentPlan,proto3" json:"parent_plan,omitempty"`
-	ParentAction  string                 `protobuf:"bytes,8,opt,name=parent_action,json=parentAction,proto3" json:"parent_action,omitempty"`
-	Trace         []byte                 `protobuf:"bytes,9,opt,name=trace,proto3" json:"trace,omitempty"` // W3C traceparent of the agent
+	Capability    string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
+	Bindings      []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
+	TimeoutNs     int64                  `protobuf:"varint,3,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // of one attempt; 0: 30 s
+	Attempts      uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 0: 3
+	BackoffNs     int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles; 0: 1 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Call) GetCapability() string {
+	if x != nil {
+		return x.Capability
+	}
+	return ""
+}
+
+func (x *Call) GetBindings() []*Binding {
+	if x != nil {
+		return x.Bindings
+	}
+	return nil
+}
+
+func (x *Call) GetTimeoutNs() int64 {
+	if x != nil {
+		return x.TimeoutNs
+	}
+	return 0
+}
+
+func (x *Call) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Call) GetBackoffNs() int64 {
+	if x != nil {
+		return x.BackoffNs
+	}
+	return 0
+}
+
+// Probe asks the world about the effect of an action (S97, S98, S104, S109).
+type Probe struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Answer        string                 `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`                              // CEL over probe, input, output, before, plan, meta -> "present", "absent", "duplicate" or "inconclusive"; empty: probe.presence
+	ExternalRef   string                 `protobuf:"bytes,3,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"` // CEL, likewise: of the effect; of a duplicate: of the extra effect, or a list of all, the effect first; empty: probe.external_ref
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Probe) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *Probe) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *Probe) GetExternalRef() string {
+	if x != nil {
+		return x.ExternalRef
+	}
+	return ""
+}
+
+// Verify asks, after an undo has answered, whether the effect is gone.
+type Verify struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Ok            string                 `protobuf:"bytes,2,opt,name=ok,proto3" json:"ok,omitempty"` // CEL over verify, result, input, output, before, plan, meta -> true when the effect is gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verify) Reset() {
+	*x = Verify{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verify) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verify) ProtoMessage() {}
+
+func (x *Verify) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verify.ProtoReflect.Descriptor instead.
+func (*Verify) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Verify) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *Verify) GetOk() string {
+	if x != nil {
+		return x.Ok
+	}
+	return ""
+}
+
+// AgentTask is what an actuator of kind "agent" is given beside the arguments
+// (S9, S10, S24).
+type AgentTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tools         []string               `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"` // all it may call
+	Prompt        string                 `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	MaxTurns      uint32                 `protobuf:"varint,3,opt,name=max_turns,json=maxTurns,proto3" json:"max_turns,omitempty"` // 0: the worker's own bound
+	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentTask) Reset() {
+	*x = AgentTask{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentTask) ProtoMessage() {}
+
+func (x *AgentTask) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentTask.ProtoReflect.Descriptor instead.
+func (*AgentTask) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AgentTask) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *AgentTask) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *AgentTask) GetMaxTurns() uint32 {
+	if x != nil {
+		return x.MaxTurns
+	}
+	return 0
+}
+
+func (x *AgentTask) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+type PlanOpened struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Label          string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	Owner          string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	DeadlineNs     int64                  `protobuf:"varint,3,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // unix ns; 0: none
+	Triggers       []*Trigger             `protobuf:"bytes,4,rep,name=triggers,proto3" json:"triggers,omitempty"`
+	Labels         []*Label               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
+	Concurrency    uint32                 `protobuf:"varint,6,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // compensations in flight at once; 0: 8
+	ParentPlan     string                 `protobuf:"bytes,7,opt,name=parent_plan,json=parentPlan,proto3" json:"parent_plan,omitempty"`
+	ParentAction   string                 `protobuf:"bytes,8,opt,name=parent_action,json=parentAction,proto3" json:"parent_action,omitempty"`
+	Trace          []byte                 `protobuf:"bytes,9,opt,name=trace,proto3" json:"trace,omitempty"` // W3C traceparent of the agent
+	OnUndoFailure  OnUndoFailure          `protobuf:"varint,10,opt,name=on_undo_failure,json=onUndoFailure,proto3,enum=sagenbaum.v1.OnUndoFailure" json:"on_undo_failure,omitempty"`
+	SecondApprover bool                   `protobuf:"varint,11,opt,name=second_approver,json=secondApprover,proto3" json:"second_approver,omitempty"` // an owner's answer counts when a second operator has given the same
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *PlanOpened) Reset() {
 	*x = PlanOpened{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1965,7 @@ func (x *PlanOpened) String() string {
 func (*PlanOpened) ProtoMessage() {}
 
 func (x *PlanOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1978,7 @@ func (x *PlanOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOpened.ProtoReflect.Descriptor instead.
 func (*PlanOpened) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanOpened) GetLabel() string {
@@ -1553,6 +2044,20 @@ func (x *PlanOpened) GetTrace() []byte {
 	return nil
 }
 
+func (x *PlanOpened) GetOnUndoFailure() OnUndoFailure {
+	if x != nil {
+		return x.OnUndoFailure
+	}
+	return OnUndoFailure_ON_UNDO_FAILURE_UNSPECIFIED
+}
+
+func (x *PlanOpened) GetSecondApprover() bool {
+	if x != nil {
+		return x.SecondApprover
+	}
+	return false
+}
+
 type ForwardRegistered struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
@@ -1562,13 +2067,15 @@ type ForwardRegistered struct {
 	Branch         bool                   `protobuf:"varint,5,opt,name=branch,proto3" json:"branch,omitempty"`                                      // true: `after` is complete; false: also after the action registered before
 	Lifted         []byte                 `protobuf:"bytes,6,opt,name=lifted,proto3" json:"lifted,omitempty"`                                       // JSON object: what triggers may read of the input
 	EffectCrossed  bool                   `protobuf:"varint,7,opt,name=effect_crossed,json=effectCrossed,proto3" json:"effect_crossed,omitempty"`   // reported after the fact: the forward is known to have crossed
+	Pivot          bool                   `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
+	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses (S77)
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ForwardRegistered) Reset() {
 	*x = ForwardRegistered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +2087,7 @@ func (x *ForwardRegistered) String() string {
 func (*ForwardRegistered) ProtoMessage() {}
 
 func (x *ForwardRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +2100,7 @@ func (x *ForwardRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRegistered.ProtoReflect.Descriptor instead.
 func (*ForwardRegistered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForwardRegistered) GetCapability() string {
@@ -1645,6 +2152,20 @@ func (x *ForwardRegistered) GetEffectCrossed() bool {
 	return false
 }
 
+func (x *ForwardRegistered) GetPivot() bool {
+	if x != nil {
+		return x.Pivot
+	}
+	return false
+}
+
+func (x *ForwardRegistered) GetReview() bool {
+	if x != nil {
+		return x.Review
+	}
+	return false
+}
+
 type CompensationRegistered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capability    string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
@@ -1659,14 +2180,26 @@ type CompensationRegistered struct {
 	WorkerVersion string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
 	ValidForNs    int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
 	Fidelity      string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
-	Probe         string                 `protobuf:"bytes,13,opt,name=probe,proto3" json:"probe,omitempty"`                                // capability that answers for an effect
+	Actuator      string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty) or "agent"
+	Probe         *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
+	Verify        *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
+	Done          string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
+	Stop          string                 `protobuf:"bytes,18,opt,name=stop,proto3" json:"stop,omitempty"` // CEL, likewise: an error that means it never will be
+	OnLate        OnLate                 `protobuf:"varint,19,opt,name=on_late,json=onLate,proto3,enum=sagenbaum.v1.OnLate" json:"on_late,omitempty"`
+	Page          string                 `protobuf:"bytes,20,opt,name=page,proto3" json:"page,omitempty"`                                         // name of the hook that pages the owner; empty: "default"
+	Agent         *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                       // of actuator "agent"
+	Approve       bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                  // its undo waits for the owner's word
+	JitterPercent uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // 0..100: each backoff grows by up to this much
+	DedupeNs      int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
+	ValidUntilNs  int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`  // undo window by the calendar, unix ns; 0: no limit
+	WarnNs        int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                      // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationRegistered) Reset() {
 	*x = CompensationRegistered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +2211,7 @@ func (x *CompensationRegistered) String() string {
 func (*CompensationRegistered) ProtoMessage() {}
 
 func (x *CompensationRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2224,7 @@ func (x *CompensationRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationRegistered.ProtoReflect.Descriptor instead.
 func (*CompensationRegistered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CompensationRegistered) GetCapability() string {
@@ -1778,11 +2311,95 @@ func (x *CompensationRegistered) GetFidelity() string {
 	return ""
 }
 
-func (x *CompensationRegistered) GetProbe() string {
+func (x *CompensationRegistered) GetActuator() string {
+	if x != nil {
+		return x.Actuator
+	}
+	return ""
+}
+
+func (x *CompensationRegistered) GetProbe() *Probe {
 	if x != nil {
 		return x.Probe
 	}
+	return nil
+}
+
+func (x *CompensationRegistered) GetVerify() *Verify {
+	if x != nil {
+		return x.Verify
+	}
+	return nil
+}
+
+func (x *CompensationRegistered) GetDone() string {
+	if x != nil {
+		return x.Done
+	}
 	return ""
+}
+
+func (x *CompensationRegistered) GetStop() string {
+	if x != nil {
+		return x.Stop
+	}
+	return ""
+}
+
+func (x *CompensationRegistered) GetOnLate() OnLate {
+	if x != nil {
+		return x.OnLate
+	}
+	return OnLate_ON_LATE_UNSPECIFIED
+}
+
+func (x *CompensationRegistered) GetPage() string {
+	if x != nil {
+		return x.Page
+	}
+	return ""
+}
+
+func (x *CompensationRegistered) GetAgent() *AgentTask {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *CompensationRegistered) GetApprove() bool {
+	if x != nil {
+		return x.Approve
+	}
+	return false
+}
+
+func (x *CompensationRegistered) GetJitterPercent() uint32 {
+	if x != nil {
+		return x.JitterPercent
+	}
+	return 0
+}
+
+func (x *CompensationRegistered) GetDedupeNs() int64 {
+	if x != nil {
+		return x.DedupeNs
+	}
+	return 0
+}
+
+func (x *CompensationRegistered) GetValidUntilNs() int64 {
+	if x != nil {
+		return x.ValidUntilNs
+	}
+	return 0
+}
+
+func (x *CompensationRegistered) GetWarnNs() int64 {
+	if x != nil {
+		return x.WarnNs
+	}
+	return 0
 }
 
 type ForwardCompleted struct {
@@ -1795,7 +2412,7 @@ type ForwardCompleted struct {
 
 func (x *ForwardCompleted) Reset() {
 	*x = ForwardCompleted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +2424,7 @@ func (x *ForwardCompleted) String() string {
 func (*ForwardCompleted) ProtoMessage() {}
 
 func (x *ForwardCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +2437,7 @@ func (x *ForwardCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardCompleted.ProtoReflect.Descriptor instead.
 func (*ForwardCompleted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForwardCompleted) GetExternalRef() string {
@@ -1847,7 +2464,7 @@ type ForwardFailed struct {
 
 func (x *ForwardFailed) Reset() {
 	*x = ForwardFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2476,7 @@ func (x *ForwardFailed) String() string {
 func (*ForwardFailed) ProtoMessage() {}
 
 func (x *ForwardFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2489,7 @@ func (x *ForwardFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardFailed.ProtoReflect.Descriptor instead.
 func (*ForwardFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForwardFailed) GetCode() string {
@@ -1899,7 +2516,7 @@ type ForwardInDoubt struct {
 
 func (x *ForwardInDoubt) Reset() {
 	*x = ForwardInDoubt{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2528,7 @@ func (x *ForwardInDoubt) String() string {
 func (*ForwardInDoubt) ProtoMessage() {}
 
 func (x *ForwardInDoubt) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2541,7 @@ func (x *ForwardInDoubt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardInDoubt.ProtoReflect.Descriptor instead.
 func (*ForwardInDoubt) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForwardInDoubt) GetCode() string {
@@ -1944,13 +2561,14 @@ func (x *ForwardInDoubt) GetMessage() string {
 type SavepointSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // counts the agent's savepoints in this plan from 1: one that is not above the last is a copy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SavepointSet) Reset() {
 	*x = SavepointSet{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2580,7 @@ func (x *SavepointSet) String() string {
 func (*SavepointSet) ProtoMessage() {}
 
 func (x *SavepointSet) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2593,7 @@ func (x *SavepointSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavepointSet.ProtoReflect.Descriptor instead.
 func (*SavepointSet) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SavepointSet) GetName() string {
@@ -1983,6 +2601,13 @@ func (x *SavepointSet) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *SavepointSet) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 type PlanCommitted struct {
@@ -1993,7 +2618,7 @@ type PlanCommitted struct {
 
 func (x *PlanCommitted) Reset() {
 	*x = PlanCommitted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2630,7 @@ func (x *PlanCommitted) String() string {
 func (*PlanCommitted) ProtoMessage() {}
 
 func (x *PlanCommitted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2643,7 @@ func (x *PlanCommitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCommitted.ProtoReflect.Descriptor instead.
 func (*PlanCommitted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 type PlanFailed struct {
@@ -2030,7 +2655,7 @@ type PlanFailed struct {
 
 func (x *PlanFailed) Reset() {
 	*x = PlanFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2667,7 @@ func (x *PlanFailed) String() string {
 func (*PlanFailed) ProtoMessage() {}
 
 func (x *PlanFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2680,7 @@ func (x *PlanFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanFailed.ProtoReflect.Descriptor instead.
 func (*PlanFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlanFailed) GetReason() string {
@@ -2074,7 +2699,7 @@ type PlanCancelled struct {
 
 func (x *PlanCancelled) Reset() {
 	*x = PlanCancelled{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2711,7 @@ func (x *PlanCancelled) String() string {
 func (*PlanCancelled) ProtoMessage() {}
 
 func (x *PlanCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2724,7 @@ func (x *PlanCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCancelled.ProtoReflect.Descriptor instead.
 func (*PlanCancelled) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlanCancelled) GetReason() string {
@@ -2107,6 +2732,67 @@ func (x *PlanCancelled) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+// UnwindRequested asks to undo what came after a savepoint; the plan stays open.
+type UnwindRequested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ToSavepoint   string                 `protobuf:"bytes,1,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // counts the agent's requests in this plan from 1: one that is not above the last is a copy
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnwindRequested) Reset() {
+	*x = UnwindRequested{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnwindRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnwindRequested) ProtoMessage() {}
+
+func (x *UnwindRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnwindRequested.ProtoReflect.Descriptor instead.
+func (*UnwindRequested) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UnwindRequested) GetToSavepoint() string {
+	if x != nil {
+		return x.ToSavepoint
+	}
+	return ""
+}
+
+func (x *UnwindRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *UnwindRequested) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 type FactAsserted struct {
@@ -2119,7 +2805,7 @@ type FactAsserted struct {
 
 func (x *FactAsserted) Reset() {
 	*x = FactAsserted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2817,7 @@ func (x *FactAsserted) String() string {
 func (*FactAsserted) ProtoMessage() {}
 
 func (x *FactAsserted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2830,7 @@ func (x *FactAsserted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactAsserted.ProtoReflect.Descriptor instead.
 func (*FactAsserted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FactAsserted) GetKey() string {
@@ -2170,7 +2856,7 @@ type FactRetracted struct {
 
 func (x *FactRetracted) Reset() {
 	*x = FactRetracted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2868,7 @@ func (x *FactRetracted) String() string {
 func (*FactRetracted) ProtoMessage() {}
 
 func (x *FactRetracted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2881,7 @@ func (x *FactRetracted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRetracted.ProtoReflect.Descriptor instead.
 func (*FactRetracted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FactRetracted) GetKey() string {
@@ -2215,7 +2901,7 @@ type VerdictGiven struct {
 
 func (x *VerdictGiven) Reset() {
 	*x = VerdictGiven{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2913,7 @@ func (x *VerdictGiven) String() string {
 func (*VerdictGiven) ProtoMessage() {}
 
 func (x *VerdictGiven) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2926,7 @@ func (x *VerdictGiven) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictGiven.ProtoReflect.Descriptor instead.
 func (*VerdictGiven) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *VerdictGiven) GetOutcome() VerdictOutcome {
@@ -2257,17 +2943,20 @@ func (x *VerdictGiven) GetReason() string {
 	return ""
 }
 
+// CompensationRequested asks for an unwind: of an open plan, whole or back to a
+// savepoint, or of a committed plan inside its undo windows.
 type CompensationRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	ToSavepoint   string                 `protobuf:"bytes,3,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationRequested) Reset() {
 	*x = CompensationRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2968,7 @@ func (x *CompensationRequested) String() string {
 func (*CompensationRequested) ProtoMessage() {}
 
 func (x *CompensationRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2981,7 @@ func (x *CompensationRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationRequested.ProtoReflect.Descriptor instead.
 func (*CompensationRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompensationRequested) GetReason() string {
@@ -2309,6 +2998,13 @@ func (x *CompensationRequested) GetActor() string {
 	return ""
 }
 
+func (x *CompensationRequested) GetToSavepoint() string {
+	if x != nil {
+		return x.ToSavepoint
+	}
+	return ""
+}
+
 type CancelRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2319,7 +3015,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +3027,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +3040,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -2372,7 +3068,7 @@ type RetryRequested struct {
 
 func (x *RetryRequested) Reset() {
 	*x = RetryRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +3080,7 @@ func (x *RetryRequested) String() string {
 func (*RetryRequested) ProtoMessage() {}
 
 func (x *RetryRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +3093,7 @@ func (x *RetryRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequested.ProtoReflect.Descriptor instead.
 func (*RetryRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryRequested) GetReason() string {
@@ -2434,7 +3130,7 @@ type Resolved struct {
 
 func (x *Resolved) Reset() {
 	*x = Resolved{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +3142,7 @@ func (x *Resolved) String() string {
 func (*Resolved) ProtoMessage() {}
 
 func (x *Resolved) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +3155,7 @@ func (x *Resolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
 func (*Resolved) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Resolved) GetOutcome() Resolution {
@@ -2508,7 +3204,7 @@ type ContractPublished struct {
 
 func (x *ContractPublished) Reset() {
 	*x = ContractPublished{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +3216,7 @@ func (x *ContractPublished) String() string {
 func (*ContractPublished) ProtoMessage() {}
 
 func (x *ContractPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +3229,7 @@ func (x *ContractPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractPublished.ProtoReflect.Descriptor instead.
 func (*ContractPublished) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ContractPublished) GetCapability() string {
@@ -2568,7 +3264,7 @@ type ClockConfirmed struct {
 
 func (x *ClockConfirmed) Reset() {
 	*x = ClockConfirmed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +3276,7 @@ func (x *ClockConfirmed) String() string {
 func (*ClockConfirmed) ProtoMessage() {}
 
 func (x *ClockConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +3289,7 @@ func (x *ClockConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockConfirmed.ProtoReflect.Descriptor instead.
 func (*ClockConfirmed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClockConfirmed) GetActor() string {
@@ -2631,7 +3327,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +3339,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +3352,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -2713,7 +3409,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +3421,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +3434,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -2779,7 +3475,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +3487,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +3500,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{28}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -2835,7 +3531,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3543,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3556,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{29}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -2910,7 +3606,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3618,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3631,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{30}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reading) GetName() string {
@@ -2963,13 +3659,14 @@ type UnwindStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	ToSavepoint   string                 `protobuf:"bytes,2,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`
+	ParentPlan    string                 `protobuf:"bytes,3,opt,name=parent_plan,json=parentPlan,proto3" json:"parent_plan,omitempty"` // it unwinds as a part of this plan's unwind
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3678,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3691,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -3011,6 +3708,13 @@ func (x *UnwindStarted) GetToSavepoint() string {
 	return ""
 }
 
+func (x *UnwindStarted) GetParentPlan() string {
+	if x != nil {
+		return x.ParentPlan
+	}
+	return ""
+}
+
 type CompensationDispatched struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Attempt          uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -3021,13 +3725,14 @@ type CompensationDispatched struct {
 	HasForwardOutput bool                   `protobuf:"varint,6,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
 	TimeoutNs        int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	WorkerVersion    string                 `protobuf:"bytes,8,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
+	WaitedNs         int64                  `protobuf:"varint,9,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"` // since it could have been dispatched (S31)
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3744,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3757,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -3111,20 +3816,106 @@ func (x *CompensationDispatched) GetWorkerVersion() string {
 	return ""
 }
 
+func (x *CompensationDispatched) GetWaitedNs() int64 {
+	if x != nil {
+		return x.WaitedNs
+	}
+	return 0
+}
+
+// Timing is where an attempt's time went (S31), in ns; a worker tells what it knows.
+type Timing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	QueuedNs      int64                  `protobuf:"varint,1,opt,name=queued_ns,json=queuedNs,proto3" json:"queued_ns,omitempty"` // dispatch until the worker had it, and back
+	WorkNs        int64                  `protobuf:"varint,2,opt,name=work_ns,json=workNs,proto3" json:"work_ns,omitempty"`       // the worker's own time, and of that:
+	SetupNs       int64                  `protobuf:"varint,3,opt,name=setup_ns,json=setupNs,proto3" json:"setup_ns,omitempty"`
+	ToolNs        int64                  `protobuf:"varint,4,opt,name=tool_ns,json=toolNs,proto3" json:"tool_ns,omitempty"`
+	LlmNs         int64                  `protobuf:"varint,5,opt,name=llm_ns,json=llmNs,proto3" json:"llm_ns,omitempty"` // 0 for a single tool
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timing) Reset() {
+	*x = Timing{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timing) ProtoMessage() {}
+
+func (x *Timing) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timing.ProtoReflect.Descriptor instead.
+func (*Timing) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Timing) GetQueuedNs() int64 {
+	if x != nil {
+		return x.QueuedNs
+	}
+	return 0
+}
+
+func (x *Timing) GetWorkNs() int64 {
+	if x != nil {
+		return x.WorkNs
+	}
+	return 0
+}
+
+func (x *Timing) GetSetupNs() int64 {
+	if x != nil {
+		return x.SetupNs
+	}
+	return 0
+}
+
+func (x *Timing) GetToolNs() int64 {
+	if x != nil {
+		return x.ToolNs
+	}
+	return 0
+}
+
+func (x *Timing) GetLlmNs() int64 {
+	if x != nil {
+		return x.LlmNs
+	}
+	return 0
+}
+
 type CompensationSucceeded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	ExternalRef   string                 `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
 	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
-	QueuedNs      int64                  `protobuf:"varint,4,opt,name=queued_ns,json=queuedNs,proto3" json:"queued_ns,omitempty"` // dispatch until the worker had it
-	WorkNs        int64                  `protobuf:"varint,5,opt,name=work_ns,json=workNs,proto3" json:"work_ns,omitempty"`       // the worker's own time
+	Timing        *Timing                `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
+	Probed        bool                   `protobuf:"varint,7,opt,name=probed,proto3" json:"probed,omitempty"`     // no worker said so: a probe found the effect gone
+	Verified      bool                   `protobuf:"varint,8,opt,name=verified,proto3" json:"verified,omitempty"` // a check after the undo found the effect gone
+	Code          string                 `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`          // the error that the contract takes for done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3927,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3940,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -3173,18 +3964,32 @@ func (x *CompensationSucceeded) GetWorker() string {
 	return ""
 }
 
-func (x *CompensationSucceeded) GetQueuedNs() int64 {
+func (x *CompensationSucceeded) GetTiming() *Timing {
 	if x != nil {
-		return x.QueuedNs
+		return x.Timing
 	}
-	return 0
+	return nil
 }
 
-func (x *CompensationSucceeded) GetWorkNs() int64 {
+func (x *CompensationSucceeded) GetProbed() bool {
 	if x != nil {
-		return x.WorkNs
+		return x.Probed
 	}
-	return 0
+	return false
+}
+
+func (x *CompensationSucceeded) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
+}
+
+func (x *CompensationSucceeded) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
 }
 
 type CompensationFailed struct {
@@ -3195,13 +4000,14 @@ type CompensationFailed struct {
 	Final         bool                   `protobuf:"varint,4,opt,name=final,proto3" json:"final,omitempty"`                    // the worker says it never will succeed
 	InDoubt       bool                   `protobuf:"varint,5,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // no answer in time: the undo may have happened
 	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
+	Timing        *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +4019,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +4032,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -3271,6 +4077,13 @@ func (x *CompensationFailed) GetWorker() string {
 	return ""
 }
 
+func (x *CompensationFailed) GetTiming() *Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
+}
+
 type CompensationSkipped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3280,7 +4093,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +4105,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +4118,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -3317,16 +4130,19 @@ func (x *CompensationSkipped) GetReason() string {
 
 type ProbeAsked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"` // of all questions about the action, from 1
 	Capability    string                 `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
-	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"` // of the undo it is about
+	Question      Question               `protobuf:"varint,4,opt,name=question,proto3,enum=sagenbaum.v1.Question" json:"question,omitempty"`
+	Done          *CompensationSucceeded `protobuf:"bytes,5,opt,name=done,proto3" json:"done,omitempty"` // QUESTION_VERIFY: what the worker said
+	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +4154,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +4167,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -3375,19 +4191,43 @@ func (x *ProbeAsked) GetKey() string {
 	return ""
 }
 
+func (x *ProbeAsked) GetQuestion() Question {
+	if x != nil {
+		return x.Question
+	}
+	return Question_QUESTION_UNSPECIFIED
+}
+
+func (x *ProbeAsked) GetDone() *CompensationSucceeded {
+	if x != nil {
+		return x.Done
+	}
+	return nil
+}
+
+func (x *ProbeAsked) GetTimeoutNs() int64 {
+	if x != nil {
+		return x.TimeoutNs
+	}
+	return 0
+}
+
 type ProbeAnswered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Presence      Presence               `protobuf:"varint,2,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`
-	ExternalRef   string                 `protobuf:"bytes,3,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	ExternalRef   string                 `protobuf:"bytes,3,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"` // of the effect, where the answer says so
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Question      Question               `protobuf:"varint,5,opt,name=question,proto3,enum=sagenbaum.v1.Question" json:"question,omitempty"`
+	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
+	Duplicates    []string               `protobuf:"bytes,7,rep,name=duplicates,proto3" json:"duplicates,omitempty"` // PRESENCE_DUPLICATE: external refs of the extra effects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +4239,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +4252,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -3443,6 +4283,27 @@ func (x *ProbeAnswered) GetMessage() string {
 	return ""
 }
 
+func (x *ProbeAnswered) GetQuestion() Question {
+	if x != nil {
+		return x.Question
+	}
+	return Question_QUESTION_UNSPECIFIED
+}
+
+func (x *ProbeAnswered) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ProbeAnswered) GetDuplicates() []string {
+	if x != nil {
+		return x.Duplicates
+	}
+	return nil
+}
+
 type ActionQuarantined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3452,7 +4313,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +4325,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +4338,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -3496,7 +4357,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +4369,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +4382,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -3544,7 +4405,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +4417,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +4430,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -3617,7 +4478,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +4490,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +4503,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -3669,7 +4530,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +4542,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +4555,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -3722,7 +4583,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +4595,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +4608,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -3783,7 +4644,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +4656,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +4669,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -3839,6 +4700,150 @@ func (x *CheckpointSigned) GetNote() string {
 	return ""
 }
 
+// PlanRewound says that everything after a savepoint is settled; the plan is
+// open again.
+type PlanRewound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Savepoint     string                 `protobuf:"bytes,1,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRewound) Reset() {
+	*x = PlanRewound{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRewound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRewound) ProtoMessage() {}
+
+func (x *PlanRewound) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
+func (*PlanRewound) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PlanRewound) GetSavepoint() string {
+	if x != nil {
+		return x.Savepoint
+	}
+	return ""
+}
+
+// UndoWindowClosing warns that a held action cannot be undone for much longer.
+type UndoWindowClosing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClosesNs      int64                  `protobuf:"varint,1,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoWindowClosing) Reset() {
+	*x = UndoWindowClosing{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoWindowClosing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoWindowClosing) ProtoMessage() {}
+
+func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
+func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *UndoWindowClosing) GetClosesNs() int64 {
+	if x != nil {
+		return x.ClosesNs
+	}
+	return 0
+}
+
+// OwnerPaged says that the hook took a page.
+type OwnerPaged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hook          string                 `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "quarantined", "undo_window_closing"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnerPaged) Reset() {
+	*x = OwnerPaged{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnerPaged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnerPaged) ProtoMessage() {}
+
+func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
+func (*OwnerPaged) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *OwnerPaged) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *OwnerPaged) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
 var File_sagenbaum_v1_record_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_record_proto_rawDesc = "" +
@@ -3851,12 +4856,13 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\aAddress\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
-	"\x04leaf\x18\x03 \x01(\fR\x04leaf\"m\n" +
+	"\x04leaf\x18\x03 \x01(\fR\x04leaf\"\x85\x01\n" +
 	"\aPayload\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\fR\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\fR\x06detail\"\xc3\x17\n" +
+	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xdf\x19\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -3876,7 +4882,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0eplan_committed\x18\x1b \x01(\v2\x1b.sagenbaum.v1.PlanCommittedH\x00R\rplanCommitted\x12;\n" +
 	"\vplan_failed\x18\x1c \x01(\v2\x18.sagenbaum.v1.PlanFailedH\x00R\n" +
 	"planFailed\x12D\n" +
-	"\x0eplan_cancelled\x18\x1d \x01(\v2\x1b.sagenbaum.v1.PlanCancelledH\x00R\rplanCancelled\x12A\n" +
+	"\x0eplan_cancelled\x18\x1d \x01(\v2\x1b.sagenbaum.v1.PlanCancelledH\x00R\rplanCancelled\x12J\n" +
+	"\x10unwind_requested\x18! \x01(\v2\x1d.sagenbaum.v1.UnwindRequestedH\x00R\x0funwindRequested\x12A\n" +
 	"\rfact_asserted\x18\x1e \x01(\v2\x1a.sagenbaum.v1.FactAssertedH\x00R\ffactAsserted\x12D\n" +
 	"\x0efact_retracted\x18\x1f \x01(\v2\x1b.sagenbaum.v1.FactRetractedH\x00R\rfactRetracted\x12A\n" +
 	"\rverdict_given\x18  \x01(\v2\x1a.sagenbaum.v1.VerdictGivenH\x00R\fverdictGiven\x12\\\n" +
@@ -3906,7 +4913,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\ffact_evicted\x18H \x01(\v2\x19.sagenbaum.v1.FactEvictedH\x00R\vfactEvicted\x12G\n" +
 	"\x0ffact_reingested\x18I \x01(\v2\x1c.sagenbaum.v1.FactReingestedH\x00R\x0efactReingested\x12D\n" +
 	"\x0erecord_refused\x18J \x01(\v2\x1b.sagenbaum.v1.RecordRefusedH\x00R\rrecordRefused\x12M\n" +
-	"\x11checkpoint_signed\x18K \x01(\v2\x1e.sagenbaum.v1.CheckpointSignedH\x00R\x10checkpointSignedB\x06\n" +
+	"\x11checkpoint_signed\x18K \x01(\v2\x1e.sagenbaum.v1.CheckpointSignedH\x00R\x10checkpointSigned\x12>\n" +
+	"\fplan_rewound\x18L \x01(\v2\x19.sagenbaum.v1.PlanRewoundH\x00R\vplanRewound\x12Q\n" +
+	"\x13undo_window_closing\x18M \x01(\v2\x1f.sagenbaum.v1.UndoWindowClosingH\x00R\x11undoWindowClosing\x12;\n" +
+	"\vowner_paged\x18N \x01(\v2\x18.sagenbaum.v1.OwnerPagedH\x00R\n" +
+	"ownerPagedB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -3918,7 +4929,29 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
 	"expression\x18\x02 \x01(\tR\n" +
-	"expression\"\xb7\x02\n" +
+	"expression\"\xb3\x01\n" +
+	"\x04Call\x12\x1e\n" +
+	"\n" +
+	"capability\x18\x01 \x01(\tR\n" +
+	"capability\x121\n" +
+	"\bbindings\x18\x02 \x03(\v2\x15.sagenbaum.v1.BindingR\bbindings\x12\x1d\n" +
+	"\n" +
+	"timeout_ns\x18\x03 \x01(\x03R\ttimeoutNs\x12\x1a\n" +
+	"\battempts\x18\x04 \x01(\rR\battempts\x12\x1d\n" +
+	"\n" +
+	"backoff_ns\x18\x05 \x01(\x03R\tbackoffNs\"j\n" +
+	"\x05Probe\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.sagenbaum.v1.CallR\x04call\x12\x16\n" +
+	"\x06answer\x18\x02 \x01(\tR\x06answer\x12!\n" +
+	"\fexternal_ref\x18\x03 \x01(\tR\vexternalRef\"@\n" +
+	"\x06Verify\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.sagenbaum.v1.CallR\x04call\x12\x0e\n" +
+	"\x02ok\x18\x02 \x01(\tR\x02ok\"l\n" +
+	"\tAgentTask\x12\x14\n" +
+	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x16\n" +
+	"\x06prompt\x18\x02 \x01(\tR\x06prompt\x12\x1b\n" +
+	"\tmax_turns\x18\x03 \x01(\rR\bmaxTurns\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\"\xa5\x03\n" +
 	"\n" +
 	"PlanOpened\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x14\n" +
@@ -3931,7 +4964,10 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vparent_plan\x18\a \x01(\tR\n" +
 	"parentPlan\x12#\n" +
 	"\rparent_action\x18\b \x01(\tR\fparentAction\x12\x14\n" +
-	"\x05trace\x18\t \x01(\fR\x05trace\"\xf4\x01\n" +
+	"\x05trace\x18\t \x01(\fR\x05trace\x12C\n" +
+	"\x0fon_undo_failure\x18\n" +
+	" \x01(\x0e2\x1b.sagenbaum.v1.OnUndoFailureR\ronUndoFailure\x12'\n" +
+	"\x0fsecond_approver\x18\v \x01(\bR\x0esecondApprover\"\xa2\x02\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -3941,7 +4977,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05after\x18\x04 \x03(\tR\x05after\x12\x16\n" +
 	"\x06branch\x18\x05 \x01(\bR\x06branch\x12\x16\n" +
 	"\x06lifted\x18\x06 \x01(\fR\x06lifted\x12%\n" +
-	"\x0eeffect_crossed\x18\a \x01(\bR\reffectCrossed\"\xe4\x03\n" +
+	"\x0eeffect_crossed\x18\a \x01(\bR\reffectCrossed\x12\x14\n" +
+	"\x05pivot\x18\b \x01(\bR\x05pivot\x12\x16\n" +
+	"\x06review\x18\t \x01(\bR\x06review\"\x80\a\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -3960,8 +4998,20 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\rworkerVersion\x12 \n" +
 	"\fvalid_for_ns\x18\v \x01(\x03R\n" +
 	"validForNs\x12\x1a\n" +
-	"\bfidelity\x18\f \x01(\tR\bfidelity\x12\x14\n" +
-	"\x05probe\x18\r \x01(\tR\x05probe\"M\n" +
+	"\bfidelity\x18\f \x01(\tR\bfidelity\x12\x1a\n" +
+	"\bactuator\x18\x0e \x01(\tR\bactuator\x12)\n" +
+	"\x05probe\x18\x0f \x01(\v2\x13.sagenbaum.v1.ProbeR\x05probe\x12,\n" +
+	"\x06verify\x18\x10 \x01(\v2\x14.sagenbaum.v1.VerifyR\x06verify\x12\x12\n" +
+	"\x04done\x18\x11 \x01(\tR\x04done\x12\x12\n" +
+	"\x04stop\x18\x12 \x01(\tR\x04stop\x12-\n" +
+	"\aon_late\x18\x13 \x01(\x0e2\x14.sagenbaum.v1.OnLateR\x06onLate\x12\x12\n" +
+	"\x04page\x18\x14 \x01(\tR\x04page\x12-\n" +
+	"\x05agent\x18\x15 \x01(\v2\x17.sagenbaum.v1.AgentTaskR\x05agent\x12\x18\n" +
+	"\aapprove\x18\x16 \x01(\bR\aapprove\x12%\n" +
+	"\x0ejitter_percent\x18\x17 \x01(\rR\rjitterPercent\x12\x1b\n" +
+	"\tdedupe_ns\x18\x18 \x01(\x03R\bdedupeNs\x12$\n" +
+	"\x0evalid_until_ns\x18\x19 \x01(\x03R\fvalidUntilNs\x12\x17\n" +
+	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNsJ\x04\b\r\x10\x0e\"M\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\"=\n" +
@@ -3970,15 +5020,20 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\">\n" +
 	"\x0eForwardInDoubt\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\"\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\":\n" +
 	"\fSavepointSet\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x0f\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\x0f\n" +
 	"\rPlanCommitted\"$\n" +
 	"\n" +
 	"PlanFailed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"'\n" +
 	"\rPlanCancelled\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"6\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"d\n" +
+	"\x0fUnwindRequested\x12!\n" +
+	"\fto_savepoint\x18\x01 \x01(\tR\vtoSavepoint\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\"6\n" +
 	"\fFactAsserted\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"!\n" +
@@ -3986,10 +5041,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"^\n" +
 	"\fVerdictGiven\x126\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1c.sagenbaum.v1.VerdictOutcomeR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"E\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"h\n" +
 	"\x15CompensationRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\"?\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12!\n" +
+	"\fto_savepoint\x18\x03 \x01(\tR\vtoSavepoint\"?\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"T\n" +
@@ -4038,10 +5094,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\aReading\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"J\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"k\n" +
 	"\rUnwindStarted\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12!\n" +
-	"\fto_savepoint\x18\x02 \x01(\tR\vtoSavepoint\"\xa2\x02\n" +
+	"\fto_savepoint\x18\x02 \x01(\tR\vtoSavepoint\x12\x1f\n" +
+	"\vparent_plan\x18\x03 \x01(\tR\n" +
+	"parentPlan\"\xbf\x02\n" +
 	"\x16CompensationDispatched\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x1e\n" +
 	"\n" +
@@ -4053,34 +5111,53 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x12has_forward_output\x18\x06 \x01(\bR\x10hasForwardOutput\x12\x1d\n" +
 	"\n" +
 	"timeout_ns\x18\a \x01(\x03R\ttimeoutNs\x12%\n" +
-	"\x0eworker_version\x18\b \x01(\tR\rworkerVersion\"\xa2\x01\n" +
+	"\x0eworker_version\x18\b \x01(\tR\rworkerVersion\x12\x1b\n" +
+	"\twaited_ns\x18\t \x01(\x03R\bwaitedNs\"\x89\x01\n" +
+	"\x06Timing\x12\x1b\n" +
+	"\tqueued_ns\x18\x01 \x01(\x03R\bqueuedNs\x12\x17\n" +
+	"\awork_ns\x18\x02 \x01(\x03R\x06workNs\x12\x19\n" +
+	"\bsetup_ns\x18\x03 \x01(\x03R\asetupNs\x12\x17\n" +
+	"\atool_ns\x18\x04 \x01(\x03R\x06toolNs\x12\x15\n" +
+	"\x06llm_ns\x18\x05 \x01(\x03R\x05llmNs\"\xee\x01\n" +
 	"\x15CompensationSucceeded\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x1b\n" +
-	"\tqueued_ns\x18\x04 \x01(\x03R\bqueuedNs\x12\x17\n" +
-	"\awork_ns\x18\x05 \x01(\x03R\x06workNs\"\xa5\x01\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x12,\n" +
+	"\x06timing\x18\x06 \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x16\n" +
+	"\x06probed\x18\a \x01(\bR\x06probed\x12\x1a\n" +
+	"\bverified\x18\b \x01(\bR\bverified\x12\x12\n" +
+	"\x04code\x18\t \x01(\tR\x04codeJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"\xd3\x01\n" +
 	"\x12CompensationFailed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
 	"\x05final\x18\x04 \x01(\bR\x05final\x12\x19\n" +
 	"\bin_doubt\x18\x05 \x01(\bR\ainDoubt\x12\x16\n" +
-	"\x06worker\x18\x06 \x01(\tR\x06worker\"-\n" +
+	"\x06worker\x18\x06 \x01(\tR\x06worker\x12,\n" +
+	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\"-\n" +
 	"\x13CompensationSkipped\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"X\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe4\x01\n" +
 	"\n" +
 	"ProbeAsked\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x02 \x01(\tR\n" +
 	"capability\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\x9a\x01\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x122\n" +
+	"\bquestion\x18\x04 \x01(\x0e2\x16.sagenbaum.v1.QuestionR\bquestion\x127\n" +
+	"\x04done\x18\x05 \x01(\v2#.sagenbaum.v1.CompensationSucceededR\x04done\x12\x1d\n" +
+	"\n" +
+	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\x86\x02\n" +
 	"\rProbeAnswered\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x122\n" +
 	"\bpresence\x18\x02 \x01(\x0e2\x16.sagenbaum.v1.PresenceR\bpresence\x12!\n" +
 	"\fexternal_ref\x18\x03 \x01(\tR\vexternalRef\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"+\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x122\n" +
+	"\bquestion\x18\x05 \x01(\x0e2\x16.sagenbaum.v1.QuestionR\bquestion\x12\x16\n" +
+	"\x06worker\x18\x06 \x01(\tR\x06worker\x12\x1e\n" +
+	"\n" +
+	"duplicates\x18\a \x03(\tR\n" +
+	"duplicates\"+\n" +
 	"\x11ActionQuarantined\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"&\n" +
 	"\x0eHeldSetRetired\x12\x14\n" +
@@ -4105,7 +5182,15 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\fR\x04root\x12!\n" +
 	"\fstate_digest\x18\x03 \x01(\fR\vstateDigest\x12\x12\n" +
-	"\x04note\x18\x04 \x01(\tR\x04note*c\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\"+\n" +
+	"\vPlanRewound\x12\x1c\n" +
+	"\tsavepoint\x18\x01 \x01(\tR\tsavepoint\"0\n" +
+	"\x11UndoWindowClosing\x12\x1b\n" +
+	"\tcloses_ns\x18\x01 \x01(\x03R\bclosesNs\"4\n" +
+	"\n" +
+	"OwnerPaged\x12\x12\n" +
+	"\x04hook\x18\x01 \x01(\tR\x04hook\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind*c\n" +
 	"\x05Class\x12\x15\n" +
 	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLASS_COMPENSABLE\x10\x01\x12\x16\n" +
@@ -4115,23 +5200,37 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x17ON_IN_DOUBT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_IN_DOUBT_COMPENSATE\x10\x01\x12\x1a\n" +
 	"\x16ON_IN_DOUBT_QUARANTINE\x10\x02\x12\x15\n" +
-	"\x11ON_IN_DOUBT_PROBE\x10\x03*\x85\x01\n" +
+	"\x11ON_IN_DOUBT_PROBE\x10\x03*Q\n" +
+	"\x06OnLate\x12\x17\n" +
+	"\x13ON_LATE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_LATE_COMPENSATE\x10\x01\x12\x16\n" +
+	"\x12ON_LATE_QUARANTINE\x10\x02*h\n" +
+	"\rOnUndoFailure\x12\x1f\n" +
+	"\x1bON_UNDO_FAILURE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14ON_UNDO_FAILURE_HALT\x10\x01\x12\x1c\n" +
+	"\x18ON_UNDO_FAILURE_CONTINUE\x10\x02*\x85\x01\n" +
 	"\x0eVerdictOutcome\x12\x1f\n" +
 	"\x1bVERDICT_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15VERDICT_OUTCOME_ALLOW\x10\x01\x12\x19\n" +
 	"\x15VERDICT_OUTCOME_BLOCK\x10\x02\x12\x1c\n" +
-	"\x18VERDICT_OUTCOME_REDIRECT\x10\x03*k\n" +
+	"\x18VERDICT_OUTCOME_REDIRECT\x10\x03*\x83\x01\n" +
 	"\n" +
 	"Resolution\x12\x1a\n" +
 	"\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fRESOLUTION_DONE\x10\x01\x12\x13\n" +
 	"\x0fRESOLUTION_LOST\x10\x02\x12\x17\n" +
-	"\x13RESOLUTION_ACCEPTED\x10\x03*U\n" +
+	"\x13RESOLUTION_ACCEPTED\x10\x03\x12\x16\n" +
+	"\x12RESOLUTION_SKIPPED\x10\x04*U\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x12ANSWER_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vANSWER_DONE\x10\x01\x12\x11\n" +
 	"\rANSWER_FAILED\x10\x02\x12\x0f\n" +
-	"\vANSWER_STOP\x10\x03*g\n" +
+	"\vANSWER_STOP\x10\x03*a\n" +
+	"\bQuestion\x12\x18\n" +
+	"\x14QUESTION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fQUESTION_EFFECT\x10\x01\x12\x11\n" +
+	"\rQUESTION_UNDO\x10\x02\x12\x13\n" +
+	"\x0fQUESTION_VERIFY\x10\x03*g\n" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PRESENCE_PRESENT\x10\x01\x12\x13\n" +
@@ -4156,123 +5255,152 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_record_proto_rawDescData
 }
 
-var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
-	(VerdictOutcome)(0),            // 2: sagenbaum.v1.VerdictOutcome
-	(Resolution)(0),                // 3: sagenbaum.v1.Resolution
-	(Answer)(0),                    // 4: sagenbaum.v1.Answer
-	(Presence)(0),                  // 5: sagenbaum.v1.Presence
-	(PlanEnd)(0),                   // 6: sagenbaum.v1.PlanEnd
-	(*Commit)(nil),                 // 7: sagenbaum.v1.Commit
-	(*Address)(nil),                // 8: sagenbaum.v1.Address
-	(*Payload)(nil),                // 9: sagenbaum.v1.Payload
-	(*Record)(nil),                 // 10: sagenbaum.v1.Record
-	(*Trigger)(nil),                // 11: sagenbaum.v1.Trigger
-	(*Label)(nil),                  // 12: sagenbaum.v1.Label
-	(*Binding)(nil),                // 13: sagenbaum.v1.Binding
-	(*PlanOpened)(nil),             // 14: sagenbaum.v1.PlanOpened
-	(*ForwardRegistered)(nil),      // 15: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 16: sagenbaum.v1.CompensationRegistered
-	(*ForwardCompleted)(nil),       // 17: sagenbaum.v1.ForwardCompleted
-	(*ForwardFailed)(nil),          // 18: sagenbaum.v1.ForwardFailed
-	(*ForwardInDoubt)(nil),         // 19: sagenbaum.v1.ForwardInDoubt
-	(*SavepointSet)(nil),           // 20: sagenbaum.v1.SavepointSet
-	(*PlanCommitted)(nil),          // 21: sagenbaum.v1.PlanCommitted
-	(*PlanFailed)(nil),             // 22: sagenbaum.v1.PlanFailed
-	(*PlanCancelled)(nil),          // 23: sagenbaum.v1.PlanCancelled
-	(*FactAsserted)(nil),           // 24: sagenbaum.v1.FactAsserted
-	(*FactRetracted)(nil),          // 25: sagenbaum.v1.FactRetracted
-	(*VerdictGiven)(nil),           // 26: sagenbaum.v1.VerdictGiven
-	(*CompensationRequested)(nil),  // 27: sagenbaum.v1.CompensationRequested
-	(*CancelRequested)(nil),        // 28: sagenbaum.v1.CancelRequested
-	(*RetryRequested)(nil),         // 29: sagenbaum.v1.RetryRequested
-	(*Resolved)(nil),               // 30: sagenbaum.v1.Resolved
-	(*ContractPublished)(nil),      // 31: sagenbaum.v1.ContractPublished
-	(*ClockConfirmed)(nil),         // 32: sagenbaum.v1.ClockConfirmed
-	(*CompensationReported)(nil),   // 33: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 34: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 35: sagenbaum.v1.TermStarted
-	(*LeaseFired)(nil),             // 36: sagenbaum.v1.LeaseFired
-	(*Reading)(nil),                // 37: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 38: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 39: sagenbaum.v1.CompensationDispatched
-	(*CompensationSucceeded)(nil),  // 40: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 41: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 42: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 43: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 44: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 45: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 46: sagenbaum.v1.HeldSetRetired
-	(*PlanEnded)(nil),              // 47: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 48: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 49: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 50: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 51: sagenbaum.v1.CheckpointSigned
+	(OnLate)(0),                    // 2: sagenbaum.v1.OnLate
+	(OnUndoFailure)(0),             // 3: sagenbaum.v1.OnUndoFailure
+	(VerdictOutcome)(0),            // 4: sagenbaum.v1.VerdictOutcome
+	(Resolution)(0),                // 5: sagenbaum.v1.Resolution
+	(Answer)(0),                    // 6: sagenbaum.v1.Answer
+	(Question)(0),                  // 7: sagenbaum.v1.Question
+	(Presence)(0),                  // 8: sagenbaum.v1.Presence
+	(PlanEnd)(0),                   // 9: sagenbaum.v1.PlanEnd
+	(*Commit)(nil),                 // 10: sagenbaum.v1.Commit
+	(*Address)(nil),                // 11: sagenbaum.v1.Address
+	(*Payload)(nil),                // 12: sagenbaum.v1.Payload
+	(*Record)(nil),                 // 13: sagenbaum.v1.Record
+	(*Trigger)(nil),                // 14: sagenbaum.v1.Trigger
+	(*Label)(nil),                  // 15: sagenbaum.v1.Label
+	(*Binding)(nil),                // 16: sagenbaum.v1.Binding
+	(*Call)(nil),                   // 17: sagenbaum.v1.Call
+	(*Probe)(nil),                  // 18: sagenbaum.v1.Probe
+	(*Verify)(nil),                 // 19: sagenbaum.v1.Verify
+	(*AgentTask)(nil),              // 20: sagenbaum.v1.AgentTask
+	(*PlanOpened)(nil),             // 21: sagenbaum.v1.PlanOpened
+	(*ForwardRegistered)(nil),      // 22: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 23: sagenbaum.v1.CompensationRegistered
+	(*ForwardCompleted)(nil),       // 24: sagenbaum.v1.ForwardCompleted
+	(*ForwardFailed)(nil),          // 25: sagenbaum.v1.ForwardFailed
+	(*ForwardInDoubt)(nil),         // 26: sagenbaum.v1.ForwardInDoubt
+	(*SavepointSet)(nil),           // 27: sagenbaum.v1.SavepointSet
+	(*PlanCommitted)(nil),          // 28: sagenbaum.v1.PlanCommitted
+	(*PlanFailed)(nil),             // 29: sagenbaum.v1.PlanFailed
+	(*PlanCancelled)(nil),          // 30: sagenbaum.v1.PlanCancelled
+	(*UnwindRequested)(nil),        // 31: sagenbaum.v1.UnwindRequested
+	(*FactAsserted)(nil),           // 32: sagenbaum.v1.FactAsserted
+	(*FactRetracted)(nil),          // 33: sagenbaum.v1.FactRetracted
+	(*VerdictGiven)(nil),           // 34: sagenbaum.v1.VerdictGiven
+	(*CompensationRequested)(nil),  // 35: sagenbaum.v1.CompensationRequested
+	(*CancelRequested)(nil),        // 36: sagenbaum.v1.CancelRequested
+	(*RetryRequested)(nil),         // 37: sagenbaum.v1.RetryRequested
+	(*Resolved)(nil),               // 38: sagenbaum.v1.Resolved
+	(*ContractPublished)(nil),      // 39: sagenbaum.v1.ContractPublished
+	(*ClockConfirmed)(nil),         // 40: sagenbaum.v1.ClockConfirmed
+	(*CompensationReported)(nil),   // 41: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 42: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 43: sagenbaum.v1.TermStarted
+	(*LeaseFired)(nil),             // 44: sagenbaum.v1.LeaseFired
+	(*Reading)(nil),                // 45: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 46: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 47: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 48: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 49: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 50: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 51: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 52: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 53: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 54: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 55: sagenbaum.v1.HeldSetRetired
+	(*PlanEnded)(nil),              // 56: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 57: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 58: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 59: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 60: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 61: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 62: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 63: sagenbaum.v1.OwnerPaged
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
-	10, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
-	8,  // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
-	8,  // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
-	9,  // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
-	14, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
-	15, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
-	16, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
-	17, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
-	18, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
-	19, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
-	20, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
-	21, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
-	22, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
-	23, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
-	24, // 14: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
-	25, // 15: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
-	26, // 16: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
-	27, // 17: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
-	28, // 18: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
-	29, // 19: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
-	30, // 20: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
-	31, // 21: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
-	32, // 22: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	33, // 23: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	34, // 24: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	35, // 25: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	36, // 26: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	38, // 27: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	39, // 28: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	40, // 29: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	41, // 30: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	42, // 31: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	43, // 32: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	44, // 33: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	45, // 34: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	46, // 35: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	47, // 36: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	48, // 37: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	49, // 38: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	50, // 39: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	51, // 40: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	11, // 41: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	12, // 42: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	0,  // 43: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	13, // 44: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 45: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	11, // 46: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	2,  // 47: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	3,  // 48: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	4,  // 49: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	37, // 50: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	5,  // 51: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	6,  // 52: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	8,  // 53: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	8,  // 54: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
+	11, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
+	11, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
+	12, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
+	21, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
+	22, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
+	23, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
+	24, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
+	25, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
+	26, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
+	27, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
+	28, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
+	29, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
+	30, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
+	31, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
+	32, // 15: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
+	33, // 16: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
+	34, // 17: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
+	35, // 18: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
+	36, // 19: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
+	37, // 20: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
+	38, // 21: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
+	39, // 22: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
+	40, // 23: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
+	41, // 24: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	42, // 25: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	43, // 26: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	44, // 27: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	46, // 28: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	47, // 29: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	49, // 30: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	50, // 31: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	51, // 32: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	52, // 33: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	53, // 34: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	54, // 35: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	55, // 36: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	56, // 37: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	57, // 38: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	58, // 39: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	59, // 40: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	60, // 41: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	61, // 42: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	62, // 43: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	63, // 44: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	16, // 45: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 46: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 47: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 48: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 49: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 50: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 51: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 52: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 53: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 54: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 55: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 56: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 57: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 58: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 59: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 60: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 61: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	45, // 62: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 63: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	48, // 64: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 65: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	49, // 66: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 67: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 68: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 69: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 70: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 71: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -4291,6 +5419,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_PlanCommitted)(nil),
 		(*Record_PlanFailed)(nil),
 		(*Record_PlanCancelled)(nil),
+		(*Record_UnwindRequested)(nil),
 		(*Record_FactAsserted)(nil),
 		(*Record_FactRetracted)(nil),
 		(*Record_VerdictGiven)(nil),
@@ -4318,14 +5447,17 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_FactReingested)(nil),
 		(*Record_RecordRefused)(nil),
 		(*Record_CheckpointSigned)(nil),
+		(*Record_PlanRewound)(nil),
+		(*Record_UndoWindowClosing)(nil),
+		(*Record_OwnerPaged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   45,
+			NumEnums:      10,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -505,7 +505,7 @@ type PlanRow struct {
 	EndedNs       int64                  `protobuf:"varint,16,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
 	LastNs        int64                  `protobuf:"varint,17,opt,name=last_ns,json=lastNs,proto3" json:"last_ns,omitempty"` // stamp of the last record of this plan
 	Actions       uint32                 `protobuf:"varint,18,opt,name=actions,proto3" json:"actions,omitempty"`             // registered so far; actions are numbered 1..actions
-	Unsettled     uint32                 `protobuf:"varint,19,opt,name=unsettled,proto3" json:"unsettled,omitempty"`         // of these, not settled; counted from UnwindStarted on
+	Unsettled     uint32                 `protobuf:"varint,19,opt,name=unsettled,proto3" json:"unsettled,omitempty"`         // of these, held or owed
 	InFlight      uint32                 `protobuf:"varint,20,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	InScope       uint32                 `protobuf:"varint,21,opt,name=in_scope,json=inScope,proto3" json:"in_scope,omitempty"` // settled actions that crossed or may have
 	Compensated   uint32                 `protobuf:"varint,22,opt,name=compensated,proto3" json:"compensated,omitempty"`
@@ -520,6 +520,20 @@ type PlanRow struct {
 	Leases        []*LeaseRow            `protobuf:"bytes,31,rep,name=leases,proto3" json:"leases,omitempty"`
 	Resumed       *Address               `protobuf:"bytes,33,opt,name=resumed,proto3" json:"resumed,omitempty"`              // the owner's record that let the unwind go on
 	ByHand        bool                   `protobuf:"varint,32,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"` // an action was resolved by its owner
+	Savepoints    []*Savepoint           `protobuf:"bytes,34,rep,name=savepoints,proto3" json:"savepoints,omitempty"`
+	ToSavepoint   string                 `protobuf:"bytes,35,opt,name=to_savepoint,json=toSavepoint,proto3" json:"to_savepoint,omitempty"`        // what was asked of it: undo only what came after
+	Rewinding     bool                   `protobuf:"varint,36,opt,name=rewinding,proto3" json:"rewinding,omitempty"`                              // the unwind ends at target and the plan is open again
+	Target        uint32                 `protobuf:"varint,37,opt,name=target,proto3" json:"target,omitempty"`                                    // last action that stays held
+	ParentEntry   uint32                 `protobuf:"varint,38,opt,name=parent_entry,json=parentEntry,proto3" json:"parent_entry,omitempty"`       // number of this plan's entry in its parent
+	OpenChildren  uint32                 `protobuf:"varint,39,opt,name=open_children,json=openChildren,proto3" json:"open_children,omitempty"`    // child plans neither committed nor ended
+	Children      []uint32               `protobuf:"varint,40,rep,packed,name=children,proto3" json:"children,omitempty"`                         // entries of child plans, ascending
+	Windows       []uint32               `protobuf:"varint,41,rep,packed,name=windows,proto3" json:"windows,omitempty"`                           // held actions with a due warning, ascending
+	Origin        string                 `protobuf:"bytes,42,opt,name=origin,proto3" json:"origin,omitempty"`                                     // the committed plan that this one undoes
+	UndoneAs      string                 `protobuf:"bytes,43,opt,name=undone_as,json=undoneAs,proto3" json:"undone_as,omitempty"`                 // the plan that undoes this committed one
+	Depth         uint32                 `protobuf:"varint,44,opt,name=depth,proto3" json:"depth,omitempty"`                                      // of child plans; 0: a root
+	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
+	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
+	RetiredCount  uint32                 `protobuf:"varint,45,opt,name=retired_count,json=retiredCount,proto3" json:"retired_count,omitempty"`    // registrations that its commit retires
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +799,104 @@ func (x *PlanRow) GetByHand() bool {
 	return false
 }
 
+func (x *PlanRow) GetSavepoints() []*Savepoint {
+	if x != nil {
+		return x.Savepoints
+	}
+	return nil
+}
+
+func (x *PlanRow) GetToSavepoint() string {
+	if x != nil {
+		return x.ToSavepoint
+	}
+	return ""
+}
+
+func (x *PlanRow) GetRewinding() bool {
+	if x != nil {
+		return x.Rewinding
+	}
+	return false
+}
+
+func (x *PlanRow) GetTarget() uint32 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+func (x *PlanRow) GetParentEntry() uint32 {
+	if x != nil {
+		return x.ParentEntry
+	}
+	return 0
+}
+
+func (x *PlanRow) GetOpenChildren() uint32 {
+	if x != nil {
+		return x.OpenChildren
+	}
+	return 0
+}
+
+func (x *PlanRow) GetChildren() []uint32 {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *PlanRow) GetWindows() []uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *PlanRow) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *PlanRow) GetUndoneAs() string {
+	if x != nil {
+		return x.UndoneAs
+	}
+	return ""
+}
+
+func (x *PlanRow) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *PlanRow) GetRewinds() uint32 {
+	if x != nil {
+		return x.Rewinds
+	}
+	return 0
+}
+
+func (x *PlanRow) GetSavepointsSet() uint32 {
+	if x != nil {
+		return x.SavepointsSet
+	}
+	return 0
+}
+
+func (x *PlanRow) GetRetiredCount() uint32 {
+	if x != nil {
+		return x.RetiredCount
+	}
+	return 0
+}
+
 // Turned is the moment a lease turned true.
 type Turned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -870,6 +982,67 @@ func (x *Turned) GetReadings() []*Reading {
 	return nil
 }
 
+// Savepoint is a place that an unwind may stop at.
+type Savepoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actions       uint32                 `protobuf:"varint,2,opt,name=actions,proto3" json:"actions,omitempty"` // registered when it was set
+	At            *Address               `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Savepoint) Reset() {
+	*x = Savepoint{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Savepoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Savepoint) ProtoMessage() {}
+
+func (x *Savepoint) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
+func (*Savepoint) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Savepoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Savepoint) GetActions() uint32 {
+	if x != nil {
+		return x.Actions
+	}
+	return 0
+}
+
+func (x *Savepoint) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // LeaseRow is one held condition.
 type LeaseRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -889,7 +1062,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1074,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1087,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -995,14 +1168,17 @@ type ActionStatic struct {
 	AtNs          int64                   `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	Forward       *ForwardRegistered      `protobuf:"bytes,4,opt,name=forward,proto3" json:"forward,omitempty"`
 	Compensation  *CompensationRegistered `protobuf:"bytes,5,opt,name=compensation,proto3" json:"compensation,omitempty"`
-	Before        []uint32                `protobuf:"varint,6,rep,packed,name=before,proto3" json:"before,omitempty"` // numbers of the actions this one came after
+	Before        []uint32                `protobuf:"varint,6,rep,packed,name=before,proto3" json:"before,omitempty"`        // numbers of the actions this one came after
+	Child         string                  `protobuf:"bytes,7,opt,name=child,proto3" json:"child,omitempty"`                  // this entry stands for a child plan: its id
+	DutyOf        uint32                  `protobuf:"varint,8,opt,name=duty_of,json=dutyOf,proto3" json:"duty_of,omitempty"` // the action whose effect is owed once more: a duplicate, or a late completion
+	Key           string                  `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                      // of its undo, where it is not derived from plan and id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1190,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1203,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -1072,6 +1248,27 @@ func (x *ActionStatic) GetBefore() []uint32 {
 	return nil
 }
 
+func (x *ActionStatic) GetChild() string {
+	if x != nil {
+		return x.Child
+	}
+	return ""
+}
+
+func (x *ActionStatic) GetDutyOf() uint32 {
+	if x != nil {
+		return x.DutyOf
+	}
+	return 0
+}
+
+func (x *ActionStatic) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type ActionRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.v1.Outcome" json:"outcome,omitempty"`
@@ -1097,13 +1294,28 @@ type ActionRow struct {
 	Late          bool                   `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
 	Reported      *CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
 	ReportedAt    *Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	Asking        Question               `protobuf:"varint,24,opt,name=asking,proto3,enum=sagenbaum.v1.Question" json:"asking,omitempty"`        // what the call in flight or next asks; unspecified: it is the undo
+	Asked         uint32                 `protobuf:"varint,25,opt,name=asked,proto3" json:"asked,omitempty"`                                     // questions so far
+	AskedFrom     uint32                 `protobuf:"varint,38,opt,name=asked_from,json=askedFrom,proto3" json:"asked_from,omitempty"`            // of these, before the present one was first asked
+	Presence      Presence               `protobuf:"varint,26,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`    // what the probe for the forward's effect found
+	Pending       *CompensationSucceeded `protobuf:"bytes,27,opt,name=pending,proto3" json:"pending,omitempty"`                                  // a worker's done that is being verified
+	AliveUntilNs  int64                  `protobuf:"varint,28,opt,name=alive_until_ns,json=aliveUntilNs,proto3" json:"alive_until_ns,omitempty"` // an attempt without an answer may still be at work until then
+	Approved      bool                   `protobuf:"varint,29,opt,name=approved,proto3" json:"approved,omitempty"`                               // the owner let its undo go on
+	Proposal      *Proposal              `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	ClosesNs      int64                  `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
+	Warned        bool                   `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
+	SentNs        int64                  `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`    // epoch of the first dispatch
+	Duties        uint32                 `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                  // that it gave rise to
+	ReadyNs       int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"` // since when it could be dispatched
+	VerdictNs     int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
+	Confirmed     bool                   `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // a probe or a check stands behind `reported`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1327,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1340,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -1292,6 +1504,111 @@ func (x *ActionRow) GetReportedAt() *Address {
 	return nil
 }
 
+func (x *ActionRow) GetAsking() Question {
+	if x != nil {
+		return x.Asking
+	}
+	return Question_QUESTION_UNSPECIFIED
+}
+
+func (x *ActionRow) GetAsked() uint32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *ActionRow) GetAskedFrom() uint32 {
+	if x != nil {
+		return x.AskedFrom
+	}
+	return 0
+}
+
+func (x *ActionRow) GetPresence() Presence {
+	if x != nil {
+		return x.Presence
+	}
+	return Presence_PRESENCE_UNSPECIFIED
+}
+
+func (x *ActionRow) GetPending() *CompensationSucceeded {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *ActionRow) GetAliveUntilNs() int64 {
+	if x != nil {
+		return x.AliveUntilNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetApproved() bool {
+	if x != nil {
+		return x.Approved
+	}
+	return false
+}
+
+func (x *ActionRow) GetProposal() *Proposal {
+	if x != nil {
+		return x.Proposal
+	}
+	return nil
+}
+
+func (x *ActionRow) GetClosesNs() int64 {
+	if x != nil {
+		return x.ClosesNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetWarned() bool {
+	if x != nil {
+		return x.Warned
+	}
+	return false
+}
+
+func (x *ActionRow) GetSentNs() int64 {
+	if x != nil {
+		return x.SentNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetDuties() uint32 {
+	if x != nil {
+		return x.Duties
+	}
+	return 0
+}
+
+func (x *ActionRow) GetReadyNs() int64 {
+	if x != nil {
+		return x.ReadyNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetVerdictNs() int64 {
+	if x != nil {
+		return x.VerdictNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
+}
+
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -1306,7 +1623,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1635,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1648,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -1390,7 +1707,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1719,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1732,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -1463,15 +1780,17 @@ func (x *RefusedRow) GetKind() string {
 // CommandRow is the command in flight, as it was dispatched.
 type CommandRow struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Dispatched    *CompensationDispatched `protobuf:"bytes,1,opt,name=dispatched,proto3" json:"dispatched,omitempty"`
+	Dispatched    *CompensationDispatched `protobuf:"bytes,1,opt,name=dispatched,proto3" json:"dispatched,omitempty"` // or asked
 	Arguments     []byte                  `protobuf:"bytes,2,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	Asked         *ProbeAsked             `protobuf:"bytes,3,opt,name=asked,proto3" json:"asked,omitempty"`
+	Result        []byte                  `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"` // a check after the undo: what the undo returned
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1802,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1815,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CommandRow) GetDispatched() *CompensationDispatched {
@@ -1511,6 +1830,408 @@ func (x *CommandRow) GetArguments() []byte {
 		return x.Arguments
 	}
 	return nil
+}
+
+func (x *CommandRow) GetAsked() *ProbeAsked {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *CommandRow) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// Proposal is an owner's answer that waits for a second operator.
+type Proposal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry" or the name of a resolution
+	Halt          bool                   `protobuf:"varint,2,opt,name=halt,proto3" json:"halt,omitempty"`
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"` // of the subject
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	At            *Address               `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proposal) Reset() {
+	*x = Proposal{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proposal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proposal) ProtoMessage() {}
+
+func (x *Proposal) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
+func (*Proposal) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Proposal) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *Proposal) GetHalt() bool {
+	if x != nil {
+		return x.Halt
+	}
+	return false
+}
+
+func (x *Proposal) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Proposal) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Proposal) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Proposal) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// ContractRow is one published revision of a contract.
+type ContractRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        []byte                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Contract      []byte                 `protobuf:"bytes,2,opt,name=contract,proto3" json:"contract,omitempty"`
+	At            *Address               `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	AtNs          int64                  `protobuf:"varint,4,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContractRow) Reset() {
+	*x = ContractRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContractRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContractRow) ProtoMessage() {}
+
+func (x *ContractRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
+func (*ContractRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ContractRow) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *ContractRow) GetContract() []byte {
+	if x != nil {
+		return x.Contract
+	}
+	return nil
+}
+
+func (x *ContractRow) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ContractRow) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *ContractRow) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// AttemptRow is one attempt of an undo (S31, S32).
+type AttemptRow struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Attempt          uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Dispatched       *Address               `protobuf:"bytes,2,opt,name=dispatched,proto3" json:"dispatched,omitempty"`
+	Ended            *Address               `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	DispatchedNs     int64                  `protobuf:"varint,4,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`
+	EndedNs          int64                  `protobuf:"varint,5,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
+	WaitedNs         int64                  `protobuf:"varint,6,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
+	Timing           *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
+	State            string                 `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"` // dispatched, verifying, done, failed, in_doubt
+	Worker           string                 `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
+	Code             string                 `protobuf:"bytes,10,opt,name=code,proto3" json:"code,omitempty"`
+	Message          string                 `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`
+	BlindCleanup     bool                   `protobuf:"varint,12,opt,name=blind_cleanup,json=blindCleanup,proto3" json:"blind_cleanup,omitempty"`
+	DirtyFailure     bool                   `protobuf:"varint,13,opt,name=dirty_failure,json=dirtyFailure,proto3" json:"dirty_failure,omitempty"`
+	HasForwardOutput bool                   `protobuf:"varint,14,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *AttemptRow) Reset() {
+	*x = AttemptRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptRow) ProtoMessage() {}
+
+func (x *AttemptRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
+func (*AttemptRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AttemptRow) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *AttemptRow) GetDispatched() *Address {
+	if x != nil {
+		return x.Dispatched
+	}
+	return nil
+}
+
+func (x *AttemptRow) GetEnded() *Address {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *AttemptRow) GetDispatchedNs() int64 {
+	if x != nil {
+		return x.DispatchedNs
+	}
+	return 0
+}
+
+func (x *AttemptRow) GetEndedNs() int64 {
+	if x != nil {
+		return x.EndedNs
+	}
+	return 0
+}
+
+func (x *AttemptRow) GetWaitedNs() int64 {
+	if x != nil {
+		return x.WaitedNs
+	}
+	return 0
+}
+
+func (x *AttemptRow) GetTiming() *Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
+}
+
+func (x *AttemptRow) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *AttemptRow) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *AttemptRow) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AttemptRow) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AttemptRow) GetBlindCleanup() bool {
+	if x != nil {
+		return x.BlindCleanup
+	}
+	return false
+}
+
+func (x *AttemptRow) GetDirtyFailure() bool {
+	if x != nil {
+		return x.DirtyFailure
+	}
+	return false
+}
+
+func (x *AttemptRow) GetHasForwardOutput() bool {
+	if x != nil {
+		return x.HasForwardOutput
+	}
+	return false
+}
+
+// PageRow is a page to an owner that the hook has not taken yet.
+type PageRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Hook          string                 `protobuf:"bytes,2,opt,name=hook,proto3" json:"hook,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *Address               `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	AtNs          int64                  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PageRow) Reset() {
+	*x = PageRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PageRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PageRow) ProtoMessage() {}
+
+func (x *PageRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
+func (*PageRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PageRow) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PageRow) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *PageRow) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PageRow) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *PageRow) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
 }
 
 var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
@@ -1536,7 +2257,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\x87\t\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xc8\f\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -1571,14 +2292,34 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\aorphans\x18\x1e \x03(\tR\aorphans\x12.\n" +
 	"\x06leases\x18\x1f \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12/\n" +
 	"\aresumed\x18! \x01(\v2\x15.sagenbaum.v1.AddressR\aresumed\x12\x17\n" +
-	"\aby_hand\x18  \x01(\bR\x06byHand\"\xba\x01\n" +
+	"\aby_hand\x18  \x01(\bR\x06byHand\x127\n" +
+	"\n" +
+	"savepoints\x18\" \x03(\v2\x17.sagenbaum.v1.SavepointR\n" +
+	"savepoints\x12!\n" +
+	"\fto_savepoint\x18# \x01(\tR\vtoSavepoint\x12\x1c\n" +
+	"\trewinding\x18$ \x01(\bR\trewinding\x12\x16\n" +
+	"\x06target\x18% \x01(\rR\x06target\x12!\n" +
+	"\fparent_entry\x18& \x01(\rR\vparentEntry\x12#\n" +
+	"\ropen_children\x18' \x01(\rR\fopenChildren\x12\x1a\n" +
+	"\bchildren\x18( \x03(\rR\bchildren\x12\x18\n" +
+	"\awindows\x18) \x03(\rR\awindows\x12\x16\n" +
+	"\x06origin\x18* \x01(\tR\x06origin\x12\x1b\n" +
+	"\tundone_as\x18+ \x01(\tR\bundoneAs\x12\x14\n" +
+	"\x05depth\x18, \x01(\rR\x05depth\x12\x18\n" +
+	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
+	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
+	"\rretired_count\x18- \x01(\rR\fretiredCount\"\xba\x01\n" +
 	"\x06Turned\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
 	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x0e\n" +
 	"\x02ns\x18\x04 \x01(\x03R\x02ns\x12\x18\n" +
 	"\aclocked\x18\x05 \x01(\bR\aclocked\x121\n" +
-	"\breadings\x18\x06 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\"\x85\x02\n" +
+	"\breadings\x18\x06 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\"`\n" +
+	"\tSavepoint\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x85\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tcondition\x18\x02 \x01(\tR\tcondition\x12\x19\n" +
@@ -1590,7 +2331,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x14\n" +
 	"\x05waits\x18\n" +
-	" \x03(\tR\x05waits\"\x87\x02\n" +
+	" \x03(\tR\x05waits\"\xc8\x02\n" +
 	"\fActionStatic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\n" +
@@ -1599,7 +2340,10 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x129\n" +
 	"\aforward\x18\x04 \x01(\v2\x1f.sagenbaum.v1.ForwardRegisteredR\aforward\x12H\n" +
 	"\fcompensation\x18\x05 \x01(\v2$.sagenbaum.v1.CompensationRegisteredR\fcompensation\x12\x16\n" +
-	"\x06before\x18\x06 \x03(\rR\x06before\"\x91\a\n" +
+	"\x06before\x18\x06 \x03(\rR\x06before\x12\x14\n" +
+	"\x05child\x18\a \x01(\tR\x05child\x12\x17\n" +
+	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
+	"\x03key\x18\t \x01(\tR\x03key\"\x9d\v\n" +
 	"\tActionRow\x12/\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -1632,7 +2376,24 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04late\x18\x15 \x01(\bR\x04late\x12>\n" +
 	"\breported\x18\x16 \x01(\v2\".sagenbaum.v1.CompensationReportedR\breported\x126\n" +
 	"\vreported_at\x18\x17 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
-	"reportedAt\"\xbc\x01\n" +
+	"reportedAt\x12.\n" +
+	"\x06asking\x18\x18 \x01(\x0e2\x16.sagenbaum.v1.QuestionR\x06asking\x12\x14\n" +
+	"\x05asked\x18\x19 \x01(\rR\x05asked\x12\x1d\n" +
+	"\n" +
+	"asked_from\x18& \x01(\rR\taskedFrom\x122\n" +
+	"\bpresence\x18\x1a \x01(\x0e2\x16.sagenbaum.v1.PresenceR\bpresence\x12=\n" +
+	"\apending\x18\x1b \x01(\v2#.sagenbaum.v1.CompensationSucceededR\apending\x12$\n" +
+	"\x0ealive_until_ns\x18\x1c \x01(\x03R\faliveUntilNs\x12\x1a\n" +
+	"\bapproved\x18\x1d \x01(\bR\bapproved\x122\n" +
+	"\bproposal\x18\x1e \x01(\v2\x16.sagenbaum.v1.ProposalR\bproposal\x12\x1b\n" +
+	"\tcloses_ns\x18\x1f \x01(\x03R\bclosesNs\x12\x16\n" +
+	"\x06warned\x18  \x01(\bR\x06warned\x12\x17\n" +
+	"\asent_ns\x18! \x01(\x03R\x06sentNs\x12\x16\n" +
+	"\x06duties\x18\" \x01(\rR\x06duties\x12\x19\n" +
+	"\bready_ns\x18# \x01(\x03R\areadyNs\x12\x1d\n" +
+	"\n" +
+	"verdict_ns\x18$ \x01(\x03R\tverdictNs\x12\x1c\n" +
+	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xbc\x01\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -1649,13 +2410,53 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs\x12\x16\n" +
 	"\x06voided\x18\x04 \x01(\bR\x06voided\x12\x12\n" +
 	"\x04plan\x18\x05 \x01(\tR\x04plan\x12\x12\n" +
-	"\x04kind\x18\x06 \x01(\tR\x04kind\"p\n" +
+	"\x04kind\x18\x06 \x01(\tR\x04kind\"\xb8\x01\n" +
 	"\n" +
 	"CommandRow\x12D\n" +
 	"\n" +
 	"dispatched\x18\x01 \x01(\v2$.sagenbaum.v1.CompensationDispatchedR\n" +
 	"dispatched\x12\x1c\n" +
-	"\targuments\x18\x02 \x01(\fR\targuments*\xac\x01\n" +
+	"\targuments\x18\x02 \x01(\fR\targuments\x12.\n" +
+	"\x05asked\x18\x03 \x01(\v2\x18.sagenbaum.v1.ProbeAskedR\x05asked\x12\x16\n" +
+	"\x06result\x18\x04 \x01(\fR\x06result\"\xa5\x01\n" +
+	"\bProposal\x12\x16\n" +
+	"\x06answer\x18\x01 \x01(\tR\x06answer\x12\x12\n" +
+	"\x04halt\x18\x02 \x01(\bR\x04halt\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1a\n" +
+	"\boperator\x18\x04 \x01(\tR\boperator\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12%\n" +
+	"\x02at\x18\x06 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x8d\x01\n" +
+	"\vContractRow\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x1a\n" +
+	"\bcontract\x18\x02 \x01(\fR\bcontract\x12%\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
+	"\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"\xe9\x03\n" +
+	"\n" +
+	"AttemptRow\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x125\n" +
+	"\n" +
+	"dispatched\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
+	"dispatched\x12+\n" +
+	"\x05ended\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x05ended\x12#\n" +
+	"\rdispatched_ns\x18\x04 \x01(\x03R\fdispatchedNs\x12\x19\n" +
+	"\bended_ns\x18\x05 \x01(\x03R\aendedNs\x12\x1b\n" +
+	"\twaited_ns\x18\x06 \x01(\x03R\bwaitedNs\x12,\n" +
+	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x14\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12\x16\n" +
+	"\x06worker\x18\t \x01(\tR\x06worker\x12\x12\n" +
+	"\x04code\x18\n" +
+	" \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\v \x01(\tR\amessage\x12#\n" +
+	"\rblind_cleanup\x18\f \x01(\bR\fblindCleanup\x12#\n" +
+	"\rdirty_failure\x18\r \x01(\bR\fdirtyFailure\x12,\n" +
+	"\x12has_forward_output\x18\x0e \x01(\bR\x10hasForwardOutput\"\x85\x01\n" +
+	"\aPageRow\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04hook\x18\x02 \x01(\tR\x04hook\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
+	"\x02at\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
+	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs*\xac\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -1708,7 +2509,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -1718,59 +2519,82 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
 	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
 	(*Turned)(nil),                 // 7: sagenbaum.v1.Turned
-	(*LeaseRow)(nil),               // 8: sagenbaum.v1.LeaseRow
-	(*ActionStatic)(nil),           // 9: sagenbaum.v1.ActionStatic
-	(*ActionRow)(nil),              // 10: sagenbaum.v1.ActionRow
-	(*FactRow)(nil),                // 11: sagenbaum.v1.FactRow
-	(*RefusedRow)(nil),             // 12: sagenbaum.v1.RefusedRow
-	(*CommandRow)(nil),             // 13: sagenbaum.v1.CommandRow
-	(*Address)(nil),                // 14: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 15: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 16: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 17: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 18: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 19: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 20: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 21: sagenbaum.v1.CompensationReported
-	(*CompensationDispatched)(nil), // 22: sagenbaum.v1.CompensationDispatched
+	(*Savepoint)(nil),              // 8: sagenbaum.v1.Savepoint
+	(*LeaseRow)(nil),               // 9: sagenbaum.v1.LeaseRow
+	(*ActionStatic)(nil),           // 10: sagenbaum.v1.ActionStatic
+	(*ActionRow)(nil),              // 11: sagenbaum.v1.ActionRow
+	(*FactRow)(nil),                // 12: sagenbaum.v1.FactRow
+	(*RefusedRow)(nil),             // 13: sagenbaum.v1.RefusedRow
+	(*CommandRow)(nil),             // 14: sagenbaum.v1.CommandRow
+	(*Proposal)(nil),               // 15: sagenbaum.v1.Proposal
+	(*ContractRow)(nil),            // 16: sagenbaum.v1.ContractRow
+	(*AttemptRow)(nil),             // 17: sagenbaum.v1.AttemptRow
+	(*PageRow)(nil),                // 18: sagenbaum.v1.PageRow
+	(*Address)(nil),                // 19: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 20: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 21: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 22: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 23: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 24: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 25: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 26: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 27: sagenbaum.v1.Question
+	(Presence)(0),                  // 28: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 29: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 30: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 31: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 32: sagenbaum.v1.Timing
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	14, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	14, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	15, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	19, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	19, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	20, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	14, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	19, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
 	7,  // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	14, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	14, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	14, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	14, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	8,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	14, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	14, // 13: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	16, // 14: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	2,  // 15: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
-	14, // 16: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	17, // 17: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	18, // 18: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 19: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	14, // 20: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 21: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	14, // 22: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	14, // 23: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	19, // 24: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	20, // 25: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	8,  // 26: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	21, // 27: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	14, // 28: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	14, // 29: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	22, // 30: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	19, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	19, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	19, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	19, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	9,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	19, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	8,  // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
+	19, // 14: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	21, // 15: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	19, // 16: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 17: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
+	19, // 18: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	22, // 19: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	23, // 20: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 21: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	19, // 22: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 23: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	19, // 24: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 25: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	24, // 26: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	25, // 27: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	9,  // 28: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	26, // 29: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	19, // 30: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	27, // 31: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	28, // 32: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	29, // 33: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	15, // 34: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	19, // 35: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	30, // 36: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	31, // 37: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	19, // 38: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	19, // 39: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	19, // 40: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 41: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	32, // 42: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	19, // 43: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -1785,7 +2609,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+func newContract(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "contract",
+		Short: "Check, publish and look at what undoes what",
+		Long: `Check, publish and look at contracts: what a capability does, what undoes it and
+how. A published contract is a record; a registration freezes the one that its
+agent uses, so that a later one touches no held compensation. The format is in
+docs/guide/contracts.md.`,
+		Example: `  sagenbaum contract lint contracts/
+  sagenbaum contract diff -f contracts/
+  sagenbaum contract apply -f contracts/`,
+	}, newContractLint(s), newContractApply(s), newContractLs(s), newContractShow(s), newContractDiff(s))
+}
+
+// lintView is the answer of contract lint.
+type lintView struct {
+	Contracts int               `json:"contracts"`
+	Errors    int               `json:"errors"`
+	Findings  contract.Findings `json:"findings"`
+}
+
+func newContractLint(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "lint FILE|DIR...",
+		Short: "Check contract files and run their examples, offline (exit code 1 on errors)",
+		Example: `  sagenbaum contract lint contracts/
+  sagenbaum contract lint payment.yaml -o json | jq '.findings[].message'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fail(exitUsage, cmd.CommandPath()+" --help", "%s takes FILE or DIR, got none", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sources, findings, err := lintedContracts(args)
+			if err != nil {
+				return failed("read the contracts", err)
+			}
+			view := lintView{Contracts: len(sources), Errors: findings.Errors(), Findings: findings}
+			if s.json() {
+				view.Findings = append(contract.Findings{}, view.Findings...)
+				if err := printJSON(cmd.OutOrStdout(), view); err != nil {
+					return err
+				}
+			} else {
+				for _, f := range findings {
+					fmt.Fprintln(cmd.OutOrStdout(), printable(f.String()))
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %s\n", countOf(view.Contracts, "contract"), countOf(view.Errors, "error"),
+					countOf(len(findings)-view.Errors, "warning"))
+			}
+			if view.Errors > 0 {
+				return errLook
+			}
+			return nil
+		},
+	}
+}
+
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// lintedContracts reads files and folders and returns all that is wrong with them.
+// The error says that one could not be read at all.
+func lintedContracts(paths []string) ([]contract.Source, contract.Findings, error) {
+	var sources []contract.Source
+	var findings contract.Findings
+	for _, path := range paths {
+		files, err := contractFiles(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			found, err := contract.Parse(file, data)
+			sources = append(sources, found...)
+			if problems, ok := err.(contract.Findings); ok {
+				findings = append(findings, problems...)
+			}
+		}
+	}
+	return sources, append(findings, contract.Lint(sources)...), nil
+}
+
+// contractFiles are the YAML files at or below path, in order.
+func contractFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = fail(exitFailed, "", "no contract in %s: no file there ends in .yaml or .yml", path)
+	}
+	return files, err
+}
+
+// localContract is a contract of a file, checked.
+type localContract struct {
+	contract.Source
+	compiled *contract.Compiled
+}
+
+// contracts asks page after page for published contracts.
+func (c *client) contracts(ctx context.Context, q executor.ContractQuery) ([]executor.ContractView, error) {
+	var all []executor.ContractView
+	for {
+		q.Limit = pageSize
+		var page executor.ContractsAnswer
+		if err := c.ask(ctx, "contract.ls", q, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Contracts...)
+		if page.Next == "" {
+			return all, nil
+		}
+		if page.Next <= q.After {
+			return nil, fail(exitFailed, "sagenbaum doctor", "contract.ls goes in a circle at %s", page.Next)
+		}
+		q.After = page.Next
+	}
+}
+
+func newContractLs(s *settings) *cobra.Command {
+	var revisions bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List the published contracts, the current revision of each",
+		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			all, err := c.contracts(cmd.Context(), executor.ContractQuery{Revisions: revisions})
+			if err != nil {
+				return failed("list contracts", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)})
+			}
+			writeContracts(cmd, all)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&revisions, "revisions", false, "all revisions, not the current ones only")
+	return cmd
+}
+
+func writeContracts(cmd *cobra.Command, all []executor.ContractView) {
+	if len(all) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no contract is published")
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum contract apply -f DIR")
+		return
+	}
+	t := table{head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY", "IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}}
+	for _, v := range all {
+		var c contract.Contract
+		if decoded, err := contract.Decode(v.Contract); err == nil {
+			c = decoded // another version's contract shows what it can
+		}
+		inverse, window := "-", "-"
+		if c.Inverse != nil {
+			inverse = c.Inverse.Call
+		}
+		switch {
+		case c.ValidUntil != "":
+			window = "by input"
+		case c.ValidFor > 0:
+			window = contract.FormatDuration(c.ValidFor)
+		}
+		revision := strconv.Itoa(v.Revision)
+		if !v.Current {
+			revision += " (old)"
+		}
+		t.add(v.Capability, revision, dash(string(c.Class)), inverse, dash(string(c.Fidelity)), dash(string(c.OnInDoubt)), window,
+			v.Digest[:min(8, len(v.Digest))], v.By, moment(v.AtNs))
+	}
+	t.write(cmd.OutOrStdout())
+}
+
+func newContractShow(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show CAPABILITY[@REVISION|@DIGEST]",
+		Short: "Show a published contract as a file that publishes the same",
+		Example: `  sagenbaum contract show payments.charge
+  sagenbaum contract show payments.charge@2
+  sagenbaum contract show payments.charge@04979c9b -o json`,
+		Args: exactly("CAPABILITY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			v, err := c.contract(cmd.Context(), args[0])
+			if err != nil {
+				return failed("show the contract", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), v)
+			}
+			return failed("show the contract", writeContract(cmd, v))
+		},
+	}
+}
+
+// contract finds the revision that name means.
+func (c *client) contract(ctx context.Context, name string) (executor.ContractView, error) {
+	capability, which, chosen := strings.Cut(name, "@")
+	all, err := c.contracts(ctx, executor.ContractQuery{Capability: capability, Revisions: chosen})
+	if err != nil {
+		return executor.ContractView{}, err
+	}
+	number, numberErr := strconv.Atoi(which)
+	var found []executor.ContractView
+	for _, v := range all {
+		byNumber := numberErr == nil && len(which) < digestMin && v.Revision == number
+		byDigest := len(which) >= digestMin && strings.HasPrefix(v.Digest, which)
+		if !chosen && v.Current || chosen && (byNumber || byDigest) {
+			found = append(found, v)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return executor.ContractView{}, fail(exitFailed, "sagenbaum contract ls", "no contract of %s is published", capability)
+	case len(found) == 0:
+		return executor.ContractView{}, fail(exitFailed, "sagenbaum contract ls --revisions", "%s has no revision %q: give its number, or %d or more digits of its digest", capability, which, digestMin)
+	}
+	return found[len(found)-1], nil // the same text may have been published again
+}
+
+// digestMin is how many digits name a digest; fewer are a number.
+const digestMin = 6
+
+func writeContract(cmd *cobra.Command, v executor.ContractView) error {
+	out := cmd.OutOrStdout()
+	current := ""
+	if v.Current {
+		current = ", current"
+	}
+	fmt.Fprintf(out, "# revision %d%s, published by %s at %s in %s\n# digest %s\n", v.Revision, current, printable(v.By),
+		time.Unix(0, v.AtNs).UTC().Format(time.RFC3339), printable(v.At), printable(v.Digest))
+	c, err := contract.Decode(v.Contract)
+	if err != nil { // of a version that knows more fields: as it is
+		return printJSON(out, json.RawMessage(v.Contract))
+	}
+	written, err := contract.Format(c)
+	if err != nil {
+		return err
+	}
+	writePrintable(out, string(written))
+	return nil
+}

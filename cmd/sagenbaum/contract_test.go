@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// contractFolder is a folder of contract files, name to text without its head.
+func contractFolder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		writeContractFile(t, dir, name, text)
+	}
+	return dir
+}
+
+func writeContractFile(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("apiVersion: sagenbaum/v1\nkind: Contract\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\ninverse:\n  call: payments.refund\n  with: {charge: =output.id}\n"
+	sendContract   = "capability: email.send\nclass: irreversible\n"
+)
+
+func TestContractLintReadsLikeACompiler(t *testing.T) {
+	t.Parallel()
+	dir := contractFolder(t, map[string]string{
+		"good.yaml": chargeContract,
+		"bad.yaml":  "capability: a.b\nclass: compensable\nprobe: {call: a.get}\ninverse:\n  call: a.c\n  with:\n    id: =outptu.id\n",
+		"worse.yml": "capability: a.d\nklass: effectless\n",
+		"notes.txt": "not looked at",
+	})
+	said := finished(t, sagenbaum(t, "contract", "lint", dir))
+	said.wants(t, "contract lint", exitLook, "2 contracts, 2 errors, 0 warnings")
+	want := filepath.Join(dir, "bad.yaml") + ":9:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
+	if !strings.Contains(said.stdout, want) || !strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
+		t.Errorf("lint says\n%s", said.stdout)
+	}
+	view := decoded[lintView](t, finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
+	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 9 || view.Findings[0].Severity != contract.Error {
+		t.Errorf("lint says %+v", view)
+	}
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint", exitGood, "1 contract, 0 errors, 0 warnings")
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint", exitFailed, "no such file")
+	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", exitFailed, "no contract in")
+	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", exitUsage, "sagenbaum contract lint --help")
+	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", exitUsage, "contract apply -f DIR")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply", exitUsage, "--actor NAME")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", exitFailed, "2 errors; nothing is published", "bad.yaml:9:10")
+}
+
+// A contract goes from its file into the ledger and back; only what differs is
+// published, and every revision stays.
+func TestContractsArePublishedAsRevisions(t *testing.T) {
+	t.Parallel()
+	server := serveFor(t, t.TempDir(), "--tenant", "acme", "--no-sync")
+	dir := contractFolder(t, map[string]string{"charge.yaml": chargeContract})
+	ask := func(args ...string) result { return server.ask(t, "acme", args...) }
+	wantsOut := func(r result, what string, code int, lines ...string) {
+		t.Helper()
+		r.wants(t, what, code)
+		for _, line := range lines {
+			if !strings.Contains(r.stdout, line) {
+				t.Errorf("%s says\n%s\nwant %s", what, r.stdout, line)
+			}
+		}
+	}
+	ask("contract", "ls").wants(t, "contract ls", exitGood, "no contract is published", "contract apply -f DIR")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff of a new one", exitLook, "payments.charge: new, in "+dir)
+	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", exitGood, "payments.charge: new, would be published, after revision 0")
+	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", exitGood, "payments.charge: new, published as revision 1")
+	again := decoded[contractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
+	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractSame || again.Contracts[0].Revision != 1 {
+		t.Errorf("an unchanged contract was published again: %+v", again)
+	}
+	wantsOut(ask("contract", "diff", "-f", dir), "diff of the same", exitGood, "payments.charge: unchanged, revision 1")
+
+	writeContractFile(t, dir, "charge.yaml", chargeContract+"  attempts: 9\nvalid_for: 180d\n")
+	writeContractFile(t, dir, "send.yaml", sendContract)
+	wantsOut(ask("contract", "diff", "-f", dir), "diff", exitLook, "payments.charge: changed from revision 1", "  ~ inverse.attempts: 5 -> 9", "  + valid_for: 180d", "email.send: new")
+	wantsOut(ask("contract", "apply", "-f", dir), "apply", exitGood, "payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
+
+	wantsOut(ask("contract", "ls"), "ls", exitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
+	listed := decoded[executor.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
+	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current || !listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
+		t.Errorf("revisions %+v", listed)
+	}
+	wantsOut(ask("contract", "show", "payments.charge"), "show", exitGood, "# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
+	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", exitGood, "# revision 1, published by ana", "attempts: 5")
+	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", exitGood, "# revision 1")
+	ask("contract", "show", "payments.charge@7").wants(t, "show @7", exitFailed, `has no revision "7"`)
+	ask("contract", "show", "a.b").wants(t, "show a.b", exitFailed, "no contract of a.b is published")
+
+	shown := ask("contract", "show", "payments.charge@1")
+	if err := os.WriteFile(filepath.Join(dir, "charge.yaml"), []byte(shown.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	back := decoded[contractsDiff](t, ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
+	if len(back.Contracts) != 1 || back.Contracts[0].Revision != 3 || back.Contracts[0].Digest != listed.Contracts[1].Digest || back.Sequence == 0 {
+		t.Errorf("what is shown publishes %+v, want revision 3 with the digest of revision 1", back)
+	}
+	if err := os.Remove(filepath.Join(dir, "send.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	wantsOut(ask("contract", "diff", "-f", dir), "diff without a file", exitLook, "email.send: missing: revision 1 is published, and in no file")
+}
+
+func TestContractPagesAreReadToTheEnd(t *testing.T) {
+	t.Parallel()
+	url := answering(t, map[string]func([]byte) any{"contract.ls": func(data []byte) any {
+		var q executor.ContractQuery
+		if err := json.Unmarshal(data, &q); err != nil {
+			return executor.ErrorAnswer{Error: err.Error()}
+		}
+		next := map[string]string{"": "a.a", "a.a": "a.b", "a.b": "a.c"}[q.After]
+		answer := executor.ContractsAnswer{Contracts: []executor.ContractView{{Capability: next, Revision: 1, Current: true, Digest: "0123456789", Contract: []byte(`{"a":1}`)}}}
+		if next != "a.c" {
+			answer.Next = next
+		}
+		return answer
+	}})
+	answer := decoded[executor.ContractsAnswer](t, finished(t, sagenbaum(t, "contract", "ls", "--server", url, "-o", "json")))
+	if len(answer.Contracts) != 3 || answer.Contracts[2].Capability != "a.c" {
+		t.Errorf("contracts %+v", answer)
+	}
+	r := finished(t, sagenbaum(t, "contract", "show", "a.b", "--server", url))
+	if r.wants(t, "a contract of a newer version", exitGood); !strings.Contains(r.stdout, `"a": 1`) {
+		t.Errorf("show says %s", r.stdout)
+	}
+}

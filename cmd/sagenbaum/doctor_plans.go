@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// examineQuarantine names the stuck plans and what of them waits (S105).
+func examineQuarantine(ctx context.Context, c *client, v executor.StatusView) finding {
+	if v.Quarantined == 0 {
+		return ok("quarantine", "nothing waits for its owner")
+	}
+	answer, err := c.plans(ctx, "quarantine.ls", executor.Filter{}, stuckShown)
+	if err != nil {
+		return problem("quarantine", err)
+	}
+	wait := "wait for their owner"
+	if v.Quarantined == 1 {
+		wait = "waits for its owner"
+	}
+	f := warn("quarantine", "sagenbaum quarantine ls", "%s %s", countOf(int(v.Quarantined), "plan"), wait)
+	for _, plan := range answer.Plans {
+		for _, a := range parked(plan) {
+			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, entryText(a), dash(plan.Owner), clip(whyParked(a), 100)))
+		}
+		for _, orphan := range plan.Orphans {
+			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, orphan, dash(plan.Owner), whyOrphan))
+		}
+	}
+	if len(answer.Plans) > 0 {
+		f.Next = "sagenbaum doctor --plan " + answer.Plans[0].Plan
+	}
+	if answer.Next != "" {
+		f.Details = append(f.Details, "and further plans: sagenbaum quarantine ls")
+	}
+	return f
+}
+
+// examinePages warns of calls to owners that have not come through.
+func examinePages(v executor.StatusView) finding {
+	if v.Unpaged == 0 {
+		return ok("pages", "every page was taken")
+	}
+	return warn("pages", "look at the webhook of serve --webhook, and for \"page not taken\" in the server's log",
+		"no hook has taken %s yet: an owner may not know", countOf(v.Unpaged, "page"))
+}
+
+const (
+	windowSoon    = 24 * time.Hour // a window that closes within this is worth a look
+	windowsLooked = 1000           // plans of each state that the doctor looks at
+)
+
+// windowStates are those in which an undo may still be owed.
+var windowStates = []string{ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined}
+
+// examineWindows warns of plans of which something that is held cannot be undone
+// for much longer, or not any more.
+func examineWindows(ctx context.Context, c *client, now time.Time) finding {
+	var closing []executor.PlanView
+	more := ""
+	for _, state := range windowStates {
+		answer, err := c.plans(ctx, "plan.ls", executor.Filter{State: state}, windowsLooked)
+		if err != nil {
+			return problem("windows", err)
+		}
+		if answer.Next != "" {
+			more = fmt.Sprintf(", among the first %d plans of a state", windowsLooked)
+		}
+		for _, plan := range answer.Plans {
+			if plan.WindowClosesNs != 0 && plan.WindowClosesNs <= now.Add(windowSoon).UnixNano() {
+				closing = append(closing, plan)
+			}
+		}
+	}
+	if len(closing) == 0 {
+		return ok("windows", "no undo window of a held action closes within a day%s", more)
+	}
+	slices.SortStableFunc(closing, func(a, b executor.PlanView) int { return cmp.Compare(a.WindowClosesNs, b.WindowClosesNs) })
+	f := warn("windows", "sagenbaum plan preview "+closing[0].Plan, "an undo window of %s closes within a day, or has closed%s", countOf(len(closing), "plan"), more)
+	for _, plan := range closing[:min(len(closing), stuckShown)] {
+		f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, plan.State, dash(plan.Owner), windowWord(plan.WindowClosesNs, now)))
+	}
+	return f
+}
+
+// planDump is all that can be asked about one plan, as -o json prints it.
+type planDump struct {
+	Plan        executor.PlanView   `json:"plan"` // with its refused records
+	Children    []executor.PlanView `json:"children"`
+	Obligations []obligation        `json:"obligations"` // what waits for the owner, of the plan and its children
+	Undos       []executor.UndoView `json:"undos"`
+	More        string              `json:"more,omitempty"` // further attempts: undo ls --after
+}
+
+// dumpUndos bounds the attempts of one dump.
+const dumpUndos = 1000
+
+func dumpPlan(cmd *cobra.Command, s *settings, c *client, id string) error {
+	ctx := cmd.Context()
+	plan, err := c.plan(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	f, err := c.family(ctx, plan)
+	if err != nil {
+		return err
+	}
+	dump, err := c.dump(ctx, f)
+	if err != nil {
+		return err
+	}
+	if s.json() {
+		err = printJSON(cmd.OutOrStdout(), dump)
+	} else {
+		writeDump(cmd.OutOrStdout(), s.pen(cmd), f, dump, time.Now())
+	}
+	if err == nil && f.quarantined() {
+		return errLook
+	}
+	return err
+}
+
+func (c *client) dump(ctx context.Context, f family) (planDump, error) {
+	dump := planDump{Plan: f.root, Children: f.plans()[1:], Obligations: []obligation{}, Undos: []executor.UndoView{}}
+	for _, plan := range f.plans() {
+		orphans := make([]executor.ActionView, 0, len(plan.Orphans))
+		for _, id := range plan.Orphans {
+			orphans = append(orphans, orphan(id))
+		}
+		for _, a := range append(parked(plan), orphans...) {
+			if a.Child != "" {
+				continue // its own actions are there
+			}
+			o, err := c.obligationOf(ctx, plan, a)
+			if err != nil {
+				return dump, err
+			}
+			dump.Obligations = append(dump.Obligations, o)
+		}
+		if len(dump.Undos) >= dumpUndos {
+			continue
+		}
+		answer, err := c.undos(ctx, executor.UndoQuery{Plan: plan.Plan}, dumpUndos-len(dump.Undos))
+		if err != nil {
+			return dump, err
+		}
+		dump.Undos = append(dump.Undos, answer.Undos...)
+		if answer.Next != "" {
+			dump.More = fmt.Sprintf("sagenbaum undo ls --plan %s --after %s", plan.Plan, answer.Next)
+		}
+	}
+	return dump, nil
+}
+
+func writeDump(w io.Writer, p pen, f family, dump planDump, now time.Time) {
+	writePlan(w, p, f, now)
+	for _, o := range dump.Obligations {
+		fmt.Fprintf(w, "\n%s\n", p.dim(strings.Repeat("─", 40)))
+		writeObligation(w, p, o, now)
+	}
+	if len(dump.Undos) > 0 {
+		fmt.Fprintf(w, "\n%s\n", p.dim(strings.Repeat("─", 40)))
+		writeUndos(w, p, forPeople(dump.Undos), len(dump.Children) > 0)
+	}
+	if dump.More != "" {
+		fmt.Fprintln(w, "there are more:", printable(dump.More))
+	}
+}

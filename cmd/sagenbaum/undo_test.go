@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// S31, S32: every attempt is listed, by plan, by action and by what it undoes, and
+// says where its time went.
+func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	failures := 1
+	s.now(func() {
+		s.refund = func(context.Context, ledger.Command) (worker.Result, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if failures--; failures >= 0 {
+				return worker.Result{}, errors.New("the bank is closed")
+			}
+			return worker.Result{}, nil
+		}
+	})
+	for _, id := range []string{"p1", "p2"} {
+		s.trip(t, coordinator.Plan{ID: id, Owner: "travel"}, "card.charge", "room.book")
+		s.run(t, exitGood, "plan unwind "+id+" --reason 'no trip' --wait")
+	}
+	list := func(line string) []executor.UndoView {
+		return decoded[executor.UndosAnswer](t, s.run(t, exitGood, line+" -o json")).Undos
+	}
+	all := list("undo ls --plan p1")
+	if len(all) != 3 {
+		t.Fatalf("plan p1 has attempts %+v, want 3", all)
+	}
+	for _, u := range all {
+		if u.Plan != "p1" || u.DispatchedNs == 0 || u.EndedNs < u.DispatchedNs || u.Worker != "hotel" || u.Dispatched == "" || u.Ended == "" || u.About == "" || u.LLMNs != 0 {
+			t.Errorf("the attempt is %+v", u)
+		}
+	}
+	if only := list("undo ls --plan p1 --action 1"); len(only) != 2 || only[0].State != "failed" || only[0].Attempt != 1 || only[1].State != "done" || only[1].Attempt != 2 {
+		t.Errorf("action 1 has attempts %+v", only)
+	}
+	if rooms := list("undo ls --capability room.book"); len(rooms) != 2 || rooms[0].Plan != "p1" || rooms[1].Plan != "p2" {
+		t.Errorf("room.book was undone by %+v", rooms)
+	}
+	page := decoded[executor.UndosAnswer](t, s.run(t, exitGood, "undo ls --plan p1 --limit 2 -o json"))
+	rest := decoded[executor.UndosAnswer](t, s.run(t, exitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
+	if len(page.Undos) != 2 || len(rest.Undos) != 1 || rest.Next != "" {
+		t.Errorf("in pages it is %+v and %+v", page, rest)
+	}
+	says(t, s.run(t, exitGood, "undo ls --plan p1"), "ACTION  UNDO BY", "WAITED", "card.refund", "failed", "hotel")
+	says(t, s.run(t, exitGood, "undo ls --capability room.book"), "PLAN", "p2")
+	s.run(t, exitGood, "undo ls --capability never.done", "nothing was dispatched")
+	s.run(t, exitFailed, "undo ls --plan nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
+	s.run(t, exitFailed, "undo ls --plan p1 --action 9", "it has 1, 2")
+}
+
+func TestUndoLsReadsPageAfterPage(t *testing.T) {
+	t.Parallel()
+	const total = 450
+	url := answering(t, map[string]func([]byte) any{"undo.ls": func(data []byte) any {
+		var q executor.UndoQuery
+		if err := json.Unmarshal(data, &q); err != nil {
+			return executor.ErrorAnswer{Error: err.Error()}
+		}
+		answer := executor.UndosAnswer{Undos: []executor.UndoView{}}
+		for n := range total {
+			place := fmt.Sprintf("%03d", n)
+			if place <= q.After {
+				continue
+			}
+			if len(answer.Undos) == min(q.Limit, 7) {
+				return answer
+			}
+			answer.Undos = append(answer.Undos, executor.UndoView{Plan: "p", Action: place, WorkNs: int64(time.Second)})
+			answer.Next = place
+		}
+		answer.Next = ""
+		return answer
+	}})
+	for limit, want := range map[int]int{1000: total - 1, 10: 10} {
+		r := finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit", fmt.Sprint(limit)))
+		if got := len(decoded[executor.UndosAnswer](t, r).Undos); got != want {
+			t.Errorf("limit %d: %d attempts, want %d", limit, got, want)
+		}
+	}
+	circle := answering(t, map[string]func([]byte) any{"undo.ls": func([]byte) any {
+		return executor.UndosAnswer{Undos: []executor.UndoView{}, Next: "x"}
+	}})
+	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", exitFailed, "in a circle at x")
+}

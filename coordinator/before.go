@@ -1,0 +1,120 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Answer answers a question in this process, where a worker would: what it returns
+// is the before-image, as JSON. Nil is null: there was nothing. It changes nothing
+// and may be asked again.
+type Answer func(ctx context.Context, question ledger.Command) (any, error)
+
+// planVars and metaVars are what the arguments of a question read as plan and
+// meta, as far as they are known before the forward is registered.
+type planVars struct {
+	ID     string      `json:"id"`
+	Label  string      `json:"label,omitempty"`
+	Owner  string      `json:"owner,omitempty"`
+	Agent  string      `json:"agent"`
+	Labels []labelVars `json:"labels,omitempty"`
+}
+
+type labelVars struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+type metaVars struct {
+	Tenant     string `json:"tenant"`
+	Plan       string `json:"plan"`
+	Action     string `json:"action"`
+	Capability string `json:"capability"`
+	Key        string `json:"key"`         // of the undo
+	ForwardKey string `json:"forward_key"` // of the forward
+}
+
+func mustJSON(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("coordinator: a value that is no JSON: " + err.Error())
+	}
+	return data
+}
+
+// capture asks what is there before the forward crosses. Errors: *ledger.Refused
+// for arguments that cannot be found and an answer that is too large, else
+// ErrNotCaptured.
+func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compiled, input json.RawMessage) (json.RawMessage, error) {
+	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
+	arguments, err := t.BeforeArguments(input, p.vars, mustJSON(metaVars{
+		Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: t.Capability,
+		Key: ledger.Key(p.c.tenant, p.id, action, ledger.PurposeUndo), ForwardKey: key,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	call := t.Before
+	timeout := orDefault(time.Duration(call.TimeoutNs), questionTimeoutDefault)
+	question := ledger.Command{
+		Purpose: ledger.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: call.Capability,
+		Arguments: arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
+	}
+	attempts, delay := orDefault(call.Attempts, questionAttemptsDefault), orDefault(time.Duration(call.BackoffNs), questionBackoffDefault)
+	for question.Attempt = 1; ; question.Attempt++ {
+		before, final, err := p.c.question(ctx, question, timeout)
+		switch {
+		case err == nil && len(before) > BeforeMax:
+			return nil, ledger.Refuse("action.before", fmt.Sprintf("%d bytes", len(before)), fmt.Sprintf("a before-image of at most %d bytes; keep larger ones elsewhere and answer with a reference", BeforeMax))
+		case err == nil:
+			return before, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", ErrNotCaptured, ctx.Err())
+		case final || question.Attempt >= attempts:
+			return nil, fmt.Errorf("%w: %s, attempt %d: %w", ErrNotCaptured, call.Capability, question.Attempt, err)
+		}
+		pause(ctx, delay)
+		delay = min(2*delay, ledger.BackoffMax)
+	}
+}
+
+// question asks once, in this process or over NATS. final says that asking again
+// will not help.
+func (c *Coordinator) question(ctx context.Context, question ledger.Command, timeout time.Duration) (answer json.RawMessage, final bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if own := c.answers[question.Capability]; own != nil {
+		value, err := own(ctx, question)
+		if err != nil {
+			return nil, false, err
+		}
+		if answer, err = encode("action.before", value); answer == nil {
+			answer = json.RawMessage("null")
+		}
+		return answer, true, err
+	}
+	body, err := c.bus.ask(ctx, ledger.AskSubject(c.tenant, question.Capability), mustJSON(question))
+	if errors.Is(err, errNobody) {
+		return nil, false, errors.New("no worker answers")
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var reply ledger.Reply
+	if err := json.Unmarshal(body, &reply); err != nil {
+		return nil, false, fmt.Errorf("cannot read answer of worker: %v", err)
+	}
+	switch {
+	case reply.Status == ledger.StatusDone && len(reply.Output) > 0:
+		return reply.Output, true, nil
+	case reply.Status == ledger.StatusDone:
+		return nil, true, errors.New("the worker's answer has no output")
+	}
+	return nil, reply.Status == ledger.StatusStop, fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+}

@@ -1,0 +1,34 @@
+package contract
+
+import "time"
+
+// Limits and defaults of a contract; those of package ledger hold too.
+const (
+	// LiftMax is how many fields a contract may lift.
+	LiftMax = 64
+
+	// DurationMax bounds every window: 100 years of 365 days.
+	DurationMax = 100 * 365 * 24 * time.Hour
+
+	// FileSizeMax is how many bytes a file of contracts may have.
+	FileSizeMax = 1 << 20
+
+	literalDepthMax = 32    // nesting of a literal argument
+	programsMax     = 1024  // compiled expressions that Lint remembers
+	turnsMax        = 1_000 // of an agent task
+)
+
+const (
+	attemptsDefault   = 5
+	backoffDefault    = time.Second
+	backoffMaxDefault = time.Minute
+	jitterDefault     = 20 // percent
+	timeoutDefault    = 30 * time.Second
+
+	askAttemptsDefault = 3 // of a question: before, probe, verify
+
+	reviewTimeoutDefault = 10 * time.Minute
+
+	warnPart = 10             // a window is announced in the last tenth of it,
+	warnMax  = 24 * time.Hour // but no earlier than a day before its end
+)

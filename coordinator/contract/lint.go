@@ -1,0 +1,288 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Lint returns all that is wrong with contracts, or probably not meant, in the
+// order of their files, and runs their examples. It uses no network.
+func Lint(sources []Source) Findings {
+	programs := triggers.NewCache(programsMax)
+	findings := declaredTwice(sources)
+	for i := range sources {
+		l := &linter{source: &sources[i], programs: programs}
+		l.lint()
+		findings = append(findings, l.findings...)
+	}
+	findings.sort()
+	return findings
+}
+
+// linter looks at one contract.
+type linter struct {
+	source   *Source
+	programs *triggers.Cache
+	findings Findings
+}
+
+func (l *linter) warn(field, message, hint string) {
+	l.findings = append(l.findings, l.source.finding(Warning, field, message, hint))
+}
+
+func (l *linter) fail(field, message, hint string) {
+	l.findings = append(l.findings, l.source.finding(Error, field, message, hint))
+}
+
+func (l *linter) lint() {
+	x := &compiler{at: at(l.source.Capability), programs: l.programs}
+	compiled := x.compile(l.source.Contract)
+	for _, p := range x.problems {
+		l.problem(p)
+	}
+	l.warnings(l.source.Contract)
+	if compiled == nil || len(x.problems) > 0 {
+		return // examples of what does not compile only repeat it
+	}
+	l.fields(compiled)
+	l.duplicates(compiled)
+	l.triggers(compiled)
+	for i := range l.source.Examples {
+		(&exampleRun{linter: l, compiled: compiled, example: &l.source.Examples[i], at: fmt.Sprintf("examples[%d]", i)}).run()
+	}
+}
+
+// problem places what the compiler refused.
+func (l *linter) problem(p problem) {
+	f := l.source.finding(Error, p.field, p.message, "")
+	if p.want != "" {
+		f.Hint = "want " + p.want
+	}
+	if p.cause != nil {
+		f.Message, f.Hint = p.cause.Message, p.cause.Hint
+		l.source.inside(&f, p.text, p.cause.Line, p.cause.Column)
+	}
+	l.findings = append(l.findings, f)
+}
+
+// deletes are the words in a capability after which nothing is left to restore.
+var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", "truncate", "overwrite", "update", "replace"}
+
+// warnings says what is allowed and rarely meant.
+func (l *linter) warnings(c Contract) {
+	if c.Class != Compensable || c.Inverse == nil {
+		return
+	}
+	if word := deleteWord(c.Capability); word != "" && c.Before == nil {
+		l.warn("capability", c.Capability+" keeps no before-image: after the "+word+" there is nothing to restore", "add before: a call whose answer is kept")
+	}
+	if c.Probe == nil && (c.OnInDoubt == "" || c.OnInDoubt == InDoubtCompensate) {
+		l.warn("class", "no probe: an action in doubt is undone blindly", "add a probe, or on_in_doubt: quarantine")
+	}
+	if c.Fidelity == Lossy && c.Inverse.Approve == "" {
+		l.warn("fidelity", "a lossy undo runs without its owner's word", "add inverse.approve: owner")
+	}
+	if c.Inverse.Call == c.Capability {
+		l.warn("inverse.call", "the inverse is the forward itself", "a capability of its own, so that its workers can tell an undo from an act")
+	}
+	if c.ValidFor > 0 && c.Warn >= c.ValidFor {
+		l.warn("warn", "a window of "+FormatDuration(c.ValidFor)+" is announced as soon as it opens", "less than valid_for")
+	}
+	if c.Warn > 0 && c.ValidFor == 0 && c.ValidUntil == "" {
+		l.warn("warn", "there is no window to warn of", "add valid_for or valid_until")
+	}
+}
+
+// fieldsOf are the fields of variables whose shape is known; beforeFields are those
+// that are known before the forward crosses.
+var (
+	fieldsOf = map[string][]string{
+		"error": {"code", "message"},
+		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure", "external_ref", "forward_at_ms", "forward_key",
+			"has_forward_output", "key", "plan", "tenant"},
+		"plan": {"agent", "id", "label", "labels", "owner", "reason"},
+	}
+	beforeFields = map[string][]string{
+		"meta": {"action", "capability", "forward_key", "key", "plan", "tenant"},
+		"plan": {"agent", "id", "label", "labels", "owner"},
+	}
+)
+
+// fields refuses what would be null for ever, as a key that is misspelt.
+func (l *linter) fields(c *Compiled) {
+	with := func(field string, call *pb.Call, known map[string][]string) {
+		for _, b := range call.GetBindings() {
+			l.known(field+"."+b.Name, b.Expression, known)
+		}
+	}
+	t := c.inverse
+	with("before.with", c.Before, beforeFields)
+	with("inverse.with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
+	with("probe.with", t.Probe.GetCall(), fieldsOf)
+	with("inverse.verify.with", t.Verify.GetCall(), fieldsOf)
+	l.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
+	l.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
+	l.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
+	l.known("inverse.done", t.Done, fieldsOf)
+	l.known("inverse.stop", t.Stop, fieldsOf)
+}
+
+func (l *linter) known(field, expression string, known map[string][]string) {
+	program, err := l.programs.Reader(expression)
+	if err != nil {
+		return // there is none
+	}
+	for _, variable := range slices.Sorted(maps.Keys(known)) {
+		for _, name := range program.Fields(variable) {
+			if slices.Contains(known[variable], name) {
+				continue
+			}
+			hint := triggers.DidYouMean(name, known[variable])
+			if hint == "" {
+				hint = "there is " + strings.Join(known[variable], ", ")
+			}
+			l.fail(field, variable+"."+name+" is null here, always", hint)
+		}
+	}
+}
+
+// duplicates warns of an extra effect that its compensation could not name.
+func (l *linter) duplicates(c *Compiled) {
+	probe := c.inverse.Probe
+	if probe == nil || probe.Answer == "" {
+		return
+	}
+	answer, err := l.programs.Reader(probe.Answer)
+	if err != nil || !slices.ContainsFunc(answer.Literals(), func(word json.RawMessage) bool { return string(word) == `"duplicate"` }) {
+		return
+	}
+	for _, b := range c.inverse.Bindings {
+		if strings.Contains(b.Expression, "external_ref") {
+			return
+		}
+	}
+	l.warn("probe.answer", "it may be duplicate, and no argument of the inverse reads meta.external_ref: the extra effect goes to its owner", "read meta.external_ref in inverse.with")
+}
+
+func deleteWord(capability string) string {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(capability), func(r rune) bool { return r == '.' || r == '-' || r == '_' }) {
+		if slices.Contains(deletes, word) {
+			return word
+		}
+	}
+	return ""
+}
+
+// sampleNs is the time at which the sample plan stands, unix ns.
+const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
+
+// noFacts is a world in which nothing was observed yet.
+type noFacts struct{}
+
+func (noFacts) Fact(string) (triggers.Fact, bool) { return triggers.Fact{}, false }
+
+func (noFacts) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
+
+// triggers evaluates each condition as it stands when an action has just been
+// registered: what is true there undoes every action at once. Without examples the
+// input is not known.
+func (l *linter) triggers(c *Compiled) {
+	examples := append([]Example{{}}, l.source.Examples...)
+	for _, name := range slices.Sorted(maps.Keys(l.source.Triggers)) {
+		condition, err := l.programs.Condition(celOf(l.source.Triggers[name]))
+		if err != nil {
+			continue // refused before
+		}
+		for i := range examples {
+			if l.trigger(c, "triggers["+name+"]", condition, &examples[i]) {
+				break
+			}
+		}
+	}
+}
+
+// trigger reports whether it found something.
+func (l *linter) trigger(c *Compiled, field string, condition *triggers.Condition, example *Example) bool {
+	scope := triggers.Scope{
+		Plan:   triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs, DeadlineNs: sampleNs + int64(day), Actions: 1},
+		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs, Input: l.lifted(c, example.Input)},
+		NowNs:  sampleNs, ArmedNs: sampleNs,
+	}
+	result := condition.Evaluate(scope, noFacts{})
+	if result.Truth == triggers.True {
+		l.fail(field, "fires at once: it is true of an action that was just registered", "a condition that a later fact, time or outcome makes true")
+		return true
+	}
+	payload, waits := l.payload(c, field, result.Waits)
+	if payload {
+		return true
+	}
+	if result.Moot && !waits {
+		l.warn(field, "never fires: no later fact, time or outcome makes it true", "remove it, or see docs/triggers.md")
+		return true
+	}
+	if example.Output == nil {
+		return false
+	}
+	if scope.Action.Output = l.lifted(c, example.Output); scope.Action.Output == nil {
+		scope.Action.Output = []byte("{}")
+	}
+	payload, _ = l.payload(c, field, condition.Evaluate(scope, noFacts{}).Waits)
+	return payload
+}
+
+// lifted is what triggers may read of an example's value.
+func (l *linter) lifted(c *Compiled, value any) []byte {
+	text, err := encode(value)
+	if err != nil || value == nil {
+		return nil
+	}
+	lifted, err := c.Lifted(text)
+	if err != nil {
+		return nil
+	}
+	return lifted
+}
+
+// payload refuses a condition that waits for what is not lifted, and so for ever.
+// waits says that it waits for a lifted field, which this value does not have.
+func (l *linter) payload(c *Compiled, field string, waitsFor []string) (refused, waits bool) {
+	for _, wait := range waitsFor {
+		path, from, ok := strings.Cut(wait, ", which was not lifted from the ")
+		if !ok {
+			continue
+		}
+		waits = true
+		if name := path[strings.LastIndex(path, ".")+1:]; !slices.Contains(c.Lift, name) {
+			l.fail(field, "reads "+path+", which is payload", "lift: ["+name+"], so that triggers may read it of the "+from)
+			return true, true
+		}
+	}
+	return false, waits
+}
+
+// sameJSON compares two JSON texts, numbers as they are written.
+func sameJSON(a, b []byte) bool {
+	left, err := decode(a)
+	if err != nil {
+		return false
+	}
+	right, err := decode(b)
+	if err != nil {
+		return false
+	}
+	leftText, err := encode(left)
+	if err != nil {
+		return false
+	}
+	rightText, err := encode(right)
+	return err == nil && bytes.Equal(leftText, rightText)
+}

@@ -1,0 +1,168 @@
+package contract
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// finding places a message at a field, or at the nearest one above it.
+func (s *Source) finding(severity Severity, field, message, hint string) Finding {
+	f := Finding{Severity: severity, File: s.File, Line: s.Line, Column: 1, Field: field, Message: message, Hint: hint}
+	if node := s.node(field); node != nil {
+		f.Line, f.Column = node.Line, node.Column
+	}
+	return f
+}
+
+func (s *Source) node(field string) *yaml.Node {
+	for field != "" {
+		if node := s.places[field]; node != nil {
+			return node
+		}
+		field = field[:max(strings.LastIndexAny(field, ".["), 0)]
+	}
+	return nil
+}
+
+// inside places a problem within the text of an expression. Line and column count
+// from 1 in text, which is a suffix of the node's value.
+func (s *Source) inside(f *Finding, text string, line, column int) {
+	node := s.places[f.Field]
+	if node == nil || node.Kind != yaml.ScalarNode || !strings.HasSuffix(node.Value, text) {
+		return
+	}
+	at := len(node.Value) - len(text) // bytes before the place
+	lines := strings.SplitAfter(text, "\n")
+	for i := 0; i < line-1 && i < len(lines); i++ {
+		at += len(lines[i])
+	}
+	rest := node.Value[at:]
+	for n := 1; n < column && rest != ""; n++ {
+		_, size := utf8.DecodeRuneInString(rest)
+		at, rest = at+size, rest[size:]
+	}
+	w := &walk{lines: s.text, line: node.Line - 1, column: node.Column - 1, style: node.Style}
+	if w.to(node.Value[:at]) {
+		f.Line, f.Column = w.line+1, w.column+1
+	}
+}
+
+// walk goes through the source of a scalar beside its value.
+type walk struct {
+	lines  []string
+	line   int // from 0
+	column int // from 0, in characters
+	indent int // of a literal block
+	style  yaml.Style
+}
+
+// to moves the walk over the source of value; false when they do not agree.
+func (w *walk) to(value string) bool {
+	switch {
+	case w.style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		w.newline() // behind the indicator, at the first line with text
+		w.indent = w.column
+		value = strings.TrimLeft(value, "\n")
+	case w.style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
+		w.column++
+	}
+	for value != "" {
+		r, size := utf8.DecodeRuneInString(value)
+		w.fold()
+		source, ok := w.rune()
+		switch {
+		case !ok && (r == '\n' || r == ' '): // a line break of the source
+			if !w.newline() {
+				return false
+			}
+			value = strings.TrimLeft(value[size:], "\n")
+			continue
+		case !ok:
+			return false
+		case source == '\\' && w.style&yaml.DoubleQuotedStyle != 0:
+			w.column += w.escape()
+		case source == '\'' && w.style&yaml.SingleQuotedStyle != 0:
+			w.column += 2
+		case source != r:
+			return false
+		default:
+			w.column++
+		}
+		value = value[size:]
+	}
+	w.fold()
+	if _, ok := w.rune(); !ok {
+		w.newline()
+		w.fold()
+	}
+	return true
+}
+
+// fold skips what stands in the source and not in the value: spaces before a line
+// break that is folded, and a break that is escaped.
+func (w *walk) fold() {
+	if w.style&yaml.LiteralStyle != 0 {
+		return
+	}
+	line := w.runes()
+	end := w.column
+	for end < len(line) && (line[end] == ' ' || line[end] == '\t') {
+		end++
+	}
+	if end == len(line) {
+		w.column = end
+	}
+	if w.style&yaml.DoubleQuotedStyle != 0 && w.column == len(line)-1 && line[w.column] == '\\' {
+		w.newline()
+	}
+}
+
+func (w *walk) runes() []rune {
+	if w.line >= len(w.lines) {
+		return nil
+	}
+	return []rune(w.lines[w.line])
+}
+
+// rune returns the character of the source at the walk; false at the end of a line.
+func (w *walk) rune() (rune, bool) {
+	line := w.runes()
+	if w.column >= len(line) {
+		return 0, false
+	}
+	return line[w.column], true
+}
+
+// newline moves to the first text of the next line that has some.
+func (w *walk) newline() bool {
+	for w.line++; w.line < len(w.lines); w.line++ {
+		line := w.lines[w.line]
+		if trimmed := strings.TrimLeft(line, " \t"); trimmed != "" {
+			w.column = len(line) - len(trimmed)
+			if w.style&yaml.LiteralStyle != 0 && w.indent > 0 {
+				w.column = w.indent // what stands further right is text
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// escape returns the length of the escape at the walk.
+func (w *walk) escape() int {
+	line := w.runes()
+	if w.column+1 >= len(line) {
+		return 1
+	}
+	switch line[w.column+1] {
+	case 'x':
+		return 4
+	case 'u':
+		return 6
+	case 'U':
+		return 10
+	}
+	return 2
+}

@@ -1,0 +1,104 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// compiled is a contract on its own; package contract tests what it must say.
+func compiled(t *testing.T, c contract.Contract) *contract.Compiled {
+	t.Helper()
+	out, err := contract.Compile(c, triggers.NewCache(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	good := contracts()[0]
+	undeclared, nowhere := good, good
+	undeclared.Class = ""
+	nowhere.Inverse = nil
+	for _, c := range []struct {
+		field  string
+		config Config
+	}{
+		{"config.conn", Config{Tenant: tenant, Agent: "a1"}},
+		{"config.tenant", Config{Appender: memory(), Tenant: "a.b", Agent: "a1"}},
+		{"config.agent", Config{Appender: memory(), Tenant: tenant, Agent: "*"}},
+		{"config.append_timeout", Config{Appender: memory(), Tenant: tenant, Agent: "a1", AppendTimeout: -1}},
+		{"config.confirm_timeout", Config{Appender: memory(), Tenant: tenant, Agent: "a1", ConfirmTimeout: -1}},
+		{"config.review_timeout", Config{Appender: memory(), Tenant: tenant, Agent: "a1", ReviewTimeout: -1}},
+		{"config.published", Config{Appender: memory(), Tenant: tenant, Agent: "a1", Published: true}},
+		{"contract[file.write]", Config{Contracts: []contract.Contract{good, good}}},
+		{"contract[file.write].class", Config{Contracts: []contract.Contract{undeclared}}},
+		{"contract[file.write].inverse", Config{Contracts: []contract.Contract{nowhere}}},
+	} {
+		if c.config.Contracts != nil {
+			c.config.Appender, c.config.Tenant, c.config.Agent = memory(), tenant, "a1"
+		}
+		_, err := New(c.config)
+		wantRefused(t, err, c.field)
+	}
+}
+
+func TestBadPlansAreRefused(t *testing.T) {
+	in(t, func(t *testing.T) {
+		c := start(t, memory(), nil)
+		begin(t, c, Plan{ID: "taken"})
+		long := strings.Repeat("x", ledger.TextMax+1)
+		for _, bad := range []struct {
+			field string
+			plan  Plan
+		}{
+			{"plan", Plan{ID: "a.b"}},
+			{"plan", Plan{ID: ledger.ManyPlans}},
+			{"plan.id", Plan{ID: "taken"}},
+			{"plan_opened.label", Plan{Label: long}},
+			{"plan_opened.owner", Plan{Owner: long}},
+			{"plan_opened.labels[0].value", Plan{Labels: map[string]string{"k": long}}},
+			{"plan.deadline", Plan{Deadline: -1}},
+			{"plan.deadline_at", Plan{Deadline: 1, DeadlineAt: time.Now()}},
+			{"plan.deadline_at", Plan{DeadlineAt: time.Unix(-1, 0)}},
+			{"plan.concurrency", Plan{Concurrency: ledger.ConcurrencyMax + 1}},
+			{"plan.on_undo_failure", Plan{OnUndoFailure: 9}},
+			{"plan.parent", Plan{ID: "p", Parent: "p"}},
+			{"plan_opened.parent_plan", Plan{Parent: "a.b"}},
+			{"plan_opened.parent_action", Plan{ParentAction: "a"}},
+			{"plan.parent_action", Plan{Parent: "taken", ParentAction: "z"}},
+			{"plan.triggers[t]", Plan{Triggers: map[string]string{"t": "1 +"}}},
+		} {
+			_, err := c.Begin(t.Context(), bad.plan)
+			wantRefused(t, err, bad.field)
+		}
+	})
+}
+
+func TestAPlanIsOpenedAsDeclared(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		p := begin(t, start(t, store, nil), Plan{
+			Label: "book trip", Owner: "travel", Deadline: 2 * time.Hour, Concurrency: 3,
+			OnUndoFailure: ContinueOnUndoFailure, SecondApprover: true,
+			Triggers: map[string]string{"late": "after(plan.deadline)", "bad": "plan.status == 'failed'"},
+			Labels:   map[string]string{"z": "1", "a": "2"},
+		})
+		want := time.Now().Add(2 * time.Hour).UnixNano()
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o := find(t, store, "plan_opened").GetPlanOpened()
+		if o.Label != "book trip" || o.Owner != "travel" || o.DeadlineNs != want || o.Concurrency != 3 ||
+			o.OnUndoFailure != pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE || !o.SecondApprover ||
+			len(o.Triggers) != 2 || o.Triggers[0].Name != "bad" || o.Labels[0].Key != "a" {
+			t.Errorf("opened %v", o)
+		}
+	})
+}

@@ -1,0 +1,213 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// registry finds the contract of a capability: in code, or published by an
+// operator (S103). Only its map of published contracts changes.
+type registry struct {
+	tenant   string
+	language *expressions
+	code     map[string]*contract.Compiled
+	bus      bus           // nil: published contracts are not asked for
+	timeout  time.Duration // of one reading
+	logger   *slog.Logger
+
+	mu        sync.Mutex
+	published map[string]published
+	read      bool // once, to the end
+}
+
+// published is the current revision of a published contract, or why it cannot be
+// used.
+type published struct {
+	contract *contract.Compiled
+	problem  error
+}
+
+// contractsQuery and contractsAnswer are what the coordinator needs of the
+// executor's contract.ls.
+type contractsQuery struct {
+	Capability string `json:"capability,omitempty"`
+	After      string `json:"after,omitempty"`
+	Limit      int    `json:"limit,omitempty"`
+}
+
+type contractsAnswer struct {
+	Contracts []struct {
+		Capability string          `json:"capability"`
+		Digest     string          `json:"digest"`
+		Contract   json.RawMessage `json:"contract"`
+	} `json:"contracts"`
+	Next  string `json:"next"`
+	Error string `json:"error"`
+}
+
+// add compiles the contracts that are in code.
+func (r *registry) add(contracts []contract.Contract) error {
+	for _, t := range contracts {
+		compiled, err := r.language.contract(t)
+		if err != nil {
+			return err
+		}
+		if r.code[t.Capability] != nil {
+			return ledger.Refuse("contract["+t.Capability+"]", "declared twice", "one contract for each capability")
+		}
+		r.code[t.Capability] = compiled
+	}
+	return nil
+}
+
+// find returns the contract in force for a capability (S50). For a forward of this
+// process that in code wins, for an effect that was made elsewhere the published
+// one (S103). Errors: *ledger.Refused.
+func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled, error) {
+	own := r.code[capability]
+	if own != nil && (!elsewhere || r.bus == nil) {
+		return own, nil
+	}
+	undeclared := ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared", capability), "a capability with a contract")
+	if r.bus == nil || !ledger.ValidCapability(capability) {
+		return nil, undeclared
+	}
+	found, ok, err := r.lookUp(ctx, capability, own == nil)
+	switch {
+	case found.problem != nil:
+		return nil, ledger.Refuse("action.capability", fmt.Sprintf("the published contract of %q cannot be used: %v", capability, found.problem), "a contract that this version reads")
+	case ok:
+		return found.contract, nil
+	case own != nil:
+		if err != nil { // what has happened must be registered
+			r.logger.Warn("published contracts not known: using the one in code", "tenant", r.tenant, "capability", capability, "error", err)
+		}
+		return own, nil
+	case err != nil:
+		return nil, ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared here, and published contracts are not known: %v", capability, err), "a capability with a contract, or an executor that answers")
+	}
+	return nil, undeclared
+}
+
+// lookUp returns the published contract of a capability. One that is not known is
+// asked for when it must be, or when the registry was never read.
+func (r *registry) lookUp(ctx context.Context, capability string, must bool) (found published, ok bool, err error) {
+	r.mu.Lock()
+	found, ok = r.published[capability]
+	ask := !ok && (must || !r.read)
+	r.mu.Unlock()
+	if ask {
+		err = r.fetch(ctx, contractsQuery{Capability: capability, Limit: 1})
+		r.mu.Lock()
+		found, ok = r.published[capability]
+		r.mu.Unlock()
+	}
+	return found, ok, err
+}
+
+// readAll reads every published contract.
+func (r *registry) readAll(ctx context.Context) error {
+	if err := r.fetch(ctx, contractsQuery{Limit: contractsPage}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read = true
+	return nil
+}
+
+// fetch asks an executor for contracts, page by page, and keeps them.
+func (r *registry) fetch(ctx context.Context, q contractsQuery) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	for {
+		answer, err := r.page(ctx, q)
+		if err != nil {
+			return err
+		}
+		r.keep(answer)
+		if answer.Next == "" || answer.Next == q.After {
+			return nil
+		}
+		q.After = answer.Next
+	}
+}
+
+func (r *registry) page(ctx context.Context, q contractsQuery) (answer contractsAnswer, err error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		panic("coordinator: a question that is no JSON: " + err.Error())
+	}
+	reply, err := r.bus.ask(ctx, ledger.QuerySubject(r.tenant, "contract.ls"), body)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(reply, &answer); err != nil {
+		return answer, fmt.Errorf("cannot read answer of executor: %v", err)
+	}
+	if answer.Error != "" {
+		return answer, errors.New("executor: " + answer.Error)
+	}
+	return answer, nil
+}
+
+// keep compiles what was read. A contract that was compiled before is not compiled
+// again, and one that cannot be used says so only where it is needed.
+func (r *registry) keep(answer contractsAnswer) {
+	for _, view := range answer.Contracts {
+		r.mu.Lock()
+		known, ok := r.published[view.Capability]
+		full := len(r.published) >= ContractsMax
+		r.mu.Unlock()
+		switch {
+		case ok && known.problem == nil && digestOf(known.contract) == view.Digest:
+			continue
+		case !ok && full:
+			r.logger.Warn("too many published contracts", "tenant", r.tenant, "capability", view.Capability, "max", ContractsMax)
+			continue
+		}
+		var entry published
+		entry.contract, entry.problem = r.decode(view.Capability, view.Digest, view.Contract)
+		r.mu.Lock()
+		r.published[view.Capability] = entry
+		r.mu.Unlock()
+	}
+}
+
+func (r *registry) decode(capability, digest string, canonical []byte) (*contract.Compiled, error) {
+	t, err := contract.Decode(canonical)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := r.language.contract(t)
+	if err != nil {
+		return nil, err
+	}
+	if compiled.Capability != capability || digestOf(compiled) != digest {
+		return nil, ledger.Refuse("contract["+capability+"]", "its digest is "+digestOf(compiled)+", published as "+digest, "the contract that was published")
+	}
+	return compiled, nil
+}
+
+func digestOf(c *contract.Compiled) string { return fmt.Sprintf("%x", c.Digest) }
+
+// ReadContracts reads the published contracts anew: actions registered from now on
+// freeze the current revisions. It needs Config.Published. New reads them too, and
+// a capability that nothing declares is asked for when it comes.
+func (c *Coordinator) ReadContracts(ctx context.Context) error {
+	if c.registry.bus == nil {
+		return fmt.Errorf("cannot read contracts: %w", ledger.Refuse("config.published", "not set", "true, and a connection"))
+	}
+	if err := c.registry.readAll(ctx); err != nil {
+		return fmt.Errorf("cannot read contracts: %w", err)
+	}
+	return nil
+}

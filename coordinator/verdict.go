@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Verdict is a supervisor's word on an action. As an error it says that the
+// forward did not run (S77); errors.Is(err, ErrBlocked) then holds.
+type Verdict struct {
+	Action  string
+	Outcome string // block or redirect; allow is no error
+	Reason  string // the supervisor's; of a redirect: where to
+	By      string // the supervisor
+}
+
+// Error reads "action a: block by compliance (policy 7)".
+func (v *Verdict) Error() string {
+	by := ""
+	if v.By != "" {
+		by = " by " + v.By
+	}
+	return "action " + v.Action + ": " + v.Outcome + by + because(v.Reason)
+}
+
+// Is makes a verdict that keeps the forward from running an ErrBlocked.
+func (v *Verdict) Is(target error) bool { return target == ErrBlocked && v.blocks() }
+
+const (
+	verdictAllow    = "allow"
+	verdictBlock    = "block"
+	verdictRedirect = "redirect"
+)
+
+func (v *Verdict) blocks() bool { return v.Outcome == verdictBlock || v.Outcome == verdictRedirect }
+
+// rule takes a verdict on an action of this plan. What is none is ignored. One that
+// keeps a forward from running is recorded at once: an executor takes a blocked
+// action without an outcome for one that may have crossed.
+func (p *OpenPlan) rule(v Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.actions[v.Action]
+	if a == nil || !v.blocks() && v.Outcome != verdictAllow {
+		return
+	}
+	a.verdict = &v
+	if a.state == actionRegistered && p.ended() == nil {
+		_ = p.barred(a) // start says it again
+	}
+	p.change()
+}
+
+// review returns when there is a verdict on an action, or there is no use in
+// waiting for one any longer; start says which. The notice of a verdict may be
+// lost, so an executor is asked too.
+func (p *OpenPlan) review(ctx context.Context, a *action) error {
+	p.mu.Lock()
+	if a.reviewBy.IsZero() {
+		a.reviewBy = time.Now().Add(a.reviewTimeout)
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, a.reviewBy)
+	defer cancel()
+	for delay := askDelay; ctx.Err() == nil; delay = min(2*delay, askDelayMax) {
+		decided, changed := p.decided(a)
+		if decided {
+			return nil
+		}
+		if err := p.askVerdict(ctx, a, changed); err != nil {
+			return err
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// decided reports whether an action needs to wait no longer; changed is closed
+// when it is worth to look again.
+func (p *OpenPlan) decided(a *action) (decided bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered, p.changed
+}
+
+// askVerdict asks an executor once, until changed. The error is a *ledger.Refused:
+// the ledger did not take the pair.
+func (p *OpenPlan) askVerdict(ctx context.Context, a *action, changed <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the question
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq, Action: a.call.Action})
+	switch {
+	case err != nil:
+		return nil // asked again
+	case answer.Verdict != "":
+		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason, By: answer.VerdictBy})
+	case answer.State != ledger.StateOpen:
+		p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+	case len(answer.Refused) > 0:
+		return refusedBy(answer, "action", "an action that the plan still allows")
+	}
+	return nil
+}
+
+// barred returns why a registered action must not start, after recording that it
+// did not, or nil. Called with mu held.
+func (p *OpenPlan) barred(a *action) error {
+	switch {
+	case a.verdict != nil && a.verdict.blocks():
+		code := codeBlocked
+		if a.verdict.Outcome == verdictRedirect {
+			code = codeRedirected
+		}
+		return p.refuse(a, code, a.verdict)
+	case a.reviewTimeout > 0 && a.verdict == nil:
+		return p.refuse(a, codeNoVerdict, fmt.Errorf("%w within %v", ErrNoVerdict, a.reviewTimeout))
+	}
+	return nil
+}
+
+// refuse ends a registered action whose forward must not run. It returns the
+// cause, as later calls with the action's ID do. Called with mu held.
+func (p *OpenPlan) refuse(a *action, code string, cause error) error {
+	record := p.outcome(a)
+	record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code, Message: clip(cause.Error())}}
+	if err := p.queueOutcome(record); err != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	a.state, a.barred = actionEnded, cause
+	return cause
+}

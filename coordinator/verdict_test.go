@@ -1,0 +1,248 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+func reviewed(id string) Action {
+	a := write(id)
+	a.Review = true
+	return a
+}
+
+// never is a forward that must not run.
+func never(t *testing.T) Forward {
+	return func(context.Context, Call) (Outcome, error) {
+		t.Error("the forward ran")
+		return Outcome{}, nil
+	}
+}
+
+const pairOfA = "plan_opened forward_registered/a compensation_registered/a"
+
+func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
+	for _, c := range []struct {
+		outcome, code string
+		err           error
+	}{
+		{"allow", "", nil},
+		{"block", "blocked", ErrBlocked},
+		{"redirect", "redirected", ErrBlocked},
+		{"", "no_verdict", ErrNoVerdict},
+		{"perhaps", "no_verdict", ErrNoVerdict},
+	} {
+		for _, how := range []string{"notice", "answer"} {
+			t.Run(c.outcome+" by "+how, func(t *testing.T) {
+				in(t, func(t *testing.T) {
+					store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+					p := begin(t, start(t, store, e), Plan{})
+					ran := false
+					done := make(chan error, 1)
+					go func() {
+						_, err := p.Do(t.Context(), reviewed("a"), func(ctx context.Context, c Call) (Outcome, error) {
+							ran = true
+							return happens(ctx, c)
+						})
+						done <- err
+					}()
+					elapse(time.Minute)
+					wantLines(t, store, pairOfA) // durable, and waiting
+					switch {
+					case c.outcome == "":
+					case how == "notice":
+						e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: c.outcome, Reason: "policy 7", By: "compliance"})
+					default:
+						e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Verdict: c.outcome, VerdictReason: "policy 7", VerdictBy: "compliance"})
+					}
+					err := <-done
+					if ran != (c.err == nil) || (err == nil) != (c.err == nil) || !errors.Is(err, c.err) {
+						t.Fatalf("ran %v, %v", ran, err)
+					}
+					var v *Verdict
+					if errors.Is(err, ErrBlocked) && (!errors.As(err, &v) || *v != Verdict{Action: "a", Outcome: c.outcome, Reason: "policy 7", By: "compliance"}) {
+						t.Errorf("verdict %+v", v)
+					}
+					if !find(t, store, "forward_registered/a").GetForwardRegistered().Review {
+						t.Error("the registration does not say that it waits")
+					}
+					elapse(LingerMax)
+					if c.code == "" {
+						wantLines(t, store, pairOfA, "forward_completed/a")
+						return
+					}
+					wantLines(t, store, pairOfA, "forward_failed/a")
+					if code := find(t, store, "forward_failed/a").GetForwardFailed().Code; code != c.code {
+						t.Errorf("code %s, want %s", code, c.code)
+					}
+					_, again := p.Do(t.Context(), reviewed("a"), never(t)) // it stays what it is
+					wantIs(t, again, c.err)
+					mustDo(t, p, write("b"))
+				})
+			})
+		}
+	}
+}
+
+func TestS77AContractWithReviewWaitsForEachAction(t *testing.T) {
+	in(t, func(t *testing.T) {
+		own := contracts()[0]
+		own.Review, own.ReviewTimeout = true, time.Hour
+		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+		c, err := newCoordinator(Config{Appender: memory(), Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{own}}, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		p := begin(t, c, Plan{})
+		began := time.Now()
+		_, err = p.Do(t.Context(), write("a"), never(t))
+		wantIs(t, err, ErrNoVerdict)
+		if took := time.Since(began); took != time.Hour {
+			t.Errorf("it waited %v", took)
+		}
+		// What has happened cannot wait any more.
+		if err := p.Report(t.Context(), write("b"), Outcome{}); err != nil {
+			t.Error(err)
+		}
+		wantRefused(t, p.Report(t.Context(), reviewed("c"), Outcome{}), "action.review")
+		if q := e.asked[len(e.asked)-1]; q.Action != "a" || q.Sequence != 1 {
+			t.Errorf("asked %+v", q)
+		}
+		if n := len(e.asked); n > 4000 {
+			t.Errorf("asked %d times in an hour", n)
+		}
+	})
+}
+
+// TestS77ABlockThatComesBetweenPairAndForward: no review was asked for.
+func TestS77ABlockThatComesBetweenPairAndForward(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{}
+		g := newGate(store)
+		p := begin(t, start(t, g, e), Plan{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Do(t.Context(), write("a"), never(t))
+			done <- err
+		}()
+		synctest.Wait()
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block", By: "compliance"})
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "z", Verdict: "block"}) // none of ours
+		close(g.open)
+		wantIs(t, <-done, ErrBlocked)
+		elapse(LingerMax)
+		wantLines(t, store, pairOfA, "forward_failed/a")
+	})
+}
+
+func TestS76ABlockAfterTheBoundaryLeavesTheForwardAlone(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{}
+		p := begin(t, start(t, store, e), Plan{})
+		if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, c Call) (Outcome, error) {
+			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+			return happens(ctx, c)
+		}); err != nil {
+			t.Error(err)
+		}
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+		elapse(LingerMax)
+		wantLines(t, store, pairOfA, "forward_completed/a") // the executor's lease undoes it
+	})
+}
+
+func TestWhoStopsWaitingForAVerdict(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		stop func(t *testing.T, p *OpenPlan, e *executor, cancel func())
+		want error
+		code string // of the record; "": the action may be called again
+	}{
+		{"its caller", func(_ *testing.T, _ *OpenPlan, _ *executor, cancel func()) { cancel() }, context.Canceled, ""},
+		{"the end of the plan", func(t *testing.T, p *OpenPlan, _ *executor, _ func()) {
+			if err := p.Fail(t.Context(), "enough"); err != nil {
+				t.Error(err)
+			}
+		}, ErrClosed, "not_started"},
+		{"a notice", func(t *testing.T, p *OpenPlan, e *executor, _ func()) {
+			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		}, ErrUnwinding, "not_started"},
+		{"an answer", func(_ *testing.T, _ *OpenPlan, e *executor, _ func()) {
+			e.say(ledger.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "deadline"})
+		}, ErrUnwinding, "not_started"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+				p := begin(t, start(t, store, e), Plan{})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				done := make(chan error, 1)
+				go func() {
+					_, err := p.Do(ctx, reviewed("a"), never(t))
+					done <- err
+				}()
+				elapse(time.Second)
+				c.stop(t, p, e, cancel)
+				wantIs(t, <-done, c.want)
+				elapse(LingerMax)
+				if c.code != "" {
+					if code := find(t, store, "forward_failed/a").GetForwardFailed().Code; code != c.code {
+						t.Errorf("code %s, want %s", code, c.code)
+					}
+					return
+				}
+				wantLines(t, store, pairOfA)
+				e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Verdict: "allow"})
+				if _, err := p.Do(t.Context(), reviewed("a"), happens); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestABlockIsRecordedThoughNobodyWaits: an executor would take the action for one
+// that may have crossed.
+func TestABlockIsRecordedThoughNobodyWaits(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+		p := begin(t, start(t, store, e), Plan{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Do(ctx, reviewed("a"), never(t))
+		wantIs(t, err, context.DeadlineExceeded)
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+		elapse(LingerMax)
+		wantLines(t, store, pairOfA, "forward_failed/a")
+		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "allow"}) // too late
+		_, err = p.Do(t.Context(), reviewed("a"), never(t))
+		wantIs(t, err, ErrBlocked)
+	})
+}
+
+func TestAReviewNeedsAConnection(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		p := begin(t, start(t, store, nil), Plan{})
+		_, err := p.Do(t.Context(), reviewed("a"), never(t))
+		wantRefused(t, err, "config.conn")
+		wantLines(t, store, "")
+	})
+}
+
+func TestAPairThatTheLedgerDoesNotTakeIsNotWaitedFor(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
+		p := begin(t, start(t, memory(), e), Plan{})
+		_, err := p.Do(t.Context(), reviewed("a"), never(t))
+		wantRefused(t, err, "action")
+	})
+}

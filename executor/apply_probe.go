@@ -1,0 +1,206 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Questions to the world: whether a doubtful effect is there (S97, S98, S104),
+// whether it still stands after an attempt without an answer, and whether it is
+// gone after an undo that says done.
+
+// callOf is the call that a question makes.
+func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
+	if q == pb.Question_QUESTION_VERIFY {
+		return c.GetVerify().GetCall()
+	}
+	return c.GetProbe().GetCall()
+}
+
+// mayAsk reports why a question must not be asked now, or "".
+func (s *State) mayAsk(a *action, k *pb.ProbeAsked) string {
+	first := a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
+	again := a.row.Undo == pb.Undo_UNDO_WAITING && a.row.Asking == k.Question
+	switch k.Question {
+	case pb.Question_QUESTION_EFFECT:
+		next, why := s.nextStep(a)
+		if again || a.row.Undo == pb.Undo_UNDO_READY && next == stepProbe {
+			return ""
+		}
+		return "its effect is not in doubt " + why
+	case pb.Question_QUESTION_UNDO:
+		resend := a.row.Undo == pb.Undo_UNDO_WAITING || a.row.Undo == pb.Undo_UNDO_READY && a.row.Attempt > 0
+		if again || first && resend {
+			return ""
+		}
+		return "no attempt of it waits to be sent again"
+	case pb.Question_QUESTION_VERIFY:
+		other := a.row.Asking != pb.Question_QUESTION_VERIFY // a report needs no other question
+		if again || other && flying(a.row.Undo) && k.Done.GetAttempt() >= 1 && k.Done.GetAttempt() <= a.row.Attempt {
+			return ""
+		}
+		return "no attempt of it says that it is done"
+	default:
+		return "it asks nothing"
+	}
+}
+
+func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) Result {
+	call := callOf(a.fixed.Compensation, k.Question)
+	if call == nil || call.Capability != k.Capability {
+		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
+	}
+	if why := s.mayAsk(a, k); why != "" {
+		return void("action %s must not be asked about: %s", a.fixed.Id, why)
+	}
+	if k.Attempt != a.row.Asked+1 {
+		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
+	}
+	if a.row.Asking != k.Question || a.row.Undo == pb.Undo_UNDO_READY {
+		a.row.AskedFrom = a.row.Asked
+	}
+	if k.Done != nil {
+		s.attemptEnded(e, a, k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker, code: k.Done.Code, timing: k.Done.Timing})
+		a.row.Pending = k.Done
+		s.unheard(p, a)
+	}
+	s.dropRetry(p, a)
+	a.row.Asking, a.row.Asked = k.Question, k.Attempt
+	s.move(p, a, pb.Undo_UNDO_DISPATCHED)
+	result := e.Record.Payload.GetOutput()
+	if k.Done == nil {
+		result = s.commandRow(a).GetResult()
+	}
+	s.fly(p, a, &pb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(), Result: result})
+	return effective
+}
+
+func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) Result {
+	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question || a.row.Asked != k.Attempt {
+		return void("no such question about action %s is open: its undo is %s", a.fixed.Id, undoName(a.row.Undo))
+	}
+	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
+		return void("presence %d is none that this version knows", k.Presence)
+	}
+	if k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
+		s.inconclusive(e, p, a, k)
+		return effective
+	}
+	switch k.Question {
+	case pb.Question_QUESTION_EFFECT:
+		s.effectFound(e, p, a, k)
+	case pb.Question_QUESTION_UNDO:
+		s.undoFound(e, p, a, k)
+	case pb.Question_QUESTION_VERIFY:
+		s.verified(e, p, a, k)
+	default:
+		panic("executor: unknown question")
+	}
+	return effective
+}
+
+// inconclusive asks again, as often as the contract says; then the action is its
+// owner's.
+func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+	call := callOf(a.fixed.Compensation, k.Question)
+	epoch := min(e.Record.EpochNs, epochMax)
+	if tries := k.Attempt - a.row.AskedFrom; tries < orDefault(call.Attempts, attemptsDefault) {
+		first := orDefault(call.BackoffNs, backoffDefault)
+		s.wait(p, a, epoch+doubled(first, max(backoffMaxDefault, first), tries))
+		return
+	}
+	why := "inconclusive"
+	if k.Message != "" {
+		why += ": " + k.Message
+	}
+	if k.Question == pb.Question_QUESTION_VERIFY {
+		s.heardOf(p, a, e, pb.Answer_ANSWER_STOP, "the check after the undo is "+why)
+		return
+	}
+	a.row.Note = "in doubt, and the probe is " + why
+	s.land(p, a)
+	s.park(p, a)
+}
+
+// effectFound goes on with an action whose effect was in doubt.
+func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+	a.row.Presence = k.Presence
+	if k.ExternalRef != "" {
+		a.row.ExternalRef = k.ExternalRef
+	}
+	s.land(p, a)
+	s.owe(p, a)
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		s.duplicates(e, p, a, k.Duplicates)
+	}
+}
+
+// undoFound goes on after an attempt of which nobody knows whether it happened.
+func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+		a.row.Confirmed = true
+		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
+		return
+	}
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		s.duplicates(e, p, a, k.Duplicates)
+	}
+	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
+	epoch := min(e.Record.EpochNs, epochMax)
+	if superseded(a) {
+		s.land(p, a)
+		s.owe(p, a)
+		return
+	}
+	if spent(a) {
+		a.row.Note = "the effect still stands after an attempt without an answer"
+		s.land(p, a)
+		s.park(p, a)
+		return
+	}
+	// What is sent from here on is a new call to a provider that may have
+	// forgotten the key.
+	a.row.SentNs = 0
+	s.again(p, a, epoch)
+}
+
+// verified goes on after a check of an undo that says done.
+func (s *State) verified(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+		a.row.Confirmed = true
+		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
+		return
+	}
+	s.heardOf(p, a, e, pb.Answer_ANSWER_FAILED, "its worker says done, and the check finds the effect still there")
+}
+
+// heardOf notes what a question said of an attempt; Decide records it as the
+// attempt's outcome.
+func (s *State) heardOf(p *plan, a *action, e ledger.Entry, answer pb.Answer, message string) {
+	attempt := a.row.Attempt
+	if a.row.Pending != nil && answer == pb.Answer_ANSWER_DONE {
+		attempt = a.row.Pending.Attempt
+	}
+	code := ""
+	if message != "" {
+		code = codeUnverified
+	}
+	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
+	s.heard(p, a, &pb.CompensationReported{Attempt: attempt, Answer: answer, Code: code, Message: message}, e.Address)
+}
+
+// codeUnverified is the code of an attempt that a check after it did not confirm.
+const codeUnverified = "unverified"
+
+// commandRow is the command in flight, or nil.
+func (s *State) commandRow(a *action) *pb.CommandRow {
+	v, ok := s.get(actionKey(keyCommand, a.id.plan, a.id.n))
+	if !ok {
+		return nil
+	}
+	row := new(pb.CommandRow)
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+	return row
+}

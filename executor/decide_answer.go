@@ -1,0 +1,278 @@
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// What workers answer becomes a record: the outcome of an attempt, the next
+// question about it, or what a question found.
+
+// answer turns a worker's answer into its record, if the call still waits.
+func (d *decider) answer(in Answer) {
+	p := d.state.plan(in.Plan)
+	if p == nil || p.row.Phase != pb.Phase_PHASE_UNWINDING || in.Number == 0 || in.Number > p.row.Actions {
+		return
+	}
+	a := d.state.action(p.id, in.Number)
+	if !outstandingCall(a, in.Purpose, in.Attempt) {
+		return
+	}
+	if in.Purpose != ledger.PurposeUndo {
+		if d.found(p, a, in) {
+			d.plan(p.id)
+		}
+		return
+	}
+	if reportedDone(a) && (in.Reply == nil || in.Reply.Status != ledger.StatusDone) {
+		return // its own report says better
+	}
+	if d.attempted(p, a, in) {
+		d.plan(p.id)
+	}
+}
+
+// attempted records what became of one attempt of an undo.
+func (d *decider) attempted(p *plan, a *action, in Answer) bool {
+	reply := in.Reply
+	if reply == nil {
+		r := d.about(p, a, a.row.Dispatched)
+		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+			Attempt: in.Attempt, Code: "timeout", InDoubt: true,
+			Message: "no answer within " + time.Duration(timeoutOf(a.fixed.Compensation)).String(),
+		}}
+		return d.propose(r)
+	}
+	timing := &pb.Timing{
+		QueuedNs: max(in.QueuedNs, 0), WorkNs: max(reply.WorkNs, 0),
+		SetupNs: max(reply.SetupNs, 0), ToolNs: max(reply.ToolNs, 0), LlmNs: max(reply.LLMNs, 0),
+	}
+	done, final, note := reply.Status == ledger.StatusDone, reply.Status == ledger.StatusStop, ""
+	if !done {
+		done, final, note = d.meaning(p, a, reply, final)
+	}
+	if done {
+		k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef), Worker: clip(reply.Worker), Timing: timing}
+		if reply.Status != ledger.StatusDone {
+			k.Code = clip(reply.Code)
+		}
+		return d.done(p, a, k, output(reply), a.row.Dispatched)
+	}
+	r := d.about(p, a, a.row.Dispatched)
+	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
+		Final: final, Worker: clip(reply.Worker), Timing: timing,
+	}}
+	return d.propose(r)
+}
+
+// outputMax bounds what is kept of an answer's output, in bytes.
+const outputMax = 16 << 10
+
+// output is what is kept of an answer's output.
+func output(reply *ledger.Reply) []byte {
+	if len(reply.Output) > outputMax || !json.Valid(reply.Output) {
+		return nil
+	}
+	return reply.Output
+}
+
+// meaning asks the contract what a failure means: undone already, or never.
+func (d *decider) meaning(p *plan, a *action, reply *ledger.Reply, stop bool) (done, final bool, note string) {
+	c := a.fixed.Compensation
+	fill := func(v *triggers.BindingVars) {
+		v.Error = mustJSON(map[string]string{"code": clip(reply.Code), "message": clip(reply.Message)})
+		v.Result = output(reply)
+	}
+	for _, q := range [...]struct {
+		name, expression string
+		to               *bool
+	}{{"done", c.Done, &done}, {"stop", c.Stop, &final}} {
+		if q.expression == "" {
+			continue
+		}
+		value, err := d.state.read(p, a, q.expression, fill)
+		if err != nil {
+			note = q.name + " of the contract cannot be evaluated: " + clip(err.Error())
+		}
+		*q.to = err == nil && string(value) == "true"
+	}
+	return done, final || stop, note
+}
+
+// done records an undo that says done, or asks the check that the contract puts
+// behind it.
+func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result []byte, cause *pb.Address) bool {
+	r := d.about(p, a, cause)
+	verify := a.fixed.Compensation.Verify
+	if verify == nil || k.Verified || k.Probed {
+		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: k}
+		if len(result) > 0 {
+			r.Payload = &pb.Payload{Output: result}
+		}
+		return d.propose(r)
+	}
+	asked := &pb.ProbeAsked{
+		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a), Question: pb.Question_QUESTION_VERIFY,
+		Done: k, TimeoutNs: orDefault(verify.Call.TimeoutNs, timeoutDefault),
+	}
+	arguments, err := d.state.arguments(p, a, verify.Call.Bindings)
+	if err != nil {
+		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+			Attempt: a.row.Attempt, Code: codeUnverified, Final: true, Worker: k.Worker, Timing: k.Timing,
+			Message: clip("cannot build the check after the undo: " + err.Error()),
+		}}
+		return d.propose(r)
+	}
+	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: asked}
+	r.Payload = &pb.Payload{Arguments: arguments, Output: result}
+	if ledger.RecordSize(r) > dispatchMax {
+		r.Payload.Output = nil
+	}
+	return d.propose(r)
+}
+
+// found records what a question found.
+func (d *decider) found(p *plan, a *action, in Answer) bool {
+	k := &pb.ProbeAnswered{Attempt: in.Attempt, Question: a.row.Asking}
+	r := d.about(p, a, a.row.Dispatched)
+	switch reply := in.Reply; {
+	case reply == nil:
+		k.Message = "no answer in time"
+	case reply.Status != ledger.StatusDone:
+		k.Message, k.Worker = clip(joinText(clip(reply.Code), clip(reply.Message))), clip(reply.Worker)
+	default:
+		k.Worker = clip(reply.Worker)
+		if kept := output(reply); len(kept) > 0 {
+			r.Payload = &pb.Payload{Output: kept}
+		}
+		var err error
+		if a.row.Asking == pb.Question_QUESTION_VERIFY {
+			k.Presence, err = d.readVerify(p, a, reply)
+		} else {
+			err = d.readProbe(p, a, reply, k)
+		}
+		if err != nil {
+			k.Presence, k.ExternalRef, k.Duplicates, k.Message = pb.Presence_PRESENCE_UNSPECIFIED, "", nil, clip(err.Error())
+		}
+	}
+	r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: k}
+	return d.propose(r)
+}
+
+// readVerify reads the answer to a check: true means that the effect is gone.
+func (d *decider) readVerify(p *plan, a *action, reply *ledger.Reply) (pb.Presence, error) {
+	result := d.state.commandRow(a).GetResult()
+	value, err := d.state.read(p, a, a.fixed.Compensation.Verify.Ok, func(v *triggers.BindingVars) {
+		v.Verify, v.Result = output(reply), result
+	})
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("ok of the contract's verify: %w", err)
+	case string(value) == "true":
+		return pb.Presence_PRESENCE_ABSENT, nil
+	case string(value) == "false":
+		return pb.Presence_PRESENCE_PRESENT, nil
+	default:
+		return 0, fmt.Errorf("ok of the contract's verify is %s, neither true nor false", value)
+	}
+}
+
+// readProbe reads the answer to a probe into k, as the contract says or as it
+// stands.
+func (d *decider) readProbe(p *plan, a *action, reply *ledger.Reply, k *pb.ProbeAnswered) error {
+	probe := a.fixed.Compensation.Probe
+	var plain struct {
+		Presence    json.RawMessage `json:"presence"`
+		ExternalRef json.RawMessage `json:"external_ref"`
+	}
+	if probe.Answer == "" || probe.ExternalRef == "" {
+		if err := json.Unmarshal(output(reply), &plain); err != nil && probe.Answer == "" {
+			return fmt.Errorf("the answer has no presence: %w", err)
+		}
+	}
+	for _, q := range [...]struct {
+		name, expression string
+		to               *json.RawMessage
+	}{{"answer", probe.Answer, &plain.Presence}, {"external_ref", probe.ExternalRef, &plain.ExternalRef}} {
+		if q.expression == "" {
+			continue
+		}
+		value, err := d.state.read(p, a, q.expression, func(v *triggers.BindingVars) { v.Probe = output(reply) })
+		if err != nil {
+			return fmt.Errorf("%s of the contract's probe: %w", q.name, err)
+		}
+		*q.to = value
+	}
+	refs := references(plain.ExternalRef)
+	switch presence := text(plain.Presence); presence {
+	case "present":
+		k.Presence = pb.Presence_PRESENCE_PRESENT
+		if len(refs) > 0 {
+			k.ExternalRef = refs[0]
+		}
+	case "absent":
+		k.Presence = pb.Presence_PRESENCE_ABSENT
+	case "duplicate":
+		switch {
+		case len(refs) == 0:
+			return errors.New("a duplicate without the external_ref of the extra effect")
+		case len(refs) == 1:
+			k.Duplicates = refs
+		default:
+			k.ExternalRef, k.Duplicates = refs[0], refs[1:min(len(refs), duplicatesMax+1)]
+		}
+		k.Presence = pb.Presence_PRESENCE_DUPLICATE
+	case "inconclusive":
+	default:
+		return fmt.Errorf("the answer is %q: want present, absent, duplicate or inconclusive", clip(presence))
+	}
+	return nil
+}
+
+// duplicatesMax bounds the extra effects of one answer.
+const duplicatesMax = 32
+
+// text is a JSON value as a reference has it: a string without its quotes, a number
+// as it stands, and nothing for null.
+func text(value json.RawMessage) string {
+	var s string
+	switch {
+	case len(value) == 0 || string(value) == "null":
+		return ""
+	case json.Unmarshal(value, &s) == nil:
+		return clip(s)
+	default:
+		return clip(string(value))
+	}
+}
+
+// references reads one external ref, or a list of them.
+func references(value json.RawMessage) (refs []string) {
+	var list []json.RawMessage
+	if json.Unmarshal(value, &list) != nil {
+		list = []json.RawMessage{value}
+	}
+	for _, item := range list {
+		if ref := text(item); ref != "" {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// clip keeps a worker's text within what a record takes.
+func clip(s string) string {
+	if len(s) > textMax {
+		s = s[:textMax]
+	}
+	return string([]rune(s)) // what is not UTF-8 becomes U+FFFD
+}
+
+const textMax = ledger.TextMax / 4

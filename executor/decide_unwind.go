@@ -1,0 +1,211 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The steps of an unwind, from its start to its end.
+
+// unwind starts the unwind that a fired lease asks for. With nothing in scope
+// the plan fails at once (S15).
+func (d *decider) unwind(p *plan) bool {
+	r := &pb.Record{Plan: p.id, Cause: p.row.Fired}
+	if p.row.ToSavepoint != "" || d.state.inScope(p) {
+		r.Kind = &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ToSavepoint: p.row.ToSavepoint}}
+	} else {
+		r.Kind = &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{
+			End: pb.PlanEnd_PLAN_END_FAILED, Reason: clip(p.row.Reason + ": nothing crossed the boundary"),
+		}}
+	}
+	return d.propose(r)
+}
+
+// unwindStep takes the next step of an unwind: reports, what must be parked,
+// what is ready (the latest first), the end.
+func (d *decider) unwindStep(p *plan) bool {
+	switch {
+	case len(p.row.Reported) > 0:
+		return d.report(p, d.state.action(p.id, p.row.Reported[0]))
+	case len(p.row.Parked) > 0:
+		a := d.state.action(p.id, p.row.Parked[len(p.row.Parked)-1])
+		return !newborn(a) && d.quarantine(p, a, quarantineReason(a))
+	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
+		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
+	case rewound(p.row):
+		return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: p.row.ToSavepoint}}})
+	default:
+		return d.end(p)
+	}
+}
+
+func quarantineReason(a *action) string {
+	why := a.row.Note
+	if a.row.Attempt == 0 || a.row.Late {
+		return clip(why)
+	}
+	if why == "" {
+		why = "the worker gave no reason"
+	}
+	return clip(a.fixed.Compensation.Capability + " failed: " + why)
+}
+
+// report records what was said of an attempt by other means than a reply: by its
+// worker's own record, by a probe, by a check.
+func (d *decider) report(p *plan, a *action) bool {
+	k := a.row.Reported
+	if k.Answer == pb.Answer_ANSWER_DONE {
+		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef}
+		if a.row.Pending != nil {
+			done = a.row.Pending.CloneVT()
+		}
+		if a.row.Confirmed {
+			done.Verified, done.Probed = a.row.Pending != nil, a.row.Pending == nil
+		}
+		return d.done(p, a, done, d.state.commandRow(a).GetResult(), a.row.ReportedAt)
+	}
+	r := d.about(p, a, a.row.ReportedAt)
+	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message, Final: k.Answer == pb.Answer_ANSWER_STOP}
+	if pending := a.row.Pending; pending != nil {
+		failed.Worker, failed.Timing = pending.Worker, pending.Timing
+	}
+	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: failed}
+	return d.propose(r)
+}
+
+func (d *decider) quarantine(p *plan, a *action, reason string) bool {
+	cause := a.row.Dispatched
+	if cause == nil {
+		cause = unwindCause(p)
+	}
+	if a.row.Undo == pb.Undo_UNDO_DISPATCHED {
+		panic("executor: an action in flight cannot be quarantined")
+	}
+	r := d.about(p, a, cause)
+	r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{Reason: clip(reason)}}
+	return d.propose(r)
+}
+
+// newborn reports whether an action is a duty of this very turn: its address is not
+// known yet, so it waits for the next.
+func newborn(a *action) bool { return a.fixed.Registered.Sequence == 0 }
+
+// next takes the next step of an action that is ready, or whose wait is over.
+func (d *decider) next(p *plan, a *action) bool {
+	if newborn(a) {
+		return false
+	}
+	cause := unwindCause(p)
+	if a.row.Undo == pb.Undo_UNDO_WAITING {
+		cause = a.row.Dispatched
+		if a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
+			return d.ask(p, a, a.row.Asking, cause)
+		}
+	}
+	next, why := d.state.nextStep(a)
+	switch next {
+	case stepSkip:
+		r := d.about(p, a, cause)
+		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{Reason: why}}
+		return d.propose(r)
+	case stepQuarantine:
+		return d.quarantine(p, a, why)
+	case stepProbe:
+		return d.ask(p, a, pb.Question_QUESTION_EFFECT, cause)
+	case stepChild:
+		return d.propose(&pb.Record{Plan: a.fixed.Child, Cause: cause, Kind: &pb.Record_UnwindStarted{
+			UnwindStarted: &pb.UnwindStarted{Reason: clip(p.row.Reason), ParentPlan: p.id}}})
+	case stepDispatch:
+		if d.forgotten(a) {
+			return d.ask(p, a, pb.Question_QUESTION_UNDO, cause)
+		}
+		return d.dispatch(p, a, cause)
+	default:
+		panic("executor: unknown step")
+	}
+}
+
+// forgotten reports whether a provider may have forgotten the key of an undo that
+// was sent before: then the world is asked before it is sent again.
+func (d *decider) forgotten(a *action) bool {
+	c := a.fixed.Compensation
+	return a.row.Attempt > 0 && c.Probe != nil && c.DedupeNs > 0 && a.row.SentNs != 0 && d.in.EpochNs-a.row.SentNs >= c.DedupeNs
+}
+
+// dispatch proposes the next attempt. What cannot be scheduled is its owner's
+// at once: a plan never sits unwinding with no command out (S26).
+func (d *decider) dispatch(p *plan, a *action, cause *pb.Address) bool {
+	k := d.state.dispatchOf(a, a.row.Attempt+1)
+	arguments, err := d.state.arguments(p, a, a.fixed.Compensation.Bindings)
+	if err != nil {
+		return d.quarantine(p, a, "cannot build the call of "+k.Capability+": "+err.Error())
+	}
+	r := d.about(p, a, cause)
+	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
+	r.Payload = &pb.Payload{Arguments: arguments}
+	if size := ledger.RecordSize(r); size > dispatchMax {
+		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", k.Capability, size, dispatchMax))
+	}
+	return d.propose(r)
+}
+
+// ask proposes a question about an action.
+func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool {
+	call := callOf(a.fixed.Compensation, q)
+	arguments, err := d.state.arguments(p, a, call.Bindings)
+	if err != nil {
+		return d.quarantine(p, a, "cannot build the call of "+call.Capability+": "+err.Error())
+	}
+	r := d.about(p, a, cause)
+	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
+		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q, TimeoutNs: orDefault(call.TimeoutNs, timeoutDefault),
+	}}
+	r.Payload = &pb.Payload{Arguments: arguments}
+	if size := ledger.RecordSize(r); size > dispatchMax {
+		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", call.Capability, size, dispatchMax))
+	}
+	return d.propose(r)
+}
+
+// dispatchMax leaves room for the term, the epoch and the commit around a
+// dispatch, in bytes.
+const dispatchMax = ledger.CommitSizeMax - 256
+
+// outstandingMax bounds the actions that a PlanEnded names.
+const outstandingMax = 256
+
+// outstanding reports whether an action is owed and not undone. What is held before a
+// savepoint is not.
+func outstanding(a *action) bool { return !settled(a.row.Undo) && a.row.Undo != pb.Undo_UNDO_HELD }
+
+func (d *decider) end(p *plan) bool {
+	if stuck(p.row) {
+		panic("executor: plan " + p.id + " owes an undo that nothing blocks")
+	}
+	k := &pb.PlanEnded{End: endOf(p.row), Reason: clip(p.row.Reason), Compensated: p.row.Compensated, Skipped: p.row.Skipped}
+	if p.row.Unsettled > 0 {
+		for n := uint32(1); n <= p.row.Actions && len(k.Outstanding) < outstandingMax; n++ {
+			if a := d.state.action(p.id, n); outstanding(a) {
+				k.Outstanding = append(k.Outstanding, a.fixed.Id)
+			}
+		}
+	}
+	k.Outstanding = append(k.Outstanding, p.row.Orphans...)
+	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanEnded{PlanEnded: k}})
+}
+
+// unwindCause is the record that an unwind goes back to: its start, or the
+// owner's word that let it go on. A plan that failed at
+// once, and that a late pair joined, never had an UnwindStarted.
+func unwindCause(p *plan) *pb.Address {
+	switch {
+	case p.row.Resumed != nil:
+		return p.row.Resumed
+	case p.row.Unwinding != nil:
+		return p.row.Unwinding
+	default:
+		return p.row.Fired
+	}
+}

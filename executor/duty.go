@@ -1,0 +1,155 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A duty is an effect of an action that is owed once more: an extra one that a
+// probe found (S98), or one whose forward reported after its action was undone or
+// skipped. It is an action of its own beside the one it comes from, with that one's
+// contract and place in the order and a key of its own, and nobody can register one.
+
+// dutySign stands between an action's id and the number of its duty.
+const dutySign = "~"
+
+// duty adds one. at is the record that gave rise to it.
+func (s *State) duty(p *plan, origin *action, at *pb.Address, row *pb.ActionRow, output []byte) *action {
+	if origin.fixed.DutyOf != 0 {
+		origin = s.action(p.id, origin.fixed.DutyOf)
+	}
+	origin.row.Duties++
+	s.change(origin)
+	p.row.Actions++
+	n := p.row.Actions
+	id := fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, origin.row.Duties)
+	row.OutcomeAt = at
+	d := s.addAction(p.id, n, &pb.ActionStatic{
+		Id: id, Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
+		Before: origin.fixed.Before, DutyOf: origin.id.n,
+	}, row)
+	payload := s.payload(actionKey(keyPayload, p.id, origin.id.n))
+	payload.Output = output
+	s.set(actionKey(keyPayload, p.id, n), encode(payload))
+	p.row.Unsettled++
+	s.meta.Held++
+	s.touch(p)
+	return d
+}
+
+// duplicates owes the extra effects that a probe found.
+func (s *State) duplicates(e ledger.Entry, p *plan, a *action, refs []string) {
+	for _, ref := range refs {
+		if ref != a.row.ExternalRef && !s.owedTo(p, a, ref) {
+			s.duplicate(e, p, a, ref)
+		}
+	}
+}
+
+// duplicate owes one extra effect. Its output is not known: its compensation reads
+// meta.external_ref.
+func (s *State) duplicate(e ledger.Entry, p *plan, a *action, ref string) {
+	s.reopen(p)
+	d := s.duty(p, a, e.Address, &pb.ActionRow{
+		Outcome: pb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT, ExternalRef: ref,
+		ClosesNs: a.row.ClosesNs, Approved: a.row.Approved,
+	}, nil)
+	s.joinUnwind(p, d)
+	if !bindsExternalRef(d.fixed.Compensation) {
+		d.row.Note = "the probe found an extra effect " + ref + ", and no argument of its compensation reads meta.external_ref"
+		if d.row.Undo == pb.Undo_UNDO_READY {
+			s.park(p, d)
+		}
+	}
+}
+
+// owedTo reports whether an extra effect is a duty already: a later probe may find it
+// still there.
+func (s *State) owedTo(p *plan, a *action, ref string) bool {
+	origin := a
+	if a.fixed.DutyOf != 0 {
+		origin = s.action(p.id, a.fixed.DutyOf)
+	}
+	for i := uint32(1); i <= origin.row.Duties; i++ {
+		if d := s.byName(p.id, fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, i)); d.row.ExternalRef == ref {
+			return true
+		}
+	}
+	return false
+}
+
+func bindsExternalRef(c *pb.CompensationRegistered) bool {
+	for _, b := range c.Bindings {
+		if strings.Contains(b.Expression, "external_ref") {
+			return true
+		}
+	}
+	return false
+}
+
+// completedLate fences a forward that reports completion after the unwind has
+// begun to deal with its action without knowing: the effect is never silently
+// held.
+func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
+	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late {
+		return
+	}
+	owed := false
+	switch u := a.row.Undo; {
+	case flying(u) && !a.row.Blind: // a question about its effect is out: it is answered
+		s.land(p, a)
+		s.owe(p, a)
+	case flying(u):
+		owed = true
+		a.row.Late = true
+		if u == pb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
+			s.land(p, a)
+			s.owe(p, a)
+		}
+	case u == pb.Undo_UNDO_EXHAUSTED && a.row.Blind, u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
+		u == pb.Undo_UNDO_RESOLVED && a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE:
+		owed = true
+		a.row.Late = u != pb.Undo_UNDO_EXHAUSTED
+	}
+	if owed && a.row.Undo != pb.Undo_UNDO_EXHAUSTED {
+		s.lateDuty(e, p, a)
+	}
+}
+
+const noteLate = "its forward completed after it was undone or skipped: the effect may stand"
+
+// asksWhenLate reports whether the contract gives an effect that came late to its
+// owner.
+func asksWhenLate(a *action) bool {
+	return a.fixed.Compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+}
+
+func (s *State) lateDuty(e ledger.Entry, p *plan, a *action) {
+	s.reopen(p)
+	d := s.duty(p, a, e.Address, &pb.ActionRow{
+		Outcome: pb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput,
+		Late: true, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved && !asksWhenLate(a),
+	}, e.Record.Payload.GetOutput())
+	if p.row.Phase == pb.Phase_PHASE_OPEN { // what it did was rewound: rewind this too
+		s.rewindDuty(e, p, d)
+		return
+	}
+	s.joinUnwind(p, d)
+	if a.row.Undo == pb.Undo_UNDO_RESOLVED && d.row.Undo == pb.Undo_UNDO_READY { // against its owner's word
+		d.row.Note = noteLate
+		s.park(p, d)
+	}
+}
+
+// failedLate handles a forward that is known to have failed while its undo waits
+// for another call: there is nothing to undo (I20).
+func (s *State) failedLate(p *plan, a *action) {
+	asksEffect := a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_EFFECT
+	if a.row.Undo == pb.Undo_UNDO_WAITING || asksEffect {
+		s.land(p, a)
+		s.owe(p, a)
+	}
+}

@@ -1,0 +1,201 @@
+package host
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// refuses is a worker that says that an effect never will be undone.
+func refuses(int, ledger.Command) (*ledger.Reply, bool) {
+	return &ledger.Reply{Status: ledger.StatusStop, Code: "settled", Message: "the charge is settled"}, true
+}
+
+// paged waits until n pages are recorded as taken.
+func (r *rig) paged(n int) []ledger.Entry {
+	r.t.Helper()
+	var records []ledger.Entry
+	r.eventually(fmt.Sprintf("%d pages are recorded", n), func() bool {
+		records = r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil })
+		return len(records) >= n
+	})
+	return records
+}
+
+func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
+	r := newRig(t)
+	published, err := r.conn.SubscribeSync("page.t.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHook(t, func(n int, _ *http.Request) int {
+		if n < 2 {
+			return http.StatusBadGateway
+		}
+		return http.StatusOK
+	})
+	r.webhooks = map[string]string{"payments": h.URL}
+	p := r.provide("r1")
+	p.undo = refuses
+	_, stop := r.host("h1")
+	c := charge()
+	c.Page = "payments"
+	r.charged("p", "r1", c)
+	if got := r.ended("p"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	first := h.next(t)
+	if first.page.Kind != ledger.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" || first.page.Owner != "owner1" ||
+		first.page.Capability != "charge.create" || !strings.Contains(first.page.Reason, "settled") || first.page.Hook != "payments" {
+		t.Errorf("%+v", first)
+	}
+	for _, again := range []post{h.next(t), h.next(t)} {
+		if again.id != first.id || again.page != first.page {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+	}
+	if taken := r.paged(1)[0].Record; taken.Plan != "p" || taken.Action != "a" || taken.GetOwnerPaged().Hook != "payments" || taken.GetOwnerPaged().Kind != ledger.PageQuarantined {
+		t.Errorf("%+v", taken)
+	}
+	// S46: another sweep, and another holder, have nothing to add. Another
+	// quarantine has.
+	r.caughtUp()
+	stop()
+	r.host("h2")
+	r.charged("q", "r1", c)
+	if got := r.ended("q"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	if next := h.next(t); next.page.Plan != "q" || next.id == first.id {
+		t.Errorf("%+v", next)
+	}
+	if n := len(r.paged(2)); n != 2 || len(h.posts) != 0 {
+		t.Errorf("%d recorded, %d posts too many", n, len(h.posts))
+	}
+	for _, plan := range []string{"p", "q"} {
+		m, err := published.NextMsg(5 * time.Second)
+		if err != nil || m.Subject != "page.t.payments" || !strings.Contains(string(m.Data), `"plan":"`+plan+`"`) || m.Header.Get(nats.MsgIdHdr) == "" {
+			t.Fatalf("%+v, %v", m, err)
+		}
+	}
+	if left, _, err := published.Pending(); left != 0 || err != nil {
+		t.Errorf("%d published too many, %v", left, err)
+	}
+}
+
+func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
+	r := newRig(t)
+	posted := make(chan struct{})
+	h := newHook(t, func(n int, request *http.Request) int {
+		if n == 0 {
+			close(posted)
+			<-request.Context().Done() // until the host that asks is gone
+		}
+		return http.StatusOK
+	})
+	r.webhooks = map[string]string{ledger.PageDefault: h.URL}
+	p := r.provide("r1")
+	p.undo = refuses
+	_, stop := r.host("h1")
+	r.charged("p", "r1", charge())
+	<-posted
+	stop()
+	r.host("h2")
+	r.paged(1)
+	if a, b := h.next(t), h.next(t); a != b || a.page.Plan != "p" || len(h.posts) != 0 {
+		t.Errorf("%+v, then %+v, and %d more", a, b, len(h.posts))
+	}
+}
+
+func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("r1")
+	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) { return nil, n == 0 }
+	r.host("h1")
+	c := charge()
+	c.Probe, c.Attempts, c.TimeoutNs = nil, 1, int64(300*time.Millisecond)
+	r.charged("p", "r1", c)
+	// Its worker says when it will be done, and then nothing: it may be at work.
+	r.eventually("the attempt is out", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.undos) == 1 })
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}, &pb.Record{Plan: "p", Action: "a",
+		Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{
+			Attempt: 1, Key: ledger.Key("t", "p", "a", ledger.PurposeUndo), UntilNs: time.Now().Add(time.Hour).UnixNano()}}})
+	if got := r.ended("p"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	if a := r.show("p").Actions[0]; a.AliveNs < time.Now().Add(50*time.Minute).UnixNano() {
+		t.Errorf("%+v", a)
+	}
+	retry := func(force bool) (answer ledger.OutcomeAnswer) {
+		sequence := r.append(operator("owner1"), &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{
+			RetryRequested: &pb.RetryRequested{Reason: "the bank is back", Actor: "owner1", Force: force}}})
+		if err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "p", Sequence: sequence, WaitMs: 1500}, &answer); err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	if got := retry(false); len(got.Refused) != 1 || !strings.Contains(got.Refused[0], "may be at work") || got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	p.want([]string{"r1"}, nil, 1)
+	if got := retry(true); len(got.Refused) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	p.want(nil, []string{"r1"}, 2)
+	wantOneKey(t, p, 1, 2)
+}
+
+func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("r1", "r2", "r3")
+	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) {
+		return &ledger.Reply{Status: ledger.StatusFailed, Code: "rate_limit"}, n == 0
+	}
+	r.host("h1")
+	r.charged("p", "r1", charge())
+	r.ended("p")
+	r.charged("q", "r2", charge())
+	r.ended("q")
+	for _, c := range []struct {
+		query executor.UndoQuery
+		want  string
+	}{
+		{executor.UndoQuery{Plan: "p"}, "[p/a#1 failed p/a#2 done]"},
+		{executor.UndoQuery{Plan: "q", Action: "a"}, "[q/a#1 done]"},
+		{executor.UndoQuery{Capability: "charge.create"}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{executor.UndoQuery{Capability: "charge.create", Limit: 1}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{executor.UndoQuery{Capability: "charge.refund"}, "[]"},
+	} {
+		var got []string
+		for more := true; more; more = c.query.After != "" {
+			var answer executor.UndosAnswer
+			if err := r.ask("undo.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Undos == nil {
+				t.Fatalf("%+v: %v %+v", c.query, err, answer)
+			}
+			for _, u := range answer.Undos {
+				got = append(got, fmt.Sprintf("%s/%s#%d %s", u.Plan, u.Action, u.Attempt, u.State))
+			}
+			c.query.After = answer.Next
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%+v: %v, want %s", c.query, got, c.want)
+		}
+	}
+	for _, query := range []executor.UndoQuery{{}, {Plan: "nothing"}, {Plan: "p", Action: "nothing"}} {
+		var answer executor.UndosAnswer
+		if err := r.ask("undo.ls", query, &answer); err != nil || answer.Error == "" {
+			t.Errorf("%+v: %v %+v", query, err, answer)
+		}
+	}
+}

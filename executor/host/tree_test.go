@@ -1,0 +1,276 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// acted registers an action and completes it, with the action's name as the ref.
+func (r *rig) acted(agent, plan, action string) {
+	r.t.Helper()
+	c := charge()
+	c.Probe, c.TimeoutNs = nil, int64(2*time.Second)
+	r.append(agentOf(agent, plan), append(pair(plan, action, c), completed(plan, action, action))...)
+}
+
+func (r *rig) begun(agent, plan string, open *pb.PlanOpened) {
+	r.t.Helper()
+	r.append(agentOf(agent, plan), opened(plan, open))
+}
+
+// notices subscribes to what an agent is told about a plan.
+func (r *rig) notices(agent, plan string) func() ledger.Notice {
+	r.t.Helper()
+	sub, err := r.conn.SubscribeSync(ledger.NoticeSubject("t", agent, plan))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return func() (n ledger.Notice) {
+		r.t.Helper()
+		m, err := sub.NextMsg(10 * time.Second)
+		if err != nil || json.Unmarshal(m.Data, &n) != nil {
+			r.t.Fatalf("no notice to %s about %s: %v", agent, plan, err)
+		}
+		return n
+	}
+}
+
+// outcome asks what became of a plan once a record is folded.
+func (r *rig) outcome(q ledger.OutcomeQuery) (answer ledger.OutcomeAnswer) {
+	r.t.Helper()
+	if err := r.ask("plan.outcome", q, &answer); err != nil || answer.Error != "" {
+		r.t.Fatalf("%+v: %v %s", q, err, answer.Error)
+	}
+	return answer
+}
+
+// preview asks what an unwind would do, once everything is folded.
+func (r *rig) preview(plan, to string) executor.PreviewView {
+	r.t.Helper()
+	r.caughtUp()
+	var answer executor.PreviewAnswer
+	if err := r.ask("plan.preview", executor.PreviewQuery{Plan: plan, To: to}, &answer); err != nil || answer.Error != "" {
+		r.t.Fatalf("%v %s", err, answer.Error)
+	}
+	return answer.Preview
+}
+
+// previewed names the steps of a preview.
+func previewed(v executor.PreviewView) []string {
+	var steps []string
+	for _, s := range v.Steps {
+		steps = append(steps, s.Step+" "+s.Action)
+	}
+	return steps
+}
+
+func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("a1", "c1", "c2", "a2")
+	r.host("h1")
+	r.begun("lead", "root", &pb.PlanOpened{})
+	r.acted("lead", "root", "a1")
+	r.begun("helper", "part", &pb.PlanOpened{ParentPlan: "root", ParentAction: "a1"})
+	r.acted("helper", "part", "c1")
+	r.acted("helper", "part", "c2")
+	sequence := r.append(agentOf("helper", "part"), &pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	if got := r.outcome(ledger.OutcomeQuery{Plan: "part", Sequence: sequence}); got.State != ledger.StateCommitted {
+		t.Fatalf("%+v", got)
+	}
+	r.acted("lead", "root", "a2")
+	if v := r.preview("root", ""); fmt.Sprint(previewed(v)) != "[compensate a2 compensate c2 compensate c1 compensate a1]" || v.End != ledger.StateCompensated {
+		t.Errorf("%+v", v)
+	}
+	told := r.notices("helper", "part")
+	r.append(agentOf("lead", "root"), &pb.Record{Plan: "root", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
+	if got := r.ended("root"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	p.want(nil, []string{"a2", "c2", "c1", "a1"}, 4)
+	if got := r.ended("part"); got.State != ledger.StateCompensated {
+		t.Errorf("%+v", got)
+	}
+	if a, b := told(), told(); a.State != ledger.StateUnwinding || b.State != ledger.StateCompensated {
+		t.Errorf("the child's agent is told %+v, then %+v", a, b)
+	}
+}
+
+func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("a1", "a2", "a3", "a4")
+	gate := make(chan struct{})
+	p.undo = func(int, ledger.Command) (*ledger.Reply, bool) { <-gate; return nil, false }
+	r.host("h1")
+	told := r.notices("agent", "p")
+	r.begun("agent", "p", &pb.PlanOpened{})
+	r.acted("agent", "p", "a1")
+	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "draft", Number: 1}}})
+	r.acted("agent", "p", "a2")
+	r.acted("agent", "p", "a3")
+	if v := r.preview("p", "draft"); fmt.Sprint(previewed(v)) != "[compensate a3 compensate a2]" || v.End != ledger.StateOpen {
+		t.Errorf("%+v", v)
+	}
+	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "draft", Reason: "another idea", Number: 1}}})
+	r.outcome(ledger.OutcomeQuery{Plan: "p", Sequence: sequence})
+	if n := told(); n.State != ledger.StateUnwinding {
+		t.Errorf("%+v", n)
+	}
+	// Whoever waits for the plan's end goes on waiting when it is open again.
+	waited := make(chan ledger.OutcomeAnswer, 1)
+	go func() {
+		var answer ledger.OutcomeAnswer
+		body, _ := json.Marshal(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
+		if m, err := r.conn.Request(ledger.QuerySubject("t", "plan.outcome"), body, 30*time.Second); err == nil {
+			_ = json.Unmarshal(m.Data, &answer)
+		}
+		waited <- answer
+	}()
+	close(gate)
+	if n := told(); n.State != ledger.StateOpen || n.Savepoint != "draft" {
+		t.Errorf("%+v", n)
+	}
+	p.want([]string{"a1", "a4"}, []string{"a3", "a2"}, 2)
+	r.acted("agent", "p", "a4")
+	select {
+	case got := <-waited:
+		t.Fatalf("a wait for the end ended with %+v", got)
+	default:
+	}
+	if got := r.outcome(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 50}); got.State != ledger.StateOpen {
+		t.Errorf("%+v", got)
+	}
+	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	if got := <-waited; got.State != ledger.StateCommitted {
+		t.Errorf("%+v", got)
+	}
+	p.want([]string{"a1", "a4"}, []string{"a3", "a2"}, 2)
+}
+
+func TestACommittedPlanIsUndoneByItsOwnerUnderANameOfItsOwn(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("a1", "a2")
+	r.host("h1")
+	r.begun("agent", "p", &pb.PlanOpened{Owner: "owner1"})
+	r.acted("agent", "p", "a1")
+	r.acted("agent", "p", "a2")
+	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	r.outcome(ledger.OutcomeQuery{Plan: "p", Sequence: sequence})
+	told := r.notices("agent", "p~1")
+	r.append(operator("owner1"), &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "wrong customer", Actor: "owner1"}}})
+	r.eventually("it is undone under its new name", func() bool {
+		var answer ledger.OutcomeAnswer
+		return r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "p~1", Ended: true, WaitMs: 500}, &answer) == nil && answer.State == ledger.StateCompensated
+	})
+	p.want(nil, []string{"a2", "a1"}, 2)
+	if got := r.outcome(ledger.OutcomeQuery{Plan: "p"}); got.State != ledger.StateCommitted {
+		t.Errorf("%+v", got)
+	}
+	if v := r.show("p~1"); v.Origin != "p" || r.show("p").UndoneAs != "p~1" {
+		t.Errorf("%+v", v)
+	}
+	if undos := r.undos("p~1"); len(undos) != 2 || undos[0].Plan != "p~1" {
+		t.Errorf("%+v", undos)
+	}
+	if n := told(); n.Plan != "p~1" {
+		t.Errorf("%+v", n)
+	}
+	if v := r.preview("p~1", ""); v.State != ledger.StateCompensated || len(v.Steps) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAPreviewChangesNothing(t *testing.T) {
+	r := newRig(t)
+	p := r.provide("a1")
+	r.host("h1")
+	r.begun("agent", "p", &pb.PlanOpened{Owner: "owner1"})
+	r.acted("agent", "p", "a1")
+	r.append(agentOf("agent", "p"), pair("p", "a2", charge())...)
+	r.caughtUp()
+	before := r.status()
+	v := r.preview("p", "")
+	if fmt.Sprint(previewed(v)) != "[probe a2 compensate a2 compensate a1]" || string(v.Steps[2].Arguments) != `{"ref":"a1"}` || v.Owner != "owner1" {
+		t.Errorf("%+v", v)
+	}
+	if after := r.status(); after.Last != before.Last || after.Records != before.Records || after.InFlight != 0 {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	p.want([]string{"a1"}, nil, 0)
+	var answer executor.PreviewAnswer
+	if err := r.ask("plan.preview", executor.PreviewQuery{Plan: "nothing"}, &answer); err != nil || !strings.Contains(answer.Error, "there is no plan nothing") {
+		t.Errorf("%v %+v", err, answer)
+	}
+	if v := r.preview("p", "nowhere"); v.Refused == "" || len(v.Steps) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
+	r := newRig(t)
+	r.provide()
+	r.host("h1")
+	told := r.notices("agent", "p")
+	records := append([]*pb.Record{opened("p", &pb.PlanOpened{})}, pair("p", "a", charge())...)
+	records[1].GetForwardRegistered().Review = true
+	sequence := r.append(agentOf("agent", "p"), records...)
+	if got := r.outcome(ledger.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence}); got.Verdict != "" || got.State != ledger.StateOpen {
+		t.Errorf("%+v", got)
+	}
+	// An end that is waited for is not a verdict.
+	waited := make(chan *nats.Msg, 1)
+	go func() {
+		body, _ := json.Marshal(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
+		m, _ := r.conn.Request(ledger.QuerySubject("t", "plan.outcome"), body, 30*time.Second)
+		waited <- m
+	}()
+	sequence = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "auditor"},
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, Reason: "small"}}})
+	got := r.outcome(ledger.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence})
+	if got.Verdict != "allow" || got.VerdictReason != "small" || got.VerdictBy != "auditor" {
+		t.Errorf("%+v", got)
+	}
+	if n := told(); n.Plan != "p" || n.Action != "a" || n.Verdict != "allow" || n.By != "auditor" {
+		t.Errorf("%+v", n)
+	}
+	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+	var answer ledger.OutcomeAnswer
+	if m := <-waited; m == nil || json.Unmarshal(m.Data, &answer) != nil || answer.State == ledger.StateOpen {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestContractsAreListedByRevision(t *testing.T) {
+	r := newRig(t)
+	r.host("h1")
+	publish := func(contract string) {
+		digest := ledger.ContractDigest([]byte(contract))
+		r.append(operator("owner1"), &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: &pb.ContractPublished{
+			Capability: "charge.create", Digest: digest[:], Contract: []byte(contract)}}})
+	}
+	publish(`{"capability":"charge.create","class":"compensable"}`)
+	publish(`{"capability":"charge.create","class":"irreversible"}`)
+	r.caughtUp()
+	for _, c := range []struct {
+		query executor.ContractQuery
+		want  int
+	}{{executor.ContractQuery{}, 1}, {executor.ContractQuery{Revisions: true}, 2}, {executor.ContractQuery{Capability: "mail.send"}, 0}} {
+		var answer executor.ContractsAnswer
+		if err := r.ask("contract.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Contracts == nil || len(answer.Contracts) != c.want {
+			t.Errorf("%+v: %v %+v", c.query, err, answer)
+		}
+		for _, v := range answer.Contracts {
+			if v.Capability != "charge.create" || v.By != "owner1" || v.Current != (v.Revision == 2) {
+				t.Errorf("%+v", v)
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Page is a call to an owner. Number is the action's in its plan; 0: the plan.
+type Page struct {
+	Number uint32
+	ledger.Page
+}
+
+// Paged says that a hook has taken a page.
+type Paged struct {
+	Plan   string
+	Number uint32
+	Kind   string
+	Hook   string
+}
+
+// pageKey has the kind behind the action, so that a quarantine and a warning of
+// one action do not take each other's place.
+func pageKey(plan string, n uint32, kind string) []byte {
+	return append(actionKey(keyPage, plan, n), kind...)
+}
+
+// page asks for a page to an owner; it stays a row until a hook has taken it, so
+// that a restart forgets none. a is nil for one about a plan.
+func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
+	row := &pb.PageRow{Kind: kind, Hook: ledger.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
+	if hook := a.hook(); hook != "" {
+		row.Hook = hook
+	}
+	s.set(pageKey(p.id, number(a), kind), encode(row))
+	s.pages = append(s.pages, s.pageOf(p, a, row))
+}
+
+func (a *action) hook() string {
+	if a == nil {
+		return ""
+	}
+	return a.fixed.Compensation.GetPage()
+}
+
+// number is an action's number; 0 for none.
+func number(a *action) uint32 {
+	if a == nil {
+		return 0
+	}
+	return a.id.n
+}
+
+func (s *State) pageOf(p *plan, a *action, row *pb.PageRow) Page {
+	page := Page{Number: number(a), Page: ledger.Page{
+		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant, Plan: p.id,
+		Label: p.row.Declared.Label, Owner: p.row.Declared.Owner, Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
+	}}
+	if a != nil {
+		page.Action, page.Capability = a.fixed.Id, a.fixed.Forward.GetCapability()
+		if row.Kind == ledger.PageWindowClosing {
+			page.ClosesNs = a.row.ClosesNs
+		}
+	}
+	return page
+}
+
+// ownerPaged closes the page that the record names: a later one of the same kind
+// stays open.
+func (s *State) ownerPaged(e ledger.Entry, p *plan, k *pb.OwnerPaged) Result {
+	key := pageKey(p.id, s.number(p.id, e.Record.Action), k.Kind)
+	row := s.pageRow(key)
+	if row == nil || !sameAddress(e.Record.Cause, row.At) {
+		return void("no such page of kind %s about action %q of plan %s is open", k.Kind, e.Record.Action, p.id)
+	}
+	s.delete(key)
+	return effective
+}
+
+// pageRow is an open page, or nil.
+func (s *State) pageRow(key []byte) *pb.PageRow {
+	v, ok := s.get(key)
+	if !ok {
+		return nil
+	}
+	row := new(pb.PageRow)
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+	return row
+}
+
+// unpage closes the page about a quarantine that its owner has answered.
+func (s *State) unpage(p *plan, a *action) { s.delete(pageKey(p.id, a.id.n, ledger.PageQuarantined)) }
+
+// Pages returns the pages that the folds since the last call have asked for.
+func (s *State) Pages() []Page {
+	out := s.pages
+	s.pages = nil
+	return out
+}
+
+// Unpaged returns every page that no hook has taken yet, in key order: what a new
+// holder sends again, under the same ids. Flush must have been called.
+func (s *State) Unpaged() []Page {
+	var out []Page
+	from := []byte{keyPage}
+	for k, v := range s.kv.Scan(from, after(from)) {
+		row := new(pb.PageRow)
+		if err := row.UnmarshalVT(v); err != nil {
+			panic(&StoreError{"scan", err})
+		}
+		planID, n := splitActionKey(k[:len(k)-len(row.Kind)])
+		p := s.plan(planID)
+		var a *action
+		if n != 0 {
+			a = s.action(planID, n)
+		}
+		out = append(out, s.pageOf(p, a, row))
+	}
+	return out
+}
+
+// paged records what hooks have taken.
+func (d *decider) paged(list []Paged) {
+	for _, in := range list {
+		p := d.state.plan(in.Plan)
+		if p == nil || in.Number > p.row.Actions {
+			continue
+		}
+		row := d.state.pageRow(pageKey(in.Plan, in.Number, in.Kind))
+		if row == nil {
+			continue
+		}
+		r := &pb.Record{Plan: p.id, Cause: row.At, Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: clip(in.Hook), Kind: in.Kind}}}
+		if in.Number != 0 {
+			a := d.state.action(p.id, in.Number)
+			r.Action, r.About = a.fixed.Id, a.fixed.Registered
+		}
+		d.propose(r)
+	}
+}

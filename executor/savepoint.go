@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Savepoints: an unwind may stop at one, and the plan is open again.
+
+// savepointsMax bounds the savepoints of one plan.
+const savepointsMax = 256
+
+func (s *State) savepointSet(e ledger.Entry, p *plan, k *pb.SavepointSet) Result {
+	name, old := k.Name, savepoint(p, k.Name)
+	switch {
+	case k.Number == 0:
+		return refused("savepoint_set.number: missing; the agent counts its savepoints of plan %s from 1", p.id)
+	case k.Number <= p.row.SavepointsSet:
+		return repeated
+	case old != nil:
+		return refused("savepoint_set.name: savepoint %s of plan %s was set before, at %s", name, p.id, ledger.FormatAddress(old.At))
+	case p.row.Phase != pb.Phase_PHASE_OPEN:
+		return refused("plan %s is %s and takes no savepoint", p.id, statusName(p.row))
+	case len(p.row.Savepoints) >= savepointsMax:
+		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id, savepointsMax)
+	}
+	p.row.SavepointsSet = k.Number
+	p.row.Savepoints = append(p.row.Savepoints, &pb.Savepoint{Name: name, Actions: p.row.Actions, At: e.Address})
+	s.touch(p)
+	return effective
+}
+
+func savepoint(p *plan, name string) *pb.Savepoint {
+	for _, sp := range p.row.Savepoints {
+		if sp.Name == name {
+			return sp
+		}
+	}
+	return nil
+}
+
+// target says where the unwind of a plan stops: behind which action, if it stops
+// at all.
+func (s *State) target(p *plan) (rewinding bool, last uint32) {
+	to := p.row.ToSavepoint
+	if to == "" {
+		return false, 0
+	}
+	if strings.Contains(to, dutySign) { // no name of a savepoint: a late duty
+		return true, s.number(p.id, to) - 1
+	}
+	return true, savepoint(p, to).Actions
+}
+
+// rewindDuty undoes a duty of an open plan: its action was rewound before.
+func (s *State) rewindDuty(e ledger.Entry, p *plan, d *action) {
+	if p.row.Signal == pb.Signal_SIGNAL_NONE {
+		s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, noteLate, d.fixed.Id)
+	}
+}
+
+// rewound reports whether an unwind back to a savepoint has nothing left to do.
+func rewound(r *pb.PlanRow) bool {
+	return r.Rewinding && r.Phase == pb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && len(r.Orphans) == 0
+}
+
+// planRewound opens a plan again. Its leases are armed anew: what has turned true
+// meanwhile fires now.
+func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
+	if !rewound(p.row) {
+		return void("plan %s is %s and not back at %s", p.id, statusName(p.row), k.Savepoint)
+	}
+	widened := p.row.ToSavepoint == ""
+	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed, p.row.ToSavepoint = false, nil, nil, nil, ""
+	if !widened {
+		p.row.Signal, p.row.Signalled, p.row.Reason = pb.Signal_SIGNAL_NONE, nil, ""
+	}
+	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
+		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
+	}
+	s.phase(p, pb.Phase_PHASE_OPEN)
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := s.action(p.id, n)
+		if a.row.Undo == pb.Undo_UNDO_OWED { // its owner said halt
+			s.move(p, a, pb.Undo_UNDO_HELD)
+		}
+		if a.row.Blockers != 0 { // nobody keeps count while it is open
+			a.row.Blockers = 0
+			s.change(a)
+		}
+	}
+	p.row.Target = 0
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen, Savepoint: k.Savepoint})
+	s.rearm(p, e.Address)
+	return effective
+}
+
+// rearm takes out the leases of a plan again.
+func (s *State) rearm(p *plan, at *pb.Address) {
+	again := func(l *pb.LeaseRow) { l.Fired, l.Moot, l.Truth, l.Waits = false, false, pb.Truth_TRUTH_UNKNOWN, nil }
+	for _, l := range p.row.Leases {
+		again(l)
+	}
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		a := s.action(p.id, n)
+		if settled(a.row.Undo) {
+			continue
+		}
+		for _, l := range a.row.Leases {
+			again(l)
+		}
+		s.warnOf(p, a)
+		s.change(a)
+	}
+	s.evaluatePlan(p, at)
+}

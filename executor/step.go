@@ -1,0 +1,154 @@
+package executor
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// step is what the unwind does with an action that is ready.
+type step uint8
+
+const (
+	stepDispatch   step = iota
+	stepProbe           // ask the world first
+	stepSkip            // nothing to undo
+	stepQuarantine      // its owner's
+	stepChild           // unwind the child plan
+)
+
+// crossed reports whether an action's effect crossed the boundary or may have.
+func crossed(a *action) bool {
+	return a.row.Outcome != pb.Outcome_OUTCOME_FAILED && a.row.Presence != pb.Presence_PRESENCE_ABSENT
+}
+
+// blind reports whether an undo runs without knowing that the forward completed.
+func blind(a *action) bool { return a.row.Outcome != pb.Outcome_OUTCOME_COMPLETED }
+
+// superseded reports whether an undo that has begun has nothing to do any more: the
+// forward is known to have failed, or its late completion is a duty of its own.
+func superseded(a *action) bool {
+	return a.row.Outcome == pb.Outcome_OUTCOME_FAILED || a.row.Late && a.fixed.DutyOf == 0
+}
+
+// nextStep says what to do with a ready action at the logical time, and why.
+// Only what crossed or may have crossed is undone (S12, S13, S85); an irreversible
+// effect is its owner's (S86, S87); doubt is asked about first (S97, S104).
+func (s *State) nextStep(a *action) (step, string) {
+	class, c := a.fixed.Forward.GetClass(), a.fixed.Compensation
+	switch {
+	case a.fixed.Child != "":
+		return stepChild, ""
+	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED:
+		return stepSkip, "never crossed the boundary: the forward is known to have failed"
+	case superseded(a):
+		return stepSkip, "its forward completed after its blind undo began: the effect is owed as a duty of its own"
+	case class == pb.Class_CLASS_EFFECTLESS:
+		return stepSkip, "effectless: nothing to undo"
+	case a.row.Presence == pb.Presence_PRESENCE_ABSENT:
+		return stepSkip, "the probe found no effect"
+	case class == pb.Class_CLASS_IRREVERSIBLE && blind(a):
+		return stepQuarantine, "irreversible and in doubt: " + a.fixed.Forward.Capability + " may have happened and has no inverse"
+	case class == pb.Class_CLASS_IRREVERSIBLE:
+		return stepQuarantine, "irreversible: " + a.fixed.Forward.Capability + " has no inverse"
+	case c == nil || c.Capability == "":
+		return stepQuarantine, "no compensation is registered for " + a.fixed.Forward.Capability
+	case a.row.Late && a.fixed.DutyOf != 0 && asksWhenLate(a) && !a.row.Approved:
+		return stepQuarantine, noteLate
+	case (blind(a) || a.row.Late) && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		if next, why := doubt(a); next != stepDispatch {
+			return next, why
+		}
+	}
+	if why := s.needsOwner(a); why != "" && !a.row.Approved {
+		return stepQuarantine, why
+	}
+	return stepDispatch, ""
+}
+
+// doubt says what the contract wants when nobody knows whether the effect is
+// there.
+func doubt(a *action) (step, string) {
+	c := a.fixed.Compensation
+	switch {
+	case a.row.Late: // it is known to have completed; the blind undo may have undone it
+		if c.Probe != nil {
+			return stepProbe, ""
+		}
+		return stepDispatch, ""
+	case c.Probe != nil && (c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED):
+		return stepProbe, ""
+	case c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE && !a.row.Approved:
+		return stepQuarantine, "in doubt: the contract asks its owner"
+	default:
+		return stepDispatch, ""
+	}
+}
+
+// needsOwner says why an undo must not begin without the owner's word.
+func (s *State) needsOwner(a *action) string {
+	switch {
+	case s.windowClosed(a):
+		return "its undo window closed at " + instant(a.row.ClosesNs)
+	case a.fixed.Forward.Pivot:
+		return "a pivot: going back past it is its owner's decision"
+	case a.fixed.Compensation.Approve:
+		return "the contract asks for its owner's word before " + a.fixed.Compensation.Capability
+	default:
+		return ""
+	}
+}
+
+func (s *State) windowClosed(a *action) bool {
+	return a.row.ClosesNs != 0 && s.meta.TimeNs >= a.row.ClosesNs
+}
+
+func instant(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
+
+// attemptsDefault and the others stand in for a registration that leaves them 0.
+const (
+	attemptsDefault   = 3
+	backoffDefault    = int64(1e9)
+	backoffMaxDefault = int64(60e9)
+	timeoutDefault    = int64(30e9)
+)
+
+func orDefault[T uint32 | int64](value, standard T) T {
+	if value == 0 {
+		return standard
+	}
+	return value
+}
+
+func attemptsOf(c *pb.CompensationRegistered) uint32 { return orDefault(c.Attempts, attemptsDefault) }
+
+func timeoutOf(c *pb.CompensationRegistered) int64 { return orDefault(c.TimeoutNs, timeoutDefault) }
+
+// spent reports whether the contract allows no further attempt.
+func spent(a *action) bool {
+	return a.row.Attempt-a.row.AttemptsFrom >= attemptsOf(a.fixed.Compensation)
+}
+
+// backoffOf is the delay before the next attempt of an undo: it doubles from
+// backoff_ns up to backoff_max_ns and grows by up to jitter_percent, a share that
+// key and attempt alone decide, so that the fold can draw it.
+func backoffOf(c *pb.CompensationRegistered, key string, attempt uint32) int64 {
+	first := orDefault(c.BackoffNs, backoffDefault)
+	delay := doubled(first, orDefault(c.BackoffMaxNs, max(backoffMaxDefault, first)), attempt)
+	if c.JitterPercent == 0 {
+		return delay
+	}
+	h := sha256.Sum256(binary.BigEndian.AppendUint32([]byte(key), attempt))
+	share := int64(binary.BigEndian.Uint32(h[:])) * int64(min(c.JitterPercent, 100)) / 100
+	return delay + delay/(1<<16)*(share>>16)
+}
+
+// doubled is the delay after an attempt, counted from 1.
+func doubled(delay, limit int64, attempt uint32) int64 {
+	for i := uint32(1); i < attempt && delay < limit; i++ {
+		delay *= 2
+	}
+	return min(delay, limit)
+}

@@ -1,0 +1,199 @@
+package executor
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// verdictModel says what must become of a plan on whose actions a supervisor gives
+// verdicts: nothing but what is known counts.
+type verdictModel struct {
+	now     int64 // seconds
+	state   string
+	failed  bool // its agent says so
+	actions map[string]*judged
+}
+
+type judged struct {
+	outcome string // +, -, ? or nothing
+	blocked bool
+	since   int64
+	settled bool
+	blind   bool // undone without knowing
+	undone  int
+}
+
+// crossed: its effect is there or may be.
+func (a *judged) crossed() bool { return a.outcome != "-" }
+
+// fires: a blocked act that crossed or is in doubt; one that nobody heard of, after
+// half a minute.
+func (a *judged) fires(now int64) bool {
+	return a.blocked && (a.outcome == "+" || a.outcome == "?" || a.outcome == "" && now-a.since >= 30)
+}
+
+// event takes one word of a schedule.
+func (m *verdictModel) event(word string) {
+	verb, rest, _ := strings.Cut(word, ":")
+	id, verdict, _ := strings.Cut(rest, "=")
+	a := m.actions[word[:1]]
+	switch {
+	case verb == "later":
+		m.now += 31
+	case verb == "judge":
+		if a := m.actions[id]; a != nil {
+			a.blocked, a.since = verdict != "allow", m.now
+		}
+	case verb == "commit":
+		known := func(a *judged) bool { return a.outcome != "" && a.fires(m.now) }
+		if m.state == "open" && !m.failed && !slices.ContainsFunc(slices.Collect(maps.Values(m.actions)), known) {
+			m.state = "committed"
+		}
+	case verb == "fail":
+		m.failed = m.failed || m.state == "open"
+	case len(word) == 1:
+		if m.state != "committed" {
+			m.actions[word] = &judged{}
+		}
+	case a != nil:
+		a.outcome = word[1:]
+		if a.outcome == "+" && a.blind && m.state != "committed" { // undone in doubt: what came late is undone, too
+			a.undone++
+		}
+	}
+}
+
+// decide is what the holder does.
+func (m *verdictModel) decide() {
+	begins := m.failed
+	for _, a := range m.actions {
+		begins = begins || a.fires(m.now)
+	}
+	if m.state == "committed" || m.state == "open" && !begins {
+		return
+	}
+	m.state = "failed"
+	for _, a := range m.actions {
+		if !a.settled {
+			a.settled = true
+			if a.crossed() {
+				a.undone, a.blind = 1, a.outcome != "+"
+			}
+		}
+		if a.undone > 0 {
+			m.state = "compensated"
+		}
+	}
+}
+
+// interleave plays words in this order against the model: the holder decides after
+// each, or only at the end; it is restarted after each, or never.
+func interleave(t *testing.T, programs *triggers.Cache, words []string, prompt, restarts bool) string {
+	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
+	s.worker = s.answer
+	m := &verdictModel{state: "open", actions: map[string]*judged{}}
+	s.word("open")
+	for _, word := range append(slices.Clone(words), "later", "turn") {
+		if m.event(word); word == "later" {
+			s.now += 31 * second
+		} else {
+			s.word(word)
+		}
+		if prompt || word == "turn" {
+			m.decide()
+			s.turn()
+		}
+		if restarts {
+			s.state = open(s.kv, "t", programs)
+		}
+	}
+	count := map[string]int{}
+	for _, id := range s.undone {
+		count[id[:1]]++
+	}
+	want := map[string]int{}
+	for id, a := range m.actions {
+		if a.undone > 0 {
+			want[id] = a.undone
+		}
+	}
+	if state := s.show("p").State; state != m.state || !maps.Equal(count, want) {
+		t.Fatalf("%v (prompt %v, restarts %v)\nis %s, undone %v; model: %s, undone %v", words, prompt, restarts, s.outcome(), count, m.state, want)
+	}
+	return m.state + fmt.Sprint(len(want))
+}
+
+// permutations calls f with every order of the words.
+func permutations(words []string, f func([]string)) {
+	var place func(n int)
+	place = func(n int) {
+		if n == len(words) {
+			f(words)
+		}
+		for i := n; i < len(words); i++ {
+			words[n], words[i] = words[i], words[n]
+			place(n + 1)
+			words[n], words[i] = words[i], words[n]
+		}
+	}
+	place(0)
+}
+
+// TestVerdictsInEveryOrder: pair, verdict, outcome, the agent's end and time in every
+// order, with a holder that decides at once or late, restarted after every word or
+// never. Nothing is undone when the forward is known not to have crossed (S77); what
+// crossed or is in doubt, and was blocked, is undone, unless it was committed before
+// (S76).
+func TestVerdictsInEveryOrder(t *testing.T) {
+	programs := triggers.NewCache(100)
+	seen := map[string]int{}
+	for _, verdict := range []string{"allow", "block", "redirect"} {
+		for _, outcome := range []string{"a+", "a-", "a?", ""} {
+			for _, end := range []string{"commit", "fail", ""} {
+				words := slices.DeleteFunc([]string{"a", "judge:a=" + verdict, outcome, end, "later"}, func(word string) bool { return word == "" })
+				permutations(words, func(order []string) {
+					for mode := range 4 {
+						seen[interleave(t, programs, order, mode&1 > 0, mode&2 > 0)]++
+					}
+				})
+			}
+		}
+	}
+	t.Log(seen)
+	some(t, seen, "committed0", "compensated1", "failed0", "open0")
+}
+
+// TestVerdictsOnOneOfTwo: the same with a second action, in random orders.
+func TestVerdictsOnOneOfTwo(t *testing.T) {
+	cases := 6000
+	if testing.Short() {
+		cases = 600
+	}
+	programs := triggers.NewCache(100)
+	seen := map[string]int{}
+	for seed := range uint64(cases) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		words := []string{"a", "b", "judge:a=" + [...]string{"allow", "block", "block", "redirect"}[r.IntN(4)], "later"}
+		for _, id := range []string{"a", "b"} {
+			if n := r.IntN(4); n < 3 {
+				words = append(words, id+"+-?"[n:n+1])
+			}
+		}
+		if r.IntN(4) > 0 {
+			words = append(words, [...]string{"commit", "fail"}[r.IntN(2)])
+		}
+		if r.IntN(4) == 0 {
+			words = append(words, "judge:b=block")
+		}
+		r.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+		seen[interleave(t, programs, words, r.IntN(2) == 0, r.IntN(2) == 0)]++
+	}
+	t.Log(seen)
+	some(t, seen, "committed0", "compensated1", "compensated2", "open0")
+}

@@ -1,0 +1,157 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The rules of what a contract puts into a registration.
+
+func checkCompensation(c *pb.CompensationRegistered) error {
+	const at = "compensation_registered."
+	switch {
+	case c.Capability != "" && !ValidCapability(c.Capability):
+		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.delete")
+	case c.Attempts > AttemptsMax:
+		return Refuse(at+"attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
+	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 || c.BackoffMaxNs > int64(BackoffMax):
+		return Refuse(at+"backoff_ns", "out of range", "0 to 24h")
+	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
+		return Refuse(at+"timeout_ns", "out of range", "0 to 24h")
+	case c.ValidForNs < 0:
+		return Refuse(at+"valid_for_ns", "negative", "nanoseconds, or 0 for no limit")
+	case pb.OnInDoubt_name[int32(c.OnInDoubt)] == "":
+		return Refuse(at+"on_in_doubt", c.OnInDoubt.String(), "probe, compensate or quarantine")
+	case pb.OnLate_name[int32(c.OnLate)] == "":
+		return Refuse(at+"on_late", c.OnLate.String(), "compensate or quarantine")
+	case c.ValidUntilNs < 0 || c.WarnNs < 0:
+		return Refuse(at+"valid_until_ns", "negative", "unix nanoseconds, or 0 for no limit")
+	case c.JitterPercent > 100:
+		return Refuse(at+"jitter_percent", fmt.Sprint(c.JitterPercent), "0 to 100")
+	case c.DedupeNs < 0:
+		return Refuse(at+"dedupe_ns", "negative", "nanoseconds, or 0 for ever")
+	case c.Page != "" && !ValidToken(c.Page):
+		return Refuse(at+"page", fmt.Sprintf("%q", c.Page), tokenWant)
+	}
+	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key), text(at+"worker_version", c.WorkerVersion),
+		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop", c.Stop),
+		checkTriggers("compensation_registered", c.Triggers), checkCalls(at, c), checkActuator(at, c))
+}
+
+func checkFidelity(field, fidelity string) error {
+	if !slices.Contains([]string{"", "exact", "semantic", "lossy"}, fidelity) {
+		return Refuse(field, fmt.Sprintf("%q", fidelity), "exact, semantic, lossy or nothing")
+	}
+	return nil
+}
+
+// checkCalls checks the probe and the check after the undo.
+func checkCalls(at string, c *pb.CompensationRegistered) error {
+	if c.Probe != nil {
+		if err := firstOf(checkCall(at+"probe.call", c.Probe.Call), expression(at+"probe.answer", c.Probe.Answer), expression(at+"probe.external_ref", c.Probe.ExternalRef)); err != nil {
+			return err
+		}
+	}
+	if c.Verify != nil {
+		if err := firstOf(checkCall(at+"verify.call", c.Verify.Call), expression(at+"verify.ok", c.Verify.Ok)); err != nil {
+			return err
+		}
+		if c.Verify.Ok == "" {
+			return Refuse(at+"verify.ok", "empty", "CEL that is true when the effect is gone")
+		}
+	}
+	if c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE && c.Probe == nil {
+		return Refuse(at+"probe", "missing", "a probe, or another on_in_doubt")
+	}
+	return nil
+}
+
+func checkCall(at string, c *pb.Call) error {
+	switch {
+	case c == nil || !ValidCapability(c.Capability):
+		return Refuse(at+".capability", fmt.Sprintf("%q", c.GetCapability()), "dotted names, as in git.branch.get")
+	case c.Attempts > AttemptsMax:
+		return Refuse(at+".attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
+	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
+		return Refuse(at+".timeout_ns", "out of range", "0 to 24h")
+	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax):
+		return Refuse(at+".backoff_ns", "out of range", "0 to 24h")
+	}
+	return checkBindings(at+".", c.Bindings)
+}
+
+func checkBindings(at string, bindings []*pb.Binding) error {
+	if len(bindings) > BindingsMax {
+		return Refuse(at+"bindings", fmt.Sprintf("%d", len(bindings)), fmt.Sprintf("at most %d", BindingsMax))
+	}
+	seen := map[string]bool{}
+	for i, b := range bindings {
+		if b.Name == "" || len(b.Expression) > ExpressionMax {
+			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long", "a name and at most 4 KiB of CEL")
+		}
+		if seen[b.Name] { // parsers differ about which of two members counts
+			return Refuse(fmt.Sprintf(at+"bindings[%d].name", i), fmt.Sprintf("%.64q is given twice", b.Name), "one value for each argument")
+		}
+		seen[b.Name] = true
+		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name), text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kinds of actuators that a registration may name.
+const (
+	ActuatorNATS  = "nats"  // a worker that calls one tool
+	ActuatorAgent = "agent" // a worker that runs a model with several tools (S9)
+)
+
+func checkActuator(at string, c *pb.CompensationRegistered) error {
+	switch c.Actuator {
+	case "", ActuatorNATS:
+		if c.Agent != nil {
+			return Refuse(at+"agent", "given for actuator nats", "actuator agent")
+		}
+		return nil
+	case ActuatorAgent:
+		if len(c.Agent.GetTools()) < 2 || len(c.Agent.Tools) > ToolsMax {
+			return Refuse(at+"agent.tools", fmt.Sprint(len(c.Agent.GetTools())), fmt.Sprintf("2 to %d; one tool is called without a model", ToolsMax))
+		}
+		if len(c.Agent.Prompt) > PromptMax || !utf8.ValidString(c.Agent.Prompt) {
+			return Refuse(at+"agent.prompt", "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", PromptMax))
+		}
+		for i, tool := range c.Agent.Tools {
+			if !ValidCapability(tool) {
+				return Refuse(fmt.Sprintf(at+"agent.tools[%d]", i), fmt.Sprintf("%q", tool), "dotted names, as in git.branch.delete")
+			}
+		}
+		return text(at+"agent.model", c.Agent.Model)
+	default:
+		return Refuse(at+"actuator", fmt.Sprintf("%q", c.Actuator), "nats or agent")
+	}
+}
+
+func checkContract(c *pb.ContractPublished) error {
+	if !ValidCapability(c.Capability) {
+		return Refuse("contract_published.capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.create")
+	}
+	if len(c.Contract) > ContractMax || !json.Valid(c.Contract) || !utf8.Valid(c.Contract) {
+		return Refuse("contract_published.contract", fmt.Sprintf("%d bytes, or not JSON", len(c.Contract)), fmt.Sprintf("the contract's canonical JSON, at most %d bytes", ContractMax))
+	}
+	if digest := ContractDigest(c.Contract); string(c.Digest) != string(digest[:]) {
+		return Refuse("contract_published.digest", "not the digest of this contract", "ledger.ContractDigest of its bytes")
+	}
+	return nil
+}
+
+// expression checks a CEL text that may be absent.
+func expression(field, s string) error {
+	if len(s) > ExpressionMax || !utf8.ValidString(s) {
+		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of CEL", ExpressionMax))
+	}
+	return nil
+}

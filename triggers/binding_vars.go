@@ -1,0 +1,131 @@
+package triggers
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// bindingVariables are what a reader may read; an argument may read the first
+// argumentVariables of them, which are known before the call.
+var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", "probe", "verify", "result", "error"}
+
+const argumentVariables = 5
+
+// BindingVars are the frozen values that bindings read: each one JSON value, or
+// nil for none.
+type BindingVars struct {
+	Input  json.RawMessage // what the forward was called with
+	Output json.RawMessage // what it returned
+	Before json.RawMessage // what was there before it crossed
+	Plan   json.RawMessage // of the plan: id, label, owner, ...
+	Meta   json.RawMessage // of the compensation: key, attempt, blind_cleanup, ...
+	Probe  json.RawMessage // what the probe returned
+	Verify json.RawMessage // what the check after the undo returned
+	Result json.RawMessage // what the undo returned
+	Error  json.RawMessage // how it failed: code and message
+}
+
+func (v *BindingVars) of(name string) json.RawMessage {
+	switch name {
+	case "input":
+		return v.Input
+	case "output":
+		return v.Output
+	case "before":
+		return v.Before
+	case "plan":
+		return v.Plan
+	case "meta":
+		return v.Meta
+	case "probe":
+		return v.Probe
+	case "verify":
+		return v.Verify
+	case "result":
+		return v.Result
+	case "error":
+		return v.Error
+	}
+	return nil
+}
+
+// Reads reports whether the expression mentions a variable, named as the fields
+// of BindingVars in lower case. What no binding reads need not be prepared.
+func (b *Binding) Reads(variable string) bool { return b.roots[variable] }
+
+// Fields returns the names of the fields that the expression reads of a variable
+// itself, as id and label in plan.id + plan["label"], sorted.
+func (b *Binding) Fields(variable string) []string { return b.fields[variable] }
+
+// fieldsRead finds the constant steps right below each variable.
+func fieldsRead(root ast.Expr) map[string][]string {
+	fields := map[string][]string{}
+	add := func(operand ast.Expr, field string) {
+		if operand.Kind() == ast.IdentKind {
+			fields[operand.AsIdent()] = append(fields[operand.AsIdent()], field)
+		}
+	}
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.SelectKind:
+			add(e.AsSelect().Operand(), e.AsSelect().FieldName())
+		case ast.CallKind:
+			if call := e.AsCall(); isIndex(call.FunctionName()) {
+				if text, ok := constantText(call.Args()[1]); ok {
+					add(call.Args()[0], text)
+				}
+			}
+		}
+	}))
+	for _, variable := range bindingVariables {
+		slices.Sort(fields[variable])
+		fields[variable] = slices.Compact(fields[variable])
+	}
+	return fields
+}
+
+// Type returns what the value is known to be, as CEL names it: "bool", "string",
+// "list(int)", ... It is "dyn" when only an evaluation can tell.
+func (b *Binding) Type() string { return b.kind }
+
+// Literals returns the values that stand in the text as possible results: that of
+// a literal, or those at the ends of choices, in their order.
+func (b *Binding) Literals() []json.RawMessage { return b.root.literals(nil) }
+
+func (p *part) literals(found []json.RawMessage) []json.RawMessage {
+	switch p.kind {
+	case partLiteral:
+		return append(found, p.raw)
+	case partChoice:
+		return p.parts[1].literals(p.parts[0].literals(found))
+	}
+	return found
+}
+
+// jsonFunction gives a literal that CEL would not keep as it stands: json('10.10')
+// is 10.10, json('123456789012345678901234567890') is that number.
+const jsonFunction = "json"
+
+func newBindingDialect(names []string) dialect {
+	options := sharedOptions()
+	for _, name := range names {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	options = append(options,
+		cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())),
+		cel.Function(jsonFunction, cel.Overload(jsonFunction, []*cel.Type{cel.StringType}, cel.DynType,
+			cel.UnaryBinding(func(text ref.Val) ref.Val { return decodeWide([]byte(string(text.(types.String)))) }))))
+	last := len(names) - 1
+	return dialect{env: newEnvironment(options),
+		names:   append([]string{"has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all", jsonFunction}, names...),
+		reads:   "it may read " + strings.Join(names[:last], ", ") + " and " + names[last],
+		example: "write an expression, as in output.id",
+		split:   "make it smaller",
+	}
+}
