@@ -19,16 +19,11 @@ type Answer func(ctx context.Context, question ledger.Command) (any, error)
 // planVars and metaVars are what the arguments of a question read as plan and
 // meta, as far as they are known before the forward is registered.
 type planVars struct {
-	ID     string      `json:"id"`
-	Label  string      `json:"label,omitempty"`
-	Owner  string      `json:"owner,omitempty"`
-	Agent  string      `json:"agent"`
-	Labels []labelVars `json:"labels,omitempty"`
-}
-
-type labelVars struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	ID     string            `json:"id"`
+	Label  string            `json:"label,omitempty"`
+	Owner  string            `json:"owner,omitempty"`
+	Agent  string            `json:"agent"`
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 type metaVars struct {

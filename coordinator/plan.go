@@ -159,7 +159,10 @@ func (c *Coordinator) planVars(opening *pb.Record) json.RawMessage {
 	opened := opening.GetPlanOpened()
 	vars := planVars{ID: opening.Plan, Label: opened.Label, Owner: opened.Owner, Agent: c.agent}
 	for _, l := range opened.Labels {
-		vars.Labels = append(vars.Labels, labelVars{l.Key, l.Value})
+		if vars.Labels == nil {
+			vars.Labels = map[string]string{}
+		}
+		vars.Labels[l.Key] = l.Value
 	}
 	return mustJSON(vars)
 }

@@ -98,7 +98,7 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	}
 	if e.Record != nil {
 		row.Kind = ledger.KindOf(e.Record).Name
-		if ledger.ValidToken(e.Record.Plan) && e.Record.Plan != ledger.ManyPlans {
+		if ledger.ValidDerived(e.Record.Plan) && e.Record.Plan != ledger.ManyPlans {
 			row.Plan = e.Record.Plan
 		}
 	}

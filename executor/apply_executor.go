@@ -130,6 +130,12 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	p.row.Turned = nil
 	defer s.touch(p)
 	reason := "lease " + k.Lease + ": " + conditionOf(l)
+	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
+		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " + a.row.VerdictBy
+		if a.row.VerdictReason != "" {
+			reason += ": " + a.row.VerdictReason
+		}
+	}
 	if p.row.Phase == pb.Phase_PHASE_COMMITTED { // a child's held set is its root's
 		s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil)
 		root := s.root(p)

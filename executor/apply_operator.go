@@ -37,6 +37,9 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 }
 
 func byActor(reason, actor string) string {
+	if reason == "" && actor != "" {
+		return "asked by " + actor
+	}
 	if actor == "" {
 		return reason
 	}
@@ -57,6 +60,18 @@ func (s *State) parkedAction(p *plan, id string) (*action, Result) {
 		return nil, refused("action %s is not quarantined: its undo is %s", id, undoName(a.row.Undo))
 	}
 	return a, effective
+}
+
+// pointsBack refuses an answer that is about another registration, or to another
+// quarantine of the action, than it names. A record may name none.
+func pointsBack(r *pb.Record, a *action) Result {
+	if r.About != nil && !sameAddress(r.About, a.fixed.Registered) {
+		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(r.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
+	}
+	if r.Cause != nil && !sameAddress(r.Cause, a.row.Settled) {
+		return refused("cause: %s, but action %s was quarantined at %s", ledger.FormatAddress(r.Cause), a.fixed.Id, ledger.FormatAddress(a.row.Settled))
+	}
+	return effective
 }
 
 // seconded reports whether an owner's answer counts now: at once, or, where the
@@ -90,12 +105,15 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if a == nil {
 		return refusal
 	}
+	if other := pointsBack(e.Record, a); other.Verdict != Effective {
+		return other
+	}
 	if !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
 		return effective
 	}
 	s.reopen(p)
 	p.row.Resumed = e.Address
-	a.row.Resolution = k
+	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
 	s.unpage(p, a)
 	s.settle(p, a, pb.Undo_UNDO_RESOLVED, e.Address)
 	return effective
@@ -127,6 +145,9 @@ func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Re
 	a, refusal := s.parkedAction(p, e.Record.Action)
 	if a == nil {
 		return refusal
+	}
+	if other := pointsBack(e.Record, a); other.Verdict != Effective {
+		return other
 	}
 	if class := a.fixed.Forward.Class; class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "" {
 		return refused("there is nothing to retry: %s has no inverse", a.fixed.Forward.Capability)

@@ -78,7 +78,10 @@ const argumentsMax = ledger.CommitSizeMax - 4<<10
 func (s *State) planJSON(p *plan) []byte {
 	vars := planVars{ID: p.id, Label: p.row.Declared.Label, Owner: p.row.Declared.Owner, Agent: p.row.Agent, Reason: p.row.Reason}
 	for _, l := range p.row.Declared.Labels {
-		vars.Labels = append(vars.Labels, &labelVars{l.Key, l.Value})
+		if vars.Labels == nil {
+			vars.Labels = map[string]string{}
+		}
+		vars.Labels[l.Key] = l.Value
 	}
 	return mustJSON(vars)
 }

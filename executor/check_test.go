@@ -233,7 +233,7 @@ func (c *orderCheck) count(s *State, e ledger.Entry) {
 		c.succeeded[key]++
 	case *pb.Record_CompensationFailed:
 		c.doubtful[key] = k.CompensationFailed.InDoubt && a.fixed.Compensation.Probe != nil
-	case *pb.Record_RetryRequested:
+	case *pb.Record_RetryRequested, *pb.Record_ForwardFailed:
 		c.doubtful[key] = false
 	case *pb.Record_ProbeAnswered:
 		switch k := k.ProbeAnswered; {

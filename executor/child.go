@@ -80,6 +80,14 @@ func (s *State) entry(p *plan) (*plan, *action) {
 	return parent, s.action(parent.id, p.row.ParentEntry)
 }
 
+// owner answers for a plan: a child without an owner of its own is its parent's.
+func (s *State) owner(p *plan) string {
+	for p.row.Declared.Owner == "" && child(p.row) {
+		p, _ = s.entry(p)
+	}
+	return p.row.Declared.Owner
+}
+
 // root is the plan that a child's held set belongs to.
 func (s *State) root(p *plan) *plan {
 	for child(p.row) {

@@ -161,15 +161,10 @@ type metaVars struct {
 
 // planVars is what a binding reads as plan.
 type planVars struct {
-	ID     string       `json:"id"`
-	Label  string       `json:"label,omitempty"`
-	Owner  string       `json:"owner,omitempty"`
-	Agent  string       `json:"agent"`
-	Reason string       `json:"reason,omitempty"`
-	Labels []*labelVars `json:"labels,omitempty"`
-}
-
-type labelVars struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	ID     string            `json:"id"`
+	Label  string            `json:"label,omitempty"`
+	Owner  string            `json:"owner,omitempty"`
+	Agent  string            `json:"agent"`
+	Reason string            `json:"reason,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
 }

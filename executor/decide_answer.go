@@ -191,11 +191,10 @@ func (d *decider) readProbe(p *plan, a *action, reply *ledger.Reply, k *pb.Probe
 	var plain struct {
 		Presence    json.RawMessage `json:"presence"`
 		ExternalRef json.RawMessage `json:"external_ref"`
+		Reason      json.RawMessage `json:"reason"`
 	}
-	if probe.Answer == "" || probe.ExternalRef == "" {
-		if err := json.Unmarshal(output(reply), &plain); err != nil && probe.Answer == "" {
-			return fmt.Errorf("the answer has no presence: %w", err)
-		}
+	if err := json.Unmarshal(output(reply), &plain); err != nil && probe.Answer == "" {
+		return fmt.Errorf("the answer has no presence: %w", err)
 	}
 	for _, q := range [...]struct {
 		name, expression string
@@ -230,6 +229,7 @@ func (d *decider) readProbe(p *plan, a *action, reply *ledger.Reply, k *pb.Probe
 		}
 		k.Presence = pb.Presence_PRESENCE_DUPLICATE
 	case "inconclusive":
+		k.Message = text(plain.Reason)
 	default:
 		return fmt.Errorf("the answer is %q: want present, absent, duplicate or inconclusive", clip(presence))
 	}

@@ -57,7 +57,7 @@ func quarantineReason(a *action) string {
 func (d *decider) report(p *plan, a *action) bool {
 	k := a.row.Reported
 	if k.Answer == pb.Answer_ANSWER_DONE {
-		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef}
+		done := &pb.CompensationSucceeded{Attempt: k.Attempt, ExternalRef: k.ExternalRef, Timing: k.Timing}
 		if a.row.Pending != nil {
 			done = a.row.Pending.CloneVT()
 		}
@@ -67,7 +67,7 @@ func (d *decider) report(p *plan, a *action) bool {
 		return d.done(p, a, done, d.state.commandRow(a).GetResult(), a.row.ReportedAt)
 	}
 	r := d.about(p, a, a.row.ReportedAt)
-	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message, Final: k.Answer == pb.Answer_ANSWER_STOP}
+	failed := &pb.CompensationFailed{Attempt: k.Attempt, Code: k.Code, Message: k.Message, Final: k.Answer == pb.Answer_ANSWER_STOP, Timing: k.Timing}
 	if pending := a.row.Pending; pending != nil {
 		failed.Worker, failed.Timing = pending.Worker, pending.Timing
 	}

@@ -110,13 +110,21 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 			s.owe(p, a)
 		}
 	case u == pb.Undo_UNDO_EXHAUSTED && a.row.Blind, u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
-		u == pb.Undo_UNDO_RESOLVED && a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE:
+		u == pb.Undo_UNDO_RESOLVED && !letStand(a.row.Resolution):
 		owed = true
 		a.row.Late = u != pb.Undo_UNDO_EXHAUSTED
 	}
 	if owed && a.row.Undo != pb.Undo_UNDO_EXHAUSTED {
 		s.lateDuty(e, p, a)
 	}
+}
+
+// noteOwed begins the note of a settled action whose late completion is a duty.
+const noteOwed = "its forward completed after that: the effect is owed as "
+
+// letStand reports whether an owner's answer reckons with an effect that stands.
+func letStand(r *pb.Resolved) bool {
+	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST || r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 }
 
 const noteLate = "its forward completed after it was undone or skipped: the effect may stand"
@@ -133,14 +141,33 @@ func (s *State) lateDuty(e ledger.Entry, p *plan, a *action) {
 		Outcome: pb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput,
 		Late: true, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved && !asksWhenLate(a),
 	}, e.Record.Payload.GetOutput())
-	if p.row.Phase == pb.Phase_PHASE_OPEN { // what it did was rewound: rewind this too
+	if settled(a.row.Undo) {
+		a.row.Note = noteOwed + d.fixed.Id
+	}
+	switch p.row.Phase {
+	case pb.Phase_PHASE_OPEN: // what it did was rewound: rewind this too
 		s.rewindDuty(e, p, d)
+		return
+	case pb.Phase_PHASE_COMMITTED:
+		s.committedDuty(e, p, d)
 		return
 	}
 	s.joinUnwind(p, d)
 	if a.row.Undo == pb.Undo_UNDO_RESOLVED && d.row.Undo == pb.Undo_UNDO_READY { // against its owner's word
 		d.row.Note = noteLate
 		s.park(p, d)
+	}
+}
+
+// committedDuty keeps a duty of a plan that was committed after its action was rewound
+// with the rest of that plan: held for its root, or given up. Its owner is told, and
+// may have the plan undone.
+func (s *State) committedDuty(e ledger.Entry, p *plan, d *action) {
+	if !keeps(p.row) {
+		s.meta.Held--
+	}
+	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too
+		s.page(p, d, ledger.PageQuarantined, noteLate, e.Address)
 	}
 }
 

@@ -54,7 +54,7 @@ func number(a *action) uint32 {
 func (s *State) pageOf(p *plan, a *action, row *pb.PageRow) Page {
 	page := Page{Number: number(a), Page: ledger.Page{
 		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant, Plan: p.id,
-		Label: p.row.Declared.Label, Owner: p.row.Declared.Owner, Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
+		Label: p.row.Declared.Label, Owner: s.owner(p), Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
 	}}
 	if a != nil {
 		page.Action, page.Capability = a.fixed.Id, a.fixed.Forward.GetCapability()

@@ -32,7 +32,7 @@ func (r *Reader) Preview(q PreviewQuery, nowNs int64) (PreviewView, error) {
 	if p == nil {
 		return PreviewView{}, ledger.Refuse("plan", "there is no plan "+q.Plan, "a plan of this tenant")
 	}
-	view := PreviewView{Plan: p.id, State: stateName(p.row), To: q.To, Owner: p.row.Declared.Owner, Steps: []PreviewStep{}}
+	view := PreviewView{Plan: p.id, State: stateName(p.row), To: q.To, Owner: d.state.owner(p), Steps: []PreviewStep{}}
 	p, view.Refused = d.rehearse(p, q.To)
 	if view.Refused != "" {
 		view.End = view.State
@@ -225,7 +225,7 @@ func (r *rehearsal) note(records []*pb.Record) (calls []call) {
 		case *pb.Record_CompensationSkipped:
 			step.Step, step.Reason = "skip", k.CompensationSkipped.Reason
 		case *pb.Record_ActionQuarantined:
-			step.Step, step.Reason, step.Owner = "quarantine", k.ActionQuarantined.Reason, p.row.Declared.Owner
+			step.Step, step.Reason, step.Owner = "quarantine", k.ActionQuarantined.Reason, r.d.state.owner(p)
 		default:
 			continue
 		}

@@ -154,6 +154,7 @@ func fit(view *PlanView) {
 // controlView is a plan with its actions and leases, without customer data.
 func (r *Reader) controlView(p *plan) PlanView {
 	view := viewOf(p.id, p.row)
+	view.Owner = r.s.owner(p)
 	view.WindowClosesNs = r.windowCloses(p.id, p.row)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
@@ -173,6 +174,7 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 	for k := range r.s.kv.Scan(from, after([]byte{keyOwner})) {
 		p := r.s.plan(string(k[1:]))
 		view := viewOf(p.id, p.row)
+		view.Owner = r.s.owner(p)
 		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
 			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
 				view.Actions = append(view.Actions, r.action(p, a))
@@ -222,7 +224,11 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 			quarantined = append(quarantined, a.fixed.Id)
 		}
 	}
-	return stateName(p.row), p.row.Reason, append(quarantined, p.row.Orphans...), true
+	state = stateName(p.row)
+	if p.row.Phase == pb.Phase_PHASE_OPEN && p.row.Signal != pb.Signal_SIGNAL_NONE {
+		state = ledger.StateUnwinding // as good as: its lease has turned
+	}
+	return state, p.row.Reason, append(quarantined, p.row.Orphans...), true
 }
 
 // Verdict returns the last verdict on an action; outcome is empty while there is none.
@@ -314,7 +320,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
-		Registered: ledger.FormatAddress(a.fixed.Registered), Leases: leaseViews(p.row, row.Leases),
+		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: leaseViews(p.row, row.Leases),
 	}
 	if c != nil {
 		view.Key = r.s.key(a)
@@ -324,7 +330,14 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		view.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
 	}
 	if q := row.Proposal; q != nil {
-		view.Proposal = q.Answer + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
+		answer := q.Answer
+		if q.Halt {
+			answer += " --halt"
+		}
+		if q.Force {
+			answer += " --force"
+		}
+		view.Proposal = answer + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
 	}
 	for _, n := range a.fixed.Before {
 		view.After = append(view.After, int(n))
@@ -339,7 +352,13 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	}
 	if row.Resolution != nil {
 		view.Resolution, view.ResolvedBy, view.Evidence = resolutionName(row.Resolution.Outcome), row.Resolution.Actor, row.Resolution.Evidence
+		if by := row.ResolvedBy; by != row.Resolution.Actor { // the subject proves who; the text says whom they call themselves
+			view.ResolvedBy += " (operator " + by + ")"
+		}
 		view.ResolvedReason = row.Resolution.Reason
+	}
+	if row.Undo == pb.Undo_UNDO_QUARANTINED && row.Settled != nil {
+		view.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
 	if row.Undo == pb.Undo_UNDO_OWED && row.Blockers > 0 {
 		view.WaitsFor = "what came after it"

@@ -122,6 +122,9 @@ func (s *State) count(p *plan, a *action, from, to pb.Undo) {
 // settle ends an action's part in the unwind.
 func (s *State) settle(p *plan, a *action, undo pb.Undo, at *pb.Address) {
 	a.row.Settled, a.row.SettledNs = at, s.meta.TimeNs
+	if settled(undo) {
+		a.row.AliveUntilNs = 0
+	}
 	s.move(p, a, undo)
 }
 

@@ -171,6 +171,10 @@ var schedules = []struct{ name, setup, want string }{
 
 	{"what was rewound completes late, and the contract asks its owner", "open a a+ save:s b:lateask back:s turn b+ turn", "quarantined: a=held b=compensated b~1=quarantined [b]"},
 
+	{"what was rewound completes after the commit: given up like the rest", "open a a+ save:s b back:s turn commit turn b+ turn", "committed: a=retired b=compensated b~1=retired [b]"},
+	{"and undone with the rest by its owner", "open a a+ save:s b back:s turn commit turn b+ turn undo turn", "committed: a=retired b=compensated b~1=retired [b b~1 a]"},
+	{"what was rewound completes after a child's commit: its root's", "open a a+ q/open^ q/x q/x+ q/save:s q/y q/back:s turn q/commit q/y+ turn fail turn", "compensated: a=compensated plan:q=compensated [y y~1 x a]"},
+
 	// Child plans.
 	{"a child's held set stays with its parent after its own commit", "open a a+ q/open^ q/x q/x+ q/commit turn", "open: a=held plan:q=held []"},
 	{"it retires with the root", "open a a+ q/open^ q/x q/x+ q/commit b b+ commit turn", "committed: a=retired plan:q=retired b=retired []"},
@@ -211,7 +215,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"completion after a failure is believed", "open a a+ b b- b+ fail turn", "compensated: a=compensated b=compensated [b a]"},
 	{"an effectless forward that completes late owes nothing", "open a a+ b:eff fail turn b+ turn", "compensated: a=compensated b=skipped [a]"},
 	{"completion after its owner said it is undone", "open a:askme fail turn resolve:a turn a+ turn", "quarantined: a=resolved a~1=quarantined []"},
-	{"completion after its owner let it be", "open a:askme fail turn skip:a turn a+ turn", "resolved: a=resolved []"},
+	{"completion after its owner went on without it", "open a:askme fail turn skip:a turn a+ turn", "quarantined: a=resolved a~1=quarantined []"},
 	{"completion of what waits for its owner", "open a:askme fail turn a+ retry:a turn", "compensated: a=compensated [a]"},
 	{"completion after the plan was compensated", "open a a+ b fail turn b+ turn", "compensated: a=compensated b=compensated b~1=compensated [b a b~1]"},
 	{"completion after the plan was resolved", "open a< a+ b< a=stop fail turn resolve:a turn b+ turn", "resolved: a=resolved b=compensated b~1=compensated [b b~1]"},

@@ -45,33 +45,35 @@ type PlanView struct {
 
 // ActionView is one action of a plan, in the order of registration.
 type ActionView struct {
-	Number       int             `json:"number"` // 1..n
-	Action       string          `json:"action"`
-	Capability   string          `json:"capability"`
-	Class        string          `json:"class"`   // compensable, irreversible, effectless
-	Outcome      string          `json:"outcome"` // unknown, completed, failed, in_doubt
-	Undo         string          `json:"undo"`    // held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined, resolved
-	Compensation string          `json:"compensation,omitempty"`
-	Key          string          `json:"key,omitempty"`
-	After        []int           `json:"after,omitempty"` // numbers of the actions it came after
-	Attempt      int             `json:"attempt,omitempty"`
-	Attempts     int             `json:"attempts,omitempty"`
-	AtNs         int64           `json:"at_ns"`
-	DueNs        int64           `json:"due_ns,omitempty"` // next attempt
-	SettledNs    int64           `json:"settled_ns,omitempty"`
-	Note         string          `json:"note,omitempty"` // why skipped, failed or quarantined
-	Failure      string          `json:"failure,omitempty"`
-	Verdict      string          `json:"verdict,omitempty"`
-	Resolution   string          `json:"resolution,omitempty"` // done, lost, accepted
-	ResolvedBy   string          `json:"resolved_by,omitempty"`
-	Evidence     string          `json:"evidence,omitempty"`
-	Input        json.RawMessage `json:"input,omitempty"`
-	Output       json.RawMessage `json:"output,omitempty"`
-	Registered   string          `json:"registered"` // addresses
-	OutcomeAt    string          `json:"outcome_at,omitempty"`
-	Dispatched   string          `json:"dispatched,omitempty"`
-	Settled      string          `json:"settled,omitempty"`
-	WaitsFor     string          `json:"waits_for,omitempty"` // worker or action it waits for now
+	Number        int             `json:"number"` // 1..n
+	Action        string          `json:"action"`
+	Capability    string          `json:"capability"`
+	Class         string          `json:"class"`   // compensable, irreversible, effectless
+	Outcome       string          `json:"outcome"` // unknown, completed, failed, in_doubt
+	Undo          string          `json:"undo"`    // held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined, resolved
+	Compensation  string          `json:"compensation,omitempty"`
+	Key           string          `json:"key,omitempty"`
+	After         []int           `json:"after,omitempty"` // numbers of the actions it came after
+	Attempt       int             `json:"attempt,omitempty"`
+	Attempts      int             `json:"attempts,omitempty"`
+	AtNs          int64           `json:"at_ns"`
+	DueNs         int64           `json:"due_ns,omitempty"` // next attempt
+	SettledNs     int64           `json:"settled_ns,omitempty"`
+	Note          string          `json:"note,omitempty"` // why skipped, failed or quarantined
+	Failure       string          `json:"failure,omitempty"`
+	Verdict       string          `json:"verdict,omitempty"`
+	Resolution    string          `json:"resolution,omitempty"`  // done, lost, accepted
+	ResolvedBy    string          `json:"resolved_by,omitempty"` // the actor named; and the operator of the subject, where that is another
+	Evidence      string          `json:"evidence,omitempty"`
+	Input         json.RawMessage `json:"input,omitempty"`
+	Output        json.RawMessage `json:"output,omitempty"`
+	Registered    string          `json:"registered"` // addresses
+	OutcomeAt     string          `json:"outcome_at,omitempty"`
+	Dispatched    string          `json:"dispatched,omitempty"`
+	Settled       string          `json:"settled,omitempty"`
+	About         string          `json:"about"`                    // Registered with its whole leaf, for programs
+	QuarantinedAt string          `json:"quarantined_at,omitempty"` // likewise: the record that an answer points back to
+	WaitsFor      string          `json:"waits_for,omitempty"`      // worker or action it waits for now
 
 	Asking         string          `json:"asking,omitempty"`    // effect, undo, verify: the question under way or due
 	Presence       string          `json:"presence,omitempty"`  // what the probe found: present, absent, duplicate

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,6 +188,18 @@ func answerQuarantine(cmd *cobra.Command, s *settings, id, action string, w owne
 	return failed(verb, giveAnswer(cmd, s, c, id, action, w))
 }
 
+// pointsBack is what an answer refers to: the registration, and the quarantine that
+// it answers, so that it never meets a later one.
+func pointsBack(a executor.ActionView) (about, cause *pb.Address, err error) {
+	if isOrphan(a) || a.QuarantinedAt == "" {
+		return nil, nil, nil
+	}
+	if about, err = ledger.ParseAddress(a.About); err == nil {
+		cause, err = ledger.ParseAddress(a.QuarantinedAt)
+	}
+	return about, cause, err
+}
+
 func giveAnswer(cmd *cobra.Command, s *settings, c *client, id, action string, w ownerWord) error {
 	ctx := cmd.Context()
 	plan, err := c.plan(ctx, id, 0)
@@ -201,7 +214,11 @@ func giveAnswer(cmd *cobra.Command, s *settings, c *client, id, action string, w
 		return err
 	}
 	result := answered{Plan: id, Action: found.Action, Answer: w.as, By: w.actor}
-	result.OutcomeAnswer, result.Record, err = c.operate(ctx, w.actor, w.record(id, found.Action))
+	record := w.record(id, found.Action)
+	if record.About, record.Cause, err = pointsBack(found); err != nil {
+		return err
+	}
+	result.OutcomeAnswer, result.Record, err = c.operate(ctx, w.actor, record)
 	if err != nil {
 		return err
 	}
@@ -276,7 +293,7 @@ func writeAnswered(cmd *cobra.Command, p pen, a executor.ActionView, r answered,
 		evidence = ", evidence " + printable(w.evidence)
 	}
 	if r.Proposal != "" {
-		fmt.Fprintf(out, "%s: %s proposed by %s%s · record %d · waits for a second operator\n", name, answerWord(w.as), w.actor, evidence, r.Record)
+		fmt.Fprintf(out, "%s: %s proposed by %s%s · record %d · waits for a second operator\n", name, answerWord(w.as+flagsOf(w)), w.actor, evidence, r.Record)
 		if before, by := proposalOf(a); a.Proposal != "" && by != w.actor {
 			fmt.Fprintf(out, "  it differs from what %s proposed (%s), and takes its place\n", by, answerWord(before))
 		} else if a.Proposal != "" {
@@ -302,25 +319,30 @@ func writeAnswered(cmd *cobra.Command, p pen, a executor.ActionView, r answered,
 }
 
 func answerWord(as string) string {
+	as, flags, _ := strings.Cut(as, " ") // as in "skipped --halt"
 	switch as {
 	case answerRetry:
-		return "a retry"
+		as = "a retry"
 	case answerSkipped:
-		return "a skip"
+		as = "a skip"
 	}
-	return as
+	return strings.TrimSpace(as + " " + flags)
 }
 
 // confirmation is the command by which a second operator says the same.
 func confirmation(plan string, a executor.ActionView, w ownerWord) string {
-	line := answerCommand(plan, a, w.as)
+	return answerCommand(plan, a, w.as) + flagsOf(w)
+}
+
+// flagsOf are the flags that make an answer another one.
+func flagsOf(w ownerWord) (flags string) {
 	if w.halt {
-		line += " --halt"
+		flags += " --halt"
 	}
 	if w.force {
-		line += " --force"
+		flags += " --force"
 	}
-	return line
+	return flags
 }
 
 // answerCommand is the command line of an answer.

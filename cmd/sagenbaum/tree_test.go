@@ -118,7 +118,12 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 	says(t, r, "├─ 2 plan c1      committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ", "the hotel")
 	s.now(func() { s.free = protected })
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
-	s.run(t, exitGood, "quarantine skip p1 3 --reason 'only a mail'")
+	s.run(t, exitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
+	entry := s.run(t, exitLook, "quarantine show p1 2")
+	says(t, entry, "see         sagenbaum doctor --plan c1")
+	if strings.Contains(entry.stdout, "may have happened") {
+		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.stdout)
+	}
 	says(t, s.run(t, exitLook, "plan tree p1"), "quarantined")
 	s.run(t, exitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1", "next: sagenbaum plan tree c1")
 	dump := s.run(t, exitLook, "doctor --plan p1")

@@ -13,9 +13,9 @@ const (
 	// FileSizeMax is how many bytes a file of contracts may have.
 	FileSizeMax = 1 << 20
 
-	literalDepthMax = 32    // nesting of a literal argument
-	programsMax     = 1024  // compiled expressions that Lint remembers
-	turnsMax        = 1_000 // of an agent task
+	literalDepthMax = 32   // nesting of a literal argument
+	programsMax     = 1024 // compiled expressions that Lint remembers
+	turnsMax        = 128  // of an agent task
 )
 
 const (

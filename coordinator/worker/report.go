@@ -38,6 +38,9 @@ func (w *Worker) reported(c ledger.Command, result Result, problem error) (*pb.R
 	}
 	r := reply(result, problem)
 	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code, Message: r.Message, ExternalRef: r.ExternalRef}
+	if t := result.Timing; t != (Timing{}) {
+		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(), LlmNs: t.LLM.Nanoseconds()}
+	}
 	switch r.Status {
 	case ledger.StatusDone:
 		report.Answer = pb.Answer_ANSWER_DONE

@@ -294,10 +294,17 @@ func (s *Server) Probe(ctx context.Context) error {
 	}
 	// The server has no call for this; its own health page, asked in process, is
 	// the one place that shows a stream's write error.
-	answer := healthAnswer{header: http.Header{}}
-	s.natsd.HandleHealthz(&answer, request)
-	if answer.code == http.StatusOK || answer.code == 0 {
-		return nil
+	var answer healthAnswer
+	for range probeTries {
+		answer = healthAnswer{header: http.Header{}}
+		s.natsd.HandleHealthz(&answer, request)
+		if answer.code == http.StatusOK || answer.code == 0 {
+			return nil
+		}
+		// The page gives the listener a millisecond, which a busy machine may not have.
+		if !bytes.Contains(answer.body.Bytes(), []byte("failed to be ready after")) || !s.natsd.ReadyForConnections(time.Second) {
+			break
+		}
 	}
 	var health struct {
 		Error string `json:"error"`
@@ -307,6 +314,10 @@ func (s *Server) Probe(ctx context.Context) error {
 	}
 	return fmt.Errorf("cannot store: %s", health.Error)
 }
+
+// probeTries bounds how often the health page is asked while the server is ready
+// and the page does not see it.
+const probeTries = 5
 
 // healthAnswer receives the health page.
 type healthAnswer struct {

@@ -3321,6 +3321,7 @@ type CompensationReported struct {
 	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
 	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	ExternalRef   string                 `protobuf:"bytes,6,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Timing        *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"` // as the worker knows it; queued_ns is the executor's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3395,6 +3396,13 @@ func (x *CompensationReported) GetExternalRef() string {
 		return x.ExternalRef
 	}
 	return ""
+}
+
+func (x *CompensationReported) GetTiming() *Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
 }
 
 type CompensationProgressed struct {
@@ -5068,14 +5076,15 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0eClockConfirmed\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
-	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"\xc1\x01\n" +
+	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"\xef\x01\n" +
 	"\x14CompensationReported\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12,\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x14.sagenbaum.v1.AnswerR\x06answer\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12!\n" +
-	"\fexternal_ref\x18\x06 \x01(\tR\vexternalRef\"s\n" +
+	"\fexternal_ref\x18\x06 \x01(\tR\vexternalRef\x12,\n" +
+	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\"s\n" +
 	"\x16CompensationProgressed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -5386,21 +5395,22 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	4,  // 59: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
 	5,  // 60: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
 	6,  // 61: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	45, // 62: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 63: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	48, // 64: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 65: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	49, // 66: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 67: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 68: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 69: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 70: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 71: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	48, // 62: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	45, // 63: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 64: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	48, // 65: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 66: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	49, // 67: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 68: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 69: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 70: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 71: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 72: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }

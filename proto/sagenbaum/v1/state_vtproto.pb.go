@@ -305,6 +305,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.Duties = m.Duties
 	r.ReadyNs = m.ReadyNs
 	r.VerdictNs = m.VerdictNs
+	r.ResolvedBy = m.ResolvedBy
 	r.Confirmed = m.Confirmed
 	if rhs := m.Leases; rhs != nil {
 		tmpContainer := make([]*LeaseRow, len(rhs))
@@ -1538,6 +1539,15 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.ResolvedBy) > 0 {
+		i -= len(m.ResolvedBy)
+		copy(dAtA[i:], m.ResolvedBy)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ResolvedBy)))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xba
 	}
 	if m.AskedFrom != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AskedFrom))
@@ -2992,6 +3002,10 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.AskedFrom != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.AskedFrom))
+	}
+	l = len(m.ResolvedBy)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7203,6 +7217,38 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 39:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ResolvedBy", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ResolvedBy = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
