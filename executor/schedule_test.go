@@ -291,12 +291,6 @@ func (s *schedule) by(operator, action string, r *pb.Record) []Result {
 	return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: operator}, r)
 }
 
-func (w *world) operator(action string, r *pb.Record) []Result {
-	w.t.Helper()
-	r.Plan, r.Action = "p", action
-	return w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, r)
-}
-
 func (w *world) fact(text string) []Result {
 	w.t.Helper()
 	key, value, ok := strings.Cut(text, "=")
