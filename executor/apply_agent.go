@@ -237,6 +237,7 @@ func (s *State) keepOutput(a *action, output []byte) {
 	payload := s.payload(key)
 	payload.Output = output
 	s.set(key, encode(payload))
+	a.row.HasOutput = bindable(output)
 }
 
 func (s *State) payload(key []byte) *pb.Payload {

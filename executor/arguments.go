@@ -92,7 +92,7 @@ func (s *State) metaOf(p *plan, a *action) metaVars {
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Capability: a.fixed.Forward.Capability, Attempt: a.row.Attempt + 1,
 		ForwardKey: s.forwardKey(p, a), ForwardAtMs: a.fixed.AtNs / 1e6,
 		Address: ledger.FormatFullAddress(a.fixed.Registered), Key: s.key(a), ExternalRef: a.row.ExternalRef,
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 	}
 }
 

@@ -35,7 +35,7 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
 		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 	}}
 	if k := row.Asked; k != nil {
 		command.Purpose = ledger.PurposeProbe
@@ -121,7 +121,7 @@ func (s *State) dispatchOf(a *action, attempt uint32) *pb.CompensationDispatched
 	c := a.fixed.Compensation
 	return &pb.CompensationDispatched{
 		Attempt: attempt, Capability: c.Capability, Key: s.key(a),
-		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: s.hasOutput(a),
+		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 		TimeoutNs: timeoutOf(c), WorkerVersion: c.WorkerVersion,
 		WaitedNs: max(s.meta.TimeNs-max(a.row.ReadyNs, a.row.DueNs), 0),
 	}
@@ -129,10 +129,10 @@ func (s *State) dispatchOf(a *action, attempt uint32) *pb.CompensationDispatched
 
 // hasOutput reports whether an action's forward completed with an output that
 // arguments can bind to.
-func (s *State) hasOutput(a *action) bool {
-	output := s.payload(actionKey(keyPayload, a.id.plan, a.id.n)).Output
-	return !blind(a) && len(output) > 0 && string(output) != "null"
-}
+func hasOutput(a *action) bool { return !blind(a) && a.row.HasOutput }
+
+// bindable reports whether an output is more than nothing.
+func bindable(output []byte) bool { return len(output) > 0 && string(output) != "null" }
 
 // key is the idempotency key of an action's undo, the same for every attempt.
 func (s *State) key(a *action) string {

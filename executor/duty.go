@@ -26,7 +26,7 @@ func (s *State) duty(p *plan, origin *action, at *pb.Address, row *pb.ActionRow,
 	p.row.Actions++
 	n := p.row.Actions
 	id := fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, origin.row.Duties)
-	row.OutcomeAt = at
+	row.OutcomeAt, row.HasOutput = at, bindable(output)
 	d := s.addAction(p.id, n, &pb.ActionStatic{
 		Id: id, Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.n,

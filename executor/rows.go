@@ -37,7 +37,7 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 		Leases: cloneLeases(r.Leases), LiftedOutput: r.LiftedOutput, Late: r.Late,
 		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, Presence: r.Presence,
 		Pending: r.Pending, AliveUntilNs: r.AliveUntilNs, Approved: r.Approved, Proposal: r.Proposal, ClosesNs: r.ClosesNs,
-		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, ResolvedBy: r.ResolvedBy,
+		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
 	}
 }
 

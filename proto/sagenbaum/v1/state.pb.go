@@ -1309,6 +1309,7 @@ type ActionRow struct {
 	ReadyNs       int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"` // since when it could be dispatched
 	VerdictNs     int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
 	ResolvedBy    string                 `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"` // operator of the subject
+	HasOutput     bool                   `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`   // its payload row has one
 	Confirmed     bool                   `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                    // a probe or a check stands behind `reported`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1608,6 +1609,13 @@ func (x *ActionRow) GetResolvedBy() string {
 		return x.ResolvedBy
 	}
 	return ""
+}
+
+func (x *ActionRow) GetHasOutput() bool {
+	if x != nil {
+		return x.HasOutput
+	}
+	return false
 }
 
 func (x *ActionRow) GetConfirmed() bool {
@@ -2351,7 +2359,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x03(\rR\x06before\x12\x14\n" +
 	"\x05child\x18\a \x01(\tR\x05child\x12\x17\n" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
-	"\x03key\x18\t \x01(\tR\x03key\"\xbe\v\n" +
+	"\x03key\x18\t \x01(\tR\x03key\"\xdd\v\n" +
 	"\tActionRow\x12/\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -2402,7 +2410,9 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"verdict_ns\x18$ \x01(\x03R\tverdictNs\x12\x1f\n" +
 	"\vresolved_by\x18' \x01(\tR\n" +
-	"resolvedBy\x12\x1c\n" +
+	"resolvedBy\x12\x1d\n" +
+	"\n" +
+	"has_output\x18( \x01(\bR\thasOutput\x12\x1c\n" +
 	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xbc\x01\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +

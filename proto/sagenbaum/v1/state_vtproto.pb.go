@@ -306,6 +306,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.ReadyNs = m.ReadyNs
 	r.VerdictNs = m.VerdictNs
 	r.ResolvedBy = m.ResolvedBy
+	r.HasOutput = m.HasOutput
 	r.Confirmed = m.Confirmed
 	if rhs := m.Leases; rhs != nil {
 		tmpContainer := make([]*LeaseRow, len(rhs))
@@ -1539,6 +1540,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.HasOutput {
+		i--
+		if m.HasOutput {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xc0
 	}
 	if len(m.ResolvedBy) > 0 {
 		i -= len(m.ResolvedBy)
@@ -3006,6 +3019,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	l = len(m.ResolvedBy)
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.HasOutput {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7249,6 +7265,26 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.ResolvedBy = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 40:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HasOutput", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.HasOutput = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
