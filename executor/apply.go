@@ -146,6 +146,9 @@ func (s *State) noteOrphan(e ledger.Entry) {
 		p.row.Orphans = append(p.row.Orphans, e.Record.Action)
 		s.reopen(p)
 		s.touch(p)
+		if p.row.Phase == pb.Phase_PHASE_COMMITTED { // no unwind will come upon it
+			s.page(p, nil, ledger.PageQuarantined, "action "+e.Record.Action+" was begun after the plan was committed: nothing holds it", e.Address)
+		}
 	}
 }
 
