@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -78,18 +79,43 @@ func pointsBack(r *pb.Record, a *action) Result {
 // plan asks for a second approver, when another operator has given the same one.
 // The subject names the operator; what a record says of its actor proves nothing.
 func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *pb.Proposal) bool {
-	first := a.row.Proposal
 	if !p.row.Declared.SecondApprover {
 		return true
 	}
-	same := first != nil && first.Answer == answer.Answer && first.Halt == answer.Halt && first.Force == answer.Force
-	if same && first.Operator != e.Source.Name {
+	if confirms(e, a.row.Proposal, answer) {
 		a.row.Proposal = nil
 		return true
 	}
-	answer.Operator, answer.At = e.Source.Name, e.Address
 	a.row.Proposal = answer
 	s.change(a)
+	return false
+}
+
+// confirms reports whether an answer is the one that another operator has given
+// first; otherwise it is a proposal itself.
+func confirms(e ledger.Entry, first, answer *pb.Proposal) bool {
+	answer.Operator, answer.At = e.Source.Name, e.Address
+	return first != nil && first.Operator != answer.Operator &&
+		first.Answer == answer.Answer && first.Halt == answer.Halt && first.Force == answer.Force
+}
+
+// orphanSeconded is seconded for a forward that came without its registration, which
+// has no row of its own.
+func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *pb.Proposal) bool {
+	if !p.row.Declared.SecondApprover {
+		return true
+	}
+	at := slices.IndexFunc(p.row.Proposals, func(q *pb.Proposal) bool { return q.Orphan == answer.Orphan })
+	var first *pb.Proposal
+	if at >= 0 {
+		first = p.row.Proposals[at]
+		p.row.Proposals = slices.Delete(p.row.Proposals, at, at+1)
+	}
+	s.touch(p)
+	if confirms(e, first, answer) {
+		return true
+	}
+	p.row.Proposals = append(p.row.Proposals, answer)
 	return false
 }
 
@@ -97,7 +123,7 @@ func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *pb.Proposal
 // halt, the unwind goes on with what the action came after.
 func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if s.byName(p.id, e.Record.Action) == nil && p.row.Phase == pb.Phase_PHASE_QUARANTINED {
-		if r, ok := s.resolveOrphan(e, p); ok {
+		if r, ok := s.resolveOrphan(e, p, k); ok {
 			return r
 		}
 	}
@@ -121,10 +147,13 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 
 // resolveOrphan takes the owner's word on a forward that came without its
 // registration.
-func (s *State) resolveOrphan(e ledger.Entry, p *plan) (Result, bool) {
+func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, bool) {
 	id := e.Record.Action
 	for i, orphan := range p.row.Orphans {
 		if orphan == id {
+			if !s.orphanSeconded(e, p, &pb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+				return effective, true
+			}
 			s.reopen(p)
 			p.row.Resumed = e.Address
 			p.row.Orphans = append(p.row.Orphans[:i:i], p.row.Orphans[i+1:]...)

@@ -24,6 +24,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
+		Proposals: slices.Clone(r.Proposals),
 	}
 }
 

@@ -279,6 +279,9 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure), SecondApprover: row.Declared.SecondApprover,
 		Origin: row.Origin, UndoneAs: row.UndoneAs,
 	}
+	for _, q := range row.Proposals {
+		view.Proposals = append(view.Proposals, ProposalView{Action: q.Orphan, Answer: answerOf(q), Operator: q.Operator})
+	}
 	if child(row) {
 		view.Parent = row.Declared.ParentPlan
 	}
@@ -311,6 +314,18 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 	return view
 }
 
+// answerOf is a proposal as its command line has it: "skipped --halt".
+func answerOf(q *pb.Proposal) string {
+	answer := q.Answer
+	if q.Halt {
+		answer += " --halt"
+	}
+	if q.Force {
+		answer += " --force"
+	}
+	return answer
+}
+
 func (r *Reader) action(p *plan, a *action) ActionView {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	view := ActionView{
@@ -330,14 +345,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		view.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
 	}
 	if q := row.Proposal; q != nil {
-		answer := q.Answer
-		if q.Halt {
-			answer += " --halt"
-		}
-		if q.Force {
-			answer += " --force"
-		}
-		view.Proposal = answer + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
+		view.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
 	}
 	for _, n := range a.fixed.Before {
 		view.After = append(view.After, int(n))

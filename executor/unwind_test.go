@@ -146,6 +146,8 @@ var schedules = []struct{ name, setup, want string }{
 	{"a second approver is another operator", "open:second a a+ a=stop fail turn resolve:a turn resolve:a turn", "quarantined: a=quarantined []"},
 	{"who says the same", "open:second a a+ a=stop fail turn resolve:a@ann skip:a@bob turn", "quarantined: a=quarantined []"},
 	{"and then it counts", "open:second a a+ a=stop fail turn resolve:a@ann resolve:a@bob turn", "resolved: a=resolved []"},
+	{"about an orphan, too", "open:second a a+ !lone:x fail turn resolve:x@ann resolve:x@ann skip:x@bob turn", "quarantined: a=compensated [a]"},
+	{"until another operator has said the same", "open:second a a+ !lone:x fail turn resolve:x@ann resolve:x@bob turn", "resolved: a=compensated [a]"},
 	{"retry, too", "open:second a a+ a=stop fail turn a=done retry:a@ann retry:a@bob turn", "compensated: a=compensated [a]"},
 	{"no retry while an attempt may be at work (S29)", "open a a+ a=lost fail turn @1s !retry:a @20s !retry:a", "quarantined: a=quarantined []"},
 	{"unless it is forced (S29)", "open a a+ a=lost fail turn @1s a=done force:a turn", "compensated: a=compensated [a]"},

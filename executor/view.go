@@ -35,7 +35,8 @@ type PlanView struct {
 	Parent         string          `json:"parent,omitempty"`       // the plan that this one is a part of
 	ToSavepoint    string          `json:"to_savepoint,omitempty"` // unwinding: back to here, then open again
 	Savepoints     []SavepointView `json:"savepoints,omitempty"`
-	OnUndoFailure  string          `json:"on_undo_failure"` // halt, continue
+	OnUndoFailure  string          `json:"on_undo_failure"`     // halt, continue
+	Proposals      []ProposalView  `json:"proposals,omitempty"` // about orphans, until a second operator says the same
 	SecondApprover bool            `json:"second_approver,omitempty"`
 	Origin         string          `json:"origin,omitempty"`           // the committed plan that this one undoes
 	UndoneAs       string          `json:"undone_as,omitempty"`        // the plan that undoes this committed one
@@ -157,6 +158,14 @@ type SavepointView struct {
 	Name    string `json:"name"`
 	Actions int    `json:"actions"` // registered when it was set
 	At      string `json:"at"`      // address
+}
+
+// ProposalView is an owner's answer about an orphan that waits for a second
+// operator.
+type ProposalView struct {
+	Action   string `json:"action"`
+	Answer   string `json:"answer"` // of a resolution, with --halt where it halts
+	Operator string `json:"operator"`
 }
 
 // PreviewView is what an unwind would do now.

@@ -222,7 +222,7 @@ func giveAnswer(cmd *cobra.Command, s *settings, c *client, id, action string, w
 	if err != nil {
 		return err
 	}
-	if plan.SecondApprover && !isOrphan(found) {
+	if plan.SecondApprover {
 		if result.Proposal, err = c.proposal(ctx, id, found.Action, result.Record); err != nil {
 			return err
 		}
@@ -275,9 +275,14 @@ func (c *client) proposal(ctx context.Context, id, action string, sequence uint6
 	if err != nil {
 		return "", err
 	}
+	for _, p := range plan.Proposals {
+		if p.Action == action {
+			return p.Answer + " by " + p.Operator, nil
+		}
+	}
 	a, err := findAction(plan, action)
 	if err != nil || a.Undo != undoQuarantined {
-		return "", err
+		return "", nil // what is found no more is answered
 	}
 	return a.Proposal, nil
 }

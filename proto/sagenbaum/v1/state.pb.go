@@ -531,6 +531,7 @@ type PlanRow struct {
 	Origin        string                 `protobuf:"bytes,42,opt,name=origin,proto3" json:"origin,omitempty"`                                     // the committed plan that this one undoes
 	UndoneAs      string                 `protobuf:"bytes,43,opt,name=undone_as,json=undoneAs,proto3" json:"undone_as,omitempty"`                 // the plan that undoes this committed one
 	Depth         uint32                 `protobuf:"varint,44,opt,name=depth,proto3" json:"depth,omitempty"`                                      // of child plans; 0: a root
+	Proposals     []*Proposal            `protobuf:"bytes,48,rep,name=proposals,proto3" json:"proposals,omitempty"`                               // about orphans
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
 	RetiredCount  uint32                 `protobuf:"varint,45,opt,name=retired_count,json=retiredCount,proto3" json:"retired_count,omitempty"`    // registrations that its commit retires
@@ -874,6 +875,13 @@ func (x *PlanRow) GetDepth() uint32 {
 		return x.Depth
 	}
 	return 0
+}
+
+func (x *PlanRow) GetProposals() []*Proposal {
+	if x != nil {
+		return x.Proposals
+	}
+	return nil
 }
 
 func (x *PlanRow) GetRewinds() uint32 {
@@ -1871,6 +1879,7 @@ type Proposal struct {
 	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"` // of the subject
 	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
 	At            *Address               `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	Orphan        string                 `protobuf:"bytes,7,opt,name=orphan,proto3" json:"orphan,omitempty"` // of a plan: the forward without registration that it is about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1945,6 +1954,13 @@ func (x *Proposal) GetAt() *Address {
 		return x.At
 	}
 	return nil
+}
+
+func (x *Proposal) GetOrphan() string {
+	if x != nil {
+		return x.Orphan
+	}
+	return ""
 }
 
 // ContractRow is one published revision of a contract.
@@ -2273,7 +2289,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xc8\f\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xfe\f\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2321,7 +2337,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\awindows\x18) \x03(\rR\awindows\x12\x16\n" +
 	"\x06origin\x18* \x01(\tR\x06origin\x12\x1b\n" +
 	"\tundone_as\x18+ \x01(\tR\bundoneAs\x12\x14\n" +
-	"\x05depth\x18, \x01(\rR\x05depth\x12\x18\n" +
+	"\x05depth\x18, \x01(\rR\x05depth\x124\n" +
+	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x18\n" +
 	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
 	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
 	"\rretired_count\x18- \x01(\rR\fretiredCount\"\xba\x01\n" +
@@ -2438,14 +2455,15 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"dispatched\x12\x1c\n" +
 	"\targuments\x18\x02 \x01(\fR\targuments\x12.\n" +
 	"\x05asked\x18\x03 \x01(\v2\x18.sagenbaum.v1.ProbeAskedR\x05asked\x12\x16\n" +
-	"\x06result\x18\x04 \x01(\fR\x06result\"\xa5\x01\n" +
+	"\x06result\x18\x04 \x01(\fR\x06result\"\xbd\x01\n" +
 	"\bProposal\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\tR\x06answer\x12\x12\n" +
 	"\x04halt\x18\x02 \x01(\bR\x04halt\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1a\n" +
 	"\boperator\x18\x04 \x01(\tR\boperator\x12\x14\n" +
 	"\x05actor\x18\x05 \x01(\tR\x05actor\x12%\n" +
-	"\x02at\x18\x06 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x8d\x01\n" +
+	"\x02at\x18\x06 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x16\n" +
+	"\x06orphan\x18\a \x01(\tR\x06orphan\"\x8d\x01\n" +
 	"\vContractRow\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x1a\n" +
 	"\bcontract\x18\x02 \x01(\fR\bcontract\x12%\n" +
@@ -2580,41 +2598,42 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	9,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
 	19, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	8,  // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
-	19, // 14: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	21, // 15: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	19, // 16: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 17: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
-	19, // 18: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	22, // 19: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	23, // 20: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 21: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	19, // 22: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 23: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	19, // 24: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 25: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	24, // 26: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	25, // 27: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	9,  // 28: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	26, // 29: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	19, // 30: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	27, // 31: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	28, // 32: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	29, // 33: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	15, // 34: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	19, // 35: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	30, // 36: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	31, // 37: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	19, // 38: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	19, // 39: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	19, // 40: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 41: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	32, // 42: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	19, // 43: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	15, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
+	19, // 15: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	21, // 16: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	19, // 17: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 18: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
+	19, // 19: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	22, // 20: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	23, // 21: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 22: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	19, // 23: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 24: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	19, // 25: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 26: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	24, // 27: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	25, // 28: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	9,  // 29: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	26, // 30: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	19, // 31: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	27, // 32: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	28, // 33: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	29, // 34: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	15, // 35: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	19, // 36: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	30, // 37: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	31, // 38: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	19, // 39: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	19, // 40: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	19, // 41: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 42: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	32, // 43: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	19, // 44: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
