@@ -242,6 +242,10 @@ func (c *Coordinator) notice(body []byte) {
 		if n.Savepoint != "" {
 			p.reopened(n.Savepoint)
 		}
+	case ledger.StateCommitted:
+		if n.Action == "" {
+			p.ownedBefore()
+		}
 	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved:
 		p.unwind(n)
 	}

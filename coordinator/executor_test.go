@@ -432,3 +432,36 @@ func TestS61WhatAnUnwindToPromisesIsDoneWhenItReturns(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlanIDThatWasCommittedBeforeIsRefused as soon as the executor has said so: what
+// is done under it is held by nobody.
+func TestAPlanIDThatWasCommittedBeforeIsRefused(t *testing.T) {
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
+	happens := func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		return coordinator.Outcome{}, nil
+	}
+	first, err := l.agent.Begin(t.Context(), coordinator.Plan{ID: "again"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.write"}, happens); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := l.agent.Begin(t.Context(), coordinator.Plan{ID: "again"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10_000 {
+		_, err := second.Do(t.Context(), coordinator.Action{ID: fmt.Sprintf("b%d", n), Capability: "file.write"}, happens)
+		if errors.Is(err, coordinator.ErrClosed) && strings.Contains(err.Error(), "committed before") {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("10,000 actions of a plan that was committed before")
+}

@@ -374,6 +374,19 @@ func (p *OpenPlan) unwind(n ledger.Notice) {
 	p.interrupt(p.unwound, 0)
 }
 
+// ownedBefore takes a notice that the plan is committed. When this process has not
+// done that, its ID was used before, and nothing holds what it does under it.
+func (p *OpenPlan) ownedBefore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end != nil || p.unwinding() != nil {
+		return
+	}
+	p.unwound = closed(fmt.Sprintf("plan %q was committed before", p.id))
+	p.change()
+	p.interrupt(p.unwound, 0)
+}
+
 // interrupt cancels the contexts of running forwards behind a number and returns
 // them. Called with mu held.
 func (p *OpenPlan) interrupt(cause error, after int) []*action {

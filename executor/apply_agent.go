@@ -119,6 +119,7 @@ func takesActions(r *pb.PlanRow) bool {
 func (s *State) lateForward(e ledger.Entry, p *plan) Result {
 	result := refused("plan %s has ended (%s)", p.id, stateName(p.row))
 	s.noteOrphan(e)
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: "an action came after its end"})
 	return result
 }
 
