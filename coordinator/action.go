@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -369,7 +370,7 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 	if d.happened != nil {
 		registered.Review = false // it has crossed: a verdict on it is like any other
 	} else if registered.Review {
-		a.reviewTimeout = orDefault(d.contract.ReviewTimeout, p.c.reviewTimeout)
+		a.reviewTimeout = cmp.Or(d.contract.ReviewTimeout, p.c.reviewTimeout)
 	}
 	return []*pb.Record{forward, inverse}, nil
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,12 +57,12 @@ func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compi
 		return nil, err
 	}
 	call := t.Before
-	timeout := orDefault(time.Duration(call.TimeoutNs), questionTimeoutDefault)
+	timeout := cmp.Or(time.Duration(call.TimeoutNs), questionTimeoutDefault)
 	question := ledger.Command{
 		Purpose: ledger.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: call.Capability,
 		Arguments: arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
 	}
-	attempts, delay := orDefault(call.Attempts, questionAttemptsDefault), orDefault(time.Duration(call.BackoffNs), questionBackoffDefault)
+	attempts, delay := cmp.Or(call.Attempts, questionAttemptsDefault), cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
 	for question.Attempt = 1; ; question.Attempt++ {
 		before, final, err := p.c.question(ctx, question, timeout)
 		switch {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,10 +114,10 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		tenant: config.Tenant, agent: config.Agent, language: newExpressions(), answers: maps.Clone(config.Answers),
-		appendTimeout:  orDefault(config.AppendTimeout, appendTimeoutDefault),
-		confirmTimeout: orDefault(config.ConfirmTimeout, confirmTimeoutDefault),
-		reviewTimeout:  orDefault(config.ReviewTimeout, reviewTimeoutDefault),
-		logger:         orDefault(config.Logger, slog.New(slog.DiscardHandler)),
+		appendTimeout:  cmp.Or(config.AppendTimeout, appendTimeoutDefault),
+		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
+		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
+		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, plans: map[string]*OpenPlan{},
 	}
 	c.registry = &registry{
@@ -268,12 +269,4 @@ func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
 		}
 	}
 	return b.seq, b.err
-}
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
 }

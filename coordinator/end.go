@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -283,7 +284,7 @@ func (p *OpenPlan) ask(ctx context.Context, query ledger.OutcomeQuery) (ledger.O
 		return ledger.OutcomeAnswer{}, fmt.Errorf("cannot read answer of executor: %v", err)
 	}
 	if answer.Error != "" || answer.State == "" {
-		return ledger.OutcomeAnswer{}, fmt.Errorf("executor: %s", orDefault(answer.Error, "no state"))
+		return ledger.OutcomeAnswer{}, fmt.Errorf("executor: %s", cmp.Or(answer.Error, "no state"))
 	}
 	return answer, nil
 }

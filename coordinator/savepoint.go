@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (p *OpenPlan) UnwindTo(ctx context.Context, savepoint, reason string) error
 
 func (p *OpenPlan) unwindTo(ctx context.Context, savepoint, reason string) error {
 	// An open plan with a reason is one whose unwind has not begun yet.
-	reason = orDefault(reason, "back to savepoint "+savepoint)
+	reason = cmp.Or(reason, "back to savepoint "+savepoint)
 	request := &pb.UnwindRequested{ToSavepoint: savepoint, Reason: reason, Number: numberMax}
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_UnwindRequested{UnwindRequested: request}}
 	if err := p.c.check(p.id, record); err != nil {

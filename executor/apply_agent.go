@@ -92,18 +92,13 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 		return refused("after: action %s is not registered in plan %s", missing, p.id)
 	}
 	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(id string) bool { return id == r.Action })
-	p.row.Actions++
-	n := p.row.Actions
-	fixed := &pb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}
-	s.addAction(p.id, n, fixed, &pb.ActionRow{})
+	a := s.enlist(p, &pb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}, &pb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
-		s.set(actionKey(keyPayload, p.id, n), encode(&pb.Payload{Input: input}))
+		s.set(actionKey(keyPayload, p.id, a.id.n), encode(&pb.Payload{Input: input}))
 	}
-	p.row.Unsettled++
-	s.meta.Held++
 	s.evaluateDeclared(p, e.Address)
 	if p.row.Phase != pb.Phase_PHASE_OPEN {
-		s.joinUnwind(p, s.action(p.id, n))
+		s.joinUnwind(p, a)
 	}
 	return effective
 }

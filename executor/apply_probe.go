@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -104,8 +105,8 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
 	call := callOf(a.fixed.Compensation, k.Question)
 	epoch := min(e.Record.EpochNs, epochMax)
-	if tries := k.Attempt - a.row.AskedFrom; tries < orDefault(call.Attempts, attemptsDefault) {
-		first := orDefault(call.BackoffNs, backoffDefault)
+	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) {
+		first := cmp.Or(call.BackoffNs, backoffDefault)
 		s.wait(p, a, epoch+doubled(first, max(backoffMaxDefault, first), tries))
 		return
 	}

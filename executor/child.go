@@ -63,13 +63,10 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	case parent.row.Actions > 0:
 		before = []uint32{parent.row.Actions}
 	}
-	parent.row.Actions++
-	n := parent.row.Actions
-	s.addAction(parent.id, n, &pb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &pb.ActionRow{})
-	parent.row.Unsettled++
+	entry := s.enlist(parent, &pb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &pb.ActionRow{})
 	parent.row.OpenChildren++
-	parent.row.Children = insert(parent.row.Children, n)
-	p.row.ParentEntry, p.row.Depth = n, parent.row.Depth+1
+	parent.row.Children = insert(parent.row.Children, entry.id.n)
+	p.row.ParentEntry, p.row.Depth = entry.id.n, parent.row.Depth+1
 	s.touch(parent)
 	s.touch(p)
 }

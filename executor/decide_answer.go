@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result [
 	}
 	asked := &pb.ProbeAsked{
 		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a), Question: pb.Question_QUESTION_VERIFY,
-		Done: k, TimeoutNs: orDefault(verify.Call.TimeoutNs, timeoutDefault),
+		Done: k, TimeoutNs: cmp.Or(verify.Call.TimeoutNs, timeoutDefault),
 	}
 	arguments, err := d.state.arguments(p, a, verify.Call.Bindings)
 	if err != nil {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -138,33 +139,31 @@ func (d *decider) forgotten(a *action) bool {
 // at once: a plan never sits unwinding with no command out (S26).
 func (d *decider) dispatch(p *plan, a *action, cause *pb.Address) bool {
 	k := d.state.dispatchOf(a, a.row.Attempt+1)
-	arguments, err := d.state.arguments(p, a, a.fixed.Compensation.Bindings)
-	if err != nil {
-		return d.quarantine(p, a, "cannot build the call of "+k.Capability+": "+err.Error())
-	}
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: k}
-	r.Payload = &pb.Payload{Arguments: arguments}
-	if size := ledger.RecordSize(r); size > dispatchMax {
-		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", k.Capability, size, dispatchMax))
-	}
-	return d.propose(r)
+	return d.call(p, a, r, k.Capability, a.fixed.Compensation.Bindings)
 }
 
 // ask proposes a question about an action.
 func (d *decider) ask(p *plan, a *action, q pb.Question, cause *pb.Address) bool {
 	call := callOf(a.fixed.Compensation, q)
-	arguments, err := d.state.arguments(p, a, call.Bindings)
-	if err != nil {
-		return d.quarantine(p, a, "cannot build the call of "+call.Capability+": "+err.Error())
-	}
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
-		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q, TimeoutNs: orDefault(call.TimeoutNs, timeoutDefault),
+		Attempt: a.row.Asked + 1, Capability: call.Capability, Key: d.state.key(a), Question: q, TimeoutNs: cmp.Or(call.TimeoutNs, timeoutDefault),
 	}}
+	return d.call(p, a, r, call.Capability, call.Bindings)
+}
+
+// call proposes the record of a call with its arguments, or gives the action to its
+// owner when they cannot be built.
+func (d *decider) call(p *plan, a *action, r *pb.Record, capability string, bindings []*pb.Binding) bool {
+	arguments, err := d.state.arguments(p, a, bindings)
+	if err != nil {
+		return d.quarantine(p, a, "cannot build the call of "+capability+": "+err.Error())
+	}
 	r.Payload = &pb.Payload{Arguments: arguments}
 	if size := ledger.RecordSize(r); size > dispatchMax {
-		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", call.Capability, size, dispatchMax))
+		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", capability, size, dispatchMax))
 	}
 	return d.propose(r)
 }

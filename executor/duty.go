@@ -16,27 +16,32 @@ import (
 // dutySign stands between an action's id and the number of its duty.
 const dutySign = "~"
 
+// dutyID is what the i-th duty of an action is called.
+func dutyID(origin *action, i uint32) string {
+	return fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, i)
+}
+
+// origin is the registered action that a duty comes from; of any other, itself.
+func (s *State) origin(p *plan, a *action) *action {
+	if a.fixed.DutyOf != 0 {
+		return s.action(p.id, a.fixed.DutyOf)
+	}
+	return a
+}
+
 // duty adds one. at is the record that gave rise to it.
 func (s *State) duty(p *plan, origin *action, at *pb.Address, row *pb.ActionRow, output []byte) *action {
-	if origin.fixed.DutyOf != 0 {
-		origin = s.action(p.id, origin.fixed.DutyOf)
-	}
+	origin = s.origin(p, origin)
 	origin.row.Duties++
 	s.change(origin)
-	p.row.Actions++
-	n := p.row.Actions
-	id := fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, origin.row.Duties)
 	row.OutcomeAt, row.HasOutput = at, bindable(output)
-	d := s.addAction(p.id, n, &pb.ActionStatic{
-		Id: id, Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
+	d := s.enlist(p, &pb.ActionStatic{
+		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.n,
 	}, row)
 	payload := s.payload(actionKey(keyPayload, p.id, origin.id.n))
 	payload.Output = output
-	s.set(actionKey(keyPayload, p.id, n), encode(payload))
-	p.row.Unsettled++
-	s.meta.Held++
-	s.touch(p)
+	s.set(actionKey(keyPayload, p.id, d.id.n), encode(payload))
 	return d
 }
 
@@ -69,12 +74,9 @@ func (s *State) duplicate(e ledger.Entry, p *plan, a *action, ref string) {
 // owedTo reports whether an extra effect is a duty already: a later probe may find it
 // still there.
 func (s *State) owedTo(p *plan, a *action, ref string) bool {
-	origin := a
-	if a.fixed.DutyOf != 0 {
-		origin = s.action(p.id, a.fixed.DutyOf)
-	}
+	origin := s.origin(p, a)
 	for i := uint32(1); i <= origin.row.Duties; i++ {
-		if d := s.byName(p.id, fmt.Sprintf("%s%s%d", origin.fixed.Id, dutySign, i)); d.row.ExternalRef == ref {
+		if d := s.byName(p.id, dutyID(origin, i)); d.row.ExternalRef == ref {
 			return true
 		}
 	}
@@ -109,12 +111,12 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 			s.land(p, a)
 			s.owe(p, a)
 		}
-	case u == pb.Undo_UNDO_EXHAUSTED && a.row.Blind, u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
+	case u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
 		u == pb.Undo_UNDO_RESOLVED && !letStand(a.row.Resolution):
 		owed = true
-		a.row.Late = u != pb.Undo_UNDO_EXHAUSTED
+		a.row.Late = true
 	}
-	if owed && a.row.Undo != pb.Undo_UNDO_EXHAUSTED {
+	if owed {
 		s.lateDuty(e, p, a)
 	}
 }

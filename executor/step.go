@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -115,16 +116,9 @@ const (
 	timeoutDefault    = int64(30e9)
 )
 
-func orDefault[T uint32 | int64](value, standard T) T {
-	if value == 0 {
-		return standard
-	}
-	return value
-}
+func attemptsOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.Attempts, attemptsDefault) }
 
-func attemptsOf(c *pb.CompensationRegistered) uint32 { return orDefault(c.Attempts, attemptsDefault) }
-
-func timeoutOf(c *pb.CompensationRegistered) int64 { return orDefault(c.TimeoutNs, timeoutDefault) }
+func timeoutOf(c *pb.CompensationRegistered) int64 { return cmp.Or(c.TimeoutNs, timeoutDefault) }
 
 // spent reports whether the contract allows no further attempt.
 func spent(a *action) bool {
@@ -135,8 +129,8 @@ func spent(a *action) bool {
 // backoff_ns up to backoff_max_ns and grows by up to jitter_percent, a share that
 // key and attempt alone decide, so that the fold can draw it.
 func backoffOf(c *pb.CompensationRegistered, key string, attempt uint32) int64 {
-	first := orDefault(c.BackoffNs, backoffDefault)
-	delay := doubled(first, orDefault(c.BackoffMaxNs, max(backoffMaxDefault, first)), attempt)
+	first := cmp.Or(c.BackoffNs, backoffDefault)
+	delay := doubled(first, cmp.Or(c.BackoffMaxNs, max(backoffMaxDefault, first)), attempt)
 	if c.JitterPercent == 0 {
 		return delay
 	}

@@ -208,6 +208,17 @@ func (s *State) makeReady(p *plan, a *action) {
 	}
 }
 
+// enlist gives a plan its next action, held, or the entry of a child plan.
+func (s *State) enlist(p *plan, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
+	p.row.Actions++
+	p.row.Unsettled++
+	if fixed.Child == "" {
+		s.meta.Held++
+	}
+	s.touch(p)
+	return s.addAction(p.id, p.row.Actions, fixed, row)
+}
+
 // joinUnwind adds an action that landed after the unwind began. What it came
 // after, and has not been started, waits for it.
 func (s *State) joinUnwind(p *plan, a *action) {

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -83,13 +84,13 @@ func (x *compiler) normalise(c Contract) Contract {
 		p := *c.Probe
 		p.With = x.arguments("probe.with", p.With)
 		p.Answer, p.ExternalRef = expression(p.Answer), expression(p.ExternalRef)
-		p.Timeout, p.Attempts, p.Backoff = orDefault(p.Timeout, timeoutDefault), orDefault(p.Attempts, askAttemptsDefault), orDefault(p.Backoff, backoffDefault)
+		p.Timeout, p.Attempts, p.Backoff = cmp.Or(p.Timeout, timeoutDefault), cmp.Or(p.Attempts, askAttemptsDefault), cmp.Or(p.Backoff, backoffDefault)
 		c.Probe = &p
 	}
 	if c.Before != nil {
 		b := *c.Before
 		b.With = x.arguments("before.with", b.With)
-		b.Timeout, b.Attempts, b.Backoff = orDefault(b.Timeout, timeoutDefault), orDefault(b.Attempts, askAttemptsDefault), orDefault(b.Backoff, backoffDefault)
+		b.Timeout, b.Attempts, b.Backoff = cmp.Or(b.Timeout, timeoutDefault), cmp.Or(b.Attempts, askAttemptsDefault), cmp.Or(b.Backoff, backoffDefault)
 		c.Before = &b
 	}
 	if c.Inverse != nil {
@@ -100,14 +101,14 @@ func (x *compiler) normalise(c Contract) Contract {
 		if c.Probe != nil {
 			standard = InDoubtProbe
 		}
-		c.OnInDoubt, c.OnLate = orDefault(c.OnInDoubt, standard), orDefault(c.OnLate, LateCompensate)
+		c.OnInDoubt, c.OnLate = cmp.Or(c.OnInDoubt, standard), cmp.Or(c.OnLate, LateCompensate)
 	}
-	c.Page = orDefault(c.Page, ledger.PageDefault)
+	c.Page = cmp.Or(c.Page, ledger.PageDefault)
 	if c.ValidFor > 0 && c.ValidUntil == "" { // else only the registration knows the window
-		c.Warn = orDefault(c.Warn, min(c.ValidFor/warnPart, warnMax))
+		c.Warn = cmp.Or(c.Warn, min(c.ValidFor/warnPart, warnMax))
 	}
 	if c.Review {
-		c.ReviewTimeout = orDefault(c.ReviewTimeout, reviewTimeoutDefault)
+		c.ReviewTimeout = cmp.Or(c.ReviewTimeout, reviewTimeoutDefault)
 	}
 	conditions := map[string]string{}
 	for name, condition := range c.Triggers {
@@ -122,12 +123,12 @@ func (x *compiler) normaliseInverse(i Inverse) *Inverse {
 	if i.Agent != nil {
 		a := *i.Agent
 		a.Tools = slices.Compact(slices.Sorted(slices.Values(a.Tools)))
-		i.Agent, i.Actuator = &a, orDefault(i.Actuator, ActuatorAgent)
+		i.Agent, i.Actuator = &a, cmp.Or(i.Actuator, ActuatorAgent)
 	}
-	i.Actuator = orDefault(i.Actuator, ActuatorNATS)
-	i.Attempts, i.Timeout = orDefault(i.Attempts, attemptsDefault), orDefault(i.Timeout, timeoutDefault)
-	i.Backoff = orDefault(i.Backoff, backoffDefault)
-	i.BackoffMax = orDefault(i.BackoffMax, max(backoffMaxDefault, i.Backoff))
+	i.Actuator = cmp.Or(i.Actuator, ActuatorNATS)
+	i.Attempts, i.Timeout = cmp.Or(i.Attempts, attemptsDefault), cmp.Or(i.Timeout, timeoutDefault)
+	i.Backoff = cmp.Or(i.Backoff, backoffDefault)
+	i.BackoffMax = cmp.Or(i.BackoffMax, max(backoffMaxDefault, i.Backoff))
 	jitter := jitterDefault
 	if i.Jitter != nil {
 		jitter = *i.Jitter
@@ -138,18 +139,10 @@ func (x *compiler) normaliseInverse(i Inverse) *Inverse {
 		v := *i.Verify
 		v.With = x.arguments("inverse.verify.with", v.With)
 		v.Ok = expression(v.Ok)
-		v.Timeout, v.Attempts, v.Backoff = orDefault(v.Timeout, timeoutDefault), orDefault(v.Attempts, askAttemptsDefault), orDefault(v.Backoff, backoffDefault)
+		v.Timeout, v.Attempts, v.Backoff = cmp.Or(v.Timeout, timeoutDefault), cmp.Or(v.Attempts, askAttemptsDefault), cmp.Or(v.Backoff, backoffDefault)
 		i.Verify = &v
 	}
 	return &i
-}
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
 }
 
 // expression returns the normal form of a field that is always CEL.

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -140,12 +141,12 @@ func (r *exampleRun) probe(field string, p *pb.Probe, want ExampleProbe) {
 	}
 	vars := r.vars
 	vars.Probe = r.text(want.Output)
-	value, ok := r.value(field, orDefault(p.ExternalRef, "probe.external_ref"), vars)
+	value, ok := r.value(field, cmp.Or(p.ExternalRef, "probe.external_ref"), vars)
 	if !ok {
 		return
 	}
 	ref := referenceOf(value)
-	if value, ok = r.value(field, orDefault(p.Answer, "probe.presence"), vars); !ok {
+	if value, ok = r.value(field, cmp.Or(p.Answer, "probe.presence"), vars); !ok {
 		return
 	}
 	got := presenceOf(value)

@@ -1,6 +1,7 @@
 package agentloop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,8 +101,8 @@ type loop struct {
 // New checks the configuration and returns a handler for capabilities whose
 // contracts name an actuator of kind agent. Errors: *ledger.Refused.
 func New(config Config) (worker.Handler, error) {
-	config.MaxTurns = orDefault(config.MaxTurns, TurnsDefault)
-	config.Client = orDefault(config.Client, http.DefaultClient)
+	config.MaxTurns = cmp.Or(config.MaxTurns, TurnsDefault)
+	config.Client = cmp.Or(config.Client, http.DefaultClient)
 	endpoint, err := url.Parse(config.Endpoint)
 	switch {
 	case err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https":
@@ -153,7 +154,7 @@ func (l *loop) handle(ctx context.Context, c ledger.Command) (worker.Result, err
 			return worker.Result{}, fail(CodeNoTool, "this worker has no tool "+tool)
 		}
 	}
-	r := &run{loop: l, command: c, started: started, model: orDefault(c.Agent.Model, l.config.Model), called: map[string]bool{}, failed: map[string]bool{}}
+	r := &run{loop: l, command: c, started: started, model: cmp.Or(c.Agent.Model, l.config.Model), called: map[string]bool{}, failed: map[string]bool{}}
 	if len(c.Agent.Tools) == 1 {
 		return r.single(ctx)
 	}
@@ -177,11 +178,3 @@ func (e *failure) Error() string { return e.message }
 func (e *failure) Code() string { return e.code }
 
 func fail(code, message string) error { return &failure{code, message} }
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
-}

@@ -1,6 +1,7 @@
 package agentloop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -481,7 +482,7 @@ func TestS23TheFrozenModelAndPromptAreUsed(t *testing.T) {
 		task.Agent.Model, task.Agent.Prompt = frozen, "prompt of "+frozen
 		_, _ = handler(t, m, &bench{})(t.Context(), task)
 		asked := m.asked[len(m.asked)-1]
-		if asked.Model != orDefault(frozen, "own") || !strings.Contains(asked.Messages[1].Content, `"task":"prompt of `+frozen+`"`) {
+		if asked.Model != cmp.Or(frozen, "own") || !strings.Contains(asked.Messages[1].Content, `"task":"prompt of `+frozen+`"`) {
 			t.Errorf("asked %s: %s", asked.Model, asked.Messages[1].Content)
 		}
 	}

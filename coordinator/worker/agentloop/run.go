@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,9 +219,9 @@ func (r *run) end(content string) (worker.Result, error) {
 	case v.Status == ledger.StatusDone:
 		return worker.Result{ExternalRef: v.ExternalRef}, nil
 	case v.Status == ledger.StatusFailed:
-		return worker.Result{}, fail(orDefault(v.Code, CodeFailed), v.Message)
+		return worker.Result{}, fail(cmp.Or(v.Code, CodeFailed), v.Message)
 	case v.Status == ledger.StatusStop:
-		return worker.Result{}, worker.Stop(fail(orDefault(v.Code, CodeStopped), v.Message))
+		return worker.Result{}, worker.Stop(fail(cmp.Or(v.Code, CodeStopped), v.Message))
 	}
 	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and stop: "+clip(content))
 }
