@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,13 +46,12 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	release := make(chan struct{})
-	s.now(func() {
-		s.shut = func(ctx context.Context, _ ledger.Command) (worker.Result, error) {
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return worker.Result{}, ctx.Err()
+	let := sync.OnceFunc(func() { close(release) })
+	defer let()
+	s.now(func() { // at work beyond its time: an answer would race the executor's own clock
+		s.shut = func(context.Context, ledger.Command) (worker.Result, error) {
+			<-release
+			return worker.Result{}, nil
 		}
 	})
 	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "safe.open")
@@ -86,7 +86,7 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	if !errors.As(err, &f) || f.code != exitConflict || !strings.Contains(f.text, "may be at work until") {
 		t.Errorf("without the check of the command line the retry ended with %v, want a conflict", err)
 	}
-	close(release)
+	let()
 	says(t, s.run(t, exitGood, "quarantine retry p1 1 --reason 'its machine is gone' --actor ana --force"), "is tried again, as told by ana", "plan now compensated")
 }
 
