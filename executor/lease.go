@@ -1,8 +1,6 @@
 package executor
 
 import (
-	"encoding/binary"
-	"iter"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -321,46 +319,6 @@ func (s *State) lease(p *plan, ref leaseRef) (l *pb.LeaseRow, a *action) {
 	return nil, nil
 }
 
-func (s *State) applyFact(e ledger.Entry) Result {
-	switch k := e.Record.Kind.(type) {
-	case *pb.Record_FactAsserted:
-		s.assertFact(e, k.FactAsserted)
-	case *pb.Record_FactRetracted:
-		key := k.FactRetracted.Key
-		if v, ok := s.get(planKey(keyFact, key)); ok {
-			row := s.factRow(v)
-			row.Retracted, row.ChangedNs, row.Source = true, s.meta.TimeNs, e.Address
-			s.set(planKey(keyFact, key), encode(row))
-			s.wakeReaders(key, e.Address)
-		}
-	default:
-		panic("executor: unknown fact record " + ledger.KindOf(e.Record).Name)
-	}
-	return effective
-}
-
-func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
-	row := &pb.FactRow{Value: f.Value, AssertedNs: s.meta.TimeNs, ChangedNs: s.meta.TimeNs, Source: e.Address, By: e.Source.Name}
-	if v, ok := s.get(planKey(keyFact, f.Key)); ok {
-		if old := s.factRow(v); !old.Retracted && string(old.Value) == string(f.Value) {
-			row.ChangedNs = old.ChangedNs
-		}
-	}
-	s.set(planKey(keyFact, f.Key), encode(row))
-	k := sized(keyOccurred, f.Key, 20)
-	k = binary.BigEndian.AppendUint64(k, uint64(s.meta.TimeNs))
-	s.set(append(k, recordKey(0, e.Address.Sequence, e.Address.Index)[1:]...), nil)
-	s.wakeReaders(f.Key, e.Address)
-}
-
-func (s *State) factRow(v []byte) *pb.FactRow {
-	row := new(pb.FactRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
-	}
-	return row
-}
-
 // applyVerdict folds a supervisor's verdict on an action; the lease on it is
 // the mechanism that undoes (S76).
 func (s *State) applyVerdict(e ledger.Entry) Result {
@@ -385,36 +343,6 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	s.watch(p, a)
 	s.evaluateAction(p, a, e.Address)
 	return effective
-}
-
-// factView lets conditions read the folded facts.
-type factView struct{ s *State }
-
-// Fact implements triggers.View.
-func (v factView) Fact(key string) (triggers.Fact, bool) {
-	b, ok := v.s.get(planKey(keyFact, key))
-	if !ok {
-		return triggers.Fact{}, false
-	}
-	row := v.s.factRow(b)
-	if row.Retracted {
-		return triggers.Fact{}, false
-	}
-	return triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}, true
-}
-
-// Occurrences implements triggers.View.
-func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
-	prefix := sized(keyOccurred, key, 8)
-	from := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(fromNs, 0)+1))
-	to := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(toNs, 0)+1))
-	return func(yield func(int64) bool) {
-		for k := range v.s.kv.Scan(from, to) {
-			if !yield(int64(binary.BigEndian.Uint64(k[len(prefix):]))) {
-				return
-			}
-		}
-	}
 }
 
 func truthOf(t triggers.Truth) pb.Truth {
