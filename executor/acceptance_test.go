@@ -252,7 +252,6 @@ func TestC3EveryValueHasAName(t *testing.T) {
 	named(pb.VerdictOutcome_name, func(n int32) string { return verdictName(pb.VerdictOutcome(n)) })
 	named(pb.Resolution_name, func(n int32) string { return resolutionName(pb.Resolution(n)) })
 	named(pb.PlanEnd_name, func(n int32) string { return endName(pb.PlanEnd(n)) })
-	named(pb.Truth_name, func(n int32) string { return truthName(pb.Truth(n)) })
 	named(pb.OnUndoFailure_name, func(n int32) string { return onUndoFailureName(pb.OnUndoFailure(n)) })
 }
 

@@ -96,7 +96,7 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		s.set(actionKey(keyPayload, p.id, a.id.n), encode(&pb.Payload{Input: input}))
 	}
-	s.evaluateDeclared(p, e.Address)
+	s.evaluateCounting(p, e.Address)
 	if p.row.Phase != pb.Phase_PHASE_OPEN {
 		s.joinUnwind(p, a)
 	}
@@ -282,6 +282,7 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	}
 	s.phase(p, pb.Phase_PHASE_COMMITTED)
 	if child(p.row) { // its root's commit retires it; its agent is told now
+		s.evaluateActions(p, p.row.Watchers, e.Address)
 		s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 		return effective
 	}

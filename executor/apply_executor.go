@@ -119,11 +119,15 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 		return void("plan %s holds no lease %s", p.id, k.Lease)
 	}
 	if ref := (leaseRef{p.id, number(a), k.Lease}); turnedBy(p, ref) == nil {
-		if _, now := s.ask(p, a, l, s.meta.TimeNs); now.Truth != triggers.True {
-			return void("lease %s of plan %s is %s here", k.Lease, p.id, truthName(truthOf(now.Truth)))
+		truth := triggers.Unknown
+		if held := s.hold(p, a, l); held != nil {
+			truth = held.Ask(s.meta.TimeNs, factView{s}).Truth
+		}
+		if truth != triggers.True {
+			return void("lease %s of plan %s is %s here", k.Lease, p.id, truth)
 		}
 	}
-	l.Fired, l.Truth = true, pb.Truth_TRUTH_TRUE
+	l.Fired = true
 	if a != nil {
 		s.change(a)
 	}

@@ -33,7 +33,7 @@ func checkRows(t testing.TB, kv KV) error {
 	t.Helper()
 	s := look(kv, "t")
 	want := &pb.Meta{}
-	indexes := map[string]bool{} // rows of the kinds d, k, x, c, q that there must be
+	indexes := map[string]bool{} // rows of the kinds d, h, x, c, q that there must be
 	plans, actions := rowsOf(t, kv)
 	for _, p := range plans {
 		if err := checkPlanRows(p, actions[p.id], want, indexes); err != nil {
@@ -47,7 +47,10 @@ func checkRows(t testing.TB, kv KV) error {
 	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined || m.Ended != want.Ended {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
 	}
-	for _, kind := range []byte{keyDue, keyWatch, keyFlight, keyCommand, keyOwner, keyTodo} {
+	if err := checkWatches(s, plans, actions, indexes); err != nil {
+		return err
+	}
+	for _, kind := range []byte{keyDue, keyMember, keyFlight, keyCommand, keyOwner, keyTodo} {
 		for k := range kv.Scan([]byte{kind}, after([]byte{kind})) {
 			if kind == keyTodo && k[1] == todoRefused[0] {
 				continue
@@ -115,8 +118,8 @@ func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[stri
 		if l.WakeNs != 0 {
 			indexes[string(dueKey(l.WakeNs, dueLease, ref))] = true
 		}
-		for _, k := range l.Keys {
-			indexes[string(ref.append(sized(keyWatch, k, 0)))] = true
+		if l.Node != nil {
+			indexes[string(memberKey(l.Node, ref))] = true
 		}
 	}
 }

@@ -39,8 +39,9 @@ func (h *snoozeHeap) Pop() any {
 const duePerTurn = 4096
 
 // setDue adds a due entry.
-func (s *State) setDue(ns int64, kind byte, ref leaseRef) {
-	key := dueKey(ns, kind, ref)
+func (s *State) setDue(ns int64, kind byte, ref leaseRef) { s.setDueKey(ns, dueKey(ns, kind, ref)) }
+
+func (s *State) setDueKey(ns int64, key []byte) {
 	s.set(key, nil)
 	if s.base == nil && string(key) < s.dueFrom {
 		heap.Push(&s.snoozed, snooze{ns, string(key)})
@@ -52,8 +53,10 @@ func (s *State) setDue(ns int64, kind byte, ref leaseRef) {
 }
 
 // dropDue removes a due entry.
-func (s *State) dropDue(ns int64, kind byte, ref leaseRef) {
-	s.delete(dueKey(ns, kind, ref))
+func (s *State) dropDue(ns int64, kind byte, ref leaseRef) { s.dropDueKey(ns, dueKey(ns, kind, ref)) }
+
+func (s *State) dropDueKey(ns int64, key []byte) {
+	s.delete(key)
 	if ns == s.nextDue {
 		s.nextDue = 0
 	}
@@ -101,6 +104,9 @@ func (d *decider) due() {
 func (d *decider) dueEntry(key []byte) int64 {
 	if _, ok := d.live.kv.Get(key); !ok {
 		return 0 // moved or given up since it was snoozed
+	}
+	if key[9] == dueNode {
+		return d.dueNode(key[10:], int64(binary.BigEndian.Uint64(key[1:])))
 	}
 	ns, kind, ref := parseDueKey(key)
 	p := d.state.plan(ref.plan)
@@ -151,8 +157,13 @@ func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 	if turned != nil && turned.Ns <= d.in.EpochNs {
 		return d.fireDue(p, a, l, turned.Readings, turned.At)
 	}
-	_, result := d.state.ask(p, a, l, d.in.EpochNs)
+	held := d.state.hold(p, a, l)
+	if held == nil {
+		return 0
+	}
+	result := held.Ask(d.in.EpochNs, factView{d.state})
 	if result.Truth == triggers.True {
+		result = held.Evaluate(d.in.EpochNs, factView{d.state})
 		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
 	}
 	again := int64(0) // only a fact can change it now, and facts wake it themselves

@@ -20,6 +20,7 @@ func (s *State) applyFact(e ledger.Entry) Result {
 			row := s.factRow(v)
 			row.Retracted, row.ChangedNs, row.Source = true, s.meta.TimeNs, e.Address
 			s.set(planKey(keyFact, key), encode(row))
+			s.facts.put(key, nil)
 			s.wakeReaders(key, e.Address)
 		}
 	default:
@@ -30,11 +31,10 @@ func (s *State) applyFact(e ledger.Entry) Result {
 
 func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 	row := &pb.FactRow{Value: f.Value, AssertedNs: s.meta.TimeNs, ChangedNs: s.meta.TimeNs, Source: e.Address, By: e.Source.Name}
-	if v, ok := s.get(planKey(keyFact, f.Key)); ok {
-		if old := s.factRow(v); !old.Retracted && string(old.Value) == string(f.Value) {
-			row.ChangedNs = old.ChangedNs
-		}
+	if had := s.fact(f.Key); had != nil && string(had.Value) == string(f.Value) {
+		row.ChangedNs = had.ChangedNs
 	}
+	s.facts.put(f.Key, factOf(row))
 	s.set(planKey(keyFact, f.Key), encode(row))
 	k := sized(keyOccurred, f.Key, 20)
 	k = binary.BigEndian.AppendUint64(k, uint64(s.meta.TimeNs))
@@ -50,21 +50,36 @@ func (s *State) factRow(v []byte) *pb.FactRow {
 	return row
 }
 
+// fact returns what is known under a key, or nil.
+func (s *State) fact(key string) *triggers.Fact {
+	if f, kept := s.facts.get(key); kept {
+		return f
+	}
+	if s.base != nil {
+		if _, changed := s.wrote[string(planKey(keyFact, key))]; !changed {
+			return s.base.fact(key)
+		}
+	}
+	var f *triggers.Fact
+	if v, ok := s.get(planKey(keyFact, key)); ok {
+		f = factOf(s.factRow(v))
+	}
+	s.facts.put(key, f)
+	return f
+}
+
+func factOf(row *pb.FactRow) *triggers.Fact {
+	if row.Retracted {
+		return nil
+	}
+	return &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}
+}
+
 // factView lets conditions read the folded facts.
 type factView struct{ s *State }
 
 // Fact implements triggers.View.
-func (v factView) Fact(key string) (triggers.Fact, bool) {
-	b, ok := v.s.get(planKey(keyFact, key))
-	if !ok {
-		return triggers.Fact{}, false
-	}
-	row := v.s.factRow(b)
-	if row.Retracted {
-		return triggers.Fact{}, false
-	}
-	return triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}, true
-}
+func (v factView) Fact(key string) *triggers.Fact { return v.s.fact(key) }
 
 // Occurrences implements triggers.View.
 func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {

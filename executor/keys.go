@@ -14,8 +14,12 @@ import "encoding/binary"
 //	i <plan> 00 <action>            n
 //	t <p|r> ...                     to do: a plan or a refusal that needs a decision
 //	d <ns> <l|r|w> <plan> 00 <n> <lease>  due: a lease's wake instant, a next call, a window's warning
+//	d <ns> n <node>                 due: the wake instant of a node
 //	f <key>                         FactRow
-//	k <len> <key> <plan> 00 <n> <lease> leases that read a fact
+//	w <key>                         who reads a fact: a few of them, or how many
+//	k <len> <key> <watcher>         who reads a fact, where they are many
+//	n <node>                        NodeRow
+//	h <node> <plan> 00 <n> <lease>  (empty) leases of a node
 //	o <len> <key> <ns> <seq> <index>    occurrences: assertions of a fact
 //	r <seq> <index>                 RefusedRow
 //	R <plan> 00 <seq> <index>       (empty) refusals of a plan
@@ -36,7 +40,10 @@ const (
 	keyTodo     = 't'
 	keyDue      = 'd'
 	keyFact     = 'f'
+	keyWatchers = 'w'
 	keyWatch    = 'k'
+	keyNode     = 'n'
+	keyMember   = 'h'
 	keyOccurred = 'o'
 	keyRefused  = 'r'
 	keyRefusal  = 'R'
@@ -118,6 +125,7 @@ const (
 	dueLease  = 'l'
 	dueRetry  = 'r'
 	dueWindow = 'w'
+	dueNode   = 'n'
 )
 
 func dueKey(ns int64, kind byte, ref leaseRef) []byte {
@@ -127,6 +135,14 @@ func dueKey(ns int64, kind byte, ref leaseRef) []byte {
 	return ref.append(append(k, kind))
 }
 
+func dueNodeKey(ns int64, node []byte) []byte {
+	k := make([]byte, 0, 10+len(node))
+	k = append(k, keyDue)
+	k = binary.BigEndian.AppendUint64(k, uint64(ns))
+	return append(append(k, dueNode), node...)
+}
+
+// parseDueKey reads the key of an entry that is no node's.
 func parseDueKey(key []byte) (ns int64, kind byte, ref leaseRef) {
 	return int64(binary.BigEndian.Uint64(key[1:])), key[9], parseLeaseRef(key[10:])
 }
@@ -141,4 +157,11 @@ func after(prefix []byte) []byte {
 		}
 	}
 	return []byte{0xff, 0xff}
+}
+
+func nodeKey(node []byte) []byte { return append([]byte{keyNode}, node...) }
+
+func memberKey(node []byte, ref leaseRef) []byte {
+	k := make([]byte, 0, 6+len(node)+len(ref.plan)+len(ref.lease))
+	return ref.append(append(append(k, keyMember), node...))
 }

@@ -73,6 +73,9 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
 		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, Condition: t.Condition, ArmedNs: s.meta.TimeNs})
+		if c, err := s.programs.Condition(t.Condition); err == nil && c.Reads("plan.actions", "plan.step") {
+			p.row.Counting = insert(p.row.Counting, a.id.n)
+		}
 	}
 	s.watch(p, a)
 	s.evaluateAction(p, a, at)
@@ -80,28 +83,41 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 
 func (s *State) watch(p *plan, a *action) {
 	p.row.Watchers = insert(p.row.Watchers, a.id.n)
-	s.touch(p)
-	s.change(a)
+	s.mark(p, a)
 }
 
-// evaluatePlan looks at all leases of a plan; its status has changed.
+// mark notes that a lease has changed.
+func (s *State) mark(p *plan, a *action) {
+	s.touch(p)
+	if a != nil {
+		s.change(a)
+	}
+}
+
+// evaluatePlan looks at all leases of a plan and its actions; its status has
+// changed.
 func (s *State) evaluatePlan(p *plan, at *pb.Address) {
 	for _, l := range p.row.Leases {
 		s.evaluate(p, nil, l, at)
 	}
-	for _, n := range p.row.Watchers {
+	s.evaluateActions(p, p.row.Watchers, at)
+}
+
+func (s *State) evaluateActions(p *plan, numbers []uint32, at *pb.Address) {
+	for _, n := range numbers {
 		s.evaluateAction(p, s.action(p.id, n), at)
 	}
 }
 
-// evaluateDeclared looks at the leases that the plan itself declared: the number
-// of its actions has changed. The standing ones do not read it.
-func (s *State) evaluateDeclared(p *plan, at *pb.Address) {
+// evaluateCounting looks at the leases that may read the number of a plan's
+// actions, which has changed. The standing ones do not.
+func (s *State) evaluateCounting(p *plan, at *pb.Address) {
 	for _, l := range p.row.Leases {
 		if l.Condition != "" {
 			s.evaluate(p, nil, l, at)
 		}
 	}
+	s.evaluateActions(p, p.row.Counting, at)
 }
 
 // evaluateAction looks at the leases of one action.
@@ -111,29 +127,43 @@ func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
 	}
 }
 
-// evaluate looks at one lease at the logical time of this record, and keeps its
-// indexes true: the facts it reads, the instant at which time could change it.
+// live reports whether a lease waits for its condition.
+func (s *State) live(p *plan, a *action, l *pb.LeaseRow, ref leaseRef) bool {
+	return armed(p.row) && !l.Fired && !l.Moot && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
+}
+
+// evaluate looks at one lease whose plan, action or facts have changed, at the
+// logical time of this record.
 func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 	ref := leaseRef{plan: p.id, lease: l.Name}
 	if a != nil {
 		ref.n = a.id.n
 	}
-	if !armed(p.row) || l.Fired || l.Moot || turnedBy(p, ref) != nil || a != nil && settled(a.row.Undo) {
-		return
+	if l.Node != nil || !s.live(p, a, l, ref) {
+		return // what a node reads is the same for its leases, whatever becomes of them
 	}
-	condition, result := s.ask(p, a, l, s.meta.TimeNs)
-	if a != nil {
-		s.change(a)
+	held := s.hold(p, a, l)
+	if held == nil {
+		s.mark(p, a)
+		return // it waits for ever; plan show says why
 	}
-	s.touch(p)
-	l.Error = ""
-	if result.Err != nil {
-		l.Error = result.Err.Error()
+	if l.WakeNs == 0 && len(l.Keys) == 0 {
+		if node, shared := held.Shared(); shared && s.join(ref, l, held, node[:]) {
+			s.mark(p, a)
+			return
+		}
 	}
-	l.Truth, l.Waits = truthOf(result.Truth), result.Waits
+	s.consider(p, a, l, ref, held, at)
+}
+
+// consider asks a lease and keeps its indexes true: the facts it reads, the
+// instant at which time could change it.
+func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
+	result := held.Ask(s.meta.TimeNs, factView{s})
 	if result.Truth == triggers.True {
-		clocked := condition.ReadsClock()
-		s.turn(p, ref, at, clocked, result.Readings)
+		clocked := held.Condition().ReadsClock()
+		s.turn(p, ref, at, clocked, held.Evaluate(s.meta.TimeNs, factView{s}).Readings)
+		s.mark(p, a)
 		if clocked {
 			s.index(ref, l, wakeNow, nil)
 		} else {
@@ -141,23 +171,18 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 		}
 		return
 	}
+	keys := held.Condition().Watched(result)
+	if result.Moot {
+		keys = nil
+	}
+	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || !slices.Equal(l.Keys, keys) {
+		s.mark(p, a)
+	}
 	l.Moot = result.Moot
-	if l.Moot || condition == nil {
-		s.index(ref, l, 0, nil)
-		return
+	s.index(ref, l, result.WakeNs, keys)
+	if len(keys) > 0 {
+		s.remember(&watcher{id: string(ref.append(nil)), held: held, wakeNs: l.WakeNs, keys: l.Keys})
 	}
-	keys, _ := condition.Keys()
-	s.index(ref, l, result.WakeNs, union(keys, result.Keys))
-}
-
-// union merges two lists of keys into one ascending list without repeats.
-func union(a, b []string) []string {
-	if len(a)+len(b) == 0 {
-		return nil
-	}
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // readingsMax bounds the readings of one firing, and readingMax the value of one,
@@ -204,42 +229,11 @@ func turnedBy(p *plan, ref leaseRef) *pb.Turned {
 	return nil
 }
 
-// ask evaluates a lease at an instant; it changes nothing.
-func (s *State) ask(p *plan, a *action, l *pb.LeaseRow, nowNs int64) (*triggers.Condition, triggers.Result) {
-	condition, err := s.programs.Condition(conditionOf(l))
-	if err != nil {
-		return nil, triggers.Result{Truth: triggers.Unknown, Err: err}
-	}
-	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs, NowNs: nowNs}
-	if a != nil {
-		scope.Action = &triggers.Action{
-			ID: a.fixed.Id, Capability: a.fixed.Forward.Capability, AtNs: a.fixed.AtNs,
-			Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
-		}
-		if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
-			scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}
-		}
-	}
-	return condition, condition.Evaluate(scope, factView{s})
-}
-
-func planScope(p *plan) triggers.Plan {
-	scope := triggers.Plan{
-		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
-		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, DeadlineNs: p.row.Declared.DeadlineNs,
-		Actions: int(p.row.Actions),
-	}
-	if len(p.row.Declared.Labels) > 0 {
-		scope.Labels = map[string]string{}
-		for _, l := range p.row.Declared.Labels {
-			scope.Labels[l.Key] = l.Value
-		}
-	}
-	return scope
-}
-
 // index moves a lease to the wake instant and the facts it waits for now.
 func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string) {
+	if l.Node != nil {
+		s.leave(ref, l)
+	}
 	if l.WakeNs != wakeNs {
 		if l.WakeNs != 0 {
 			s.dropDue(l.WakeNs, dueLease, ref)
@@ -249,15 +243,7 @@ func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string)
 		}
 		l.WakeNs = wakeNs
 	}
-	if slices.Equal(l.Keys, keys) {
-		return
-	}
-	for _, k := range l.Keys {
-		s.delete(ref.append(sized(keyWatch, k, 64)))
-	}
-	for _, k := range keys {
-		s.set(ref.append(sized(keyWatch, k, 64)), nil)
-	}
+	s.setWatches(string(ref.append(nil)), l.Keys, keys)
 	l.Keys = keys
 }
 
@@ -281,24 +267,6 @@ func (s *State) disarm(p *plan) {
 		s.change(a)
 	}
 	s.touch(p)
-}
-
-// wakeReaders looks at every lease that reads a fact, and at no other (S72).
-func (s *State) wakeReaders(key string, at *pb.Address) {
-	prefix := sized(keyWatch, key, 0)
-	var refs []leaseRef
-	for k := range s.kv.Scan(prefix, after(prefix)) {
-		refs = append(refs, parseLeaseRef(k[len(prefix):]))
-	}
-	for _, ref := range refs {
-		p := s.plan(ref.plan)
-		if p == nil {
-			continue
-		}
-		if l, a := s.lease(p, ref); l != nil {
-			s.evaluate(p, a, l, at)
-		}
-	}
 }
 
 // lease finds a lease by name; a is nil for a lease of the plan.
@@ -343,17 +311,4 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	s.watch(p, a)
 	s.evaluateAction(p, a, e.Address)
 	return effective
-}
-
-func truthOf(t triggers.Truth) pb.Truth {
-	switch t {
-	case triggers.True:
-		return pb.Truth_TRUTH_TRUE
-	case triggers.False:
-		return pb.Truth_TRUTH_FALSE
-	case triggers.Unknown:
-		return pb.Truth_TRUTH_UNKNOWN
-	default:
-		panic("executor: unknown truth")
-	}
 }

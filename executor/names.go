@@ -78,7 +78,3 @@ func endName(e pb.PlanEnd) string {
 	}
 	return [...]string{"", ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved}[e]
 }
-
-func truthName(t pb.Truth) string {
-	return [...]string{"unknown", "false", "true"}[t]
-}

@@ -20,7 +20,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
-		Watchers: slices.Clone(r.Watchers), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
+		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
@@ -49,8 +49,8 @@ func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
 	out := make([]*pb.LeaseRow, len(list))
 	for i, l := range list {
 		out[i] = &pb.LeaseRow{
-			Name: l.Name, Condition: l.Condition, ArmedNs: l.ArmedNs, Truth: l.Truth, WakeNs: l.WakeNs,
-			Keys: l.Keys, Error: l.Error, Fired: l.Fired, Moot: l.Moot, Waits: l.Waits,
+			Name: l.Name, Condition: l.Condition, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
+			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node,
 		}
 	}
 	return out

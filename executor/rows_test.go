@@ -85,7 +85,7 @@ func TestACloneIsApart(t *testing.T) {
 	}
 	c.Orphans[0] = "z"
 	for _, l := range append(c.Leases, d.Leases...) {
-		l.Truth, l.Error, l.Fired, l.Moot, l.WakeNs, l.Keys, l.Waits = pb.Truth_TRUTH_TRUE, "z", false, false, 99, nil, nil
+		l.Fired, l.Moot, l.WakeNs, l.Keys, l.Node = false, false, 99, nil, nil
 	}
 	if !proto.Equal(p, p2) || !proto.Equal(a, a2) {
 		t.Error("a change to the clone changed the original")

@@ -99,7 +99,7 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 
 // rearm takes out the leases of a plan again.
 func (s *State) rearm(p *plan, at *pb.Address) {
-	again := func(l *pb.LeaseRow) { l.Fired, l.Moot, l.Truth, l.Waits = false, false, pb.Truth_TRUTH_UNKNOWN, nil }
+	again := func(l *pb.LeaseRow) { l.Fired, l.Moot = false, false }
 	for _, l := range p.row.Leases {
 		again(l)
 	}

@@ -159,7 +159,7 @@ func (r *Reader) controlView(p *plan) PlanView {
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
 	}
-	view.Leases = leaseViews(p.row, p.row.Leases)
+	view.Leases = r.leases(p, nil)
 	return view
 }
 
@@ -335,7 +335,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
-		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: leaseViews(p.row, row.Leases),
+		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
 	}
 	if c != nil {
 		view.Key = r.s.key(a)
@@ -389,24 +389,4 @@ func undoOf(p *pb.PlanRow, a *pb.ActionRow) string {
 		return undoName(pb.Undo_UNDO_RETIRED)
 	}
 	return undoName(a.Undo)
-}
-
-// leaseViews shows what is held; leases of a plan that is not open any more are
-// given up, whatever they waited for.
-func leaseViews(p *pb.PlanRow, rows []*pb.LeaseRow) []LeaseView {
-	var views []LeaseView
-	for _, l := range rows {
-		view := LeaseView{
-			Name: l.Name, Condition: conditionOf(l), Truth: truthName(l.Truth), Fired: l.Fired, Moot: l.Moot,
-			WakeNs: l.WakeNs, Waits: l.Waits, Error: l.Error,
-		}
-		if !armed(p) && !l.Fired {
-			view.Moot, view.WakeNs, view.Waits = true, 0, nil
-		}
-		if l.WakeNs == wakeNow {
-			view.WakeNs = 0 // true already: it fires as soon as the clock allows
-		}
-		views = append(views, view)
-	}
-	return views
 }

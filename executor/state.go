@@ -12,6 +12,12 @@ import (
 // flushes; the rest is read from the KV again.
 const cachedRowsMax = 50_000
 
+// watchedMax bounds the facts whose watchers are kept in memory, factsMax the facts.
+const (
+	watchedMax = 1 << 20
+	factsMax   = 1 << 17
+)
+
 // expressionsMax bounds the compiled conditions and bindings that are kept.
 const expressionsMax = 4096
 
@@ -58,6 +64,9 @@ type State struct {
 	todo    todo
 
 	programs *triggers.Cache
+	watchers *kept[[]*watcher]     // by fact; nil in a fork, which reads the rows
+	facts    *kept[*triggers.Fact] // by key; nil: there is none
+
 	commands []Command
 	notices  []Notice
 	pages    []Page
@@ -93,6 +102,7 @@ func look(kv KV, tenant string) *State {
 	s := &State{
 		tenant: tenant, kv: kv,
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
+		watchers: newKept[[]*watcher](watchedMax), facts: newKept[*triggers.Fact](factsMax),
 		meta: &pb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
@@ -112,7 +122,7 @@ func (s *State) fork() *State {
 	return &State{
 		tenant: s.tenant, kv: s.kv, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		programs: s.programs, wrote: map[string][]byte{},
+		programs: s.programs, facts: newKept[*triggers.Fact](factsMax), wrote: map[string][]byte{},
 	}
 }
 

@@ -97,12 +97,24 @@ type ActionView struct {
 type LeaseView struct {
 	Name      string   `json:"name"`
 	Condition string   `json:"condition"`
-	Truth     string   `json:"truth"` // true, unknown, false
+	Truth     string   `json:"truth"` // true, unknown, false: at the logical time of the state
+	ArmedNs   int64    `json:"armed_ns,omitempty"`
 	Fired     bool     `json:"fired"`
-	Moot      bool     `json:"moot,omitempty"`
-	WakeNs    int64    `json:"wake_ns,omitempty"`
-	Waits     []string `json:"waits,omitempty"`
+	Moot      bool     `json:"moot,omitempty"`    // no future makes it fire
+	WakeNs    int64    `json:"wake_ns,omitempty"` // when time alone could change it
+	Waits     []string `json:"waits,omitempty"`   // what an unknown waits for
+	Keys      []string `json:"keys,omitempty"`    // facts that it is indexed by
+	Shared    uint64   `json:"shared,omitempty"`  // leases that always have this answer, and are asked as one; 0: it is alone
 	Error     string   `json:"error,omitempty"`
+
+	Readings []ReadingView `json:"readings,omitempty"`
+}
+
+// ReadingView is one value that a condition reads.
+type ReadingView struct {
+	Name     string `json:"name"`
+	Value    string `json:"value,omitempty"`    // JSON; empty: unknown
+	Sequence uint64 `json:"sequence,omitempty"` // of the record that set it
 }
 
 // RefusedView is a record that the fold refused (it broke a rule) or found void

@@ -92,6 +92,9 @@ func (w *world) raw(subject, contentType string, data []byte) []Result {
 		}
 	}
 	w.state.Flush()
+	if err := checkKept(w.state); err != nil {
+		w.t.Fatal(err)
+	}
 	if err := checkRows(w.t, w.kv); err != nil {
 
 		w.t.Fatal(err)

@@ -110,7 +110,7 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 
 func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
 	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	return l.plan(l.readers.env, sub, nil)
+	return l.plan(l.readers.env, sub, planning{mixed: mixedArithmetic(sub), loops: hasLoop(sub.Expr()), costly: mayCost(sub.Expr())})
 }
 
 func (l *language) listPart(checked *ast.AST, items ast.ListExpr) (*part, error) {

@@ -8,6 +8,7 @@ import "container/list"
 type Cache struct {
 	language   *language
 	conditions shelf[Condition]
+	shapes     shelf[shape] // by the text without its literals
 	bindings   shelf[Binding]
 	readers    shelf[Binding]
 }
@@ -21,6 +22,7 @@ func NewCache(max int) *Cache {
 	return &Cache{
 		language:   newLanguage(),
 		conditions: shelf[Condition]{max: max, items: map[string]*list.Element{}},
+		shapes:     shelf[shape]{max: max, items: map[string]*list.Element{}},
 		bindings:   shelf[Binding]{max: max, items: map[string]*list.Element{}},
 		readers:    shelf[Binding]{max: max, items: map[string]*list.Element{}},
 	}
@@ -28,7 +30,33 @@ func NewCache(max int) *Cache {
 
 // Condition is Compile, remembered.
 func (c *Cache) Condition(expression string) (*Condition, error) {
-	return c.conditions.get(expression, c.language.compileCondition)
+	return c.conditions.get(expression, c.condition)
+}
+
+// condition finds the shape of a text, or compiles it: once for all texts that
+// differ only in literals.
+func (c *Cache) condition(text string) (*Condition, error) {
+	if len(text) > textMax {
+		_, err := c.language.newShape(text, nil)
+		return nil, err
+	}
+	key, literals := lift(text)
+	if s := c.shapes.peek(key); s != nil {
+		if len(s.params) > 0 || len(literals) == 0 {
+			if condition := s.instance(text, literals); condition != nil {
+				return condition, nil
+			}
+		}
+		literals = nil // its literals cannot be parameters, or one of them is wrong
+	}
+	s, err := c.language.newShape(text, literals)
+	if err != nil {
+		return nil, err
+	}
+	if c.shapes.peek(key) == nil {
+		c.shapes.keep(key, s)
+	}
+	return s.instance(text, literals), nil
 }
 
 // Binding is CompileBinding, remembered.
@@ -54,6 +82,30 @@ type volume[T any] struct {
 	err   error
 }
 
+// peek returns what is kept under text, or nil.
+func (s *shelf[T]) peek(text string) *T {
+	element, ok := s.items[text]
+	if !ok {
+		return nil
+	}
+	s.order.MoveToFront(element)
+	return element.Value.(*volume[T]).value
+}
+
+// keep puts value under text, and drops what was not asked for longest.
+func (s *shelf[T]) keep(text string, value *T) { s.put(&volume[T]{text: text, value: value}) }
+
+func (s *shelf[T]) put(v *volume[T]) {
+	if had, ok := s.items[v.text]; ok {
+		s.order.Remove(had)
+	}
+	s.items[v.text] = s.order.PushFront(v)
+	if s.order.Len() > s.max {
+		oldest := s.order.Remove(s.order.Back()).(*volume[T])
+		delete(s.items, oldest.text)
+	}
+}
+
 func (s *shelf[T]) get(text string, compile func(string) (*T, error)) (*T, error) {
 	if element, ok := s.items[text]; ok {
 		s.order.MoveToFront(element)
@@ -65,10 +117,6 @@ func (s *shelf[T]) get(text string, compile func(string) (*T, error)) (*T, error
 	if len(text) > textMax {
 		return v.value, v.err // a refusal that is cheaper to repeat than to keep
 	}
-	s.items[text] = s.order.PushFront(v)
-	if s.order.Len() > s.max {
-		oldest := s.order.Remove(s.order.Back()).(*volume[T])
-		delete(s.items, oldest.text)
-	}
+	s.put(v)
 	return v.value, v.err
 }

@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"iter"
+	"slices"
 
-	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 )
 
 // Truth is the answer of a condition. Its zero value is Unknown.
@@ -39,13 +41,16 @@ type Fact struct {
 	AssertedNs int64           // unix ns of the last assertion
 	ChangedNs  int64           // unix ns of the last change of value
 	Sequence   uint64          // of the record that asserted it last
+
+	decoded ref.Val // Value, when an evaluation has read it
 }
 
 // View is what an evaluation may read; an implementation answers from folded
 // state only, of one tenant only (S94).
 type View interface {
-	// Fact returns the fact under key, and false when there is none now.
-	Fact(key string) (Fact, bool)
+	// Fact returns the fact under key, or nil when there is none now. It is not
+	// changed, but for what evaluations remember in it: one goroutine owns it.
+	Fact(key string) *Fact
 	// Occurrences yields the times (unix ns, ascending) at which key was asserted
 	// in (fromNs, toNs].
 	Occurrences(key string, fromNs, toNs int64) iter.Seq[int64]
@@ -103,65 +108,93 @@ type Result struct {
 	Moot     bool      // no future can make it true
 	Readings []Reading // by name
 	Waits    []string  // what an unknown waits for, sorted: "fact shipped/o7", "time 2026-..."
-	Keys     []string  // facts that were read, sorted
+	Keys     []string  // facts that were read, sorted; of Ask only where Keys of the condition are not all
 	Err      error     // why the evaluation stopped; Truth is then Unknown
 }
 
 // Condition is a checked expression with a boolean result. It does not change
 // after compilation and may be shared.
 type Condition struct {
-	program   cel.Program
-	language  *language
-	digest    [32]byte
-	keys      []string
-	computed  bool
-	roots     map[string]bool // the variables it reads
-	skeleton  *clause         // nil: no future makes it moot
-	leafCount int
+	shape  *shape
+	text   string
+	params []ref.Val
+	keys   []string
 }
 
 // Compile checks expression and prepares it. The error is an *Error. Use a
 // Cache where more than one expression is compiled.
 func Compile(expression string) (*Condition, error) {
-	return newLanguage().compileCondition(expression)
+	return NewCache(1).Condition(expression)
 }
 
 // Digest identifies the condition: see the package comment.
-func (c *Condition) Digest() [32]byte { return c.digest }
-
-// Keys returns the fact keys that stand in the expression, sorted. computed says
-// that it also reads keys that only an evaluation knows: see Result.Keys.
-func (c *Condition) Keys() (constant []string, computed bool) { return c.keys, c.computed }
-
-// ReadsVerdict reports whether the expression mentions verdict.
-func (c *Condition) ReadsVerdict() bool { return c.roots["verdict"] }
-
-// ReadsPlan reports whether the expression mentions plan.
-func (c *Condition) ReadsPlan() bool { return c.roots["plan"] }
-
-// ReadsAction reports whether the expression mentions action.
-func (c *Condition) ReadsAction() bool { return c.roots["action"] }
-
-// ReadsClock reports whether the expression asks a function of time, so that
-// its truth depends on the instant at which it is asked.
-func (c *Condition) ReadsClock() bool { return c.roots[clockRoot] }
-
-func (l *language) compileCondition(expression string) (*Condition, error) {
-	checked, err := l.check(l.conditions, expression, inspectCondition)
-	if err != nil {
-		return nil, err
-	}
-	if kind := checked.OutputType().Kind(); kind != cel.BoolKind && kind != cel.DynKind {
-		return nil, &Error{Line: 1, Column: 1, Message: "the result is " + checked.OutputType().String() + ", not a truth",
-			Hint: "compare it with something, as in plan.status == \"failed\""}
-	}
-	c := &Condition{language: l, digest: sha256.Sum256([]byte(digestPrefix + Normalise(expression)))}
-	c.roots, c.keys, c.computed = footprint(checked.NativeRep().Expr())
-	c.skeleton, c.leafCount = newSkeleton(checked.NativeRep())
-	if c.program, err = l.plan(l.conditions.env, checked.NativeRep(), c.skeleton); err != nil {
-		return nil, planError(err)
-	}
-	return c, nil
+func (c *Condition) Digest() [32]byte {
+	return sha256.Sum256([]byte(digestPrefix + Normalise(c.text)))
 }
 
 const digestPrefix = "sagenbaum condition 1\n"
+
+// Keys returns the fact keys that stand in the expression, sorted. computed says
+// that it also reads keys that only an evaluation knows: see Result.Keys.
+func (c *Condition) Keys() (constant []string, computed bool) { return c.keys, c.shape.computed }
+
+// Watched returns the facts that an answer depends on, sorted: those that stand in
+// the expression, and those that the evaluation has read.
+func (c *Condition) Watched(r Result) []string {
+	if !c.shape.computed {
+		return c.keys
+	}
+	if len(c.keys) == 0 {
+		return r.Keys
+	}
+	all := slices.Concat(c.keys, r.Keys)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Reads reports whether the expression names one of paths, as in plan.actions.
+func (c *Condition) Reads(paths ...string) bool {
+	return slices.ContainsFunc(c.shape.slots, func(s slot) bool { return slices.Contains(paths, s.path) })
+}
+
+// ReadsVerdict reports whether the expression mentions verdict.
+func (c *Condition) ReadsVerdict() bool { return c.shape.roots["verdict"] }
+
+// ReadsPlan reports whether the expression mentions plan.
+func (c *Condition) ReadsPlan() bool { return c.shape.roots["plan"] }
+
+// ReadsAction reports whether the expression mentions action.
+func (c *Condition) ReadsAction() bool { return c.shape.roots["action"] }
+
+// ReadsClock reports whether the expression asks a function of time, so that
+// its truth depends on the instant at which it is asked.
+func (c *Condition) ReadsClock() bool { return c.shape.roots[clockRoot] }
+
+// instance makes the condition that text is of a shape. It is nil when a literal
+// of the text is not what one may be at its place: compiling the text says why.
+func (s *shape) instance(text string, literals []literal) *Condition {
+	c := &Condition{shape: s, text: text, keys: s.keys}
+	if len(s.params) > 0 {
+		c.params = make([]ref.Val, len(s.params))
+	}
+	for i, p := range s.params {
+		value := literals[p.literal].value
+		if p.convert != nil {
+			value = p.convert(value)
+		}
+		if p.check != nil && !p.check(value) {
+			return nil
+		}
+		c.params[i] = value
+	}
+	if len(s.keyParams) > 0 {
+		c.keys = make([]string, 0, len(s.keys)+len(s.keyParams))
+		c.keys = append(c.keys, s.keys...)
+		for _, i := range s.keyParams {
+			c.keys = append(c.keys, string(c.params[i].(types.String)))
+		}
+		slices.Sort(c.keys)
+		c.keys = slices.Compact(c.keys)
+	}
+	return c
+}

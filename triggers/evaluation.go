@@ -16,25 +16,30 @@ import (
 // evaluation is one run of a condition: what it may read, and what it did read.
 // It is the activation that cel-go resolves names in.
 type evaluation struct {
+	held     *Held
 	language *language
-	scope    *Scope
+	scope    scopeReader // of a condition that asks the scope for more than names
 	view     View
+	nowNs    int64
+	full     bool // readings and waits are wanted
 	wakeNs   int64
 	facts    []readFact
 	keys     []string // touched by functions of time, without reading the fact
 	readings []reading
 	waits    []wait
 	leaves   []leafValue
-	input    ref.Val // decoded when first read
-	output   ref.Val
+
+	// What most evaluations need, in one piece.
+	world      world
+	factsFirst [2]readFact
+	waitsFirst [2]wait
+	leafFirst  [8]leafValue
 }
 
 // readFact is a fact as this evaluation saw it.
 type readFact struct {
-	Fact
-	key     string
-	found   bool
-	decoded ref.Val
+	*Fact // nil: there is none
+	key   string
 }
 
 type waitKind uint8
@@ -69,14 +74,32 @@ type reading struct {
 	value ref.Val // nil: unknown
 }
 
-// Evaluate answers the condition for a scope. It never fails: an error is a
-// truth that is Unknown, with Result.Err.
+// Evaluate answers the condition for a scope, with all that is to be known about
+// the answer. It never fails: an error is a truth that is Unknown, with Result.Err.
 func (c *Condition) Evaluate(s Scope, v View) Result {
-	e := &evaluation{language: c.language, scope: &s, view: v}
-	if c.leafCount > 0 {
-		e.leaves = make([]leafValue, c.leafCount)
+	return c.Hold(s).Evaluate(s.NowNs, v)
+}
+
+// Evaluate answers a held condition at nowNs: see Condition.Evaluate.
+func (h *Held) Evaluate(nowNs int64, v View) Result { return h.evaluate(nowNs, v, true) }
+
+// Ask is Evaluate without Readings and Waits, for the many answers that nobody
+// looks at.
+func (h *Held) Ask(nowNs int64, v View) Result { return h.evaluate(nowNs, v, false) }
+
+func (h *Held) evaluate(nowNs int64, v View, full bool) Result {
+	s := h.condition.shape
+	e := &evaluation{held: h, language: s.language, view: v, nowNs: nowNs, full: full}
+	if s.whole {
+		e.scope.s = h.scope
 	}
-	value, _, err := c.program.Eval(e)
+	e.world, e.facts, e.waits = world{e, worldFacts}, e.factsFirst[:0], e.waitsFirst[:0]
+	if s.leafCount > len(e.leafFirst) {
+		e.leaves = make([]leafValue, s.leafCount)
+	} else {
+		e.leaves = e.leafFirst[:s.leafCount]
+	}
+	value, _, err := s.program.Eval(e)
 	result := Result{WakeNs: e.wakeNs}
 	switch answer := value.(type) {
 	case types.Bool:
@@ -85,15 +108,21 @@ func (c *Condition) Evaluate(s Scope, v View) Result {
 			result.Truth = True
 		}
 	case *types.Unknown:
-		result.Waits = e.waitsOf(answer)
+		if full {
+			result.Waits = e.waitsOf(answer)
+		}
 	default:
 		result.Err = evaluationError(value, err)
 	}
-	if result.Truth != True && c.skeleton != nil && c.skeleton.never(true, e.leaves) {
+	if result.Truth != True && s.skeleton != nil && s.skeleton.never(true, e.leaves) {
 		result.Moot, result.WakeNs = true, 0
 	}
-	result.Keys = e.keysRead()
-	result.Readings = e.written()
+	if full || s.computed {
+		result.Keys = e.keysRead()
+	}
+	if full {
+		result.Readings = e.written()
+	}
 	return result
 }
 
@@ -113,108 +142,53 @@ func evaluationError(value ref.Val, err error) error {
 // Parent ends the chain of activations.
 func (e *evaluation) Parent() interpreter.Activation { return nil }
 
-// ResolveName answers for a variable of the language.
+// ResolveName answers for a variable of the language, or for what the compiler put
+// where a path or a literal stood.
 func (e *evaluation) ResolveName(name string) (any, bool) {
-	switch name {
-	case "facts":
-		return &world{e, worldFacts}, true
-	case "action":
-		return &world{e, worldAction}, true
+	if name[0] == '@' {
+		return e.compiled(name)
 	}
-	root, field, _ := strings.Cut(name, ".")
-	var value ref.Val
-	switch root {
-	case "plan":
-		value = e.planField(field)
-	case "action":
-		value = e.actionField(field)
-	case "verdict":
-		value = e.verdictField(field)
+	if name == "facts" {
+		return &e.world, true
 	}
-	if value == nil {
-		return nil, false
+	if kind, whole := wholeWorld(name); whole {
+		if (kind == worldOutput || kind == worldInput || kind == worldActionLabels) && e.scope.s.Action == nil {
+			return e.absent(noAction), true
+		}
+		if kind == worldOutput && e.scope.s.Action.Output == nil {
+			return e.absent(noOutput), true
+		}
+		return &world{e, kind}, true
 	}
-	if _, whole := value.(*world); !whole {
-		e.note(reading{kind: readName, name: name, value: value})
-	}
-	return value, true
+	return nil, false
 }
 
-func (e *evaluation) planField(field string) ref.Val {
-	p := &e.scope.Plan
-	switch field {
-	case "id":
-		return types.String(p.ID)
-	case "status":
-		return types.String(p.Status)
-	case "label":
-		return types.String(p.Label)
-	case "owner":
-		return types.String(p.Owner)
-	case "agent":
-		return types.String(p.Agent)
-	case "opened_at":
-		return timestamp(p.OpenedNs)
-	case "deadline":
-		if p.DeadlineNs == 0 {
-			return e.unknown(wait{kind: waitForever, name: "plan.deadline, which is not set"})
+// compiled answers for a slot or a parameter.
+func (e *evaluation) compiled(name string) (any, bool) {
+	n := 0
+	for _, c := range []byte(name[2:]) {
+		if c < '0' || c > '9' {
+			return nil, false // the hidden variables of a loop are not ours
 		}
-		return timestamp(p.DeadlineNs)
-	case "labels":
-		return &world{e, worldPlanLabels}
-	case "actions", "step":
-		return types.Int(p.Actions)
+		n = n*10 + int(c-'0')
 	}
-	return nil
+	switch name[:2] {
+	case paramName:
+		return e.held.condition.params[n], true
+	case slotName:
+		value := e.held.values[n]
+		if missing, ok := value.(*absent); ok {
+			return e.absent(missing), true
+		}
+		if e.full {
+			e.note(reading{kind: readName, name: e.held.condition.shape.slots[n].path, value: value.(ref.Val)})
+		}
+		return value, true
+	}
+	return nil, false
 }
 
-func (e *evaluation) actionField(field string) ref.Val {
-	a := e.scope.Action
-	if a == nil {
-		return e.unknown(wait{kind: waitForever, name: "an action, which a trigger of a plan does not have"})
-	}
-	switch field {
-	case "id":
-		return types.String(a.ID)
-	case "capability":
-		return types.String(a.Capability)
-	case "at":
-		return timestamp(a.AtNs)
-	case "outcome":
-		if a.Outcome == "" {
-			return e.unknown(wait{kind: waitText, name: "outcome of the forward"})
-		}
-		return types.String(a.Outcome)
-	case "input":
-		return &world{e, worldInput}
-	case "output":
-		if a.Output == nil {
-			return e.unknown(wait{kind: waitText, name: "output of the forward"})
-		}
-		return &world{e, worldOutput}
-	case "labels":
-		return &world{e, worldActionLabels}
-	}
-	return nil
-}
-
-func (e *evaluation) verdictField(field string) ref.Val {
-	v := e.scope.Verdict
-	if v == nil {
-		return e.unknown(wait{kind: waitText, name: "a verdict on the action"})
-	}
-	switch field {
-	case "outcome":
-		return types.String(v.Outcome)
-	case "reason":
-		return types.String(v.Reason)
-	case "by":
-		return types.String(v.By)
-	case "at":
-		return timestamp(v.AtNs)
-	}
-	return nil
-}
+func (e *evaluation) absent(a *absent) ref.Val { return e.unknown(a.wait) }
 
 // read returns the fact under key, the same at every call of one evaluation.
 func (e *evaluation) read(key string) *readFact {
@@ -223,11 +197,11 @@ func (e *evaluation) read(key string) *readFact {
 			return &e.facts[i]
 		}
 	}
-	fact, found := e.view.Fact(key)
-	e.facts = append(e.facts, readFact{Fact: fact, key: key, found: found})
+	e.facts = append(e.facts, readFact{e.view.Fact(key), key})
 	return &e.facts[len(e.facts)-1]
 }
 
+// value is the decoded value of a fact that was found.
 func (e *evaluation) value(fact *readFact) ref.Val {
 	if fact.decoded == nil {
 		fact.decoded = decode(fact.Value)
@@ -242,6 +216,9 @@ func (e *evaluation) touch(key string) {
 }
 
 func (e *evaluation) note(r reading) {
+	if !e.full {
+		return
+	}
 	for i := range e.readings {
 		if had := &e.readings[i]; had.name == r.name && had.key == r.key && had.kind == r.kind {
 			if had.value == nil {
@@ -324,7 +301,7 @@ func (e *evaluation) written() []Reading {
 	for i := range e.facts {
 		fact := &e.facts[i]
 		r := Reading{Name: "facts[" + quote(fact.key) + "]"}
-		if fact.found {
+		if fact.Fact != nil {
 			r.Value, r.Sequence = fact.Value, fact.Sequence
 		}
 		out = append(out, r)

@@ -12,7 +12,7 @@ import (
 // noFacts is a View in which nothing has happened.
 type noFacts struct{}
 
-func (noFacts) Fact(string) (triggers.Fact, bool)                { return triggers.Fact{}, false }
+func (noFacts) Fact(string) *triggers.Fact                       { return nil }
 func (noFacts) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
 
 func ExampleCompile() {

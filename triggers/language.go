@@ -154,23 +154,31 @@ func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *E
 	return checked, nil
 }
 
+// planning is what the program of an expression must be told about it: what holds
+// of the text, before paths and literals were replaced.
+type planning struct {
+	skeleton *clause        // nil: none
+	mixed    map[int64]bool // of mixedArithmetic
+	loops    bool
+	costly   bool // it can take more steps than it has nodes
+}
+
 // plan prepares a checked expression. Its leaves report to the evaluation when
 // it has a skeleton; its cost is counted when it could be more than its length.
-func (l *language) plan(env *cel.Env, checked *ast.AST, skeleton *clause) (cel.Program, error) {
-	mixed, loops := mixedArithmetic(checked), hasLoop(checked.Expr())
+func (l *language) plan(env *cel.Env, checked *ast.AST, p planning) (cel.Program, error) {
 	leaves := map[int64]*clause{}
-	skeleton.leaves(func(c *clause) { leaves[c.id] = c })
+	p.skeleton.leaves(func(c *clause) { leaves[c.id] = c })
 	options := []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-			i = replace(i, mixed, loops)
+			i = replace(i, p.mixed, p.loops)
 			if leaf := leaves[i.ID()]; leaf != nil {
 				i = &leafWatch{InterpretableV2: i, leaf: leaf.leaf}
 			}
 			return i, nil
 		}),
 	}
-	if mayCost(checked.Expr()) {
+	if p.costly {
 		options = append(options, cel.CostLimit(costMax))
 	}
 	return env.PlanProgram(checked, options...)

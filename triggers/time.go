@@ -109,7 +109,7 @@ func timestamp(ns int64) ref.Val {
 // flip records that the answer just given can change at ns. An instant that no
 // epoch reaches is none.
 func (e *evaluation) flip(ns int64) {
-	if ns > e.scope.NowNs && ns != math.MaxInt64 && (e.wakeNs == 0 || ns < e.wakeNs) {
+	if ns > e.nowNs && ns != math.MaxInt64 && (e.wakeNs == 0 || ns < e.wakeNs) {
 		e.wakeNs = ns
 	}
 }
@@ -117,7 +117,7 @@ func (e *evaluation) flip(ns int64) {
 // after is unknown until t, then true. It is never false, so that !after(t) never
 // fires: "not yet" is no reason to undo anything.
 func (e *evaluation) after(t int64) ref.Val {
-	if e.scope.NowNs >= t {
+	if e.nowNs >= t {
 		return types.True
 	}
 	e.flip(t)
@@ -126,7 +126,7 @@ func (e *evaluation) after(t int64) ref.Val {
 
 // before is true until t, then false: a guard.
 func (e *evaluation) before(t int64) ref.Val {
-	if e.scope.NowNs >= t {
+	if e.nowNs >= t {
 		return types.False
 	}
 	e.flip(t)
@@ -136,7 +136,7 @@ func (e *evaluation) before(t int64) ref.Val {
 // assertion is when the fact was last asserted, or last changed its value.
 func (e *evaluation) assertion(key ref.Val, changed bool) ref.Val {
 	fact := e.read(text(key))
-	if !fact.found {
+	if fact.Fact == nil {
 		return e.unknown(wait{kind: waitFact, name: fact.key})
 	}
 	if changed {
@@ -171,7 +171,7 @@ func (e *evaluation) occurrence(function, key string) ref.Val {
 // edge returns the first or the last occurrence after arming, 0 when there is none.
 func (e *evaluation) edge(key string, last bool) int64 {
 	found := int64(0)
-	for ns := range e.occurrences(key, e.scope.ArmedNs, e.scope.NowNs) {
+	for ns := range e.occurrences(key, e.held.armedNs, e.nowNs) {
 		found = ns
 		if !last {
 			break
@@ -190,12 +190,12 @@ func (e *evaluation) occurrences(key string, fromNs, toNs int64) iter.Seq[int64]
 // happens at that very instant is still within.
 func (e *evaluation) within(_ string, args ...ref.Val) ref.Val {
 	key, t0, end := text(args[0]), nanoseconds(args[1]), shifted(args[1], args[2])
-	for ns := range e.occurrences(key, addNs(t0, -1), min(end, e.scope.NowNs)) {
+	for ns := range e.occurrences(key, addNs(t0, -1), min(end, e.nowNs)) {
 		e.note(reading{kind: readCall, name: "within", key: key, value: timestamp(ns)})
 		return types.True
 	}
 	e.note(reading{kind: readCall, name: "within", key: key})
-	if e.scope.NowNs > end {
+	if e.nowNs > end {
 		return types.False
 	}
 	e.flip(addNs(end, 1))
@@ -220,7 +220,7 @@ func (e *evaluation) atLeast(_ string, args ...ref.Val) ref.Val {
 		return types.NewErr("at_least wants 1 or more occurrences in a window above zero")
 	}
 	var times []int64
-	for ns := range e.occurrences(key, addNs(e.scope.NowNs, -window), e.scope.NowNs) {
+	for ns := range e.occurrences(key, addNs(e.nowNs, -window), e.nowNs) {
 		times = append(times, ns)
 	}
 	e.note(reading{kind: readCall, name: "at_least", key: key, value: types.Int(len(times))})
@@ -239,7 +239,7 @@ func (e *evaluation) count(_ string, args ...ref.Val) ref.Val {
 		return types.NewErr("count wants a window above zero")
 	}
 	n := 0
-	for ns := range e.occurrences(key, addNs(e.scope.NowNs, -window), e.scope.NowNs) {
+	for ns := range e.occurrences(key, addNs(e.nowNs, -window), e.nowNs) {
 		if n == 0 {
 			e.flip(addNs(ns, window))
 		}

@@ -14,18 +14,17 @@ import (
 type memory struct {
 	t     testing.TB
 	now   int64
-	facts map[string]Fact
+	facts map[string]*Fact
 	times map[string][]int64
 	seq   uint64
 }
 
 func newMemory(t testing.TB) *memory {
-	return &memory{t: t, facts: map[string]Fact{}, times: map[string][]int64{}}
+	return &memory{t: t, facts: map[string]*Fact{}, times: map[string][]int64{}}
 }
 
-func (m *memory) Fact(key string) (Fact, bool) {
-	f, ok := m.facts[key]
-	return f, ok
+func (m *memory) Fact(key string) *Fact {
+	return m.facts[key]
 }
 
 func (m *memory) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
@@ -48,7 +47,7 @@ func (m *memory) assert(key, value string, ns int64) {
 	if ok && string(had.Value) == value {
 		fact.ChangedNs = had.ChangedNs
 	}
-	m.facts[key] = fact
+	m.facts[key] = &fact
 	m.times[key] = append(m.times[key], ns)
 }
 

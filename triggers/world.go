@@ -22,6 +22,24 @@ const (
 	worldActionLabels
 )
 
+// wholeWorld returns the world that a variable is which is read by the names of
+// its fields.
+func wholeWorld(name string) (worldKind, bool) {
+	switch name {
+	case "action":
+		return worldAction, true
+	case "action.input":
+		return worldInput, true
+	case "action.output":
+		return worldOutput, true
+	case "plan.labels":
+		return worldPlanLabels, true
+	case "action.labels":
+		return worldActionLabels, true
+	}
+	return 0, false
+}
+
 // world is something that an expression reads by name and never as a whole. It
 // is an Indexer, a FieldTester and a Container but no Mapper, which makes it two
 // worlds at once: selecting what is absent asks the open world and is unknown,
@@ -63,61 +81,37 @@ func (w *world) find(name string) (ref.Val, wait) {
 	switch w.kind {
 	case worldFacts:
 		fact := e.read(name)
-		if !fact.found {
+		if fact.Fact == nil {
 			return nil, wait{kind: waitFact, name: name}
 		}
 		return e.value(fact), wait{}
 	case worldAction:
-		if value := e.actionField(name); value != nil {
-			return value, wait{}
-		}
-		value := e.lifted(&e.input, e.scope.Action.Input, "action."+name, name)
-		return value, wait{kind: waitForever, name: "action." + name + ", which was not lifted from the input"}
+		return w.named("action", name)
 	case worldInput:
-		value := e.lifted(&e.input, e.scope.Action.Input, "action.input."+name, name)
-		return value, wait{kind: waitForever, name: "action.input." + name + ", which was not lifted from the input"}
+		return w.named("action.input", name)
 	case worldOutput:
-		value := e.lifted(&e.output, e.scope.Action.Output, "action.output."+name, name)
-		return value, wait{kind: waitForever, name: "action.output." + name + ", which was not lifted from the output"}
+		return w.named("action.output", name)
 	case worldPlanLabels:
-		return e.label(e.scope.Plan.Labels, "plan.labels."+name, name)
+		return w.named("plan.labels", name)
 	case worldActionLabels:
-		return e.label(e.scope.Action.Labels, "action.labels."+name, name)
+		return w.named("action.labels", name)
 	default:
 		panic(fmt.Sprintf("triggers: no such world: %d", w.kind))
 	}
 }
 
-// lifted returns a field of a lifted JSON object, or nil.
-func (e *evaluation) lifted(decoded *ref.Val, raw []byte, path, name string) ref.Val {
-	if *decoded == nil {
-		if len(raw) == 0 {
-			raw = []byte("{}")
-		}
-		*decoded = decode(raw)
+// named reads root.name of the scope.
+func (w *world) named(root, name string) (ref.Val, wait) {
+	if _, whole := wholeWorld(root + "." + name); whole { // action["output"]
+		value, _ := w.e.ResolveName(root + "." + name)
+		return value.(ref.Val), wait{}
 	}
-	fields, ok := (*decoded).(*object)
-	if !ok {
-		if types.IsError(*decoded) {
-			return *decoded
-		}
-		return nil
+	value := w.e.scope.value(root, name)
+	if missing, ok := value.(*absent); ok {
+		return nil, missing.wait
 	}
-	value, found := fields.Find(types.String(name))
-	if !found {
-		return nil
-	}
-	e.note(reading{kind: readName, name: path, value: value})
-	return value
-}
-
-func (e *evaluation) label(labels map[string]string, path, name string) (ref.Val, wait) {
-	value, found := labels[name]
-	if !found {
-		return nil, wait{kind: waitForever, name: path + ", which is not set"}
-	}
-	e.note(reading{kind: readName, name: path, value: types.String(value)})
-	return types.String(value), wait{}
+	w.e.note(reading{kind: readName, name: root + "." + name, value: value.(ref.Val)})
+	return value.(ref.Val), wait{}
 }
 
 // ConvertToNative, ConvertToType and Equal complete ref.Val; the inspector lets

@@ -27,6 +27,7 @@ type benching struct {
 	each        time.Duration
 	concurrency []int
 	held        int
+	leases      []int
 	only        string
 	profile     string
 }
@@ -44,7 +45,8 @@ Figures vary with the machine; read them as ratios.
   pairs   registered pairs/s, and how long an agent waits for one
   undo5   a plan of 5 actions whose fifth fails: 4 compensations by a worker
   fold    folding a ledger from nothing, beside merely reading it
-  held    memory and start time with many held registrations and deadlines`,
+  held    memory and start time with many held registrations and deadlines
+  leases  facts, memory and disk with many held conditions`,
 		Example: `  sagenbaum bench
   sagenbaum bench --only undo5 --each 5s --concurrency 1,16,128`,
 		Args: exactly(),
@@ -55,8 +57,9 @@ Figures vary with the machine; read them as ratios.
 	flags.DurationVar(&b.each, "each", 3*time.Second, "how long each figure is measured")
 	flags.IntSliceVar(&b.concurrency, "concurrency", []int{1, 16, 128}, "agents' calls at once")
 	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure")
+	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000}, "held conditions for the leases figures")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
-	flags.StringVar(&b.only, "only", "", "pairs, undo5, fold or held (default all)")
+	flags.StringVar(&b.only, "only", "", "pairs, undo5, fold, held or leases (default all)")
 	return cmd
 }
 
@@ -64,9 +67,9 @@ func (b *benching) wants(name string) bool { return b.only == "" || b.only == na
 
 func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	switch {
-	case b.only != "" && !slices.Contains([]string{"pairs", "undo5", "fold", "held"}, b.only):
-		return fail(exitUsage, "--only pairs, undo5, fold or held", "unknown figure %q", b.only)
-	case b.each <= 0 || b.held < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1:
+	case b.only != "" && !slices.Contains([]string{"pairs", "undo5", "fold", "held", "leases"}, b.only):
+		return fail(exitUsage, "--only pairs, undo5, fold, held or leases", "unknown figure %q", b.only)
+	case b.each <= 0 || b.held < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return fail(exitUsage, "sagenbaum bench --help", "durations, counts and concurrency must be positive")
 	}
 	dir, err := os.MkdirTemp(b.dir, "sagenbaum-bench-")
@@ -87,12 +90,20 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	}
 	fmt.Fprintf(out, "%s/%s, %d processors, %s, in %s\n", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version(), dir)
 	for _, durable := range []bool{true, false} {
+		if !b.wants("pairs") && !b.wants("undo5") && !b.wants("fold") {
+			break
+		}
 		if err := benchMode(ctx, out, b, dir, durable); err != nil {
 			return err
 		}
 	}
 	if b.wants("held") {
-		return benchHeld(ctx, out, b, filepath.Join(dir, "held"))
+		if err := benchHeld(ctx, out, b, filepath.Join(dir, "held")); err != nil {
+			return err
+		}
+	}
+	if b.wants("leases") {
+		return benchLeases(ctx, out, b, filepath.Join(dir, "leases"))
 	}
 	return nil
 }

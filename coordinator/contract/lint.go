@@ -187,7 +187,7 @@ const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
 // noFacts is a world in which nothing was observed yet.
 type noFacts struct{}
 
-func (noFacts) Fact(string) (triggers.Fact, bool) { return triggers.Fact{}, false }
+func (noFacts) Fact(string) *triggers.Fact { return nil }
 
 func (noFacts) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
 

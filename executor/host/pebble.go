@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -22,13 +23,17 @@ func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.D
 		return nil, ErrNoRoom // Pebble would try on for ever
 	}
 	options := func() *pebble.Options {
-		return &pebble.Options{
+		o := &pebble.Options{
 			FS:                 vfs.OnDiskFull(vfs.Default, room.await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
 			MemTableSize:       32 << 20,
 			Cache:              pebble.NewCache(64 << 20),
 		}
+		for i := range o.Levels {
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by nobody
+		}
+		return o
 	}
 	db, err := pebble.Open(dir, options())
 	if err == nil || errors.Is(err, os.ErrPermission) || isLocked(err) {

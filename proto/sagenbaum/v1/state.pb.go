@@ -138,55 +138,6 @@ func (Signal) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{1}
 }
 
-type Truth int32
-
-const (
-	Truth_TRUTH_UNKNOWN Truth = 0
-	Truth_TRUTH_FALSE   Truth = 1
-	Truth_TRUTH_TRUE    Truth = 2
-)
-
-// Enum value maps for Truth.
-var (
-	Truth_name = map[int32]string{
-		0: "TRUTH_UNKNOWN",
-		1: "TRUTH_FALSE",
-		2: "TRUTH_TRUE",
-	}
-	Truth_value = map[string]int32{
-		"TRUTH_UNKNOWN": 0,
-		"TRUTH_FALSE":   1,
-		"TRUTH_TRUE":    2,
-	}
-)
-
-func (x Truth) Enum() *Truth {
-	p := new(Truth)
-	*p = x
-	return p
-}
-
-func (x Truth) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Truth) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_state_proto_enumTypes[2].Descriptor()
-}
-
-func (Truth) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_state_proto_enumTypes[2]
-}
-
-func (x Truth) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Truth.Descriptor instead.
-func (Truth) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
-}
-
 type Outcome int32
 
 const (
@@ -223,11 +174,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_state_proto_enumTypes[3].Descriptor()
+	return file_sagenbaum_v1_state_proto_enumTypes[2].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_state_proto_enumTypes[3]
+	return &file_sagenbaum_v1_state_proto_enumTypes[2]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -236,7 +187,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
 }
 
 type Undo int32
@@ -296,11 +247,11 @@ func (x Undo) String() string {
 }
 
 func (Undo) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_state_proto_enumTypes[4].Descriptor()
+	return file_sagenbaum_v1_state_proto_enumTypes[3].Descriptor()
 }
 
 func (Undo) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_state_proto_enumTypes[4]
+	return &file_sagenbaum_v1_state_proto_enumTypes[3]
 }
 
 func (x Undo) Number() protoreflect.EnumNumber {
@@ -309,7 +260,7 @@ func (x Undo) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Undo.Descriptor instead.
 func (Undo) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 // Meta is the head of a tenant's state.
@@ -532,6 +483,7 @@ type PlanRow struct {
 	UndoneAs      string                 `protobuf:"bytes,43,opt,name=undone_as,json=undoneAs,proto3" json:"undone_as,omitempty"`                 // the plan that undoes this committed one
 	Depth         uint32                 `protobuf:"varint,44,opt,name=depth,proto3" json:"depth,omitempty"`                                      // of child plans; 0: a root
 	Proposals     []*Proposal            `protobuf:"bytes,48,rep,name=proposals,proto3" json:"proposals,omitempty"`                               // about orphans
+	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
 	RetiredCount  uint32                 `protobuf:"varint,45,opt,name=retired_count,json=retiredCount,proto3" json:"retired_count,omitempty"`    // registrations that its commit retires
@@ -884,6 +836,13 @@ func (x *PlanRow) GetProposals() []*Proposal {
 	return nil
 }
 
+func (x *PlanRow) GetCounting() []uint32 {
+	if x != nil {
+		return x.Counting
+	}
+	return nil
+}
+
 func (x *PlanRow) GetRewinds() uint32 {
 	if x != nil {
 		return x.Rewinds
@@ -1051,19 +1010,17 @@ func (x *Savepoint) GetAt() *Address {
 	return nil
 }
 
-// LeaseRow is one held condition.
+// LeaseRow is one held condition. What it answers now is not kept: it can be asked.
 type LeaseRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Condition     string                 `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
 	ArmedNs       int64                  `protobuf:"varint,3,opt,name=armed_ns,json=armedNs,proto3" json:"armed_ns,omitempty"`
-	Truth         Truth                  `protobuf:"varint,4,opt,name=truth,proto3,enum=sagenbaum.v1.Truth" json:"truth,omitempty"`
 	WakeNs        int64                  `protobuf:"varint,5,opt,name=wake_ns,json=wakeNs,proto3" json:"wake_ns,omitempty"` // 0: time alone cannot change it
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`                    // facts it is indexed by
-	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	Fired         bool                   `protobuf:"varint,8,opt,name=fired,proto3" json:"fired,omitempty"`
 	Moot          bool                   `protobuf:"varint,9,opt,name=moot,proto3" json:"moot,omitempty"`
-	Waits         []string               `protobuf:"bytes,10,rep,name=waits,proto3" json:"waits,omitempty"` // what an unknown waits for
+	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"` // of its equals, which is indexed in its place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,13 +1076,6 @@ func (x *LeaseRow) GetArmedNs() int64 {
 	return 0
 }
 
-func (x *LeaseRow) GetTruth() Truth {
-	if x != nil {
-		return x.Truth
-	}
-	return Truth_TRUTH_UNKNOWN
-}
-
 func (x *LeaseRow) GetWakeNs() int64 {
 	if x != nil {
 		return x.WakeNs
@@ -1138,13 +1088,6 @@ func (x *LeaseRow) GetKeys() []string {
 		return x.Keys
 	}
 	return nil
-}
-
-func (x *LeaseRow) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
 }
 
 func (x *LeaseRow) GetFired() bool {
@@ -1161,9 +1104,70 @@ func (x *LeaseRow) GetMoot() bool {
 	return false
 }
 
-func (x *LeaseRow) GetWaits() []string {
+func (x *LeaseRow) GetNode() []byte {
 	if x != nil {
-		return x.Waits
+		return x.Node
+	}
+	return nil
+}
+
+// NodeRow stands for held conditions that always have the same answer.
+type NodeRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leases        uint64                 `protobuf:"varint,1,opt,name=leases,proto3" json:"leases,omitempty"`
+	WakeNs        int64                  `protobuf:"varint,2,opt,name=wake_ns,json=wakeNs,proto3" json:"wake_ns,omitempty"`
+	Keys          []string               `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRow) Reset() {
+	*x = NodeRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRow) ProtoMessage() {}
+
+func (x *NodeRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
+func (*NodeRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *NodeRow) GetLeases() uint64 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *NodeRow) GetWakeNs() int64 {
+	if x != nil {
+		return x.WakeNs
+	}
+	return 0
+}
+
+func (x *NodeRow) GetKeys() []string {
+	if x != nil {
+		return x.Keys
 	}
 	return nil
 }
@@ -1186,7 +1190,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1202,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1215,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -1325,7 +1329,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1341,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1354,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -1647,7 +1651,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1663,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1676,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -1731,7 +1735,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1747,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1760,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -1814,7 +1818,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1830,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1843,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CommandRow) GetDispatched() *CompensationDispatched {
@@ -1886,7 +1890,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1902,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +1915,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -1977,7 +1981,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +1993,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2006,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -2063,7 +2067,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2079,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2092,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -2203,7 +2207,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2219,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2232,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PageRow) GetKind() string {
@@ -2289,7 +2293,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xfe\f\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\x9a\r\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2338,7 +2342,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06origin\x18* \x01(\tR\x06origin\x12\x1b\n" +
 	"\tundone_as\x18+ \x01(\tR\bundoneAs\x12\x14\n" +
 	"\x05depth\x18, \x01(\rR\x05depth\x124\n" +
-	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x18\n" +
+	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x1a\n" +
+	"\bcounting\x181 \x03(\rR\bcounting\x12\x18\n" +
 	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
 	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
 	"\rretired_count\x18- \x01(\rR\fretiredCount\"\xba\x01\n" +
@@ -2352,19 +2357,21 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x85\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xd4\x01\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tcondition\x18\x02 \x01(\tR\tcondition\x12\x19\n" +
-	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12)\n" +
-	"\x05truth\x18\x04 \x01(\x0e2\x13.sagenbaum.v1.TruthR\x05truth\x12\x17\n" +
+	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
 	"\awake_ns\x18\x05 \x01(\x03R\x06wakeNs\x12\x12\n" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error\x12\x14\n" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
-	"\x04moot\x18\t \x01(\bR\x04moot\x12\x14\n" +
-	"\x05waits\x18\n" +
-	" \x03(\tR\x05waits\"\xc8\x02\n" +
+	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
+	"\x04node\x18\v \x01(\fR\x04nodeJ\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
+	"\x10\v\"N\n" +
+	"\aNodeRow\x12\x16\n" +
+	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +
+	"\awake_ns\x18\x02 \x01(\x03R\x06wakeNs\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xc8\x02\n" +
 	"\fActionStatic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\n" +
@@ -2508,12 +2515,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06Signal\x12\x0f\n" +
 	"\vSIGNAL_NONE\x10\x00\x12\x11\n" +
 	"\rSIGNAL_FAILED\x10\x01\x12\x14\n" +
-	"\x10SIGNAL_CANCELLED\x10\x02*;\n" +
-	"\x05Truth\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x00\x12\x0f\n" +
-	"\vTRUTH_FALSE\x10\x01\x12\x0e\n" +
-	"\n" +
-	"TRUTH_TRUE\x10\x02*_\n" +
+	"\x10SIGNAL_CANCELLED\x10\x02*_\n" +
 	"\aOutcome\x12\x13\n" +
 	"\x0fOUTCOME_UNKNOWN\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_COMPLETED\x10\x01\x12\x12\n" +
@@ -2546,19 +2548,19 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_state_proto_rawDescData
 }
 
-var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
-	(Truth)(0),                     // 2: sagenbaum.v1.Truth
-	(Outcome)(0),                   // 3: sagenbaum.v1.Outcome
-	(Undo)(0),                      // 4: sagenbaum.v1.Undo
-	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
-	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
-	(*Turned)(nil),                 // 7: sagenbaum.v1.Turned
-	(*Savepoint)(nil),              // 8: sagenbaum.v1.Savepoint
-	(*LeaseRow)(nil),               // 9: sagenbaum.v1.LeaseRow
+	(Outcome)(0),                   // 2: sagenbaum.v1.Outcome
+	(Undo)(0),                      // 3: sagenbaum.v1.Undo
+	(*Meta)(nil),                   // 4: sagenbaum.v1.Meta
+	(*PlanRow)(nil),                // 5: sagenbaum.v1.PlanRow
+	(*Turned)(nil),                 // 6: sagenbaum.v1.Turned
+	(*Savepoint)(nil),              // 7: sagenbaum.v1.Savepoint
+	(*LeaseRow)(nil),               // 8: sagenbaum.v1.LeaseRow
+	(*NodeRow)(nil),                // 9: sagenbaum.v1.NodeRow
 	(*ActionStatic)(nil),           // 10: sagenbaum.v1.ActionStatic
 	(*ActionRow)(nil),              // 11: sagenbaum.v1.ActionRow
 	(*FactRow)(nil),                // 12: sagenbaum.v1.FactRow
@@ -2590,50 +2592,49 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
 	19, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	7,  // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
+	6,  // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
 	19, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
 	19, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
 	19, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
 	19, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	9,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	8,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
 	19, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	8,  // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
+	7,  // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
 	15, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
 	19, // 15: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
 	21, // 16: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
 	19, // 17: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 18: sagenbaum.v1.LeaseRow.truth:type_name -> sagenbaum.v1.Truth
-	19, // 19: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	22, // 20: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	23, // 21: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 22: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	19, // 23: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 24: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	19, // 25: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 26: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	24, // 27: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	25, // 28: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	9,  // 29: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	26, // 30: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	19, // 31: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	27, // 32: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	28, // 33: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	29, // 34: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	15, // 35: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	19, // 36: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	30, // 37: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	31, // 38: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	19, // 39: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	19, // 40: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	19, // 41: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 42: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	32, // 43: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	19, // 44: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	19, // 18: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	22, // 19: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	23, // 20: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	2,  // 21: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	19, // 22: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	3,  // 23: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	19, // 24: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 25: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	24, // 26: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	25, // 27: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	8,  // 28: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	26, // 29: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	19, // 30: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	27, // 31: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	28, // 32: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	29, // 33: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	15, // 34: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	19, // 35: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	30, // 36: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	31, // 37: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	19, // 38: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	19, // 39: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	19, // 40: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 41: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	32, // 42: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	19, // 43: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -2647,8 +2648,8 @@ func file_sagenbaum_v1_state_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   14,
+			NumEnums:      4,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -151,6 +151,11 @@ func (m *PlanRow) CloneVT() *PlanRow {
 		}
 		r.Proposals = tmpContainer
 	}
+	if rhs := m.Counting; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Counting = tmpContainer
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -217,9 +222,7 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 	r.Name = m.Name
 	r.Condition = m.Condition
 	r.ArmedNs = m.ArmedNs
-	r.Truth = m.Truth
 	r.WakeNs = m.WakeNs
-	r.Error = m.Error
 	r.Fired = m.Fired
 	r.Moot = m.Moot
 	if rhs := m.Keys; rhs != nil {
@@ -227,10 +230,10 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 		copy(tmpContainer, rhs)
 		r.Keys = tmpContainer
 	}
-	if rhs := m.Waits; rhs != nil {
-		tmpContainer := make([]string, len(rhs))
-		copy(tmpContainer, rhs)
-		r.Waits = tmpContainer
+	if rhs := m.Node; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.Node = tmpBytes
 	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
@@ -240,6 +243,29 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 }
 
 func (m *LeaseRow) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *NodeRow) CloneVT() *NodeRow {
+	if m == nil {
+		return (*NodeRow)(nil)
+	}
+	r := new(NodeRow)
+	r.Leases = m.Leases
+	r.WakeNs = m.WakeNs
+	if rhs := m.Keys; rhs != nil {
+		tmpContainer := make([]string, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Keys = tmpContainer
+	}
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *NodeRow) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -676,6 +702,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Counting) > 0 {
+		var pksize2 int
+		for _, num := range m.Counting {
+			pksize2 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize2
+		j1 := i
+		for _, num := range m.Counting {
+			for num >= 1<<7 {
+				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j1++
+			}
+			dAtA[j1] = uint8(num)
+			j1++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0x8a
+	}
 	if len(m.Proposals) > 0 {
 		for iNdEx := len(m.Proposals) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Proposals[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -737,35 +785,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xd2
 	}
 	if len(m.Windows) > 0 {
-		var pksize2 int
-		for _, num := range m.Windows {
-			pksize2 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize2
-		j1 := i
-		for _, num := range m.Windows {
-			for num >= 1<<7 {
-				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j1++
-			}
-			dAtA[j1] = uint8(num)
-			j1++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xca
-	}
-	if len(m.Children) > 0 {
 		var pksize4 int
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			pksize4 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize4
 		j3 := i
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			for num >= 1<<7 {
 				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -775,6 +801,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j3++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xca
+	}
+	if len(m.Children) > 0 {
+		var pksize6 int
+		for _, num := range m.Children {
+			pksize6 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize6
+		j5 := i
+		for _, num := range m.Children {
+			for num >= 1<<7 {
+				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j5++
+			}
+			dAtA[j5] = uint8(num)
+			j5++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -886,35 +934,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Watchers) > 0 {
-		var pksize6 int
-		for _, num := range m.Watchers {
-			pksize6 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize6
-		j5 := i
-		for _, num := range m.Watchers {
-			for num >= 1<<7 {
-				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j5++
-			}
-			dAtA[j5] = uint8(num)
-			j5++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Reported) > 0 {
 		var pksize8 int
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			pksize8 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize8
 		j7 := i
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			for num >= 1<<7 {
 				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -927,16 +953,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Parked) > 0 {
+	if len(m.Reported) > 0 {
 		var pksize10 int
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize10
 		j9 := i
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			for num >= 1<<7 {
 				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -949,16 +975,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Ready) > 0 {
+	if len(m.Parked) > 0 {
 		var pksize12 int
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			pksize12 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize12
 		j11 := i
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			for num >= 1<<7 {
 				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -968,6 +994,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j11++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize12))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize14 int
+		for _, num := range m.Ready {
+			pksize14 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize14
+		j13 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j13++
+			}
+			dAtA[j13] = uint8(num)
+			j13++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize14))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -1342,14 +1390,12 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Waits) > 0 {
-		for iNdEx := len(m.Waits) - 1; iNdEx >= 0; iNdEx-- {
-			i -= len(m.Waits[iNdEx])
-			copy(dAtA[i:], m.Waits[iNdEx])
-			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Waits[iNdEx])))
-			i--
-			dAtA[i] = 0x52
-		}
+	if len(m.Node) > 0 {
+		i -= len(m.Node)
+		copy(dAtA[i:], m.Node)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Node)))
+		i--
+		dAtA[i] = 0x5a
 	}
 	if m.Moot {
 		i--
@@ -1371,13 +1417,6 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x40
 	}
-	if len(m.Error) > 0 {
-		i -= len(m.Error)
-		copy(dAtA[i:], m.Error)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Error)))
-		i--
-		dAtA[i] = 0x3a
-	}
 	if len(m.Keys) > 0 {
 		for iNdEx := len(m.Keys) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Keys[iNdEx])
@@ -1391,11 +1430,6 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WakeNs))
 		i--
 		dAtA[i] = 0x28
-	}
-	if m.Truth != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Truth))
-		i--
-		dAtA[i] = 0x20
 	}
 	if m.ArmedNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ArmedNs))
@@ -1415,6 +1449,58 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Name)))
 		i--
 		dAtA[i] = 0xa
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *NodeRow) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *NodeRow) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *NodeRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Keys) > 0 {
+		for iNdEx := len(m.Keys) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Keys[iNdEx])
+			copy(dAtA[i:], m.Keys[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Keys[iNdEx])))
+			i--
+			dAtA[i] = 0x1a
+		}
+	}
+	if m.WakeNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WakeNs))
+		i--
+		dAtA[i] = 0x10
+	}
+	if m.Leases != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Leases))
+		i--
+		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
 }
@@ -2760,6 +2846,13 @@ func (m *PlanRow) SizeVT() (n int) {
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
+	if len(m.Counting) > 0 {
+		l = 0
+		for _, e := range m.Counting {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2835,9 +2928,6 @@ func (m *LeaseRow) SizeVT() (n int) {
 	if m.ArmedNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.ArmedNs))
 	}
-	if m.Truth != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Truth))
-	}
 	if m.WakeNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.WakeNs))
 	}
@@ -2847,18 +2937,34 @@ func (m *LeaseRow) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	l = len(m.Error)
-	if l > 0 {
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-	}
 	if m.Fired {
 		n += 2
 	}
 	if m.Moot {
 		n += 2
 	}
-	if len(m.Waits) > 0 {
-		for _, s := range m.Waits {
+	l = len(m.Node)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *NodeRow) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Leases != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Leases))
+	}
+	if m.WakeNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.WakeNs))
+	}
+	if len(m.Keys) > 0 {
+		for _, s := range m.Keys {
 			l = len(s)
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
@@ -5271,6 +5377,82 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 49:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Counting = append(m.Counting, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Counting) == 0 {
+					m.Counting = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Counting = append(m.Counting, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Counting", wireType)
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -5754,25 +5936,6 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 4:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Truth", wireType)
-			}
-			m.Truth = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Truth |= Truth(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		case 5:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field WakeNs", wireType)
@@ -5824,38 +5987,6 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Keys = append(m.Keys, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
-		case 7:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Error", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Error = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
 		case 8:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Fired", wireType)
@@ -5896,9 +6027,132 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Moot = bool(v != 0)
-		case 10:
+		case 11:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Waits", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Node", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Node = append(m.Node[:0], dAtA[iNdEx:postIndex]...)
+			if m.Node == nil {
+				m.Node = []byte{}
+			}
+			iNdEx = postIndex
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *NodeRow) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: NodeRow: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: NodeRow: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Leases", wireType)
+			}
+			m.Leases = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Leases |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field WakeNs", wireType)
+			}
+			m.WakeNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.WakeNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Keys", wireType)
 			}
 			var stringLen uint64
 			for shift := uint(0); ; shift += 7 {
@@ -5926,7 +6180,7 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Waits = append(m.Waits, string(dAtA[iNdEx:postIndex]))
+			m.Keys = append(m.Keys, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

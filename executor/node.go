@@ -1,0 +1,158 @@
+package executor
+
+import (
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// A node stands for leases that always have the same answer, such as one condition
+// over facts that a hundred thousand plans hold. It is indexed and asked in their
+// place; they are looked at when it turns true.
+
+func (s *State) nodeRow(node []byte) *pb.NodeRow {
+	v, ok := s.get(nodeKey(node))
+	if !ok {
+		return nil
+	}
+	row := new(pb.NodeRow)
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+	return row
+}
+
+// join makes a lease one of a node. It reports false when it needs a look of its
+// own: the condition is true or moot now.
+func (s *State) join(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
+	row := s.nodeRow(node)
+	if row == nil {
+		result := held.Ask(s.meta.TimeNs, factView{s})
+		if result.Truth == triggers.True || result.Moot {
+			return false
+		}
+		row = new(pb.NodeRow)
+		s.indexNode(node, row, held, result)
+	}
+	row.Leases++
+	s.set(nodeKey(node), encode(row))
+	s.set(memberKey(node, ref), nil)
+	l.Node = node
+	return true
+}
+
+// leave takes a lease out of its node; the last one ends it.
+func (s *State) leave(ref leaseRef, l *pb.LeaseRow) {
+	node := l.Node
+	l.Node = nil
+	s.delete(memberKey(node, ref))
+	row := s.nodeRow(node)
+	if row.Leases--; row.Leases > 0 {
+		s.set(nodeKey(node), encode(row))
+		return
+	}
+	s.setWatches(nodeID(node), row.Keys, nil)
+	if row.WakeNs != 0 {
+		s.dropDueKey(row.WakeNs, dueNodeKey(row.WakeNs, node))
+	}
+	s.delete(nodeKey(node))
+}
+
+// indexNode moves a node to the facts and the instant it waits for now.
+func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, result triggers.Result) {
+	keys := held.Condition().Watched(result)
+	s.setWatches(nodeID(node), row.Keys, keys)
+	if row.WakeNs != result.WakeNs {
+		if row.WakeNs != 0 {
+			s.dropDueKey(row.WakeNs, dueNodeKey(row.WakeNs, node))
+		}
+		if result.WakeNs != 0 {
+			s.setDueKey(result.WakeNs, dueNodeKey(result.WakeNs, node))
+		}
+	}
+	row.Keys, row.WakeNs = keys, result.WakeNs
+	s.remember(&watcher{id: nodeID(node), held: held, wakeNs: result.WakeNs, keys: keys})
+}
+
+// nodeChanged follows a node whose answer is another now.
+func (s *State) nodeChanged(w *watcher, result triggers.Result, at *pb.Address) {
+	node := []byte(w.id[1:])
+	if result.Truth == triggers.True || result.Moot {
+		s.dissolve(node, at)
+		return
+	}
+	if row := s.nodeRow(node); row != nil {
+		s.indexNode(node, row, w.held, result)
+		s.set(nodeKey(node), encode(row))
+	}
+}
+
+// dissolve looks at each lease of a node by itself.
+func (s *State) dissolve(node []byte, at *pb.Address) {
+	for _, ref := range s.members(node) {
+		p := s.plan(ref.plan)
+		l, a := s.lease(p, ref)
+		if l == nil || l.Node == nil {
+			continue // an earlier one has ended its plan
+		}
+		s.leave(ref, l)
+		s.mark(p, a)
+		if held := s.hold(p, a, l); held != nil && s.live(p, a, l, ref) {
+			s.consider(p, a, l, ref, held, at)
+		}
+	}
+}
+
+func (s *State) members(node []byte) []leaseRef {
+	prefix := append([]byte{keyMember}, node...)
+	var refs []leaseRef
+	for k := range s.kv.Scan(prefix, after(prefix)) {
+		refs = append(refs, parseLeaseRef(k[len(prefix):]))
+	}
+	return refs
+}
+
+// nodeWatcher reads a node as its first lease sees it: all see the same.
+func (s *State) nodeWatcher(node []byte) *watcher {
+	row := s.nodeRow(node)
+	if row == nil {
+		return nil
+	}
+	prefix := append([]byte{keyMember}, node...)
+	for k := range s.kv.Scan(prefix, after(prefix)) {
+		ref := parseLeaseRef(k[len(prefix):])
+		p := s.plan(ref.plan)
+		if l, a := s.lease(p, ref); l != nil && l.Node != nil {
+			if held := s.hold(p, a, l); held != nil {
+				return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys}
+			}
+		}
+	}
+	return nil
+}
+
+// dueNode asks a node whose wake instant has come, and fires its leases.
+func (d *decider) dueNode(node []byte, ns int64) int64 {
+	w := d.state.nodeWatcher(node)
+	switch {
+	case w == nil || w.wakeNs != ns || d.full():
+		return d.in.EpochNs
+	case d.in.HoldClock:
+		return d.in.EpochNs + heldAgain
+	}
+	result := w.held.Ask(d.in.EpochNs, factView{d.state})
+	if result.Truth != triggers.True {
+		return max(result.WakeNs, 0) // 0: only a fact can change it now
+	}
+	for _, ref := range d.state.members(node) {
+		p := d.state.plan(ref.plan)
+		l, a := d.state.lease(p, ref)
+		if d.full() {
+			break
+		}
+		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {
+			full := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})
+			d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)
+		}
+	}
+	return d.in.EpochNs
+}

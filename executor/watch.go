@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// watcher is who reads a fact: a lease, or a node of equal ones. It holds all that
+// an evaluation needs, so that a fact which changes nothing reads no other row. It
+// does not change: what does gets a new one.
+type watcher struct {
+	id     string // in the index: a lease reference, or a zero byte and a node
+	held   *triggers.Held
+	wakeNs int64
+	keys   []string
+}
+
+func (w *watcher) isNode() bool { return w.id[0] == 0 }
+
+// watchersInline is how many watchers of one fact stand in one row. Where there
+// are more, each has a row of its own.
+const watchersInline = 8
+
+// watchersRow is the row under keyWatchers: the watchers of a fact in ascending
+// order, or how many they are.
+type watchersRow struct {
+	few  []string
+	many uint64
+}
+
+func (r watchersRow) encode() []byte {
+	if r.many > 0 {
+		return binary.AppendUvarint([]byte{1}, r.many)
+	}
+	out := []byte{0}
+	for _, id := range r.few {
+		out = append(binary.AppendUvarint(out, uint64(len(id))), id...)
+	}
+	return out
+}
+
+func (s *State) watchersRow(key string) (r watchersRow) {
+	v, ok := s.get(planKey(keyWatchers, key))
+	if !ok {
+		return r
+	}
+	if v[0] == 1 {
+		r.many, _ = binary.Uvarint(v[1:])
+		return r
+	}
+	for rest := v[1:]; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		rest = rest[size:]
+		r.few, rest = append(r.few, string(rest[:n])), rest[n:]
+	}
+	return r
+}
+
+// setWatching adds or removes one watcher of a fact.
+func (s *State) setWatching(key, id string, on bool) {
+	row := s.watchersRow(key)
+	at, had := slices.BinarySearch(row.few, id)
+	own := append(sized(keyWatch, key, len(id)), id...)
+	switch {
+	case on && row.many == 0 && !had && len(row.few) == watchersInline:
+		for _, other := range row.few {
+			s.set(append(sized(keyWatch, key, len(other)), other...), nil)
+		}
+		s.set(own, nil)
+		row = watchersRow{many: watchersInline + 1}
+	case on && row.many > 0:
+		s.set(own, nil)
+		row.many++
+	case on && !had:
+		if len(row.few) == 0 && s.base == nil {
+			s.watchers.put(key, nil) // this one is all, and is remembered next
+		}
+		row.few = slices.Insert(row.few, at, id)
+	case !on && row.many > 0:
+		s.delete(own)
+		row.many--
+	case !on && had:
+		row.few = slices.Delete(row.few, at, at+1)
+	}
+	if len(row.few) == 0 && row.many == 0 {
+		s.delete(planKey(keyWatchers, key))
+	} else {
+		s.set(planKey(keyWatchers, key), row.encode())
+	}
+	if !on {
+		s.forget(key, id)
+	}
+}
+
+// watching lists who reads a fact, in ascending order.
+func (s *State) watching(key string) []string {
+	row := s.watchersRow(key)
+	if row.many == 0 {
+		return row.few
+	}
+	ids := make([]string, 0, row.many)
+	prefix := sized(keyWatch, key, 0)
+	for k := range s.kv.Scan(prefix, after(prefix)) {
+		ids = append(ids, string(k[len(prefix):]))
+	}
+	return ids
+}
+
+// remember puts a watcher among those kept for its facts, in place of an older one.
+func (s *State) remember(w *watcher) {
+	if s.base != nil {
+		return
+	}
+	for _, key := range w.keys {
+		list, kept := s.watchers.get(key)
+		if !kept {
+			continue
+		}
+		at, had := slices.BinarySearchFunc(list, w.id, compareWatcher)
+		if had {
+			list[at] = w
+			continue
+		}
+		s.watchers.put(key, slices.Insert(list, at, w))
+	}
+}
+
+func compareWatcher(w *watcher, id string) int { return strings.Compare(w.id, id) }
+
+func (s *State) forget(key, id string) {
+	if s.base != nil {
+		return
+	}
+	list, _ := s.watchers.get(key)
+	if at, had := slices.BinarySearchFunc(list, id, compareWatcher); had {
+		s.watchers.put(key, slices.Delete(list, at, at+1))
+	}
+}
+
+// watchersOf returns who reads a fact, from memory or from the rows.
+func (s *State) watchersOf(key string) []*watcher {
+	if s.base == nil {
+		if list, kept := s.watchers.get(key); kept {
+			return list
+		}
+	}
+	var list []*watcher
+	for _, id := range s.watching(key) {
+		if w := s.watcher(id); w != nil {
+			list = append(list, w)
+		}
+	}
+	if s.base == nil {
+		s.watchers.put(key, list)
+	}
+	return list
+}
+
+// watcher reads one watcher from the rows.
+func (s *State) watcher(id string) *watcher {
+	if id[0] == 0 {
+		return s.nodeWatcher([]byte(id[1:]))
+	}
+	ref := parseLeaseRef([]byte(id))
+	p := s.plan(ref.plan)
+	l, a := s.lease(p, ref)
+	held := s.hold(p, a, l)
+	if held == nil {
+		return nil // was compiled when it was armed
+	}
+	return &watcher{id: id, held: held, wakeNs: l.WakeNs, keys: l.Keys}
+}
+
+// wakeReaders looks at every lease that reads a fact, and at no other (S72).
+func (s *State) wakeReaders(key string, at *pb.Address) {
+	list := s.watchersOf(key)
+	if len(list) > 1 {
+		list = slices.Clone(list) // what turns leaves it
+	}
+	for _, w := range list {
+		result := w.held.Ask(s.meta.TimeNs, factView{s})
+		if w.unchanged(result) {
+			continue
+		}
+		if w.isNode() {
+			s.nodeChanged(w, result, at)
+			continue
+		}
+		ref := parseLeaseRef([]byte(w.id))
+		if p := s.plan(ref.plan); p != nil {
+			if l, a := s.lease(p, ref); l != nil {
+				s.evaluate(p, a, l, at)
+			}
+		}
+	}
+}
+
+// unchanged reports whether an answer leaves everything as it was.
+func (w *watcher) unchanged(r triggers.Result) bool {
+	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && slices.Equal(w.held.Condition().Watched(r), w.keys)
+}
+
+// hold reads what a lease's condition needs of its plan and action. It is nil when
+// the condition cannot be read.
+func (s *State) hold(p *plan, a *action, l *pb.LeaseRow) *triggers.Held {
+	condition, err := s.programs.Condition(conditionOf(l))
+	if err != nil {
+		return nil
+	}
+	return condition.Hold(scopeOf(p, a, l))
+}
+
+// scopeOf is what a lease may read of its plan and action.
+func scopeOf(p *plan, a *action, l *pb.LeaseRow) triggers.Scope {
+	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs}
+	if a == nil {
+		return scope
+	}
+	scope.Action = &triggers.Action{
+		ID: a.fixed.Id, Capability: a.fixed.Forward.Capability, AtNs: a.fixed.AtNs,
+		Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
+	}
+	if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
+		scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}
+	}
+	return scope
+}
+
+func planScope(p *plan) triggers.Plan {
+	scope := triggers.Plan{
+		ID: p.id, Status: statusName(p.row), Label: p.row.Declared.Label, Owner: p.row.Declared.Owner,
+		Agent: p.row.Agent, OpenedNs: p.row.OpenedNs, DeadlineNs: p.row.Declared.DeadlineNs,
+		Actions: int(p.row.Actions),
+	}
+	if len(p.row.Declared.Labels) > 0 {
+		scope.Labels = map[string]string{}
+		for _, l := range p.row.Declared.Labels {
+			scope.Labels[l.Key] = l.Value
+		}
+	}
+	return scope
+}
+
+// setWatches moves a watcher from the facts it was indexed by to others.
+func (s *State) setWatches(id string, from, to []string) {
+	if slices.Equal(from, to) {
+		return
+	}
+	for _, k := range from {
+		if _, stays := slices.BinarySearch(to, k); !stays {
+			s.setWatching(k, id, false)
+		}
+	}
+	for _, k := range to {
+		if _, had := slices.BinarySearch(from, k); !had {
+			s.setWatching(k, id, true)
+		}
+	}
+}
+
+func nodeID(node []byte) string { return "\x00" + string(node) }
+

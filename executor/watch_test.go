@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// checkWatches recounts who watches which fact, and the nodes.
+func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes map[string]bool) error {
+	watching, leases := map[string][]string{}, map[string]uint64{}
+	note := func(planID string, n uint32, rows []*pb.LeaseRow) {
+		for _, l := range rows {
+			for _, k := range l.Keys {
+				watching[k] = append(watching[k], string(leaseRef{planID, n, l.Name}.append(nil)))
+			}
+			if l.Node != nil {
+				leases[string(l.Node)]++
+			}
+		}
+	}
+	for _, p := range plans {
+		note(p.id, 0, p.row.Leases)
+		for n := uint32(1); int(n) < len(actions[p.id]); n++ {
+			note(p.id, n, actions[p.id][n].row.Leases)
+		}
+	}
+	for k := range s.kv.Scan([]byte{keyNode}, after([]byte{keyNode})) {
+		node := k[1:]
+		row := s.nodeRow(node)
+		if row.Leases == 0 || row.Leases != leases[string(node)] {
+			return fmt.Errorf("node %x of %d leases, counted %d", node, row.Leases, leases[string(node)])
+		}
+		delete(leases, string(node))
+		if row.WakeNs != 0 {
+			indexes[string(dueNodeKey(row.WakeNs, node))] = true
+		}
+		for _, key := range row.Keys {
+			watching[key] = append(watching[key], nodeID(node))
+		}
+	}
+	if len(leases) > 0 {
+		return fmt.Errorf("leases of %d nodes that are not there", len(leases))
+	}
+	rows := 0
+	for k := range s.kv.Scan([]byte{keyWatchers}, after([]byte{keyWatchers})) {
+		key := string(k[1:])
+		want := watching[key]
+		slices.Sort(want)
+		if got := s.watching(key); !slices.Equal(got, want) {
+			return fmt.Errorf("fact %s is watched by %q, counted %q", key, got, want)
+		}
+		if row := s.watchersRow(key); row.many > 0 {
+			if int(row.many) != len(want) {
+				return fmt.Errorf("fact %s has %d watchers, counted %d", key, row.many, len(want))
+			}
+			rows += len(want)
+		}
+		delete(watching, key)
+	}
+	if len(watching) > 0 {
+		return fmt.Errorf("facts without the row of their watchers: %q", slices.Sorted(maps.Keys(watching)))
+	}
+	for range s.kv.Scan([]byte{keyWatch}, after([]byte{keyWatch})) {
+		rows--
+	}
+	if rows != 0 {
+		return fmt.Errorf("%d rows of watchers are missing", rows)
+	}
+	return nil
+}
+
+// checkKept holds what a state keeps in memory of its watchers and facts against
+// the rows: what it remembers must change no answer.
+func checkKept(s *State) error {
+	fresh := open(s.kv, s.tenant, s.programs)
+	for key, list := range s.watchers.young {
+		want := fresh.watchersOf(key)
+		if len(list) != len(want) {
+			return fmt.Errorf("fact %s: %d watchers kept, %d in the rows", key, len(list), len(want))
+		}
+		for i, w := range list {
+			f := want[i]
+			if w.id != f.id || w.wakeNs != f.wakeNs || !slices.Equal(w.keys, f.keys) {
+				return fmt.Errorf("fact %s: kept %q %d %q, in the rows %q %d %q", key, w.id, w.wakeNs, w.keys, f.id, f.wakeNs, f.keys)
+			}
+			for _, ns := range []int64{s.meta.TimeNs, s.meta.TimeNs + 3600*second} {
+				if kept, read := w.held.Evaluate(ns, factView{s}), f.held.Evaluate(ns, factView{fresh}); !reflect.DeepEqual(kept, read) {
+					return fmt.Errorf("fact %s: %q answers %+v as it is kept, %+v from the rows", key, w.id, kept, read)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// TestManyWatchersOfAFactAreRowsOfTheirOwn, and few of them one row; both are
+// given up whole.
+func TestManyWatchersOfAFactAreRowsOfTheirOwn(t *testing.T) {
+	s := newSchedule(t)
+	for i := range 3 * watchersInline {
+		plan := fmt.Sprintf("p%02d", i)
+		s.must(s.agent(plan, opened(0, when("halt", fmt.Sprintf(`facts["x"].n == %d`, i)))))
+	}
+	s.state.Flush()
+	if row := s.state.watchersRow("x"); row.many != 3*watchersInline || len(row.few) != 0 {
+		t.Fatalf("%+v", row)
+	}
+	for i := range 3 * watchersInline {
+		s.must(s.agent(fmt.Sprintf("p%02d", i), planCommitted()))
+		s.state.Flush()
+		if err := checkRows(t, s.kv); err != nil {
+			t.Fatalf("after %d: %v", i, err)
+		}
+		if err := checkKept(s.state); err != nil {
+			t.Fatalf("after %d: %v", i, err)
+		}
+	}
+	if row := s.state.watchersRow("x"); row.many != 0 {
+		t.Fatalf("%+v", row)
+	}
+}
+
+// TestEqualConditionsAreAskedOnce: a hundred plans hold one condition; a fact asks
+// it once, and when it turns true they all unwind.
+func TestEqualConditionsAreAskedOnce(t *testing.T) {
+	s := newSchedule(t)
+	const plans = 100
+	for i := range plans {
+		s.must(s.agent(fmt.Sprintf("p%03d", i), opened(0, when("halt", fmt.Sprintf(`facts["market"].halted == true // %d`, i)))))
+	}
+	s.state.Flush()
+	if list := s.state.watchersOf("market"); len(list) != 1 || !list[0].isNode() {
+		t.Fatalf("%d watchers", len(list))
+	}
+	s.play(`fact:market={"halted":false} turn`)
+	if got := s.show("p000").State; got != "open" {
+		t.Fatal(got)
+	}
+	s.play(`fact:market={"halted":true} turn`)
+	for i := range plans {
+		if got := s.show(fmt.Sprintf("p%03d", i)).State; got != "failed" { // nothing to undo
+			t.Fatal(i, got)
+		}
+	}
+	if err := checkRows(t, s.kv); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestALeaseOfAnActionCountsActions: it turns when a later action is registered.
+func TestALeaseOfAnActionCountsActions(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open")
+	s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Triggers = []*pb.Trigger{when("third", "plan.step >= 3")}
+	})...))
+	s.play("a+ b b+ turn")
+	s.wantState("p", "open", "a=held b=held")
+	s.play("c c+ turn")
+	s.wantState("p", "compensated", "a=compensated b=compensated c=compensated")
+}

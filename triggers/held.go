@@ -1,0 +1,200 @@
+package triggers
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// Held is a condition together with what it reads of its scope: all that an
+// evaluation needs beside the facts and the instant. It is as small as what the
+// condition reads, and does not change.
+type Held struct {
+	condition *Condition
+	values    []any // of the slots: ref.Val or *absent
+	armedNs   int64
+	scope     *Scope // of a condition that asks for more than names; else nil
+}
+
+// absent is the value of a name that the scope does not have, and what it waits for.
+type absent struct{ wait wait }
+
+var (
+	noAction  = &absent{wait{kind: waitForever, name: "an action, which a trigger of a plan does not have"}}
+	noOutput  = &absent{wait{kind: waitText, name: "output of the forward"}}
+	noOutcome = &absent{wait{kind: waitText, name: "outcome of the forward"}}
+	noVerdict = &absent{wait{kind: waitText, name: "a verdict on the action"}}
+	noDue     = &absent{wait{kind: waitForever, name: "plan.deadline, which is not set"}}
+)
+
+// Hold reads what the condition needs of a scope.
+func (c *Condition) Hold(s Scope) *Held {
+	h := &Held{condition: c, armedNs: s.ArmedNs}
+	if n := len(c.shape.slots); n > 0 {
+		h.values = make([]any, n)
+		r := scopeReader{s: &s}
+		for i, slot := range c.shape.slots {
+			h.values[i] = r.value(slot.root, slot.field)
+		}
+	}
+	if c.shape.whole {
+		whole := s
+		h.scope = &whole
+	}
+	return h
+}
+
+// Condition returns the condition that is held.
+func (h *Held) Condition() *Condition { return h.condition }
+
+// Shared returns a digest that is the same for every held condition that always
+// has the same answer, and false where hardly any other has: the condition reads
+// what belongs to one action, or what occurred since arming.
+func (h *Held) Shared() (digest [16]byte, ok bool) {
+	s := h.condition.shape
+	if s.whole || s.arming || slices.ContainsFunc(s.slots, func(s slot) bool { return !s.common }) {
+		return digest, false
+	}
+	var text strings.Builder
+	text.WriteString(Normalise(h.condition.text))
+	for i, slot := range s.slots {
+		text.WriteString("\n" + slot.path)
+		if value, known := h.values[i].(types.String); known {
+			text.WriteString("=" + quote(string(value)))
+		}
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return [16]byte(sum[:16]), true
+}
+
+// scopeReader reads names of a scope.
+type scopeReader struct {
+	s             *Scope
+	input, output ref.Val // decoded when first read
+}
+
+// value returns a ref.Val or an *absent.
+func (r *scopeReader) value(root, field string) any {
+	switch root {
+	case "plan.labels":
+		return label(r.s.Plan.Labels, root, field)
+	case "plan.id", "plan.status", "plan.label", "plan.owner", "plan.agent", "plan.opened_at", "plan.deadline", "plan.actions", "plan.step":
+		return r.plan(root)
+	case "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
+		return r.verdict(root)
+	}
+	a := r.s.Action
+	if a == nil {
+		return noAction
+	}
+	switch root {
+	case "action":
+		if known := r.action("action." + field); known != nil {
+			return known
+		}
+		return r.lifted(&r.input, a.Input, root, field, "input")
+	case "action.input":
+		return r.lifted(&r.input, a.Input, root, field, "input")
+	case "action.output":
+		if a.Output == nil {
+			return noOutput
+		}
+		return r.lifted(&r.output, a.Output, root, field, "output")
+	case "action.labels":
+		return label(a.Labels, root, field)
+	}
+	if known := r.action(root); known != nil {
+		return known
+	}
+	panic("triggers: no such name: " + root)
+}
+
+func (r *scopeReader) plan(name string) any {
+	p := &r.s.Plan
+	switch name {
+	case "plan.id":
+		return types.String(p.ID)
+	case "plan.status":
+		return types.String(p.Status)
+	case "plan.label":
+		return types.String(p.Label)
+	case "plan.owner":
+		return types.String(p.Owner)
+	case "plan.agent":
+		return types.String(p.Agent)
+	case "plan.opened_at":
+		return timestamp(p.OpenedNs)
+	case "plan.deadline":
+		if p.DeadlineNs == 0 {
+			return noDue
+		}
+		return timestamp(p.DeadlineNs)
+	default: // actions, also step
+		return types.Int(p.Actions)
+	}
+}
+
+// action reads a variable of the action; nil: it is no variable, but a lifted field.
+func (r *scopeReader) action(name string) any {
+	a := r.s.Action
+	switch name {
+	case "action.id":
+		return types.String(a.ID)
+	case "action.capability":
+		return types.String(a.Capability)
+	case "action.at":
+		return timestamp(a.AtNs)
+	case "action.outcome":
+		if a.Outcome == "" {
+			return noOutcome
+		}
+		return types.String(a.Outcome)
+	}
+	return nil
+}
+
+func (r *scopeReader) verdict(name string) any {
+	v := r.s.Verdict
+	if v == nil {
+		return noVerdict
+	}
+	switch name {
+	case "verdict.outcome":
+		return types.String(v.Outcome)
+	case "verdict.reason":
+		return types.String(v.Reason)
+	case "verdict.by":
+		return types.String(v.By)
+	default: // at
+		return timestamp(v.AtNs)
+	}
+}
+
+// lifted reads a field of a lifted JSON object.
+func (r *scopeReader) lifted(decoded *ref.Val, raw []byte, root, field, from string) any {
+	if *decoded == nil {
+		if len(raw) == 0 {
+			raw = []byte("{}")
+		}
+		*decoded = decode(raw)
+	}
+	if types.IsError(*decoded) {
+		return *decoded
+	}
+	if fields, ok := (*decoded).(*object); ok {
+		if value, found := fields.Find(types.String(field)); found {
+			return value
+		}
+	}
+	return &absent{wait{kind: waitForever, name: root + "." + field + ", which was not lifted from the " + from}}
+}
+
+func label(labels map[string]string, root, field string) any {
+	if value, found := labels[field]; found {
+		return types.String(value)
+	}
+	return &absent{wait{kind: waitForever, name: root + "." + field + ", which is not set"}}
+}
