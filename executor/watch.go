@@ -263,4 +263,3 @@ func (s *State) setWatches(id string, from, to []string) {
 }
 
 func nodeID(node []byte) string { return "\x00" + string(node) }
-

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -147,7 +148,7 @@ func (l *leaseBench) arm(prefix string, plans int, condition func(i int) string)
 // facts measures how many facts a second fold, a key each from key.
 func (l *leaseBench) facts(what string, key func() string) error {
 	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "bench"}
-	var took time.Duration
+	var took, busy time.Duration
 	folded := 0
 	slice := foldTurn
 	for took < l.each && folded < 2_000_000 {
@@ -160,17 +161,27 @@ func (l *leaseBench) facts(what string, key func() string) error {
 			}
 			entries = append(entries, list...)
 		}
+		cpu := processorTime()
 		t, err := l.fold(entries)
 		if err != nil {
 			return err
 		}
-		took, folded = took+t, folded+len(entries)
+		took, busy, folded = took+t, busy+processorTime()-cpu, folded+len(entries)
 		if t > 200*time.Millisecond {
 			slice = max(slice/2, 10)
 		}
 	}
-	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each\n", what, float64(folded)/took.Seconds(), perItem(took, folded))
+	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each, %s of processor time\n", what, float64(folded)/took.Seconds(), perItem(took, folded), perItem(busy, folded))
 	return nil
+}
+
+// processorTime is what this process has used of all processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func perItem(took time.Duration, n int) string {
