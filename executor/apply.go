@@ -163,7 +163,7 @@ func hasWork(r *pb.PlanRow) bool {
 		}
 		return !r.Retired
 	case pb.Phase_PHASE_UNWINDING:
-		return len(r.Parked) > 0 || len(r.Reported) > 0 ||
+		return len(r.Parked) > 0 || len(r.Reported) > 0 || len(r.Duplicated) > 0 ||
 			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
 			rewound(r) || endOf(r) != pb.PlanEnd_PLAN_END_UNSPECIFIED || stuck(r)
 	default:
@@ -182,7 +182,9 @@ func concurrency(r *pb.PlanRow) uint32 {
 }
 
 // idle reports whether an unwind has nothing under way.
-func idle(r *pb.PlanRow) bool { return len(r.Ready) == 0 && len(r.Parked) == 0 && r.InFlight == 0 }
+func idle(r *pb.PlanRow) bool {
+	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 && r.InFlight == 0
+}
 
 // stuck reports what must never be: a plan that owes an undo which nothing blocks,
 // with no command out (S26).

@@ -108,6 +108,9 @@ func (s *State) termStarted(e ledger.Entry, k *pb.TermStarted) Result {
 }
 
 func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
+	if k.Lease == leaseDuplicate {
+		return s.duplicateFired(e, p)
+	}
 	if !armed(p.row) {
 		return void("plan %s is %s", p.id, statusName(p.row))
 	}

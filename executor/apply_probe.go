@@ -132,7 +132,7 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 	s.land(p, a)
 	s.owe(p, a)
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-		s.duplicates(e, p, a, k.Duplicates)
+		s.foundDuplicates(e, p, a, k.Duplicates)
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswere
 		return
 	}
 	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-		s.duplicates(e, p, a, k.Duplicates)
+		s.foundDuplicates(e, p, a, k.Duplicates)
 	}
 	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
 	epoch := min(e.Record.EpochNs, epochMax)

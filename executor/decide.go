@@ -159,6 +159,14 @@ func (d *decider) fireTurned(p *plan) bool {
 	return d.fire(p, a, l, t.Readings, t.At)
 }
 
+// fireDuplicate records that the lease on extra effects turned true: the answer of a
+// probe was the cause, and more is owed.
+func (d *decider) fireDuplicate(p *plan, a *action) bool {
+	l, _ := d.state.lease(p, leaseRef{p.id, a.id.n, leaseDuplicate})
+	result := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})
+	return d.fire(p, a, l, readingsOf(result.Readings), a.row.PresenceAt)
+}
+
 func (d *decider) fire(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
 	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(l), Readings: readings, Depth: 1}
 	if c, err := d.state.programs.Condition(fired.Condition); err == nil {

@@ -28,6 +28,8 @@ func (d *decider) unwind(p *plan) bool {
 // what is ready (the latest first), the end.
 func (d *decider) unwindStep(p *plan) bool {
 	switch {
+	case len(p.row.Duplicated) > 0:
+		return d.fireDuplicate(p, d.state.action(p.id, p.row.Duplicated[0]))
 	case len(p.row.Reported) > 0:
 		return d.report(p, d.state.action(p.id, p.row.Reported[0]))
 	case len(p.row.Parked) > 0:

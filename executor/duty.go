@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -45,13 +46,46 @@ func (s *State) duty(p *plan, origin *action, at *pb.Address, row *pb.ActionRow,
 	return d
 }
 
-// duplicates owes the extra effects that a probe found.
-func (s *State) duplicates(e ledger.Entry, p *plan, a *action, refs []string) {
+// foundDuplicates takes out the lease that answers for extra effects, which is true
+// by now, and holds the plan until it has fired.
+func (s *State) foundDuplicates(e ledger.Entry, p *plan, a *action, refs []string) {
+	a.row.Duplicates = nil
 	for _, ref := range refs {
 		if ref != a.row.ExternalRef && !s.owedTo(p, a, ref) {
+			a.row.Duplicates = append(a.row.Duplicates, ref)
+		}
+	}
+	if len(a.row.Duplicates) == 0 {
+		return
+	}
+	a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
+	a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
+	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, e.Address
+	p.row.Duplicated = insert(p.row.Duplicated, a.id.n)
+	s.watch(p, a)
+}
+
+func isDuplicate(l *pb.LeaseRow) bool { return l.Name == leaseDuplicate }
+
+// duplicateFired owes the extra effects that a probe found (S98). Its plan unwinds
+// already.
+func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
+	a := s.byName(p.id, e.Record.Action)
+	if p.row.Phase != pb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
+		return void("no extra effect of action %s of plan %s waits for its lease", e.Record.Action, p.id)
+	}
+	l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseDuplicate})
+	l.Fired = true
+	refs := a.row.Duplicates
+	a.row.Duplicates = nil
+	p.row.Duplicated = without(p.row.Duplicated, a.id.n)
+	s.mark(p, a)
+	for _, ref := range refs {
+		if !s.owedTo(p, a, ref) {
 			s.duplicate(e, p, a, ref)
 		}
 	}
+	return effective
 }
 
 // duplicate owes one extra effect. Its output is not known: its compensation reads

@@ -19,6 +19,7 @@ const (
 	leaseDeadline  = "plan.deadline"
 	leaseVerdict   = "action.verdict"
 	leaseUnheard   = "action.verdict.unheard"
+	leaseDuplicate = "action.duplicate"
 )
 
 // wakeNow is the wake instant of a condition on the clock that turned true in
@@ -44,6 +45,8 @@ func conditionOf(l *pb.LeaseRow) string {
 	case leaseUnheard:
 		// Whether it crossed is not known yet; some time later it is taken to have.
 		return `verdict.outcome in ["block", "redirect"] && action.outcome == "unknown" && elapsed(verdict.at, duration("30s"))`
+	case leaseDuplicate:
+		return `action.presence == "duplicate"`
 	default:
 		panic("executor: a lease without a condition: " + l.Name)
 	}

@@ -20,7 +20,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
-		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
+		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Duplicated: slices.Clone(r.Duplicated), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
@@ -38,7 +38,7 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 		Leases: cloneLeases(r.Leases), LiftedOutput: r.LiftedOutput, Late: r.Late,
 		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, Presence: r.Presence,
 		Pending: r.Pending, AliveUntilNs: r.AliveUntilNs, Approved: r.Approved, Proposal: r.Proposal, ClosesNs: r.ClosesNs,
-		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
+		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, Duplicates: r.Duplicates, PresenceAt: r.PresenceAt, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
 	}
 }
 

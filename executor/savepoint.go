@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -108,6 +109,7 @@ func (s *State) rearm(p *plan, at *pb.Address) {
 		if settled(a.row.Undo) {
 			continue
 		}
+		a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
 		for _, l := range a.row.Leases {
 			again(l)
 		}

@@ -222,7 +222,7 @@ func scopeOf(p *plan, a *action, l *pb.LeaseRow) triggers.Scope {
 	}
 	scope.Action = &triggers.Action{
 		ID: a.fixed.Id, Capability: a.fixed.Forward.Capability, AtNs: a.fixed.AtNs,
-		Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome),
+		Input: a.fixed.Forward.Lifted, Output: a.row.LiftedOutput, Outcome: outcomeName(a.row.Outcome), Presence: presenceName(a.row.Presence),
 	}
 	if a.row.Verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
 		scope.Verdict = &triggers.Verdict{Outcome: verdictName(a.row.Verdict), Reason: a.row.VerdictReason, By: a.row.VerdictBy, AtNs: a.row.VerdictNs}

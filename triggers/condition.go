@@ -73,6 +73,7 @@ type Action struct {
 	AtNs           int64 // unix ns of its registration
 	Input, Output  json.RawMessage
 	Outcome        string // empty: unknown
+	Presence       string // what a probe found of its effect; empty: none was asked
 	Labels         map[string]string
 }
 

@@ -23,11 +23,12 @@ type Held struct {
 type absent struct{ wait wait }
 
 var (
-	noAction  = &absent{wait{kind: waitForever, name: "an action, which a trigger of a plan does not have"}}
-	noOutput  = &absent{wait{kind: waitText, name: "output of the forward"}}
-	noOutcome = &absent{wait{kind: waitText, name: "outcome of the forward"}}
-	noVerdict = &absent{wait{kind: waitText, name: "a verdict on the action"}}
-	noDue     = &absent{wait{kind: waitForever, name: "plan.deadline, which is not set"}}
+	noAction   = &absent{wait{kind: waitForever, name: "an action, which a trigger of a plan does not have"}}
+	noOutput   = &absent{wait{kind: waitText, name: "output of the forward"}}
+	noOutcome  = &absent{wait{kind: waitText, name: "outcome of the forward"}}
+	noPresence = &absent{wait{kind: waitText, name: "the answer of a probe"}}
+	noVerdict  = &absent{wait{kind: waitText, name: "a verdict on the action"}}
+	noDue      = &absent{wait{kind: waitForever, name: "plan.deadline, which is not set"}}
 )
 
 // Hold reads what the condition needs of a scope.
@@ -147,6 +148,11 @@ func (r *scopeReader) action(name string) any {
 		return types.String(a.Capability)
 	case "action.at":
 		return timestamp(a.AtNs)
+	case "action.presence":
+		if a.Presence == "" {
+			return noPresence
+		}
+		return types.String(a.Presence)
 	case "action.outcome":
 		if a.Outcome == "" {
 			return noOutcome

@@ -51,7 +51,7 @@ func variables() []variable {
 	return []variable{
 		{"facts", open},
 		{"action", open}, {"action.id", cel.StringType}, {"action.capability", cel.StringType}, {"action.at", cel.TimestampType},
-		{"action.outcome", cel.StringType}, {"action.input", open}, {"action.output", open}, {"action.labels", open},
+		{"action.outcome", cel.StringType}, {"action.presence", cel.StringType}, {"action.input", open}, {"action.output", open}, {"action.labels", open},
 		{"plan.id", cel.StringType}, {"plan.status", cel.StringType}, {"plan.label", cel.StringType}, {"plan.owner", cel.StringType},
 		{"plan.agent", cel.StringType}, {"plan.opened_at", cel.TimestampType}, {"plan.deadline", cel.TimestampType},
 		{"plan.labels", open}, {"plan.actions", cel.IntType}, {"plan.step", cel.IntType},

@@ -209,7 +209,7 @@ func allFinal(parts []ast.Expr, now bool) bool {
 // the language are those of a loop, and as final as what it loops over.
 func finalName(name string, now bool) bool {
 	switch name {
-	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
+	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "action.presence", "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
 		return false
 	case "action.output", "action":
 		return !now // the output comes once, and then stays
@@ -247,7 +247,7 @@ func isAction(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent()
 // finalField reports whether action[key] is frozen: a lifted field of the input.
 func finalField(key ast.Expr, now bool) bool {
 	name, ok := constantText(key)
-	return ok && name != "outcome" && (name != "output" || !now)
+	return ok && name != "outcome" && name != "presence" && (name != "output" || !now)
 }
 
 // isStrict reports whether e is unknown as long as anything it reads is unknown.

@@ -483,6 +483,7 @@ type PlanRow struct {
 	UndoneAs      string                 `protobuf:"bytes,43,opt,name=undone_as,json=undoneAs,proto3" json:"undone_as,omitempty"`                 // the plan that undoes this committed one
 	Depth         uint32                 `protobuf:"varint,44,opt,name=depth,proto3" json:"depth,omitempty"`                                      // of child plans; 0: a root
 	Proposals     []*Proposal            `protobuf:"bytes,48,rep,name=proposals,proto3" json:"proposals,omitempty"`                               // about orphans
+	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
@@ -832,6 +833,13 @@ func (x *PlanRow) GetDepth() uint32 {
 func (x *PlanRow) GetProposals() []*Proposal {
 	if x != nil {
 		return x.Proposals
+	}
+	return nil
+}
+
+func (x *PlanRow) GetDuplicated() []uint32 {
+	if x != nil {
+		return x.Duplicated
 	}
 	return nil
 }
@@ -1322,6 +1330,8 @@ type ActionRow struct {
 	VerdictNs     int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
 	ResolvedBy    string                 `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"` // operator of the subject
 	HasOutput     bool                   `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`   // its payload row has one
+	PresenceAt    *Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"` // the answer that found them
+	Duplicates    []string               `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                   // extra effects that a probe found, until their lease has fired
 	Confirmed     bool                   `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                    // a probe or a check stands behind `reported`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1628,6 +1638,20 @@ func (x *ActionRow) GetHasOutput() bool {
 		return x.HasOutput
 	}
 	return false
+}
+
+func (x *ActionRow) GetPresenceAt() *Address {
+	if x != nil {
+		return x.PresenceAt
+	}
+	return nil
+}
+
+func (x *ActionRow) GetDuplicates() []string {
+	if x != nil {
+		return x.Duplicates
+	}
+	return nil
 }
 
 func (x *ActionRow) GetConfirmed() bool {
@@ -2293,7 +2317,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\x9a\r\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xba\r\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2342,7 +2366,10 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06origin\x18* \x01(\tR\x06origin\x12\x1b\n" +
 	"\tundone_as\x18+ \x01(\tR\bundoneAs\x12\x14\n" +
 	"\x05depth\x18, \x01(\rR\x05depth\x124\n" +
-	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x1a\n" +
+	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x1e\n" +
+	"\n" +
+	"duplicated\x18< \x03(\rR\n" +
+	"duplicated\x12\x1a\n" +
 	"\bcounting\x181 \x03(\rR\bcounting\x12\x18\n" +
 	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
 	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
@@ -2383,7 +2410,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x03(\rR\x06before\x12\x14\n" +
 	"\x05child\x18\a \x01(\tR\x05child\x12\x17\n" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
-	"\x03key\x18\t \x01(\tR\x03key\"\xdd\v\n" +
+	"\x03key\x18\t \x01(\tR\x03key\"\xb5\f\n" +
 	"\tActionRow\x12/\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -2436,7 +2463,12 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\vresolved_by\x18' \x01(\tR\n" +
 	"resolvedBy\x12\x1d\n" +
 	"\n" +
-	"has_output\x18( \x01(\bR\thasOutput\x12\x1c\n" +
+	"has_output\x18( \x01(\bR\thasOutput\x126\n" +
+	"\vpresence_at\x18* \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
+	"presenceAt\x12\x1e\n" +
+	"\n" +
+	"duplicates\x18) \x03(\tR\n" +
+	"duplicates\x12\x1c\n" +
 	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xbc\x01\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
@@ -2621,20 +2653,21 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	28, // 32: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
 	29, // 33: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
 	15, // 34: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	19, // 35: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	30, // 36: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	31, // 37: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	19, // 38: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	19, // 39: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	19, // 40: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 41: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	32, // 42: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	19, // 43: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	19, // 35: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	19, // 36: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	30, // 37: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	31, // 38: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	19, // 39: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	19, // 40: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	19, // 41: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	19, // 42: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	32, // 43: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	19, // 44: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }

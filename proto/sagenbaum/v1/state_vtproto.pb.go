@@ -151,6 +151,11 @@ func (m *PlanRow) CloneVT() *PlanRow {
 		}
 		r.Proposals = tmpContainer
 	}
+	if rhs := m.Duplicated; rhs != nil {
+		tmpContainer := make([]uint32, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Duplicated = tmpContainer
+	}
 	if rhs := m.Counting; rhs != nil {
 		tmpContainer := make([]uint32, len(rhs))
 		copy(tmpContainer, rhs)
@@ -340,6 +345,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.VerdictNs = m.VerdictNs
 	r.ResolvedBy = m.ResolvedBy
 	r.HasOutput = m.HasOutput
+	r.PresenceAt = m.PresenceAt.CloneVT()
 	r.Confirmed = m.Confirmed
 	if rhs := m.Leases; rhs != nil {
 		tmpContainer := make([]*LeaseRow, len(rhs))
@@ -352,6 +358,11 @@ func (m *ActionRow) CloneVT() *ActionRow {
 		tmpBytes := make([]byte, len(rhs))
 		copy(tmpBytes, rhs)
 		r.LiftedOutput = tmpBytes
+	}
+	if rhs := m.Duplicates; rhs != nil {
+		tmpContainer := make([]string, len(rhs))
+		copy(tmpContainer, rhs)
+		r.Duplicates = tmpContainer
 	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
@@ -702,14 +713,14 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Counting) > 0 {
+	if len(m.Duplicated) > 0 {
 		var pksize2 int
-		for _, num := range m.Counting {
+		for _, num := range m.Duplicated {
 			pksize2 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize2
 		j1 := i
-		for _, num := range m.Counting {
+		for _, num := range m.Duplicated {
 			for num >= 1<<7 {
 				dAtA[j1] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -719,6 +730,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j1++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize2))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xe2
+	}
+	if len(m.Counting) > 0 {
+		var pksize4 int
+		for _, num := range m.Counting {
+			pksize4 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize4
+		j3 := i
+		for _, num := range m.Counting {
+			for num >= 1<<7 {
+				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j3++
+			}
+			dAtA[j3] = uint8(num)
+			j3++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
 		i--
 		dAtA[i] = 0x3
 		i--
@@ -785,35 +818,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xd2
 	}
 	if len(m.Windows) > 0 {
-		var pksize4 int
-		for _, num := range m.Windows {
-			pksize4 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize4
-		j3 := i
-		for _, num := range m.Windows {
-			for num >= 1<<7 {
-				dAtA[j3] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j3++
-			}
-			dAtA[j3] = uint8(num)
-			j3++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize4))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xca
-	}
-	if len(m.Children) > 0 {
 		var pksize6 int
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			pksize6 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize6
 		j5 := i
-		for _, num := range m.Children {
+		for _, num := range m.Windows {
 			for num >= 1<<7 {
 				dAtA[j5] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -823,6 +834,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j5++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize6))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xca
+	}
+	if len(m.Children) > 0 {
+		var pksize8 int
+		for _, num := range m.Children {
+			pksize8 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize8
+		j7 := i
+		for _, num := range m.Children {
+			for num >= 1<<7 {
+				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j7++
+			}
+			dAtA[j7] = uint8(num)
+			j7++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
 		i--
 		dAtA[i] = 0x2
 		i--
@@ -934,35 +967,13 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	if len(m.Watchers) > 0 {
-		var pksize8 int
-		for _, num := range m.Watchers {
-			pksize8 += protohelpers.SizeOfVarint(uint64(num))
-		}
-		i -= pksize8
-		j7 := i
-		for _, num := range m.Watchers {
-			for num >= 1<<7 {
-				dAtA[j7] = uint8(uint64(num)&0x7f | 0x80)
-				num >>= 7
-				j7++
-			}
-			dAtA[j7] = uint8(num)
-			j7++
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize8))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xea
-	}
-	if len(m.Reported) > 0 {
 		var pksize10 int
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			pksize10 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize10
 		j9 := i
-		for _, num := range m.Reported {
+		for _, num := range m.Watchers {
 			for num >= 1<<7 {
 				dAtA[j9] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -975,16 +986,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xe2
+		dAtA[i] = 0xea
 	}
-	if len(m.Parked) > 0 {
+	if len(m.Reported) > 0 {
 		var pksize12 int
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			pksize12 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize12
 		j11 := i
-		for _, num := range m.Parked {
+		for _, num := range m.Reported {
 			for num >= 1<<7 {
 				dAtA[j11] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -997,16 +1008,16 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0xda
+		dAtA[i] = 0xe2
 	}
-	if len(m.Ready) > 0 {
+	if len(m.Parked) > 0 {
 		var pksize14 int
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			pksize14 += protohelpers.SizeOfVarint(uint64(num))
 		}
 		i -= pksize14
 		j13 := i
-		for _, num := range m.Ready {
+		for _, num := range m.Parked {
 			for num >= 1<<7 {
 				dAtA[j13] = uint8(uint64(num)&0x7f | 0x80)
 				num >>= 7
@@ -1016,6 +1027,28 @@ func (m *PlanRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			j13++
 		}
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize14))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
+	}
+	if len(m.Ready) > 0 {
+		var pksize16 int
+		for _, num := range m.Ready {
+			pksize16 += protohelpers.SizeOfVarint(uint64(num))
+		}
+		i -= pksize16
+		j15 := i
+		for _, num := range m.Ready {
+			for num >= 1<<7 {
+				dAtA[j15] = uint8(uint64(num)&0x7f | 0x80)
+				num >>= 7
+				j15++
+			}
+			dAtA[j15] = uint8(num)
+			j15++
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(pksize16))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -1648,6 +1681,29 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.PresenceAt != nil {
+		size, err := m.PresenceAt.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xd2
+	}
+	if len(m.Duplicates) > 0 {
+		for iNdEx := len(m.Duplicates) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Duplicates[iNdEx])
+			copy(dAtA[i:], m.Duplicates[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Duplicates[iNdEx])))
+			i--
+			dAtA[i] = 0x2
+			i--
+			dAtA[i] = 0xca
+		}
 	}
 	if m.HasOutput {
 		i--
@@ -2853,6 +2909,13 @@ func (m *PlanRow) SizeVT() (n int) {
 		}
 		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if len(m.Duplicated) > 0 {
+		l = 0
+		for _, e := range m.Duplicated {
+			l += protohelpers.SizeOfVarint(uint64(e))
+		}
+		n += 2 + protohelpers.SizeOfVarint(uint64(l)) + l
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -3163,6 +3226,16 @@ func (m *ActionRow) SizeVT() (n int) {
 	}
 	if m.HasOutput {
 		n += 3
+	}
+	if len(m.Duplicates) > 0 {
+		for _, s := range m.Duplicates {
+			l = len(s)
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	if m.PresenceAt != nil {
+		l = m.PresenceAt.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5453,6 +5526,82 @@ func (m *PlanRow) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return fmt.Errorf("proto: wrong wireType = %d for field Counting", wireType)
 			}
+		case 60:
+			if wireType == 0 {
+				var v uint32
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					v |= uint32(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				m.Duplicated = append(m.Duplicated, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				var count int
+				for _, integer := range dAtA[iNdEx:postIndex] {
+					if integer < 128 {
+						count++
+					}
+				}
+				elementCount = count
+				if elementCount != 0 && len(m.Duplicated) == 0 {
+					m.Duplicated = make([]uint32, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint32
+					for shift := uint(0); ; shift += 7 {
+						if shift >= 64 {
+							return protohelpers.ErrIntOverflow
+						}
+						if iNdEx >= l {
+							return io.ErrUnexpectedEOF
+						}
+						b := dAtA[iNdEx]
+						iNdEx++
+						v |= uint32(b&0x7F) << shift
+						if b < 0x80 {
+							break
+						}
+					}
+					m.Duplicated = append(m.Duplicated, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Duplicated", wireType)
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -7612,6 +7761,74 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.HasOutput = bool(v != 0)
+		case 41:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Duplicates", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Duplicates = append(m.Duplicates, string(dAtA[iNdEx:postIndex]))
+			iNdEx = postIndex
+		case 42:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field PresenceAt", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.PresenceAt == nil {
+				m.PresenceAt = &Address{}
+			}
+			if err := m.PresenceAt.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
