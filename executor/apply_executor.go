@@ -136,7 +136,7 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	}
 	p.row.Turned = nil
 	defer s.touch(p)
-	reason := "lease " + k.Lease + ": " + conditionOf(l)
+	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = "verdict " + verdictName(a.row.Verdict) + " on action " + a.fixed.Id + " by " + a.row.VerdictBy
 		if a.row.VerdictReason != "" {

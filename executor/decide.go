@@ -168,7 +168,7 @@ func (d *decider) fireDuplicate(p *plan, a *action) bool {
 }
 
 func (d *decider) fire(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
-	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(l), Readings: readings, Depth: 1}
+	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings, Depth: 1}
 	if c, err := d.state.programs.Condition(fired.Condition); err == nil {
 		digest := c.Digest()
 		fired.ConditionDigest = digest[:]

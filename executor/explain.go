@@ -1,9 +1,52 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
+
+// explainedMax bounds the leases of one answer.
+const explainedMax = 200
+
+// Explain says what leases answer and why. The error is a *ledger.Refused: there is
+// no such plan, action or lease.
+func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
+	p := r.s.plan(q.Plan)
+	if p == nil {
+		return ExplainView{}, ledger.Refuse("plan", "there is no plan "+q.Plan, "a plan of this tenant")
+	}
+	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.s.meta.TimeNs, Leases: []HeldLease{}}
+	add := func(name string, a *action, rows []*pb.LeaseRow) {
+		for _, l := range rows {
+			if q.Lease != "" && q.Lease != l.Name {
+				continue
+			}
+			if len(view.Leases) == explainedMax {
+				view.Omitted = true
+				return
+			}
+			view.Leases = append(view.Leases, HeldLease{name, r.lease(p, a, l, true)})
+		}
+	}
+	if q.Action == "" {
+		add("", nil, p.row.Leases)
+		for _, n := range p.row.Watchers {
+			a := r.s.action(p.id, n)
+			add(a.fixed.Id, a, a.row.Leases)
+		}
+	} else {
+		a := r.s.byName(p.id, q.Action)
+		if a == nil {
+			return ExplainView{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
+		}
+		add(q.Action, a, a.row.Leases)
+	}
+	if len(view.Leases) == 0 && q.Lease != "" {
+		return ExplainView{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
+	}
+	return view, nil
+}
 
 // explainPrograms bounds the conditions that one question compiles.
 const explainPrograms = 256
@@ -17,13 +60,14 @@ func (r *Reader) leases(p *plan, a *action) []LeaseView {
 	}
 	var views []LeaseView
 	for _, l := range rows {
-		views = append(views, r.lease(p, a, l))
+		views = append(views, r.lease(p, a, l, false))
 	}
 	return views
 }
 
-func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow) LeaseView {
-	view := LeaseView{Name: l.Name, Condition: conditionOf(l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot}
+// lease shows one lease; with what it reads where whole is set.
+func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView {
+	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot}
 	ref := leaseRef{p.id, number(a), l.Name}
 	switch {
 	case l.Fired:
@@ -60,6 +104,10 @@ func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow) LeaseView {
 	}
 	if view.WakeNs == wakeNow {
 		view.WakeNs = 0
+	}
+	if !whole {
+		view.Keys = nil
+		return view
 	}
 	for _, reading := range result.Readings {
 		view.Readings = append(view.Readings, ReadingView{Name: reading.Name, Value: string(reading.Value), Sequence: reading.Sequence})

@@ -26,13 +26,27 @@ const (
 // the fold: Decide looks at it at its own, guarded clock (I16).
 const wakeNow int64 = 1
 
-// conditionOf returns a lease's CEL text. The texts of the standing leases are
-// not repeated in every row.
-func conditionOf(l *pb.LeaseRow) string {
-	if l.Condition != "" {
-		return l.Condition
+// conditionOf returns a lease's CEL text: that of a standing lease, or as the plan
+// (a is nil) or the action's registration declared it.
+func conditionOf(p *plan, a *action, l *pb.LeaseRow) string {
+	if text := standing(l.Name); text != "" {
+		return text
 	}
-	switch l.Name {
+	declared := p.row.Declared.Triggers
+	if a != nil {
+		declared = a.fixed.Compensation.Triggers
+	}
+	for _, t := range declared {
+		if t.Name == l.Name {
+			return t.Condition
+		}
+	}
+	panic("executor: a lease without a condition: " + l.Name)
+}
+
+// standing returns the condition of a lease that is nobody's trigger, or nothing.
+func standing(name string) string {
+	switch name {
 	case leaseFailed:
 		return `plan.status == "failed"`
 	case leaseCancelled:
@@ -48,23 +62,23 @@ func conditionOf(l *pb.LeaseRow) string {
 	case leaseDuplicate:
 		return `action.presence == "duplicate"`
 	default:
-		panic("executor: a lease without a condition: " + l.Name)
+		return ""
 	}
 }
 
 // armPlan takes out the leases of a plan and looks at each once: a condition
 // that already holds fires at registration.
 func (s *State) armPlan(p *plan, at *pb.Address) {
-	add := func(name, condition string) {
-		p.row.Leases = append(p.row.Leases, &pb.LeaseRow{Name: name, Condition: condition, ArmedNs: s.meta.TimeNs})
+	add := func(name string) {
+		p.row.Leases = append(p.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
 	}
-	add(leaseFailed, "")
-	add(leaseCancelled, "")
+	add(leaseFailed)
+	add(leaseCancelled)
 	if p.row.Declared.DeadlineNs > 0 {
-		add(leaseDeadline, "")
+		add(leaseDeadline)
 	}
 	for _, t := range p.row.Declared.Triggers {
-		add(t.Name, t.Condition)
+		add(t.Name)
 	}
 	s.evaluatePlan(p, at)
 }
@@ -75,7 +89,7 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 		return
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
-		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, Condition: t.Condition, ArmedNs: s.meta.TimeNs})
+		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
 		if c, err := s.programs.Condition(t.Condition); err == nil && c.Reads("plan.actions", "plan.step") {
 			p.row.Counting = insert(p.row.Counting, a.id.n)
 		}
@@ -116,7 +130,7 @@ func (s *State) evaluateActions(p *plan, numbers []uint32, at *pb.Address) {
 // actions, which has changed. The standing ones do not.
 func (s *State) evaluateCounting(p *plan, at *pb.Address) {
 	for _, l := range p.row.Leases {
-		if l.Condition != "" {
+		if standing(l.Name) == "" {
 			s.evaluate(p, nil, l, at)
 		}
 	}

@@ -42,6 +42,19 @@ type PreviewQuery struct {
 	To   string `json:"to,omitempty"` // savepoint; empty: all of it
 }
 
+// ExplainQuery asks what the leases of a plan or an action answer, and why.
+type ExplainQuery struct {
+	Plan   string `json:"plan"`
+	Action string `json:"action,omitempty"` // empty: the plan's own, and those of all its actions
+	Lease  string `json:"lease,omitempty"`  // empty: all
+}
+
+// ExplainAnswer answers trigger.explain.
+type ExplainAnswer struct {
+	Explain ExplainView `json:"explain"`
+	Error   string      `json:"error,omitempty"`
+}
+
 // PreviewAnswer answers plan.preview.
 type PreviewAnswer struct {
 	Preview PreviewView `json:"preview"`

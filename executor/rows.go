@@ -49,7 +49,7 @@ func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
 	out := make([]*pb.LeaseRow, len(list))
 	for i, l := range list {
 		out[i] = &pb.LeaseRow{
-			Name: l.Name, Condition: l.Condition, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
+			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node,
 		}
 	}

@@ -110,6 +110,21 @@ type LeaseView struct {
 	Readings []ReadingView `json:"readings,omitempty"`
 }
 
+// ExplainView is what leases answer at the logical time of the state, and why.
+type ExplainView struct {
+	Plan    string      `json:"plan"`
+	State   string      `json:"state"`
+	TimeNs  int64       `json:"time_ns"`
+	Leases  []HeldLease `json:"leases"`
+	Omitted bool        `json:"omitted,omitempty"` // there are more: name an action
+}
+
+// HeldLease is a lease and what it is held for.
+type HeldLease struct {
+	Action string `json:"action,omitempty"` // empty: the plan
+	LeaseView
+}
+
 // ReadingView is one value that a condition reads.
 type ReadingView struct {
 	Name     string `json:"name"`

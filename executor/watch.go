@@ -207,7 +207,7 @@ func (w *watcher) unchanged(r triggers.Result) bool {
 // hold reads what a lease's condition needs of its plan and action. It is nil when
 // the condition cannot be read.
 func (s *State) hold(p *plan, a *action, l *pb.LeaseRow) *triggers.Held {
-	condition, err := s.programs.Condition(conditionOf(l))
+	condition, err := s.programs.Condition(conditionOf(p, a, l))
 	if err != nil {
 		return nil
 	}

@@ -267,11 +267,11 @@ func (l *leaseBench) measureFacts(n int) error {
 			return err
 		}
 	}
-	return l.restart(order)
+	return l.restart(n, order)
 }
 
 // restart opens the folder again: nothing is evaluated, and memory is empty.
-func (l *leaseBench) restart(order func() string) error {
+func (l *leaseBench) restart(n int, order func() string) error {
 	if err := l.folder.Close(); err != nil {
 		return err
 	}
@@ -281,7 +281,30 @@ func (l *leaseBench) restart(order func() string) error {
 	}
 	wake, _ := l.folder.State().NextWake()
 	fmt.Fprintf(l.out, "  %-46s %9s, next wake %s\n", "start: open, and know the next wake", short(time.Since(start)), time.Unix(0, wake).UTC().Format(time.RFC3339))
-	return l.facts("fact that touches one lease, after the start", order)
+	if err := l.facts("fact that touches one lease, after the start", order); err != nil {
+		return err
+	}
+	return l.retire(n / actionsPerPlan)
+}
+
+// retire commits a tenth of the plans.
+func (l *leaseBench) retire(plans int) error {
+	var entries []ledger.Entry
+	for p := 0; p < plans; p += 10 {
+		plan := fmt.Sprintf("o%07d", p)
+		list, err := l.commit(ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "bench", Plan: plan},
+			&pb.Record{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+		if err != nil {
+			return err
+		}
+		entries = append(entries, list...)
+	}
+	took, err := l.fold(entries)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(l.out, "  %-46s %9s a lease\n", fmt.Sprintf("retire: commit plans of %d leases", actionsPerPlan), perItem(took, len(entries)*actionsPerPlan))
+	return nil
 }
 
 // benchShared measures 100,000 plans that hold one condition.

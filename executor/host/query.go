@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "undo.ls"}
+var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "undo.ls"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -127,6 +127,8 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return decoded(data, a.askOutcome)
 	case "plan.preview":
 		return decoded(data, a.askPreview)
+	case "trigger.explain":
+		return decoded(data, a.askExplain)
 	case "undo.ls":
 		return decoded(data, a.askUndos)
 	case "contract.ls":
@@ -263,6 +265,20 @@ func (a *actor) askPreview(q executor.PreviewQuery) any {
 			return
 		}
 		answer.Preview = preview
+	})
+	return answer
+}
+
+// askExplain says what leases answer at the logical time of the folded state.
+func (a *actor) askExplain(q executor.ExplainQuery) any {
+	var answer executor.ExplainAnswer
+	a.look(func(r *executor.Reader) {
+		explained, err := r.Explain(q)
+		if err != nil {
+			answer.Error = err.Error()
+			return
+		}
+		answer.Explain = explained
 	})
 	return answer
 }

@@ -1018,11 +1018,11 @@ func (x *Savepoint) GetAt() *Address {
 	return nil
 }
 
-// LeaseRow is one held condition. What it answers now is not kept: it can be asked.
+// LeaseRow is one held condition, of the trigger of its name. What it answers now is
+// not kept: it can be asked.
 type LeaseRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Condition     string                 `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
 	ArmedNs       int64                  `protobuf:"varint,3,opt,name=armed_ns,json=armedNs,proto3" json:"armed_ns,omitempty"`
 	WakeNs        int64                  `protobuf:"varint,5,opt,name=wake_ns,json=wakeNs,proto3" json:"wake_ns,omitempty"` // 0: time alone cannot change it
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`                    // facts it is indexed by
@@ -1066,13 +1066,6 @@ func (*LeaseRow) Descriptor() ([]byte, []int) {
 func (x *LeaseRow) GetName() string {
 	if x != nil {
 		return x.Name
-	}
-	return ""
-}
-
-func (x *LeaseRow) GetCondition() string {
-	if x != nil {
-		return x.Condition
 	}
 	return ""
 }
@@ -2384,16 +2377,15 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xd4\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xbc\x01\n" +
 	"\bLeaseRow\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\tcondition\x18\x02 \x01(\tR\tcondition\x12\x19\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
 	"\awake_ns\x18\x05 \x01(\x03R\x06wakeNs\x12\x12\n" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
-	"\x04node\x18\v \x01(\fR\x04nodeJ\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
+	"\x04node\x18\v \x01(\fR\x04nodeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +
