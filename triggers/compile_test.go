@@ -11,6 +11,8 @@ import (
 func TestRefusalsHavePlaceReasonAndHint(t *testing.T) {
 	for expression, want := range map[string]string{
 		`fatcs["x"] == 1`:                           `1:1: undeclared name "fatcs"; did you mean facts?`,
+		`size(veridct.outcome.x) == 1`:              `1:6: undeclared name "veridct"; did you mean verdict?`,
+		"true &&\n\taa.bb == 1":                     `2:2: undeclared name "aa"`,
 		`plan.stauts == "failed"`:                   `1:5: plan has no field stauts; did you mean status?`,
 		`verdict.verdict == "x"`:                    `1:8: verdict has no field verdict; there is outcome, reason, by`,
 		"plan.status ==\n  now":                     `2:3: there is no now; time enters through`,

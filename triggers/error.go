@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
 )
@@ -31,7 +32,7 @@ func planError(err error) *Error {
 const undeclared = "undeclared reference to '"
 
 // issueError turns the first issue of cel-go into an Error.
-func issueError(issues *cel.Issues, d dialect) *Error {
+func issueError(issues *cel.Issues, d dialect, expression string) *Error {
 	all := issues.Errors()
 	if len(all) == 0 {
 		return planError(issues.Err())
@@ -47,6 +48,10 @@ func issueError(issues *cel.Issues, d dialect) *Error {
 	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1), Message: firstLine(first.Message)}
 	if name, found := strings.CutPrefix(first.Message, undeclared); found {
 		name, _, _ = strings.Cut(name, "'")
+		if root, _, path := strings.Cut(name, "."); path && DidYouMean(name, d.names) == "" {
+			name = root // cel-go names the path, and places it at one of its dots
+			e.Column = columnBefore(expression, e.Line, e.Column, root)
+		}
 		e.Message = fmt.Sprintf("undeclared name %q", name)
 		if e.Hint = DidYouMean(name, d.names); e.Hint == "" {
 			e.Hint = d.reads
@@ -60,6 +65,22 @@ func issueError(issues *cel.Issues, d dialect) *Error {
 		e.Hint = d.split
 	}
 	return e
+}
+
+// columnBefore returns the column of the last name in a line that stands before a
+// column, or that one when there is none.
+func columnBefore(text string, line, column int, name string) int {
+	lines := strings.Split(text, "\n")
+	if line > len(lines) {
+		return column
+	}
+	before := []rune(lines[line-1])
+	before = before[:min(column, len(before))]
+	at := strings.LastIndex(string(before), name)
+	if at < 0 {
+		return column
+	}
+	return utf8.RuneCountInString(string(before)[:at]) + 1
 }
 
 func firstLine(s string) string {

@@ -22,6 +22,7 @@ type evaluation struct {
 	view     View
 	nowNs    int64
 	full     bool // readings and waits are wanted
+	blank    bool // nothing is known, and nothing is known to be absent: see Foregone
 	wakeNs   int64
 	facts    []readFact
 	keys     []string // touched by functions of time, without reading the fact
@@ -148,6 +149,9 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 	if name[0] == '@' {
 		return e.compiled(name)
 	}
+	if e.blank && isVariable(name) {
+		return e.unknown(wait{kind: waitText, name: name}), true
+	}
 	if name == "facts" {
 		return &e.world, true
 	}
@@ -176,6 +180,9 @@ func (e *evaluation) compiled(name string) (any, bool) {
 	case paramName:
 		return e.held.condition.params[n], true
 	case slotName:
+		if e.blank {
+			return e.unknown(wait{kind: waitText, name: e.held.condition.shape.slots[n].path}), true
+		}
 		value := e.held.values[n]
 		if missing, ok := value.(*absent); ok {
 			return e.absent(missing), true

@@ -139,7 +139,7 @@ func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *E
 	}
 	parsed, issues := d.env.Parse(expression)
 	if issues.Err() != nil {
-		return nil, issueError(issues, d)
+		return nil, issueError(issues, d, expression)
 	}
 	if ast.ExceedsDepth(parsed.NativeRep(), depthMax) {
 		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: d.split}
@@ -149,7 +149,7 @@ func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *E
 	}
 	checked, issues := d.env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, issueError(issues, d)
+		return nil, issueError(issues, d, expression)
 	}
 	return checked, nil
 }

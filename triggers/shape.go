@@ -27,6 +27,7 @@ type shape struct {
 	arming    bool            // it asks what occurred since arming
 	skeleton  *clause         // nil: no future makes it moot
 	leafCount int
+	extent    extent
 }
 
 // param is a literal of a shape's texts.
@@ -75,7 +76,8 @@ func (l *language) newShape(expression string, literals []literal) (*shape, erro
 	roots, keys, computed := footprint(tree.Expr())
 	s.roots, s.keys, s.computed = roots, keys, computed
 	s.skeleton, s.leafCount = newSkeleton(tree)
-	mixed, costly := mixedArithmetic(tree), mayCost(tree.Expr())
+	s.extent = extentOf(tree.Expr())
+	mixed := mixedArithmetic(tree)
 	loops := hasLoop(tree.Expr())
 	b := &shaper{shape: s, checked: tree, factory: ast.NewExprFactory(), literals: literals, taken: make([]bool, len(literals))}
 	if len(literals) > 0 {
@@ -85,7 +87,7 @@ func (l *language) newShape(expression string, literals []literal) (*shape, erro
 		}
 	}
 	b.lower(tree.Expr())
-	if s.program, err = l.plan(l.conditions.env, tree, planning{skeleton: s.skeleton, mixed: mixed, loops: loops, costly: costly}); err != nil {
+	if s.program, err = l.plan(l.conditions.env, tree, planning{skeleton: s.skeleton, mixed: mixed, loops: loops, costly: s.extent.costly}); err != nil {
 		return nil, planError(err)
 	}
 	return s, nil

@@ -42,6 +42,9 @@ func timeFunctions() []timeFunction {
 
 // ResolveFunction binds a function of time to this evaluation.
 func (e *evaluation) ResolveFunction(name string) (op functions.LateBoundOp, found bool) {
+	if e.blank {
+		return e.blankFunction(name)
+	}
 	switch name {
 	case "after":
 		return func(_ string, args ...ref.Val) ref.Val { return e.after(nanoseconds(args[0])) }, true

@@ -90,7 +90,7 @@ func lintedContracts(paths []string) ([]contract.Source, contract.Findings, erro
 	var sources []contract.Source
 	var findings contract.Findings
 	for _, path := range paths {
-		files, err := contractFiles(path)
+		files, err := yamlFiles(path, "contract")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -109,8 +109,8 @@ func lintedContracts(paths []string) ([]contract.Source, contract.Findings, erro
 	return sources, append(findings, contract.Lint(sources)...), nil
 }
 
-// contractFiles are the YAML files at or below path, in order.
-func contractFiles(path string) ([]string, error) {
+// yamlFiles are the YAML files at or below path, in order; noun says what they hold.
+func yamlFiles(path, noun string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return []string{path}, err
@@ -123,7 +123,7 @@ func contractFiles(path string) ([]string, error) {
 		return err
 	})
 	if err == nil && len(files) == 0 {
-		err = fail(exitFailed, "", "no contract in %s: no file there ends in .yaml or .yml", path)
+		err = fail(exitFailed, "", "no %s in %s: no file there ends in .yaml or .yml", noun, path)
 	}
 	return files, err
 }

@@ -21,39 +21,74 @@ import (
 // errors with their place. name stands in the findings. The error is a Findings;
 // the documents that could be read come beside it.
 func Parse(name string, data []byte) ([]Source, error) {
-	whole := func(line int, message, hint string) error {
-		return Findings{{Severity: Error, File: name, Line: line, Column: min(line, 1), Message: message, Hint: hint}}
-	}
-	if len(data) > FileSizeMax {
-		return nil, whole(0, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", FileSizeMax))
-	}
-	text := strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var sources []Source
 	var findings Findings
-	for {
-		var root yaml.Node
-		err := decoder.Decode(&root)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			line, message := syntaxError(err)
-			return sources, append(findings, whole(line, message, "").(Findings)...)
-		}
-		if root.Kind != yaml.DocumentNode || len(root.Content) != 1 || root.Content[0].Tag == "!!null" {
-			continue // nothing between two lines of dashes
-		}
-		s, problems := readDocument(name, text, root.Content[0])
+	unread := eachDocument(name, data, func(d Document, node *yaml.Node) {
+		s, problems := readContract(d, node)
 		findings = append(findings, problems...)
 		if len(problems) == 0 {
 			sources = append(sources, s)
 		}
-	}
+	})
+	findings = append(findings, unread...)
 	if len(sources) == 0 && len(findings) == 0 {
-		return nil, whole(0, "no contract", "a document with apiVersion "+APIVersion+" and kind "+Kind)
+		findings = wholeFile(name, 0, "no contract", "a document with apiVersion "+APIVersion+" and kind "+Kind)
 	}
 	return sources, findings.err()
+}
+
+// ReadDocument reads a file of one YAML document into a struct, whose fields are
+// named by their json tags, as strictly as Parse does. Strings, numbers, truths,
+// durations and lists and maps of them are read as such, an any as JSON has it. The
+// error is a Findings.
+func ReadDocument(name string, data []byte, into any) (*Document, error) {
+	var first *Document
+	var findings Findings
+	unread := eachDocument(name, data, func(d Document, node *yaml.Node) {
+		if first != nil {
+			findings = append(findings, wholeFile(name, node.Line, "a second document", "a file of its own")...)
+			return
+		}
+		first = &d
+		r := &reader{source: first}
+		r.read(node, "", reflect.ValueOf(into).Elem())
+		findings = append(findings, r.findings...)
+	})
+	findings = append(findings, unread...)
+	if first == nil && len(findings) == 0 {
+		findings = wholeFile(name, 0, "no document", "")
+	}
+	return first, findings.err()
+}
+
+func wholeFile(name string, line int, message, hint string) Findings {
+	return Findings{{Severity: Error, File: name, Line: line, Column: min(line, 1), Message: message, Hint: hint}}
+}
+
+// eachDocument calls yield for each document of a file and returns why the rest
+// could not be read.
+func eachDocument(name string, data []byte, yield func(Document, *yaml.Node)) Findings {
+	if len(data) > FileSizeMax {
+		return wholeFile(name, 0, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", FileSizeMax))
+	}
+	text := strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var root yaml.Node
+		err := decoder.Decode(&root)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			line, message := syntaxError(err)
+			return wholeFile(name, line, message, "")
+		}
+		if root.Kind != yaml.DocumentNode || len(root.Content) != 1 || root.Content[0].Tag == "!!null" {
+			continue // nothing between two lines of dashes
+		}
+		node := root.Content[0]
+		yield(Document{File: name, Line: node.Line, text: text, places: map[string]*yaml.Node{}}, node)
+	}
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
@@ -67,13 +102,13 @@ func syntaxError(err error) (line int, message string) {
 
 // reader turns the nodes of one document into values.
 type reader struct {
-	source   *Source
+	source   *Document
 	findings Findings
 }
 
-func readDocument(file string, text []string, node *yaml.Node) (Source, Findings) {
-	s := Source{File: file, Line: node.Line, text: text, places: map[string]*yaml.Node{}}
-	r := &reader{source: &s}
+func readContract(at Document, node *yaml.Node) (Source, Findings) {
+	s := Source{Document: at}
+	r := &reader{source: &s.Document}
 	var d document
 	r.read(node, "", reflect.ValueOf(&d).Elem())
 	if d.APIVersion != APIVersion && len(r.findings) == 0 {
@@ -94,7 +129,7 @@ func (r *reader) refuse(node *yaml.Node, field, message, hint string) {
 func (r *reader) read(node *yaml.Node, field string, into reflect.Value) {
 	r.source.places[field] = node
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
-		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a contract is read without looking elsewhere")
+		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a file is read without looking elsewhere")
 		return
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" && into.Kind() != reflect.Interface {
@@ -254,7 +289,7 @@ func (r *reader) value(node *yaml.Node, field string, depth int) any {
 	case depth > literalDepthMax:
 		r.refuse(node, field, fmt.Sprintf("nested deeper than %d", literalDepthMax), "a flatter value")
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a contract is read without looking elsewhere")
+		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a file is read without looking elsewhere")
 	case node.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(node.Content))
 		for i, item := range node.Content {

@@ -4,21 +4,31 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/triggers"
 	"go.yaml.in/yaml/v3"
 )
 
+// Document is one YAML document and where its fields stand in its file.
+type Document struct {
+	File string
+	Line int // where it begins
+
+	text   []string              // the file's lines
+	places map[string]*yaml.Node // by field
+}
+
 // finding places a message at a field, or at the nearest one above it.
-func (s *Source) finding(severity Severity, field, message, hint string) Finding {
-	f := Finding{Severity: severity, File: s.File, Line: s.Line, Column: 1, Field: field, Message: message, Hint: hint}
-	if node := s.node(field); node != nil {
+func (d *Document) finding(severity Severity, field, message, hint string) Finding {
+	f := Finding{Severity: severity, File: d.File, Line: d.Line, Column: 1, Field: field, Message: message, Hint: hint}
+	if node := d.node(field); node != nil {
 		f.Line, f.Column = node.Line, node.Column
 	}
 	return f
 }
 
-func (s *Source) node(field string) *yaml.Node {
+func (d *Document) node(field string) *yaml.Node {
 	for field != "" {
-		if node := s.places[field]; node != nil {
+		if node := d.places[field]; node != nil {
 			return node
 		}
 		field = field[:max(strings.LastIndexAny(field, ".["), 0)]
@@ -26,10 +36,27 @@ func (s *Source) node(field string) *yaml.Node {
 	return nil
 }
 
+// Finding places an error at a field, or at the nearest one above it. Fields are
+// named as in the findings of Parse: steps[2].at.
+func (d *Document) Finding(field, message, hint string) Finding {
+	return d.finding(Error, field, message, hint)
+}
+
+// ExpressionFinding places what is wrong with a condition in a field where it is
+// wrong within its text.
+func (d *Document) ExpressionFinding(field, text string, problem *triggers.Error) Finding {
+	f := d.finding(Error, field, problem.Message, problem.Hint)
+	d.inside(&f, text, problem.Line, problem.Column)
+	return f
+}
+
+// Has reports whether a field is written in the document, be it null.
+func (d *Document) Has(field string) bool { return d.places[field] != nil }
+
 // inside places a problem within the text of an expression. Line and column count
 // from 1 in text, which is a suffix of the node's value.
-func (s *Source) inside(f *Finding, text string, line, column int) {
-	node := s.places[f.Field]
+func (d *Document) inside(f *Finding, text string, line, column int) {
+	node := d.places[f.Field]
 	if node == nil || node.Kind != yaml.ScalarNode || !strings.HasSuffix(node.Value, text) {
 		return
 	}
@@ -43,7 +70,7 @@ func (s *Source) inside(f *Finding, text string, line, column int) {
 		_, size := utf8.DecodeRuneInString(rest)
 		at, rest = at+size, rest[size:]
 	}
-	w := &walk{lines: s.text, line: node.Line - 1, column: node.Column - 1, style: node.Style}
+	w := &walk{lines: d.text, line: node.Line - 1, column: node.Column - 1, style: node.Style}
 	if w.to(node.Value[:at]) {
 		f.Line, f.Column = w.line+1, w.column+1
 	}

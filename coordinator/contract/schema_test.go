@@ -125,7 +125,7 @@ func asJSON(t *testing.T, text string) any {
 	if err := yaml.Unmarshal([]byte(text), &root); err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{source: &Source{places: map[string]*yaml.Node{}}}
+	r := &reader{source: &Document{places: map[string]*yaml.Node{}}}
 	encoded, err := encode(r.value(root.Content[0], "", 0))
 	if err != nil {
 		t.Fatal(err)

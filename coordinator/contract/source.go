@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // The head of every document.
@@ -18,12 +16,8 @@ const (
 // Source is a contract with where it stands in its file.
 type Source struct {
 	Contract
-	File     string
-	Line     int       // of its document
+	Document
 	Examples []Example // run by Lint; no part of the contract or its digest
-
-	text   []string              // the file's lines
-	places map[string]*yaml.Node // by field
 }
 
 // Example is one case that the expressions of a contract must get right. What is

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// triggerPrograms is how many compiled conditions a command remembers.
+const triggerPrograms = 256
+
+// newTrigger holds the commands about conditions.
+func newTrigger(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "trigger",
+		Short: "Check conditions, try them over time, explain what held ones answer",
+		Long: `Check conditions and try them over time, offline: what a condition reads, whether
+it can fire at all, and its truth at every instant of a timeline. explain asks the
+executor what the held conditions of a plan answer now. The language is in
+docs/triggers.md.`,
+		Example: `  sagenbaum trigger lint 'after(plan.deadline)'
+  sagenbaum trigger test docs/guide/triggers/absence.yaml
+  sagenbaum trigger explain 01JD39QK`,
+	}, newTriggerLint(s), newTriggerTest(s), newTriggerExplain(s))
+}
+
+// triggerView is what trigger lint says of one condition.
+type triggerView struct {
+	Source   string   `json:"source,omitempty"` // the contract and the name it has there
+	OK       bool     `json:"ok"`
+	Digest   string   `json:"digest,omitempty"`
+	Normal   string   `json:"normal_form,omitempty"`
+	Keys     []string `json:"keys"`
+	Computed bool     `json:"computed_keys"`
+	Reads    []string `json:"reads"` // action, clock, facts, plan, verdict
+	Fires    string   `json:"fires,omitempty"`
+	Why      string   `json:"why,omitempty"`
+	StepsMax int      `json:"steps_max,omitempty"`
+
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+
+	text string
+}
+
+// What trigger lint says about whether a condition fires.
+const (
+	firesMay    = "may"
+	firesAtOnce = "at once"
+)
+
+func newTriggerLint(s *settings) *cobra.Command {
+	var file, contracts string
+	cmd := &cobra.Command{
+		Use:   "lint EXPR",
+		Short: "Check a condition and say what it reads and costs, offline (exit code 1 on errors)",
+		Example: `  sagenbaum trigger lint 'plan.status == "failed"'
+  sagenbaum trigger lint --file condition.cel
+  echo 'after(plan.deadline)' | sagenbaum trigger lint --file -
+  sagenbaum trigger lint --contract docs/guide/contracts`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			given := len(args)
+			for _, text := range []string{file, contracts} {
+				if text != "" {
+					given++
+				}
+			}
+			if given != 1 {
+				return fail(exitUsage, cmd.CommandPath()+" --help", "%s takes one of EXPR, --file FILE, --file - and --contract FILE|DIR", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if contracts != "" {
+				return lintContractTriggers(cmd, s, contracts)
+			}
+			text, err := conditionText(cmd.InOrStdin(), file, args)
+			if err != nil {
+				return failed("read the condition", err)
+			}
+			view := lintCondition(triggers.NewCache(1), text)
+			return finishLint(cmd, s, []triggerView{view}, view)
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "read the condition from `FILE`, - for standard input")
+	cmd.Flags().StringVar(&contracts, "contract", "", "check all triggers in the contracts of `FILE|DIR`")
+	return cmd
+}
+
+// conditionMax is how many bytes are read of a file with one condition: more than a
+// condition may have, so that the language says what is too long.
+const conditionMax = 1 << 16
+
+func conditionText(stdin io.Reader, file string, args []string) (string, error) {
+	if file == "" {
+		return args[0], nil
+	}
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, conditionMax))
+	return strings.TrimRight(string(text), " \t\r\n"), err
+}
+
+// lintCondition looks at one condition.
+func lintCondition(programs *triggers.Cache, text string) triggerView {
+	v := triggerView{text: text, Keys: []string{}, Reads: []string{}}
+	condition, err := programs.Condition(text)
+	if err != nil {
+		v.Line, v.Column, v.Message = 1, 1, err.Error()
+		var refused *triggers.Error
+		if errors.As(err, &refused) {
+			v.Line, v.Column, v.Message, v.Hint = refused.Line, refused.Column, refused.Message, refused.Hint
+		}
+		return v
+	}
+	digest := condition.Digest()
+	v.OK, v.Digest, v.Normal, v.StepsMax = true, hex.EncodeToString(digest[:]), triggers.Normalise(text), condition.StepsMax()
+	constant, computed := condition.Keys()
+	v.Keys, v.Computed = append(v.Keys, constant...), computed
+	for _, root := range []struct {
+		name string
+		read bool
+	}{{"action", condition.ReadsAction()}, {"clock", condition.ReadsClock()}, {"facts", computed || len(constant) > 0},
+		{"plan", condition.ReadsPlan()}, {"verdict", condition.ReadsVerdict()}} {
+		if root.read {
+			v.Reads = append(v.Reads, root.name)
+		}
+	}
+	switch truth, stopped := condition.Foregone(); {
+	case truth == triggers.True:
+		v.Fires, v.Why = firesAtOnce, "it is true whatever is known"
+	case stopped != nil:
+		v.Fires, v.Why = never, "an error whatever is known: "+strings.TrimPrefix(stopped.Error(), "cannot evaluate condition: ")
+	case truth == triggers.False:
+		v.Fires, v.Why = never, "no future makes it true"
+	default:
+		v.Fires = firesMay
+	}
+	return v
+}
+
+// finishLint prints what was found and ends the command; asJSON is what JSON shows.
+func finishLint(cmd *cobra.Command, s *settings, views []triggerView, asJSON any) error {
+	if s.json() {
+		if err := printJSON(cmd.OutOrStdout(), asJSON); err != nil {
+			return err
+		}
+	} else {
+		for i := range views {
+			writeTriggerView(cmd.OutOrStdout(), s.pen(cmd), &views[i])
+		}
+	}
+	if slices.ContainsFunc(views, func(v triggerView) bool { return !v.OK }) {
+		return errLook
+	}
+	return nil
+}
+
+func writeTriggerView(out io.Writer, p pen, v *triggerView) {
+	name := ""
+	if v.Source != "" {
+		name = printable(v.Source) + ": "
+	}
+	if !v.OK {
+		hint := ""
+		if v.Hint != "" {
+			hint = "; " + v.Hint
+		}
+		fmt.Fprintf(out, "%s%s %d:%d: %s\n", name, p.in("31;1", "refused"), v.Line, v.Column, printable(v.Message+hint))
+		for _, line := range pointed(v.text, v.Line, v.Column) {
+			fmt.Fprintln(out, "  "+line)
+		}
+		return
+	}
+	keys := make([]string, 0, len(v.Keys)+1)
+	for _, key := range v.Keys {
+		keys = append(keys, printable(key))
+	}
+	if v.Computed {
+		keys = append(keys, "computed ones")
+	}
+	fires := map[string]string{firesMay: "may, it depends on what happens", firesAtOnce: "at once", never: never}[v.Fires]
+	if v.Why != "" {
+		fires += ": " + printable(v.Why)
+	}
+	fmt.Fprintf(out, "%s%s\n", name, p.in("32", "OK"))
+	for _, line := range [][2]string{
+		{"digest", v.Digest}, {"normal form", printable(v.Normal)}, {"reads", dash(strings.Join(v.Reads, ", "))},
+		{"facts", dash(strings.Join(keys, ", "))}, {"fires", fires}, {"cost", fmt.Sprintf("at most %d steps an evaluation", v.StepsMax)},
+	} {
+		fmt.Fprintf(out, "  %-12s %s\n", line[0], line[1])
+	}
+}
+
+// pointedMax is how much of a line is shown around the place of an error.
+const pointedMax = 100
+
+// pointed returns a line of a text and a caret below a column of it, counted from 1
+// in characters.
+func pointed(text string, line, column int) []string {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) || !utf8.ValidString(text) {
+		return nil
+	}
+	runes := []rune(strings.TrimRight(lines[line-1], "\r"))
+	at := min(max(column-1, 0), len(runes))
+	if len(runes) == 0 {
+		return nil
+	}
+	from, before, after := 0, "", ""
+	if len(runes) > pointedMax {
+		if from = max(at-pointedMax/2, 0); from > 0 {
+			before = "…"
+		}
+		if to := from + pointedMax; to < len(runes) {
+			runes, after = runes[:to], "…"
+		}
+	}
+	shown := before + printable(string(runes[from:at]))
+	return []string{shown + printable(string(runes[at:])) + after, strings.Repeat(" ", utf8.RuneCountInString(shown)) + "^"}
+}
+
+// contractTriggersView is the answer of trigger lint --contract.
+type contractTriggersView struct {
+	Triggers []triggerView     `json:"triggers"`
+	Findings contract.Findings `json:"findings"` // why a file could not be read
+}
+
+// lintContractTriggers looks at every trigger of every contract below a path.
+func lintContractTriggers(cmd *cobra.Command, s *settings, path string) error {
+	files, err := yamlFiles(path, "contract")
+	if err != nil {
+		return failed("read the contracts", err)
+	}
+	programs := triggers.NewCache(triggerPrograms)
+	answer := contractTriggersView{Triggers: []triggerView{}, Findings: contract.Findings{}}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return failed("read the contracts", err)
+		}
+		sources, err := contract.Parse(file, data)
+		var findings contract.Findings
+		if errors.As(err, &findings) {
+			answer.Findings = append(answer.Findings, findings...)
+		}
+		for i := range sources {
+			answer.Triggers = append(answer.Triggers, contractTriggers(programs, &sources[i])...)
+		}
+	}
+	if !s.json() {
+		for _, f := range answer.Findings {
+			fmt.Fprintln(cmd.OutOrStdout(), printable(f.String()))
+		}
+		if len(answer.Triggers) == 0 && len(answer.Findings) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "no contract of %s has a trigger\n", printable(path))
+		}
+	}
+	if err := finishLint(cmd, s, answer.Triggers, answer); err != nil || len(answer.Findings) == 0 {
+		return err
+	}
+	return errLook
+}
+
+// contractTriggers looks at the triggers of one contract. Errors are placed in its
+// file.
+func contractTriggers(programs *triggers.Cache, source *contract.Source) []triggerView {
+	var views []triggerView
+	for _, name := range slices.Sorted(maps.Keys(source.Triggers)) {
+		text := strings.TrimPrefix(strings.TrimLeft(source.Triggers[name], " \t\r\n"), "=")
+		v := lintCondition(programs, text)
+		field := "triggers[" + name + "]"
+		v.Source = fmt.Sprintf("%s: %s %s", source.File, source.Capability, field)
+		if !v.OK {
+			place := source.ExpressionFinding(field, text, &triggers.Error{Line: v.Line, Column: v.Column})
+			v.Source = fmt.Sprintf("%s:%d:%d: %s %s", source.File, place.Line, place.Column, source.Capability, field)
+		}
+		views = append(views, v)
+	}
+	return views
+}

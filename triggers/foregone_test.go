@@ -1,0 +1,83 @@
+package triggers
+
+import (
+	"math/rand"
+	"strings"
+	"testing"
+)
+
+func TestForegoneAnswersAreKnownFromTheText(t *testing.T) {
+	for expression, want := range map[string]Truth{
+		`plan.status == "failed"`:                                    Unknown,
+		`after(plan.deadline)`:                                       Unknown,
+		`"k" in facts`:                                               Unknown,
+		`!("k" in facts)`:                                            Unknown,
+		`!has(facts["k"])`:                                           Unknown,
+		`facts[?"k"].orValue(1) == 1`:                                Unknown,
+		`!(verdict.outcome in ["allow"])`:                            Unknown,
+		`["a", "b"].exists(k, facts[k].ok)`:                          Unknown,
+		`action.amount > 100`:                                        Unknown,
+		`facts["a"].x == plan.labels.y`:                              Unknown,
+		`before(plan.deadline) && count("k", duration("1m")) > 2`:    Unknown,
+		`!at_least(2, "k", duration("1m"))`:                          Unknown,
+		`true`:                                                       True,
+		`plan.status == "failed" || 1 < 2`:                           True,
+		`!after(plan.deadline)`:                                      False,
+		`!after(timestamp("2026-03-01T12:00:05Z")) && seen("k")`:     False,
+		`!seen("k") && plan.status == "failed"`:                      False,
+		`1 == 2`:                                                     False,
+		`plan.status == "failed" && duration("1h") > duration("2h")`: False,
+	} {
+		c, err := Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Foregone(); got != want || err != nil {
+			t.Errorf("%s is foregone %v (%v), want %v", expression, got, err, want)
+		}
+	}
+	c, err := Compile(`1 / 0 == 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Foregone(); got != False || err == nil || !strings.Contains(err.Error(), "division by zero") {
+		t.Errorf("an error whatever is known is %v (%v)", got, err)
+	}
+}
+
+// What is foregone is what every random timeline shows.
+func TestNoTimelineContradictsWhatIsForegone(t *testing.T) {
+	found := map[Truth]int{}
+	for seed := range int64(1500) {
+		g := generator{rand.New(rand.NewSource(seed))}
+		expression := g.truth(2)
+		c, err := Compile(expression.text)
+		if err != nil {
+			t.Fatalf("%s: %v", expression.text, err)
+		}
+		foregone, stopped := c.Foregone()
+		found[foregone]++
+		h := g.history()
+		for now := range oracleEnd + 1 {
+			got := expression.eval(instant{h, now})
+			if foregone == True && got != True || foregone == False && got == True {
+				t.Fatalf("%s is foregone %v (%v), and %v at %d", expression.text, foregone, stopped, got, now)
+			}
+		}
+	}
+	if found[True] == 0 || found[False] == 0 {
+		t.Errorf("found %v: no random condition has a foregone answer", found)
+	}
+}
+
+func TestStepsAreBoundedByNodesOrByTheLimit(t *testing.T) {
+	for expression, most := range map[string]int{`plan.status == "failed"`: 4, `["a"].exists(k, k in facts)`: costMax, `facts["k"].matches("a+")`: costMax} {
+		c, err := Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.StepsMax(); got > most || got < 1 || most == costMax && got != costMax {
+			t.Errorf("%s takes at most %d steps, want at most %d", expression, got, most)
+		}
+	}
+}
