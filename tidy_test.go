@@ -33,7 +33,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "triggers", "executor"}
+var purePackages = []string{"ledger", "triggers", "triggers/timescales", "executor"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free

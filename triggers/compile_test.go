@@ -50,6 +50,8 @@ func TestRefusalsHavePlaceReasonAndHint(t *testing.T) {
 		`facts[1] == 2`:                             `found no matching overload for '_[_]'`,
 		`count("x", duration("1h")) > 1.5`:          `found no matching overload for '_>_'`,
 		`plan.status == "x" ? 1 : 2`:                `the result is int`,
+
+		`latest(257, "x", action.at, duration("1h"))[0] == action.at`: `the latest 257; 1 to 256`,
 	} {
 		_, err := Compile(expression)
 		var refusal *Error

@@ -196,6 +196,11 @@ func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
 				i.refuse(args[0], fmt.Sprintf("at least %d", int64(n)), "use 1 or more")
 			}
 		}
+		if name == "latest" && args[0].Kind() == ast.LiteralKind {
+			if n, ok := args[0].AsLiteral().(types.Int); ok && (n < 1 || n > latestMax) {
+				i.refuse(args[0], fmt.Sprintf("the latest %d", int64(n)), fmt.Sprintf("1 to %d", latestMax))
+			}
+		}
 		if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" {
 			if text, ok := constantText(last.AsCall().Args()[0]); ok && (strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
 				i.refuse(last, "a window of "+text, "use a duration above zero")

@@ -13,5 +13,6 @@ const (
 	costMax   = 10_000               // steps of one evaluation, as cel-go counts them
 	keyMax    = ledger.FactKeyMax    // bytes of a fact key
 	outputMax = ledger.CommitSizeMax // bytes of the value of a binding
+	latestMax = 256                  // occurrences that latest lists
 	jsonMax   = 256                  // nesting of a JSON value that an expression reads
 )

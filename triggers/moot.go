@@ -220,7 +220,7 @@ func finalName(name string, now bool) bool {
 func finalCall(call ast.CallExpr, now bool) bool {
 	args := call.Args()
 	switch name := call.FunctionName(); name {
-	case "at", "since", "last_at", "at_least", "count", "before":
+	case "at", "since", "last_at", "at_least", "count", "latest", "before":
 		return false
 	case "first_at", "seen", "after", "elapsed", "within", "absent_for":
 		return !now && allFinal(args, now)

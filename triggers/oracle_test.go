@@ -332,7 +332,15 @@ func (g generator) clockLeaf() naiveTruth {
 		})
 	}
 	count := func(i instant) int { return len(i.times(key, i.now-d, i.now)) }
-	switch g.Intn(8) {
+	switch g.Intn(10) {
+	case 8:
+		return naiveTruth{fmt.Sprintf("size(latest(%d, %q, %s, %s)) == %d", n, key, t.text, length, n-1), func(i instant) Truth {
+			return withTime(i, func(at int) Truth { return truthOf(min(n, len(i.times(key, at-1, at+d))) == n-1) })
+		}}
+	case 9:
+		return naiveTruth{fmt.Sprintf("latest(%d, %q, %s, %s).exists(x, x > %s)", n, key, t.text, length, t.text), func(i instant) Truth {
+			return withTime(i, func(at int) Truth { return truthOf(len(i.times(key, at, at+d)) > 0) })
+		}}
 	case 0:
 		return naiveTruth{"after(" + t.text + ")", func(i instant) Truth { return withTime(i, func(at int) Truth { return after(i, at) }) }}
 	case 1:

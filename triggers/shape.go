@@ -215,6 +215,11 @@ func (b *shaper) call(e ast.Expr) {
 			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 }})
 		}
 	}
+	if name == "latest" {
+		if i := b.literalAt(args[0]); i >= 0 {
+			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= latestMax }})
+		}
+	}
 	positive := name == "at_least" || name == "count"
 	for n, arg := range args {
 		if convert := b.conversion(arg); convert != nil {

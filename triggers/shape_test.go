@@ -48,11 +48,12 @@ func TestTextsThatDifferInLiteralsShareAProgram(t *testing.T) {
 // on which text was compiled first.
 func TestEveryLiteralOfASharedProgramIsChecked(t *testing.T) {
 	for good, bad := range map[string]string{
-		`at_least(3, "a", duration("10m"))`:        `at_least(0, "a", duration("10m"))`,
-		`at_least(3, "b", duration("10m"))`:        `at_least(3, "", duration("10m"))`,
-		`count("a", duration("10m")) > 2`:          `count("a", duration("-10m")) > 2`,
-		`elapsed(action.at, duration("1h"))`:       `elapsed(action.at, duration("3 weeks"))`,
-		`after(timestamp("2026-01-01T00:00:00Z"))`: `after(timestamp("tomorrow"))`,
+		`at_least(3, "a", duration("10m"))`:                   `at_least(0, "a", duration("10m"))`,
+		`at_least(3, "b", duration("10m"))`:                   `at_least(3, "", duration("10m"))`,
+		`size(latest(3, "a", action.at, duration("1h"))) > 2`: `size(latest(300, "a", action.at, duration("1h"))) > 2`,
+		`count("a", duration("10m")) > 2`:                     `count("a", duration("-10m")) > 2`,
+		`elapsed(action.at, duration("1h"))`:                  `elapsed(action.at, duration("3 weeks"))`,
+		`after(timestamp("2026-01-01T00:00:00Z"))`:            `after(timestamp("tomorrow"))`,
 		`seen("a")`:                                             fmt.Sprintf(`seen("%s")`, strings.Repeat("k", keyMax+1)),
 		`within("a", action.at, duration("1h"))`:                `within("", action.at, duration("1h"))`,
 		`action.at.getHours("+01:00") == 3`:                     `action.at.getHours("Europe/Berlin") == 3`,

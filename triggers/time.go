@@ -37,6 +37,7 @@ func timeFunctions() []timeFunction {
 		{"absent_for", "absent_for(key, t0, d), as in absent_for(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false},
 		{"at_least", "at_least(n, key, d), as in at_least(3, \"declined/o7\", duration(\"10m\"))", []*cel.Type{cel.IntType, key, span}, cel.BoolType, 1, true},
 		{"count", "count(key, d), as in count(\"declined/o7\", duration(\"10m\"))", []*cel.Type{key, span}, cel.IntType, 0, true},
+		{"latest", "latest(n, key, t0, d), as in latest(3, \"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{cel.IntType, key, at, span}, cel.ListType(at), 1, false},
 	}
 }
 
@@ -70,6 +71,8 @@ func (e *evaluation) ResolveFunction(name string) (op functions.LateBoundOp, fou
 		return e.atLeast, true
 	case "count":
 		return e.count, true
+	case "latest":
+		return e.latest, true
 	}
 	return nil, false
 }
@@ -251,3 +254,48 @@ func (e *evaluation) count(_ string, args ...ref.Val) ref.Val {
 	e.note(reading{kind: readCall, name: "count", key: key, value: types.Int(n)})
 	return types.Int(n)
 }
+
+// latest lists the times of the last n occurrences in [t0, t0+d] as far as they
+// are known now, in order: fewer when there are fewer, none when there is none.
+// It asks what is known, as `in` does, so it is never unknown for an absence, and
+// time alone does not change it.
+func (e *evaluation) latest(_ string, args ...ref.Val) ref.Val {
+	n, key := int64(args[0].(types.Int)), text(args[1])
+	if n < 1 || n > latestMax {
+		return types.NewErr("latest wants 1 to %d occurrences", latestMax)
+	}
+	times := e.last(int(n), key, addNs(nanoseconds(args[2]), -1), min(shifted(args[2], args[3]), e.nowNs))
+	list := make([]ref.Val, len(times))
+	for i, ns := range times {
+		list[i] = timestamp(ns)
+	}
+	e.note(reading{kind: readCall, name: "latest", key: key, value: types.Int(len(times))})
+	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
+// last returns the last n occurrences in (fromNs, toNs], in order. It looks back
+// in steps that grow, because a view reads forwards only and the beginning may
+// be long ago.
+func (e *evaluation) last(n int, key string, fromNs, toNs int64) []int64 {
+	var times []int64
+	e.touch(key)
+	for step := lookBackNs; len(times) < n && toNs > fromNs; step *= 8 {
+		start := fromNs
+		if back := addNs(toNs, -step); step > 0 && back > fromNs {
+			start = back
+		}
+		var found []int64
+		for ns := range e.view.Occurrences(key, start, toNs) {
+			if len(found) == 2*n { // only the last n count
+				found = append(found[:0], found[n:]...)
+			}
+			found = append(found, ns)
+		}
+		times = append(found, times...)
+		toNs = start
+	}
+	return times[max(0, len(times)-n):]
+}
+
+// lookBackNs is how far the first look back goes, in ns.
+const lookBackNs = int64(time.Minute)

@@ -125,6 +125,7 @@ func TestAnErrorWaitsAndIsReported(t *testing.T) {
 		`facts["t"]`:                                    "not a truth but int",
 		`after(facts["t"])`:                             "no such overload: after",
 		`at_least(facts["t"] - 1, "t", duration("1s"))`: "at_least wants",
+		`size(latest(facts["t"] - 1, "t", action.at, duration("1s"))) == 0`: "latest wants 1 to 256",
 	} {
 		got := evaluate(t, expression)
 		if got.Truth != Unknown || got.Err == nil || got.Moot {

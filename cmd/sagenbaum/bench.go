@@ -28,6 +28,7 @@ type benching struct {
 	concurrency []int
 	held        int
 	leases      []int
+	rows        int
 	only        string
 	profile     string
 }
@@ -46,7 +47,8 @@ Figures vary with the machine; read them as ratios.
   undo5   a plan of 5 actions whose fifth fails: 4 compensations by a worker
   fold    folding a ledger from nothing, beside merely reading it
   held    memory and start time with many held registrations and deadlines
-  leases  facts, memory and disk with many held conditions`,
+  leases  facts, memory and disk with many held conditions
+  timescales  triggers over the traces of the Timescales benchmark, beside an oracle`,
 		Example: `  sagenbaum bench
   sagenbaum bench --only undo5 --each 5s --concurrency 1,16,128`,
 		Args: exactly(),
@@ -58,18 +60,24 @@ Figures vary with the machine; read them as ratios.
 	flags.IntSliceVar(&b.concurrency, "concurrency", []int{1, 16, 128}, "agents' calls at once")
 	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure")
 	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000}, "held conditions for the leases figures")
+	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
-	flags.StringVar(&b.only, "only", "", "pairs, undo5, fold, held or leases (default all)")
+	flags.StringVar(&b.only, "only", "", strings.Join(benchNames(), ", ")+" (default all)")
 	return cmd
+}
+
+// benchNames lists what can be measured by itself.
+func benchNames() []string {
+	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
 
 func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	switch {
-	case b.only != "" && !slices.Contains([]string{"pairs", "undo5", "fold", "held", "leases"}, b.only):
-		return fail(exitUsage, "--only pairs, undo5, fold, held or leases", "unknown figure %q", b.only)
-	case b.each <= 0 || b.held < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
+	case b.only != "" && !slices.Contains(benchNames(), b.only):
+		return fail(exitUsage, "--only "+strings.Join(benchNames(), ", "), "unknown figure %q", b.only)
+	case b.each <= 0 || b.held < 1 || b.rows < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return fail(exitUsage, "sagenbaum bench --help", "durations, counts and concurrency must be positive")
 	}
 	dir, err := os.MkdirTemp(b.dir, "sagenbaum-bench-")
@@ -91,7 +99,7 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	fmt.Fprintf(out, "%s/%s, %d processors, %s, in %s\n", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version(), dir)
 	for _, durable := range []bool{true, false} {
 		if !b.wants("pairs") && !b.wants("undo5") && !b.wants("fold") {
-			break
+			break // what is left needs no server, or makes its own
 		}
 		if err := benchMode(ctx, out, b, dir, durable); err != nil {
 			return err
@@ -103,7 +111,12 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 		}
 	}
 	if b.wants("leases") {
-		return benchLeases(ctx, out, b, filepath.Join(dir, "leases"))
+		if err := benchLeases(ctx, out, b, filepath.Join(dir, "leases")); err != nil {
+			return err
+		}
+	}
+	if b.wants("timescales") {
+		return benchTimescales(ctx, out, b)
 	}
 	return nil
 }

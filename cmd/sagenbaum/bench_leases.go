@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -173,15 +172,6 @@ func (l *leaseBench) facts(what string, key func() string) error {
 	}
 	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each, %s of processor time\n", what, float64(folded)/took.Seconds(), perItem(took, folded), perItem(busy, folded))
 	return nil
-}
-
-// processorTime is what this process has used of all processors.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func perItem(took time.Duration, n int) string {
