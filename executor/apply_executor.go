@@ -5,7 +5,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
-	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // applyExecutor folds what a holder decided. Every record here is a claim: it
@@ -44,6 +43,8 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 		return s.planRewound(e, p, k.PlanRewound)
 	case *pb.Record_OwnerPaged:
 		return s.ownerPaged(e, p, k.OwnerPaged)
+	case *pb.Record_CascadeCut:
+		return s.cascadeCut(e, p, k.CascadeCut)
 	}
 	return s.applyAboutAction(e, p)
 }
@@ -111,25 +112,11 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	if k.Lease == leaseDuplicate {
 		return s.duplicateFired(e, p)
 	}
-	if !armed(p.row) {
-		return void("plan %s is %s", p.id, statusName(p.row))
+	l, a, f, result := s.claimed(e, p, k.Lease, k.Depth, k.Chain)
+	if result.Verdict != Effective {
+		return result
 	}
-	if p.row.Fired != nil {
-		return void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
-	}
-	l, a := s.lease(p, leaseRef{p.id, s.number(p.id, e.Record.Action), k.Lease})
-	if l == nil || l.Fired || a == nil && e.Record.Action != "" {
-		return void("plan %s holds no lease %s", p.id, k.Lease)
-	}
-	if ref := (leaseRef{p.id, number(a), k.Lease}); turnedBy(p, ref) == nil {
-		truth := triggers.Unknown
-		if held := s.hold(p, a, l); held != nil {
-			truth = held.Ask(s.meta.TimeNs, factView{s}).Truth
-		}
-		if truth != triggers.True {
-			return void("lease %s of plan %s is %s here", k.Lease, p.id, truth)
-		}
-	}
+	s.noteFired(p, l, f)
 	l.Fired = true
 	if a != nil {
 		s.change(a)
@@ -146,7 +133,7 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	if p.row.Phase == pb.Phase_PHASE_COMMITTED { // a child's held set is its root's
 		s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil)
 		root := s.root(p)
-		s.signal(e, root, pb.Signal_SIGNAL_FAILED, reason+" (child plan "+p.id+")", "")
+		s.passOn(e, root, f, reason+" (child plan "+p.id+")")
 		return effective
 	}
 	p.row.Fired = e.Address
@@ -164,6 +151,7 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 			return void("plan %s does not unwind with plan %s: %s", p.id, k.ParentPlan, why)
 		}
 		p.row.Rewinding, p.row.Target = false, 0
+		p.row.Firing = s.plan(k.ParentPlan).row.Firing
 		if p.row.Reason == "" {
 			p.row.Reason = k.Reason
 		}

@@ -44,7 +44,7 @@ func checkRows(t testing.TB, kv KV) error {
 		}
 	}
 	m := s.meta
-	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined || m.Ended != want.Ended {
+	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined || m.Ended != want.Ended || m.Cut != want.Cut {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
 	}
 	if err := checkWatches(s, plans, actions, indexes); err != nil {
@@ -92,6 +92,13 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 			want.Held += uint64(c.held)
 		}
 	}
+	if len(r.Cuts) > 0 {
+		want.Cut++
+		indexes[string(planKey(keyOwner, p.id))] = true
+	}
+	if err := checkCuts(p, list); err != nil {
+		return err
+	}
 	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || len(r.Orphans) > 0) {
 		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
 	}
@@ -107,6 +114,32 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 	}
 	if r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
 		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight, r.Quarantined, r.Resolved, c)
+	}
+	return nil
+}
+
+// checkCuts wants every lease that is cut to wait with its owner, and no other, and
+// none of a plan that holds its leases no more.
+func checkCuts(p *plan, list []*action) error {
+	var have, want []string
+	note := func(n uint32, leases []*pb.LeaseRow) {
+		for _, l := range leases {
+			if l.Cascade == pb.Cascade_CASCADE_CUT {
+				have = append(have, fmt.Sprint(n, " ", l.Name))
+			}
+		}
+	}
+	note(0, p.row.Leases)
+	for n, a := range list[1:] {
+		note(uint32(n+1), a.row.Leases)
+	}
+	for _, c := range p.row.Cuts {
+		want = append(want, fmt.Sprint(c.Action, " ", c.Lease))
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) || len(want) > 0 && !armed(p.row) {
+		return fmt.Errorf("leases %v are cut, and %v wait; the plan is %s", have, want, p.row.Phase)
 	}
 	return nil
 }

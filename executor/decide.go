@@ -19,6 +19,8 @@ type Input struct {
 	Answers []Answer
 	// Paged are the pages that hooks have taken since the last turn.
 	Paged []Paged
+	// Cascade bounds what follows from undos.
+	Cascade CascadeLimits
 	// SizeMax bounds the records returned, in bytes of one commit.
 	SizeMax int
 }
@@ -168,12 +170,15 @@ func (d *decider) fireDuplicate(p *plan, a *action) bool {
 }
 
 func (d *decider) fire(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
-	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings, Depth: 1}
+	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings}
 	if c, err := d.state.programs.Condition(fired.Condition); err == nil {
 		digest := c.Digest()
 		fired.ConditionDigest = digest[:]
 	}
-	r := &pb.Record{Plan: p.id, Cause: cause, Kind: &pb.Record_LeaseFired{LeaseFired: fired}}
+	r := &pb.Record{Plan: p.id, Cause: cause}
+	if !d.bounded(p, a, l, fired, r) {
+		return false
+	}
 	if a != nil {
 		r.Action, r.About = a.fixed.Id, a.fixed.Registered
 	}

@@ -67,7 +67,7 @@ func (r *Reader) leases(p *plan, a *action) []LeaseView {
 
 // lease shows one lease; with what it reads where whole is set.
 func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView {
-	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot}
+	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
 	ref := leaseRef{p.id, number(a), l.Name}
 	switch {
 	case l.Fired:
@@ -87,7 +87,7 @@ func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView
 	}
 	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.s.meta.TimeNs, factView{r.s})
 	view.Truth, view.Waits = result.Truth.String(), result.Waits
-	if turnedBy(p, ref) != nil {
+	if turnedBy(p, ref) != nil || l.Cascade == pb.Cascade_CASCADE_CUT {
 		view.Truth = triggers.True.String() // it fires as soon as the clock allows
 	}
 	if result.Err != nil {

@@ -19,6 +19,7 @@ func (s *State) applyFact(e ledger.Entry) Result {
 		if v, ok := s.get(planKey(keyFact, key)); ok {
 			row := s.factRow(v)
 			row.Retracted, row.ChangedNs, row.Source = true, s.meta.TimeNs, e.Address
+			s.provenance(e, row)
 			s.set(planKey(keyFact, key), encode(row))
 			s.facts.put(key, nil)
 			s.wakeReaders(key, e.Address)
@@ -34,6 +35,7 @@ func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 	if had := s.fact(f.Key); had != nil && string(had.Value) == string(f.Value) {
 		row.ChangedNs = had.ChangedNs
 	}
+	s.provenance(e, row)
 	s.facts.put(f.Key, factOf(row))
 	s.set(planKey(keyFact, f.Key), encode(row))
 	k := sized(keyOccurred, f.Key, 20)

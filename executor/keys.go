@@ -28,6 +28,7 @@ import "encoding/binary"
 //	u <plan> 00 <n> <attempt>       AttemptRow
 //	U <len> <capability> <seq> <index>  the key of the attempt that was dispatched there, without its first byte
 //	g <plan> 00 <n> <kind>          PageRow: a page that no hook has taken yet
+//	z <seq> <index>                 Firing: a lease that fired, where something came of it
 //	C <capability> 00 <seq> <index> ContractRow
 const (
 	keyMeta     = "m"
@@ -52,6 +53,7 @@ const (
 	keyAttempt  = 'u'
 	keyUndone   = 'U'
 	keyPage     = 'g'
+	keyFiring   = 'z'
 	keyContract = 'C'
 )
 

@@ -44,7 +44,8 @@ func conditionOf(p *plan, a *action, l *pb.LeaseRow) string {
 	panic("executor: a lease without a condition: " + l.Name)
 }
 
-// standing returns the condition of a lease that is nobody's trigger, or nothing.
+// standing returns the condition of a lease that every plan or verdict has, or
+// nothing. It says what an outsider asked for, and no cascade limit cuts it.
 func standing(name string) string {
 	switch name {
 	case leaseFailed:
@@ -146,7 +147,7 @@ func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
 
 // live reports whether a lease waits for its condition.
 func (s *State) live(p *plan, a *action, l *pb.LeaseRow, ref leaseRef) bool {
-	return armed(p.row) && !l.Fired && !l.Moot && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
+	return armed(p.row) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
@@ -179,7 +180,9 @@ func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held 
 	result := held.Ask(s.meta.TimeNs, factView{s})
 	if result.Truth == triggers.True {
 		clocked := held.Condition().ReadsClock()
-		s.turn(p, ref, at, clocked, held.Evaluate(s.meta.TimeNs, factView{s}).Readings)
+		full := held.Evaluate(s.meta.TimeNs, factView{s})
+		s.turn(p, ref, at, clocked, full.Readings)
+		s.noteTurning(p, ref, l, full.Keys)
 		s.mark(p, a)
 		if clocked {
 			s.index(ref, l, wakeNow, nil)
@@ -269,6 +272,7 @@ func (s *State) disarmPlan(p *plan) {
 	for _, l := range p.row.Leases {
 		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil)
 	}
+	s.uncut(p, pb.Cascade_CASCADE_NONE, ofPlan)
 	s.touch(p)
 }
 
@@ -283,6 +287,7 @@ func (s *State) disarm(p *plan) {
 		}
 		s.change(a)
 	}
+	s.uncut(p, pb.Cascade_CASCADE_NONE, anyCut)
 	s.touch(p)
 }
 

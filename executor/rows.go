@@ -25,6 +25,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
 		Proposals: slices.Clone(r.Proposals),
+		Firing:    r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
 	}
 }
 
@@ -50,7 +51,7 @@ func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
 	for i, l := range list {
 		out[i] = &pb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
-			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node,
+			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Cascade: l.Cascade,
 		}
 	}
 	return out

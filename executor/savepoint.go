@@ -76,7 +76,7 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 	widened := p.row.ToSavepoint == ""
 	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed, p.row.ToSavepoint = false, nil, nil, nil, ""
 	if !widened {
-		p.row.Signal, p.row.Signalled, p.row.Reason = pb.Signal_SIGNAL_NONE, nil, ""
+		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = pb.Signal_SIGNAL_NONE, nil, "", nil
 	}
 	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
 		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
@@ -100,7 +100,12 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 
 // rearm takes out the leases of a plan again.
 func (s *State) rearm(p *plan, at *pb.Address) {
-	again := func(l *pb.LeaseRow) { l.Fired, l.Moot = false, false }
+	again := func(l *pb.LeaseRow) {
+		l.Fired, l.Moot = false, false
+		if !stopped(l) {
+			l.Cascade = pb.Cascade_CASCADE_NONE
+		}
+	}
 	for _, l := range p.row.Leases {
 		again(l)
 	}

@@ -46,6 +46,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "status":
 		v := r.Status()
 		return fmt.Sprintf("held %d, open %d, unwinding %d, quarantined %d, ended %d, in flight %d", v.Held, v.Open, v.Unwinding, v.Quarantined, v.Ended, v.InFlight)
+	case "why":
+		return s.whyText(arg(d))
 	case "contracts":
 		views, _ := r.Contracts(ContractQuery{Revisions: true})
 		return lines(views, func(v ContractView) string {
@@ -67,6 +69,28 @@ func (s *script) preview(plan, to string) string {
 		return err.Error()
 	}
 	return previewText(view)
+}
+
+func (s *script) whyText(plan string) string {
+	s.t.Helper()
+	v := s.why(plan)
+	out := lines(v.Steps, func(step WhyStep) string {
+		from, fired := "", " is cut"
+		switch {
+		case step.By == "fact":
+			from = "fact " + step.Key + flag(" retracted", step.Retracted) + " of the undo of " + step.Undone + " -> "
+		case step.By != "":
+			from = step.By + " -> "
+		}
+		if step.Fired != "" {
+			fired = " fired"
+		}
+		return fmt.Sprintf("%d. %s%s %s%s", step.Depth, from, step.Plan, step.Lease, fired) + joined(": ", step.Reason)
+	})
+	if v.Cycle != nil {
+		out += "\n" + v.Cycle.String()
+	}
+	return out
 }
 
 func lines[T any](list []T, line func(T) string) string {
@@ -150,6 +174,9 @@ func planText(v PlanView) string {
 	}
 	if len(v.Orphans) > 0 {
 		out += "; forwards without registration: " + strings.Join(v.Orphans, " ")
+	}
+	for _, c := range v.Cuts {
+		out += fmt.Sprintf("; lease %s is cut: %s", c.Lease, c.Why) + joined(", proposed ", c.Proposal)
 	}
 	for _, a := range v.Actions {
 		out += "\n" + actionLine(a)

@@ -49,6 +49,8 @@ import (
 //	commands [full]         what workers were sent since the last time
 //	undos plan=p            attempts; of action=a, of capability=do.a
 //	preview p [to=s]        what an unwind would do now
+//	limits depth=2 plan=8   of cascades, from here on
+//	why p                   the chain of causes behind its unwind, or behind the first of its leases that is cut
 //	quarantine              the plans that wait for their owners
 //	status                  counters
 //	contracts               published, with all revisions
@@ -165,6 +167,10 @@ func (s *script) command(d *datadriven.TestData) string {
 		return s.restart()
 	case "race":
 		return s.race()
+	case "limits":
+		d.MaybeScanArgs(s.t, "depth", &s.limits.Depth)
+		d.MaybeScanArgs(s.t, "plan", &s.limits.Plan)
+		return ""
 	case "pages":
 		return s.called(arg(d) == "taken")
 	}

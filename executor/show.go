@@ -160,6 +160,7 @@ func (r *Reader) controlView(p *plan) PlanView {
 		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
 	}
 	view.Leases = r.leases(p, nil)
+	view.Cuts = r.cuts(p)
 	return view
 }
 
@@ -174,7 +175,7 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 	for k := range r.s.kv.Scan(from, after([]byte{keyOwner})) {
 		p := r.s.plan(string(k[1:]))
 		view := viewOf(p.id, p.row)
-		view.Owner = r.s.owner(p)
+		view.Owner, view.Cuts = r.s.owner(p), r.cuts(p)
 		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
 			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
 				view.Actions = append(view.Actions, r.action(p, a))
@@ -249,7 +250,10 @@ func (r *Reader) Status() StatusView {
 	view := StatusView{
 		Tenant: r.s.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(), Records: m.Records,
 		TimeNs: m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
-		Ended: m.Ended, Refused: m.Refused, Void: m.Voided,
+		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut,
+	}
+	if m.TimeNs/hourNs == m.CascadeHour {
+		view.Cascaded = m.Cascaded
 	}
 	view.NextDueNs, _ = r.s.NextWake()
 	for range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {

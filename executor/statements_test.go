@@ -26,7 +26,7 @@ func statement(t *testing.T, id string) {
 func scriptOf(id string) string { return filepath.Join("testdata", "statements", id+".txt") }
 
 // stated are the numbers that have a script.
-var stated = [...]struct{ from, to int }{{1, 32}, {41, 54}, {59, 65}, {76, 77}, {85, 87}, {97, 109}}
+var stated = [...]struct{ from, to int }{{1, 32}, {41, 54}, {59, 65}, {76, 77}, {85, 87}, {93, 93}, {97, 109}}
 
 // TestEveryStatementHasItsScript, which begins with it, and its test; and no script is
 // left over.
@@ -246,6 +246,8 @@ func TestS85WhatNeverCrossedIsNotUndone(t *testing.T) { statement(t, "S85") }
 func TestS86AnIrreversibleEffectHasNoInverse(t *testing.T) { statement(t, "S86") }
 
 func TestS87ItsFailureIsItsOwners(t *testing.T) { statement(t, "S87") }
+
+func TestS93ACascadeIsCutAtItsLimit(t *testing.T) { statement(t, "S93") }
 
 func TestS97RetryAndCompensationAreTwo(t *testing.T) { statement(t, "S97") }
 

@@ -245,13 +245,10 @@ func (s *State) phase(p *plan, to pb.Phase) {
 	from := p.row.Phase
 	*s.counter(from)--
 	*s.counter(to)++
-	if from == pb.Phase_PHASE_QUARANTINED {
-		s.delete(planKey(keyOwner, p.id))
-	}
-	if to == pb.Phase_PHASE_QUARANTINED {
-		s.set(planKey(keyOwner, p.id), nil)
-	}
 	p.row.Phase = to
+	if from == pb.Phase_PHASE_QUARANTINED || to == pb.Phase_PHASE_QUARANTINED {
+		s.listOwner(p)
+	}
 	s.touch(p)
 	s.follow(p, from)
 }

@@ -42,6 +42,7 @@ type PlanView struct {
 	UndoneAs       string          `json:"undone_as,omitempty"`        // the plan that undoes this committed one
 	WindowClosesNs int64           `json:"window_closes_ns,omitempty"` // of its held actions, the first
 	Omitted        []string        `json:"omitted,omitempty"`          // what did not fit into one answer
+	Cuts           []CutView       `json:"cuts,omitempty"`             // leases that a cascade limit holds
 }
 
 // ActionView is one action of a plan, in the order of registration.
@@ -106,6 +107,7 @@ type LeaseView struct {
 	Keys      []string `json:"keys,omitempty"`    // facts that it is indexed by
 	Shared    uint64   `json:"shared,omitempty"`  // leases that always have this answer, and are asked as one; 0: it is alone
 	Error     string   `json:"error,omitempty"`
+	Cascade   string   `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
 
 	Readings []ReadingView `json:"readings,omitempty"`
 }
@@ -167,6 +169,9 @@ type StatusView struct {
 	InFlight    int           `json:"in_flight"`
 	Waiting     []WaitingView `json:"waiting,omitempty"` // commands without a worker
 	Unpaged     int           `json:"unpaged,omitempty"` // pages that no hook has taken yet
+	Cut         uint64        `json:"cut"`               // plans with a lease that a cascade limit holds
+	Cascade     CascadeLimits `json:"cascade"`           // in force on this host
+	Cascaded    uint64        `json:"cascaded"`          // leases that fired at a depth above 1 in this hour of logical time
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has

@@ -28,6 +28,7 @@ type world struct {
 	undone []string // actions whose undo a worker did, in order
 	order  orderCheck
 	hold   bool // the clock guard holds
+	limits CascadeLimits
 }
 
 const second = int64(time.Second)
@@ -208,7 +209,7 @@ func (w *world) turn(answers ...Answer) {
 // decide asks twice: the same state and input give the same records (I9).
 func (w *world) decide(answers []Answer) []*pb.Record {
 	w.t.Helper()
-	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, SizeMax: 60 << 10}
+	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10}
 	records := w.state.Decide(in)
 	if !sameRecords(records, w.state.Decide(in)) {
 		w.t.Fatal("two runs of Decide differ")

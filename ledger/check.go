@@ -115,6 +115,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return checkContract(k.ContractPublished)
 	case *pb.Record_ClockConfirmed:
 		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor), text("clock_confirmed.reason", k.ClockConfirmed.Reason))
+	case *pb.Record_CascadeAnswered:
+		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor), text("cascade_answered.lease", k.CascadeAnswered.Lease))
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
 	case *pb.Record_CompensationProgressed:

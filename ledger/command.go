@@ -90,13 +90,14 @@ const PageDefault = "default"
 const (
 	PageQuarantined   = "quarantined"
 	PageWindowClosing = "undo_window_closing"
+	PageCascadeCut    = "cascade_cut"
 )
 
 // Page calls an owner to an action. It is sent until its hook has taken it; ID is
 // the same each time, and its own for each quarantine.
 type Page struct {
 	ID         string `json:"id"`   // address of the record that it is about
-	Kind       string `json:"kind"` // quarantined, undo_window_closing
+	Kind       string `json:"kind"` // quarantined, undo_window_closing, cascade_cut
 	Hook       string `json:"hook"`
 	Tenant     string `json:"tenant"`
 	Plan       string `json:"plan"`

@@ -59,6 +59,8 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{"contract_published", ClassOperator, false, false}
 	case *pb.Record_ClockConfirmed:
 		return Kind{"clock_confirmed", ClassOperator, false, false}
+	case *pb.Record_CascadeAnswered:
+		return Kind{"cascade_answered", ClassOperator, true, false}
 	case *pb.Record_CompensationReported:
 		return Kind{"compensation_reported", ClassWorker, true, true}
 	case *pb.Record_CompensationProgressed:
@@ -107,6 +109,8 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"undo_window_closing", ClassExecutor, true, true}
 	case *pb.Record_OwnerPaged:
 		return Kind{"owner_paged", ClassExecutor, true, false}
+	case *pb.Record_CascadeCut:
+		return Kind{"cascade_cut", ClassExecutor, true, false}
 	}
 	return Kind{}
 }

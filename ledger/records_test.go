@@ -89,6 +89,7 @@ func good() []struct {
 		{operatorSource, action(&pb.Record{Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_DONE, Reason: "by hand", Actor: "me", Evidence: "ticket"}}})},
 		{operatorSource, &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: contract()}}},
 		{operatorSource, &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "me"}}}},
+		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "the loop ends here", Actor: "me"}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},
 		{termSource, holder(&pb.Record{Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})},
@@ -110,6 +111,7 @@ func good() []struct {
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: "s"}}}))},
 		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: 9}}}))},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: ledger.PageQuarantined}}}))},
+		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: "late", Depth: 9}}}))},
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // examineQuarantine names the stuck plans and what of them waits (S105).
 func examineQuarantine(ctx context.Context, c *client, v executor.StatusView) finding {
-	if v.Quarantined == 0 {
+	if v.Quarantined+v.Cut == 0 {
 		return ok("quarantine", "nothing waits for its owner")
 	}
 	answer, err := c.plans(ctx, "quarantine.ls", executor.Filter{}, stuckShown)
@@ -25,13 +25,16 @@ func examineQuarantine(ctx context.Context, c *client, v executor.StatusView) fi
 		return problem("quarantine", err)
 	}
 	wait := "wait for their owner"
-	if v.Quarantined == 1 {
+	if v.Quarantined+v.Cut == 1 {
 		wait = "waits for its owner"
 	}
-	f := warn("quarantine", "sagenbaum quarantine ls", "%s %s", countOf(int(v.Quarantined), "plan"), wait)
+	f := warn("quarantine", "sagenbaum quarantine ls", "%s %s", countOf(int(v.Quarantined+v.Cut), "plan"), wait)
 	for _, plan := range answer.Plans {
 		for _, a := range parked(plan) {
 			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, entryText(a), dash(plan.Owner), clip(whyParked(a), 100)))
+		}
+		for _, cut := range plan.Cuts {
+			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, cutName(cut), dash(plan.Owner), cutText(cut)))
 		}
 		for _, orphan := range plan.Orphans {
 			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, orphan, dash(plan.Owner), whyOrphan))
@@ -39,6 +42,9 @@ func examineQuarantine(ctx context.Context, c *client, v executor.StatusView) fi
 	}
 	if len(answer.Plans) > 0 {
 		f.Next = "sagenbaum doctor --plan " + answer.Plans[0].Plan
+		if first := answer.Plans[0]; len(first.Cuts) > 0 && first.Quarantined == 0 {
+			f.Next = "sagenbaum plan why " + first.Plan
+		}
 	}
 	if answer.Next != "" {
 		f.Details = append(f.Details, "and further plans: sagenbaum quarantine ls")

@@ -62,10 +62,11 @@ func (f family) plans() []executor.PlanView {
 	return list
 }
 
-// quarantined reports whether something in a family waits for its owner.
+// quarantined reports whether something in a family waits for its owner: an action,
+// or a lease that a cascade limit holds.
 func (f family) quarantined() bool {
 	for _, plan := range f.plans() {
-		if plan.Quarantined > 0 || plan.State == ledger.StateQuarantined {
+		if plan.Quarantined > 0 || len(plan.Cuts) > 0 || plan.State == ledger.StateQuarantined {
 			return true
 		}
 	}

@@ -60,9 +60,9 @@ func protected(context.Context, ledger.Command) (worker.Result, error) {
 	return worker.Result{}, worker.Stop(errors.New("the room is protected"))
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, args ...string) *scene {
 	t.Helper()
-	s := &scene{served: serveFor(t, dataDir(t), "--listen", "127.0.0.1:0"), free: done, refund: done, shut: done, seen: 1}
+	s := &scene{served: serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...), free: done, refund: done, shut: done, seen: 1}
 	s.conn = dial(t, s.url)
 	w, err := worker.New(worker.Config{Conn: s.conn, Tenant: "default", Name: "hotel"})
 	if err != nil {

@@ -20,9 +20,10 @@ var planStates = []string{
 func newPlan(s *settings) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "plan",
-		Short:   "Look at plans, and cancel or unwind them",
+		Short:   "Look at plans, cancel or unwind them, answer a cut cascade",
 		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan preview 01JD3BX7",
-	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanCancel(s), newPlanUnwind(s))
+	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s),
+		newPlanResume(s), newPlanGiveUp(s))
 }
 
 // pageSize is how many plans one question asks for.

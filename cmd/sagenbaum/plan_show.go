@@ -104,6 +104,8 @@ func writeLeases(w io.Writer, p pen, indent string, leases []executor.LeaseView)
 		switch {
 		case l.Fired:
 			state = "fired"
+		case l.Cascade == "cut", l.Cascade == "given up":
+			state = l.Cascade
 		case l.Moot:
 			state = "moot"
 		}

@@ -28,7 +28,7 @@ func newQuarantineLs(s *settings) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Short:   "List the actions that wait for their owner (exit code 1 when there are any)",
+		Short:   "List the actions and cut leases that wait for their owner (exit code 1 when there are any)",
 		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,6 +76,12 @@ func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
 				first = fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
 			}
 			t.add(plan.Plan, fmt.Sprint(a.Number), capabilityOf(a), dash(plan.Owner), moment(a.SettledNs), clip(whyParked(a), 100))
+		}
+		for _, cut := range plan.Cuts {
+			if first == "" {
+				first = "sagenbaum plan why " + plan.Plan
+			}
+			t.add(plan.Plan, dash(cut.Action), "lease "+cut.Lease, dash(plan.Owner), moment(cut.AtNs), clip(cutText(cut), 100))
 		}
 		for _, orphan := range plan.Orphans {
 			t.add(plan.Plan, orphan, "?", dash(plan.Owner), moment(plan.EndedNs), whyOrphan)

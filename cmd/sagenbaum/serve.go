@@ -40,6 +40,7 @@ type serving struct {
 	webhooks    []string // [HOOK=]URL
 	verbose     bool
 	stopOnEOF   bool
+	cascade     executor.CascadeLimits
 }
 
 func newServe(s *settings) *cobra.Command {
@@ -87,6 +88,9 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
 	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
 	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=]URL` that pages to owners are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
+	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
+	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
+	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -115,8 +119,30 @@ func (v *serving) check() error {
 	case (v.tlsCert == "") != (v.tlsKey == ""):
 		return fail(exitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
 	}
+	if err := v.checkCascade(); err != nil {
+		return err
+	}
 	_, err := v.hooks()
 	return err
+}
+
+// checkCascade refuses a limit that is none, or too high to show what was cut.
+func (v *serving) checkCascade() error {
+	limits := v.cascade
+	for _, l := range [...]struct {
+		name string
+		zero bool
+	}{{"depth", limits.Depth == 0}, {"plan", limits.Plan == 0}, {"tenant", limits.Tenant == 0}} {
+		if l.zero {
+			return fail(exitUsage, "--cascade-"+l.name+" of at least 1; with 1 nothing fires by what an undo makes", "--cascade-%s cannot be 0", l.name)
+		}
+	}
+	var refused *ledger.Refused
+	if errors.As(limits.Check(), &refused) {
+		flag := strings.ReplaceAll(refused.Field, ".", "-")
+		return fail(exitUsage, "--"+flag+" of "+refused.Want, "--%s cannot be %s", flag, refused.Problem)
+	}
+	return nil
 }
 
 // hooks reads --webhook. A URL has no name of a hook before its first '='.
@@ -360,7 +386,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
-		GiveUp: setup.giveUp, Webhooks: hooks,
+		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade,
 	})
 	if err != nil {
 		return err

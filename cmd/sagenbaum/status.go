@@ -18,8 +18,8 @@ func newStatus(s *settings) *cobra.Command {
 		Short: "Show a tenant's executor: holder, term, what is held, what waits",
 		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
 what unwinds, what waits for a worker and which plans wait for their owner. Exit
-code 1 when something is quarantined, a command waits for a worker, or the executor
-does not hold the tenant.`,
+code 1 when something is quarantined or cut, a command waits for a worker, or the
+executor does not hold the tenant.`,
 		Example: "  sagenbaum status\n  sagenbaum status --tenant default -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,7 +39,7 @@ does not hold the tenant.`,
 			} else {
 				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
 			}
-			if status.Quarantined > 0 || unserved(status.StatusView) > 0 || status.Mode != executor.ModeHolding {
+			if status.Quarantined > 0 || status.Cut > 0 || unserved(status.StatusView) > 0 || status.Mode != executor.ModeHolding {
 				return errLook
 			}
 			return nil
@@ -58,7 +58,7 @@ type tenantStatus struct {
 const stuckShown = 10
 
 func (c *client) statusInFull(ctx context.Context) (v tenantStatus, err error) {
-	if v.StatusView, err = c.status(ctx); err != nil || v.Quarantined == 0 {
+	if v.StatusView, err = c.status(ctx); err != nil || v.Quarantined+v.Cut == 0 {
 		return v, err
 	}
 	answer, err := c.plans(ctx, "quarantine.ls", executor.Filter{}, stuckShown)
@@ -81,6 +81,8 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
 	line("held", "%d registrations, next due %s", v.Held, relative(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
+	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
+		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
 	if v.Unpaged > 0 {
 		line("unpaged", "%s", p.in("33", countOf(v.Unpaged, "page")+" that no hook has taken yet"))
 	}
@@ -88,7 +90,7 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	for _, plan := range v.Stuck {
 		line("stuck", "%s, owner %s: %s", p.in("31;1", plan.Plan), dash(plan.Owner), clip(strings.Join(obligationNames(plan), ", "), 160))
 	}
-	if n := int(v.Quarantined) - len(v.Stuck); n > 0 {
+	if n := int(v.Quarantined+v.Cut) - len(v.Stuck); n > 0 && len(v.Stuck) == stuckShown {
 		line("stuck", "and %d more: sagenbaum quarantine ls", n)
 	}
 	for _, waiting := range v.Waiting {
@@ -106,6 +108,9 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 func obligationNames(plan executor.PlanView) (names []string) {
 	for _, a := range parked(plan) {
 		names = append(names, entryText(a))
+	}
+	for _, cut := range plan.Cuts {
+		names = append(names, cutName(cut)+" ("+cutText(cut)+")")
 	}
 	names = append(names, plan.Orphans...)
 	if len(names) == 0 {
@@ -130,6 +135,15 @@ func unserved(v executor.StatusView) (n int) {
 		}
 	}
 	return n
+}
+
+// cutCount counts the plans with a lease that a cascade limit holds.
+func cutCount(p pen, n uint64) string {
+	text := fmt.Sprintf("%d cut", n)
+	if n > 0 {
+		return p.in("31;1", text)
+	}
+	return text
 }
 
 func quarantinedText(p pen, n uint64) string {

@@ -39,6 +39,9 @@ func writeTree(w io.Writer, p pen, f family, now time.Time) {
 	for _, omitted := range plan.Omitted {
 		fmt.Fprintf(w, "not shown, for the answer would be too long: %s\n", omitted)
 	}
+	for _, part := range f.plans() {
+		cutLines(w, p, part, now)
+	}
 	fmt.Fprintln(w, p.dim(countLine(plan)))
 }
 

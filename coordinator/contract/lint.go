@@ -23,6 +23,7 @@ func Lint(sources []Source) Findings {
 		l.lint()
 		findings = append(findings, l.findings...)
 	}
+	findings = append(findings, cycles(sources, programs)...)
 	findings.sort()
 	return findings
 }

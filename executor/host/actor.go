@@ -446,7 +446,8 @@ func (a *actor) act() {
 		return
 	}
 	records := a.state.Decide(executor.Input{
-		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged, SizeMax: commitSizeMax,
+		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged,
+		Cascade: a.host.cfg.Cascade, SizeMax: commitSizeMax,
 	})
 	if len(records) == 0 {
 		a.pages.forgetTaken(paged) // they are about what is settled by now

@@ -33,6 +33,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -74,6 +75,9 @@ type Config struct {
 	// for every hook without one of its own. https, or http to this machine. Every
 	// page is published on ledger.PageSubject besides.
 	Webhooks map[string]string
+
+	// Cascade bounds what follows from undos; zeros are the defaults.
+	Cascade executor.CascadeLimits
 
 	// GiveUp, when closed, ends the wait for room on a full disk of the state
 	// store, so that a process that is told to stop can; nil: it waits for ever.
@@ -144,6 +148,9 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("Tenants", "none", "at least one tenant")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
 		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
+	}
+	if err := cfg.Cascade.Check(); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for _, t := range cfg.Tenants {

@@ -29,6 +29,7 @@ type rig struct {
 	conn *nats.Conn
 
 	webhooks map[string]string // of hosts that start from now on
+	cascade  executor.CascadeLimits
 
 	mu      sync.Mutex
 	effects map[string]int // by key
@@ -71,7 +72,7 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks, Cascade: r.cascade})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "undo.ls"}
+var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -123,6 +123,8 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return decoded(data, a.askPlans)
 	case "plan.show":
 		return decoded(data, a.askPlan)
+	case "plan.why":
+		return decoded(data, a.askWhy)
 	case "plan.outcome":
 		return decoded(data, a.askOutcome)
 	case "plan.preview":
@@ -283,6 +285,19 @@ func (a *actor) askExplain(q executor.ExplainQuery) any {
 	return answer
 }
 
+func (a *actor) askWhy(q executor.WhyQuery) any {
+	var answer executor.WhyAnswer
+	a.look(func(r *executor.Reader) {
+		why, err := r.Why(q.Plan)
+		if err != nil {
+			answer.Error = err.Error()
+			return
+		}
+		answer.Why = why
+	})
+	return answer
+}
+
 func (a *actor) askUndos(q executor.UndoQuery) any {
 	answer := executor.UndosAnswer{Undos: []executor.UndoView{}}
 	a.look(func(r *executor.Reader) {
@@ -326,6 +341,7 @@ func (a *actor) askStatus() any {
 	var view executor.StatusView
 	a.look(func(r *executor.Reader) { view = r.Status() })
 	a.askHead()
+	view.Cascade = a.host.cfg.Cascade.OrDefault()
 	view.Waiting = a.waitingCommands()
 	a.mu.Lock()
 	defer a.mu.Unlock()

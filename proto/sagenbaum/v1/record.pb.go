@@ -778,6 +778,7 @@ type Record struct {
 	//	*Record_Resolved
 	//	*Record_ContractPublished
 	//	*Record_ClockConfirmed
+	//	*Record_CascadeAnswered
 	//	*Record_CompensationReported
 	//	*Record_CompensationProgressed
 	//	*Record_TermStarted
@@ -799,6 +800,7 @@ type Record struct {
 	//	*Record_PlanRewound
 	//	*Record_UndoWindowClosing
 	//	*Record_OwnerPaged
+	//	*Record_CascadeCut
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1070,6 +1072,15 @@ func (x *Record) GetClockConfirmed() *ClockConfirmed {
 	return nil
 }
 
+func (x *Record) GetCascadeAnswered() *CascadeAnswered {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_CascadeAnswered); ok {
+			return x.CascadeAnswered
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetCompensationReported() *CompensationReported {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_CompensationReported); ok {
@@ -1259,6 +1270,15 @@ func (x *Record) GetOwnerPaged() *OwnerPaged {
 	return nil
 }
 
+func (x *Record) GetCascadeCut() *CascadeCut {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_CascadeCut); ok {
+			return x.CascadeCut
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1344,6 +1364,10 @@ type Record_ContractPublished struct {
 
 type Record_ClockConfirmed struct {
 	ClockConfirmed *ClockConfirmed `protobuf:"bytes,45,opt,name=clock_confirmed,json=clockConfirmed,proto3,oneof"`
+}
+
+type Record_CascadeAnswered struct {
+	CascadeAnswered *CascadeAnswered `protobuf:"bytes,48,opt,name=cascade_answered,json=cascadeAnswered,proto3,oneof"`
 }
 
 type Record_CompensationReported struct {
@@ -1432,6 +1456,10 @@ type Record_OwnerPaged struct {
 	OwnerPaged *OwnerPaged `protobuf:"bytes,78,opt,name=owner_paged,json=ownerPaged,proto3,oneof"`
 }
 
+type Record_CascadeCut struct {
+	CascadeCut *CascadeCut `protobuf:"bytes,79,opt,name=cascade_cut,json=cascadeCut,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1471,6 +1499,8 @@ func (*Record_Resolved) isRecord_Kind() {}
 func (*Record_ContractPublished) isRecord_Kind() {}
 
 func (*Record_ClockConfirmed) isRecord_Kind() {}
+
+func (*Record_CascadeAnswered) isRecord_Kind() {}
 
 func (*Record_CompensationReported) isRecord_Kind() {}
 
@@ -1513,6 +1543,8 @@ func (*Record_PlanRewound) isRecord_Kind() {}
 func (*Record_UndoWindowClosing) isRecord_Kind() {}
 
 func (*Record_OwnerPaged) isRecord_Kind() {}
+
+func (*Record_CascadeCut) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -3313,6 +3345,76 @@ func (x *ClockConfirmed) GetWallNs() int64 {
 	return 0
 }
 
+// CascadeAnswered is the owner's word on leases that a cascade limit has cut. With
+// an action it is about that action's leases, with a lease about that one.
+type CascadeAnswered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resume        bool                   `protobuf:"varint,1,opt,name=resume,proto3" json:"resume,omitempty"` // true: they may fire, at depth 1 again; false: they are given up for good
+	Lease         string                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`    // empty: all that are cut
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CascadeAnswered) Reset() {
+	*x = CascadeAnswered{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CascadeAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CascadeAnswered) ProtoMessage() {}
+
+func (x *CascadeAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CascadeAnswered.ProtoReflect.Descriptor instead.
+func (*CascadeAnswered) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CascadeAnswered) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
+func (x *CascadeAnswered) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *CascadeAnswered) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CascadeAnswered) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type CompensationReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -3328,7 +3430,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3442,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3455,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -3417,7 +3519,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3531,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3544,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -3483,7 +3585,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3597,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3610,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -3532,14 +3634,15 @@ type LeaseFired struct {
 	ConditionDigest []byte                 `protobuf:"bytes,2,opt,name=condition_digest,json=conditionDigest,proto3" json:"condition_digest,omitempty"`
 	Condition       string                 `protobuf:"bytes,3,opt,name=condition,proto3" json:"condition,omitempty"`
 	Readings        []*Reading             `protobuf:"bytes,4,rep,name=readings,proto3" json:"readings,omitempty"`
-	Depth           uint32                 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"` // length of the causal chain of leases
+	Depth           uint32                 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"` // of the cascade: 1 when no undo has made what it read
+	Chain           []*Link                `protobuf:"bytes,6,rep,name=chain,proto3" json:"chain,omitempty"`  // what led to it, oldest first; at most 64
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3654,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3667,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -3602,6 +3705,200 @@ func (x *LeaseFired) GetDepth() uint32 {
 	return 0
 }
 
+func (x *LeaseFired) GetChain() []*Link {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+// Link is one lease that fired, and what came of it.
+type Link struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          string                 `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease         string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	Fired         *Address               `protobuf:"bytes,4,opt,name=fired,proto3" json:"fired,omitempty"`                             // the LeaseFired
+	UndonePlan    string                 `protobuf:"bytes,5,opt,name=undone_plan,json=undonePlan,proto3" json:"undone_plan,omitempty"` // whose undo made the fact: this plan, or one that is part of it
+	Undone        string                 `protobuf:"bytes,6,opt,name=undone,proto3" json:"undone,omitempty"`                           // the action whose compensation it was
+	Key           string                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`                                 // of the fact that turned the next lease; empty: the next is the root that this plan is a part of
+	Fact          *Address               `protobuf:"bytes,8,opt,name=fact,proto3" json:"fact,omitempty"`                               // the FactAsserted or FactRetracted
+	Retracted     bool                   `protobuf:"varint,9,opt,name=retracted,proto3" json:"retracted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Link) Reset() {
+	*x = Link{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Link) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Link) ProtoMessage() {}
+
+func (x *Link) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Link.ProtoReflect.Descriptor instead.
+func (*Link) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Link) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Link) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Link) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *Link) GetFired() *Address {
+	if x != nil {
+		return x.Fired
+	}
+	return nil
+}
+
+func (x *Link) GetUndonePlan() string {
+	if x != nil {
+		return x.UndonePlan
+	}
+	return ""
+}
+
+func (x *Link) GetUndone() string {
+	if x != nil {
+		return x.Undone
+	}
+	return ""
+}
+
+func (x *Link) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Link) GetFact() *Address {
+	if x != nil {
+		return x.Fact
+	}
+	return nil
+}
+
+func (x *Link) GetRetracted() bool {
+	if x != nil {
+		return x.Retracted
+	}
+	return false
+}
+
+// CascadeCut says that a condition turned true over a limit on cascades: the lease
+// is held until the plan's owner answers.
+type CascadeCut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lease         string                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	Condition     string                 `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
+	Depth         uint32                 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"` // that it would have fired at
+	Chain         []*Link                `protobuf:"bytes,4,rep,name=chain,proto3" json:"chain,omitempty"`  // as of LeaseFired
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`      // "depth 9 of 8", "plan budget of 8", "tenant budget of 10000 an hour"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CascadeCut) Reset() {
+	*x = CascadeCut{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CascadeCut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CascadeCut) ProtoMessage() {}
+
+func (x *CascadeCut) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
+func (*CascadeCut) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CascadeCut) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *CascadeCut) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+func (x *CascadeCut) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *CascadeCut) GetChain() []*Link {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *CascadeCut) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Reading is one value the condition read.
 type Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3614,7 +3911,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +3923,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +3936,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reading) GetName() string {
@@ -3674,7 +3971,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3983,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +3996,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -3740,7 +4037,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +4049,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +4062,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -3845,7 +4142,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +4154,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +4167,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -3923,7 +4220,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4232,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4245,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -4015,7 +4312,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4324,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4337,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -4101,7 +4398,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4410,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4423,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -4150,7 +4447,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4459,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4472,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -4235,7 +4532,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4544,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4557,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -4321,7 +4618,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4630,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4643,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -4365,7 +4662,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4674,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4687,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -4413,7 +4710,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4722,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4735,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -4486,7 +4783,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4795,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4808,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -4538,7 +4835,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +4847,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +4860,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -4591,7 +4888,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4900,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +4913,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -4652,7 +4949,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4664,7 +4961,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4677,7 +4974,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -4719,7 +5016,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4731,7 +5028,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4744,7 +5041,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -4764,7 +5061,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +5073,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +5086,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -4803,14 +5100,14 @@ func (x *UndoWindowClosing) GetClosesNs() int64 {
 type OwnerPaged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hook          string                 `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "quarantined", "undo_window_closing"
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "quarantined", "undo_window_closing", "cascade_cut"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +5119,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +5132,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -4870,7 +5167,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xdf\x19\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xe8\x1a\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -4900,7 +5197,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fretry_requested\x18* \x01(\v2\x1c.sagenbaum.v1.RetryRequestedH\x00R\x0eretryRequested\x124\n" +
 	"\bresolved\x18+ \x01(\v2\x16.sagenbaum.v1.ResolvedH\x00R\bresolved\x12P\n" +
 	"\x12contract_published\x18, \x01(\v2\x1f.sagenbaum.v1.ContractPublishedH\x00R\x11contractPublished\x12G\n" +
-	"\x0fclock_confirmed\x18- \x01(\v2\x1c.sagenbaum.v1.ClockConfirmedH\x00R\x0eclockConfirmed\x12Y\n" +
+	"\x0fclock_confirmed\x18- \x01(\v2\x1c.sagenbaum.v1.ClockConfirmedH\x00R\x0eclockConfirmed\x12J\n" +
+	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12Y\n" +
 	"\x15compensation_reported\x182 \x01(\v2\".sagenbaum.v1.CompensationReportedH\x00R\x14compensationReported\x12_\n" +
 	"\x17compensation_progressed\x183 \x01(\v2$.sagenbaum.v1.CompensationProgressedH\x00R\x16compensationProgressed\x12>\n" +
 	"\fterm_started\x18< \x01(\v2\x19.sagenbaum.v1.TermStartedH\x00R\vtermStarted\x12;\n" +
@@ -4925,7 +5223,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\fplan_rewound\x18L \x01(\v2\x19.sagenbaum.v1.PlanRewoundH\x00R\vplanRewound\x12Q\n" +
 	"\x13undo_window_closing\x18M \x01(\v2\x1f.sagenbaum.v1.UndoWindowClosingH\x00R\x11undoWindowClosing\x12;\n" +
 	"\vowner_paged\x18N \x01(\v2\x18.sagenbaum.v1.OwnerPagedH\x00R\n" +
-	"ownerPagedB\x06\n" +
+	"ownerPaged\x12;\n" +
+	"\vcascade_cut\x18O \x01(\v2\x18.sagenbaum.v1.CascadeCutH\x00R\n" +
+	"cascadeCutB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5076,7 +5376,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0eClockConfirmed\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
-	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"\xef\x01\n" +
+	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"m\n" +
+	"\x0fCascadeAnswered\x12\x16\n" +
+	"\x06resume\x18\x01 \x01(\bR\x06resume\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"\xef\x01\n" +
 	"\x14CompensationReported\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12,\n" +
@@ -5092,14 +5397,33 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\buntil_ns\x18\x04 \x01(\x03R\auntilNs\"H\n" +
 	"\vTermStarted\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12!\n" +
-	"\ffold_version\x18\x02 \x01(\rR\vfoldVersion\"\xb4\x01\n" +
+	"\ffold_version\x18\x02 \x01(\rR\vfoldVersion\"\xde\x01\n" +
 	"\n" +
 	"LeaseFired\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +
 	"\x10condition_digest\x18\x02 \x01(\fR\x0fconditionDigest\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x121\n" +
 	"\breadings\x18\x04 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\x12\x14\n" +
-	"\x05depth\x18\x05 \x01(\rR\x05depth\"O\n" +
+	"\x05depth\x18\x05 \x01(\rR\x05depth\x12(\n" +
+	"\x05chain\x18\x06 \x03(\v2\x12.sagenbaum.v1.LinkR\x05chain\"\x89\x02\n" +
+	"\x04Link\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
+	"\x05lease\x18\x03 \x01(\tR\x05lease\x12+\n" +
+	"\x05fired\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x12\x1f\n" +
+	"\vundone_plan\x18\x05 \x01(\tR\n" +
+	"undonePlan\x12\x16\n" +
+	"\x06undone\x18\x06 \x01(\tR\x06undone\x12\x10\n" +
+	"\x03key\x18\a \x01(\tR\x03key\x12)\n" +
+	"\x04fact\x18\b \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\x12\x1c\n" +
+	"\tretracted\x18\t \x01(\bR\tretracted\"\x92\x01\n" +
+	"\n" +
+	"CascadeCut\x12\x14\n" +
+	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x1c\n" +
+	"\tcondition\x18\x02 \x01(\tR\tcondition\x12\x14\n" +
+	"\x05depth\x18\x03 \x01(\rR\x05depth\x12(\n" +
+	"\x05chain\x18\x04 \x03(\v2\x12.sagenbaum.v1.LinkR\x05chain\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"O\n" +
 	"\aReading\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1a\n" +
@@ -5265,7 +5589,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -5308,29 +5632,32 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*Resolved)(nil),               // 38: sagenbaum.v1.Resolved
 	(*ContractPublished)(nil),      // 39: sagenbaum.v1.ContractPublished
 	(*ClockConfirmed)(nil),         // 40: sagenbaum.v1.ClockConfirmed
-	(*CompensationReported)(nil),   // 41: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 42: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 43: sagenbaum.v1.TermStarted
-	(*LeaseFired)(nil),             // 44: sagenbaum.v1.LeaseFired
-	(*Reading)(nil),                // 45: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 46: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 47: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 48: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 49: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 50: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 51: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 52: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 53: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 54: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 55: sagenbaum.v1.HeldSetRetired
-	(*PlanEnded)(nil),              // 56: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 57: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 58: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 59: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 60: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 61: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 62: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 63: sagenbaum.v1.OwnerPaged
+	(*CascadeAnswered)(nil),        // 41: sagenbaum.v1.CascadeAnswered
+	(*CompensationReported)(nil),   // 42: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 43: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 44: sagenbaum.v1.TermStarted
+	(*LeaseFired)(nil),             // 45: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 46: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 47: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 48: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 49: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 50: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 51: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 52: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 53: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 54: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 55: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 56: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 57: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 58: sagenbaum.v1.HeldSetRetired
+	(*PlanEnded)(nil),              // 59: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 60: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 61: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 62: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 63: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 64: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 65: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 66: sagenbaum.v1.OwnerPaged
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -5357,60 +5684,66 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	38, // 21: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
 	39, // 22: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
 	40, // 23: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	41, // 24: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	42, // 25: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	43, // 26: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	44, // 27: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	46, // 28: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	47, // 29: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	49, // 30: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	50, // 31: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	51, // 32: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	52, // 33: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	53, // 34: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	54, // 35: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	55, // 36: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	56, // 37: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	57, // 38: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	58, // 39: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	59, // 40: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	60, // 41: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	61, // 42: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	62, // 43: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	63, // 44: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	16, // 45: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 46: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 47: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 48: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 49: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 50: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 51: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 52: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 53: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 54: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 55: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 56: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 57: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 58: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 59: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 60: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 61: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	48, // 62: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	45, // 63: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 64: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	48, // 65: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 66: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	49, // 67: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 68: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 69: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 70: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 71: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 72: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	41, // 24: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	42, // 25: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	43, // 26: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	44, // 27: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	45, // 28: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	49, // 29: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	50, // 30: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	52, // 31: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	53, // 32: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	54, // 33: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	55, // 34: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	56, // 35: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	57, // 36: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	58, // 37: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	59, // 38: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	60, // 39: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	61, // 40: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	62, // 41: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	63, // 42: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	64, // 43: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	65, // 44: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	66, // 45: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	47, // 46: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	16, // 47: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 48: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 49: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 50: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 51: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 52: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 53: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 54: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 55: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 56: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 57: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 58: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 59: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 60: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 61: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 62: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 63: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	51, // 64: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	48, // 65: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	46, // 66: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	11, // 67: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	11, // 68: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	46, // 69: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	51, // 70: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	51, // 71: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 72: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	52, // 73: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 74: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 75: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 76: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 77: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 78: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -5439,6 +5772,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_Resolved)(nil),
 		(*Record_ContractPublished)(nil),
 		(*Record_ClockConfirmed)(nil),
+		(*Record_CascadeAnswered)(nil),
 		(*Record_CompensationReported)(nil),
 		(*Record_CompensationProgressed)(nil),
 		(*Record_TermStarted)(nil),
@@ -5460,6 +5794,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_PlanRewound)(nil),
 		(*Record_UndoWindowClosing)(nil),
 		(*Record_OwnerPaged)(nil),
+		(*Record_CascadeCut)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5467,7 +5802,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   54,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

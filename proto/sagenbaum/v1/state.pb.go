@@ -138,6 +138,59 @@ func (Signal) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{1}
 }
 
+// Cascade is what a cascade limit and the plan's owner have made of a lease.
+type Cascade int32
+
+const (
+	Cascade_CASCADE_NONE    Cascade = 0
+	Cascade_CASCADE_CUT     Cascade = 1 // held over a limit
+	Cascade_CASCADE_RESUMED Cascade = 2 // by its owner's word: it fires at depth 1
+	Cascade_CASCADE_ENDED   Cascade = 3 // given up for good
+)
+
+// Enum value maps for Cascade.
+var (
+	Cascade_name = map[int32]string{
+		0: "CASCADE_NONE",
+		1: "CASCADE_CUT",
+		2: "CASCADE_RESUMED",
+		3: "CASCADE_ENDED",
+	}
+	Cascade_value = map[string]int32{
+		"CASCADE_NONE":    0,
+		"CASCADE_CUT":     1,
+		"CASCADE_RESUMED": 2,
+		"CASCADE_ENDED":   3,
+	}
+)
+
+func (x Cascade) Enum() *Cascade {
+	p := new(Cascade)
+	*p = x
+	return p
+}
+
+func (x Cascade) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Cascade) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_state_proto_enumTypes[2].Descriptor()
+}
+
+func (Cascade) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_state_proto_enumTypes[2]
+}
+
+func (x Cascade) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Cascade.Descriptor instead.
+func (Cascade) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
 type Outcome int32
 
 const (
@@ -174,11 +227,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_state_proto_enumTypes[2].Descriptor()
+	return file_sagenbaum_v1_state_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_state_proto_enumTypes[2]
+	return &file_sagenbaum_v1_state_proto_enumTypes[3]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -187,7 +240,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 type Undo int32
@@ -247,11 +300,11 @@ func (x Undo) String() string {
 }
 
 func (Undo) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_state_proto_enumTypes[3].Descriptor()
+	return file_sagenbaum_v1_state_proto_enumTypes[4].Descriptor()
 }
 
 func (Undo) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_state_proto_enumTypes[3]
+	return &file_sagenbaum_v1_state_proto_enumTypes[4]
 }
 
 func (x Undo) Number() protoreflect.EnumNumber {
@@ -260,7 +313,7 @@ func (x Undo) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Undo.Descriptor instead.
 func (Undo) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 // Meta is the head of a tenant's state.
@@ -283,6 +336,9 @@ type Meta struct {
 	Unwinding     uint64                 `protobuf:"varint,14,opt,name=unwinding,proto3" json:"unwinding,omitempty"`
 	Quarantined   uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // plans waiting for their owner
 	Ended         uint64                 `protobuf:"varint,16,opt,name=ended,proto3" json:"ended,omitempty"`
+	CascadeHour   int64                  `protobuf:"varint,25,opt,name=cascade_hour,json=cascadeHour,proto3" json:"cascade_hour,omitempty"` // hour of logical time, from the epoch, that cascaded counts
+	Cascaded      uint64                 `protobuf:"varint,26,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                          // leases that fired at a depth above 1 in it
+	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +492,27 @@ func (x *Meta) GetEnded() uint64 {
 	return 0
 }
 
+func (x *Meta) GetCascadeHour() int64 {
+	if x != nil {
+		return x.CascadeHour
+	}
+	return 0
+}
+
+func (x *Meta) GetCascaded() uint64 {
+	if x != nil {
+		return x.Cascaded
+	}
+	return 0
+}
+
+func (x *Meta) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
 type PlanRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -488,6 +565,10 @@ type PlanRow struct {
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
 	SavepointsSet uint32                 `protobuf:"varint,47,opt,name=savepoints_set,json=savepointsSet,proto3" json:"savepoints_set,omitempty"` // number of the agent's last savepoint
 	RetiredCount  uint32                 `protobuf:"varint,45,opt,name=retired_count,json=retiredCount,proto3" json:"retired_count,omitempty"`    // registrations that its commit retires
+	Firing        *Firing                `protobuf:"bytes,50,opt,name=firing,proto3" json:"firing,omitempty"`                                     // the last of its leases that fired
+	Cascaded      uint32                 `protobuf:"varint,51,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                                // leases of it that fired at a depth above 1 since its owner's last word
+	Cuts          []*Cut                 `protobuf:"bytes,52,rep,name=cuts,proto3" json:"cuts,omitempty"`                                         // leases that a cascade limit holds, in order
+	Passed        *Firing                `protobuf:"bytes,53,opt,name=passed,proto3" json:"passed,omitempty"`                                     // the lease of a plan that is part of it, for which it was declared failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,6 +953,313 @@ func (x *PlanRow) GetRetiredCount() uint32 {
 	return 0
 }
 
+func (x *PlanRow) GetFiring() *Firing {
+	if x != nil {
+		return x.Firing
+	}
+	return nil
+}
+
+func (x *PlanRow) GetCascaded() uint32 {
+	if x != nil {
+		return x.Cascaded
+	}
+	return 0
+}
+
+func (x *PlanRow) GetCuts() []*Cut {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
+}
+
+func (x *PlanRow) GetPassed() *Firing {
+	if x != nil {
+		return x.Passed
+	}
+	return nil
+}
+
+// Firing is why a plan unwinds: one link of a cascade.
+type Firing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          string                 `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease         string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	Fired         *Address               `protobuf:"bytes,4,opt,name=fired,proto3" json:"fired,omitempty"` // the effective LeaseFired
+	Depth         uint32                 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"`
+	By            *Made                  `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the fact that it turned at, if an undo made that
+	Passed        *Address               `protobuf:"bytes,7,opt,name=passed,proto3" json:"passed,omitempty"` // the firing of a plan that is part of this one, which it goes on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Firing) Reset() {
+	*x = Firing{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Firing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Firing) ProtoMessage() {}
+
+func (x *Firing) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Firing.ProtoReflect.Descriptor instead.
+func (*Firing) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Firing) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Firing) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Firing) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *Firing) GetFired() *Address {
+	if x != nil {
+		return x.Fired
+	}
+	return nil
+}
+
+func (x *Firing) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *Firing) GetBy() *Made {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Firing) GetPassed() *Address {
+	if x != nil {
+		return x.Passed
+	}
+	return nil
+}
+
+// Made is a fact that an undo made, and where that came from.
+type Made struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Fact          *Address               `protobuf:"bytes,2,opt,name=fact,proto3" json:"fact,omitempty"`
+	Retracted     bool                   `protobuf:"varint,3,opt,name=retracted,proto3" json:"retracted,omitempty"`
+	Depth         uint32                 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`                            // of the firing that the undo goes back to
+	UndonePlan    string                 `protobuf:"bytes,5,opt,name=undone_plan,json=undonePlan,proto3" json:"undone_plan,omitempty"` // of the undo
+	Undone        string                 `protobuf:"bytes,6,opt,name=undone,proto3" json:"undone,omitempty"`                           // the action
+	Fired         *Address               `protobuf:"bytes,7,opt,name=fired,proto3" json:"fired,omitempty"`                             // that firing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Made) Reset() {
+	*x = Made{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Made) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Made) ProtoMessage() {}
+
+func (x *Made) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Made.ProtoReflect.Descriptor instead.
+func (*Made) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Made) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Made) GetFact() *Address {
+	if x != nil {
+		return x.Fact
+	}
+	return nil
+}
+
+func (x *Made) GetRetracted() bool {
+	if x != nil {
+		return x.Retracted
+	}
+	return false
+}
+
+func (x *Made) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *Made) GetUndonePlan() string {
+	if x != nil {
+		return x.UndonePlan
+	}
+	return ""
+}
+
+func (x *Made) GetUndone() string {
+	if x != nil {
+		return x.Undone
+	}
+	return ""
+}
+
+func (x *Made) GetFired() *Address {
+	if x != nil {
+		return x.Fired
+	}
+	return nil
+}
+
+// Cut is a lease that a cascade limit holds until its plan's owner answers.
+type Cut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        uint32                 `protobuf:"varint,1,opt,name=action,proto3" json:"action,omitempty"` // 0: a lease of the plan
+	Lease         string                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	At            *Address               `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"` // the CascadeCut
+	AtNs          int64                  `protobuf:"varint,4,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Firing        *Firing                `protobuf:"bytes,6,opt,name=firing,proto3" json:"firing,omitempty"` // as it would have fired
+	Proposal      *Proposal              `protobuf:"bytes,7,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cut) Reset() {
+	*x = Cut{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cut) ProtoMessage() {}
+
+func (x *Cut) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cut.ProtoReflect.Descriptor instead.
+func (*Cut) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Cut) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *Cut) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *Cut) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Cut) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *Cut) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Cut) GetFiring() *Firing {
+	if x != nil {
+		return x.Firing
+	}
+	return nil
+}
+
+func (x *Cut) GetProposal() *Proposal {
+	if x != nil {
+		return x.Proposal
+	}
+	return nil
+}
+
 // Turned is the moment a lease turned true.
 type Turned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -881,13 +1269,14 @@ type Turned struct {
 	Ns            int64                  `protobuf:"varint,4,opt,name=ns,proto3" json:"ns,omitempty"`            // logical time at that record
 	Clocked       bool                   `protobuf:"varint,5,opt,name=clocked,proto3" json:"clocked,omitempty"`  // the condition read the clock: it may not fire before ns
 	Readings      []*Reading             `protobuf:"bytes,6,rep,name=readings,proto3" json:"readings,omitempty"` // what it read at that record
+	Firing        *Firing                `protobuf:"bytes,20,opt,name=firing,proto3" json:"firing,omitempty"`    // as what it fires; none: at depth 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1288,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1301,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -957,6 +1346,13 @@ func (x *Turned) GetReadings() []*Reading {
 	return nil
 }
 
+func (x *Turned) GetFiring() *Firing {
+	if x != nil {
+		return x.Firing
+	}
+	return nil
+}
+
 // Savepoint is a place that an unwind may stop at.
 type Savepoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -969,7 +1365,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1377,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1390,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Savepoint) GetName() string {
@@ -1029,13 +1425,14 @@ type LeaseRow struct {
 	Fired         bool                   `protobuf:"varint,8,opt,name=fired,proto3" json:"fired,omitempty"`
 	Moot          bool                   `protobuf:"varint,9,opt,name=moot,proto3" json:"moot,omitempty"`
 	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"` // of its equals, which is indexed in its place
+	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.v1.Cascade" json:"cascade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1444,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1457,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -1112,6 +1509,13 @@ func (x *LeaseRow) GetNode() []byte {
 	return nil
 }
 
+func (x *LeaseRow) GetCascade() Cascade {
+	if x != nil {
+		return x.Cascade
+	}
+	return Cascade_CASCADE_NONE
+}
+
 // NodeRow stands for held conditions that always have the same answer.
 type NodeRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1124,7 +1528,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1540,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1553,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -1191,7 +1595,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1607,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1620,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -1332,7 +1736,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1748,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1761,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -1662,13 +2066,18 @@ type FactRow struct {
 	Source        *Address               `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Retracted     bool                   `protobuf:"varint,6,opt,name=retracted,proto3" json:"retracted,omitempty"`
+	Depth         uint32                 `protobuf:"varint,20,opt,name=depth,proto3" json:"depth,omitempty"`                            // of the cascade whose undo made or retracted it; 0: none
+	Fired         *Address               `protobuf:"bytes,21,opt,name=fired,proto3" json:"fired,omitempty"`                             // why that plan unwinds
+	UndonePlan    string                 `protobuf:"bytes,22,opt,name=undone_plan,json=undonePlan,proto3" json:"undone_plan,omitempty"` // of that undo
+	Undone        string                 `protobuf:"bytes,23,opt,name=undone,proto3" json:"undone,omitempty"`                           // the action
+	Made          *Address               `protobuf:"bytes,24,opt,name=made,proto3" json:"made,omitempty"`                               // the record that says so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +2089,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +2102,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -1738,6 +2147,41 @@ func (x *FactRow) GetRetracted() bool {
 	return false
 }
 
+func (x *FactRow) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *FactRow) GetFired() *Address {
+	if x != nil {
+		return x.Fired
+	}
+	return nil
+}
+
+func (x *FactRow) GetUndonePlan() string {
+	if x != nil {
+		return x.UndonePlan
+	}
+	return ""
+}
+
+func (x *FactRow) GetUndone() string {
+	if x != nil {
+		return x.Undone
+	}
+	return ""
+}
+
+func (x *FactRow) GetMade() *Address {
+	if x != nil {
+		return x.Made
+	}
+	return nil
+}
+
 type RefusedRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1752,7 +2196,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +2208,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +2221,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -1835,7 +2279,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +2291,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +2304,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CommandRow) GetDispatched() *CompensationDispatched {
@@ -1894,7 +2338,7 @@ func (x *CommandRow) GetResult() []byte {
 // Proposal is an owner's answer that waits for a second operator.
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry" or the name of a resolution
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry", "resume", "end" or the name of a resolution
 	Halt          bool                   `protobuf:"varint,2,opt,name=halt,proto3" json:"halt,omitempty"`
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"` // of the subject
@@ -1907,7 +2351,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2363,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2376,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -1998,7 +2442,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2454,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2467,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -2084,7 +2528,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2540,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2553,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -2224,7 +2668,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2680,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2693,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PageRow) GetKind() string {
@@ -2291,7 +2735,7 @@ var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xe4\x03\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xb5\x04\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -2310,7 +2754,10 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\"\xba\r\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\x12!\n" +
+	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
+	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
+	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\xd9\x0e\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2366,18 +2813,48 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bcounting\x181 \x03(\rR\bcounting\x12\x18\n" +
 	"\arewinds\x18. \x01(\rR\arewinds\x12%\n" +
 	"\x0esavepoints_set\x18/ \x01(\rR\rsavepointsSet\x12#\n" +
-	"\rretired_count\x18- \x01(\rR\fretiredCount\"\xba\x01\n" +
+	"\rretired_count\x18- \x01(\rR\fretiredCount\x12,\n" +
+	"\x06firing\x182 \x01(\v2\x14.sagenbaum.v1.FiringR\x06firing\x12\x1a\n" +
+	"\bcascaded\x183 \x01(\rR\bcascaded\x12%\n" +
+	"\x04cuts\x184 \x03(\v2\x11.sagenbaum.v1.CutR\x04cuts\x12,\n" +
+	"\x06passed\x185 \x01(\v2\x14.sagenbaum.v1.FiringR\x06passed\"\xe0\x01\n" +
+	"\x06Firing\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
+	"\x05lease\x18\x03 \x01(\tR\x05lease\x12+\n" +
+	"\x05fired\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x12\x14\n" +
+	"\x05depth\x18\x05 \x01(\rR\x05depth\x12\"\n" +
+	"\x02by\x18\x06 \x01(\v2\x12.sagenbaum.v1.MadeR\x02by\x12-\n" +
+	"\x06passed\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x06passed\"\xdd\x01\n" +
+	"\x04Made\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
+	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\x12\x1c\n" +
+	"\tretracted\x18\x03 \x01(\bR\tretracted\x12\x14\n" +
+	"\x05depth\x18\x04 \x01(\rR\x05depth\x12\x1f\n" +
+	"\vundone_plan\x18\x05 \x01(\tR\n" +
+	"undonePlan\x12\x16\n" +
+	"\x06undone\x18\x06 \x01(\tR\x06undone\x12+\n" +
+	"\x05fired\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\"\xe3\x01\n" +
+	"\x03Cut\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
+	"\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12,\n" +
+	"\x06firing\x18\x06 \x01(\v2\x14.sagenbaum.v1.FiringR\x06firing\x122\n" +
+	"\bproposal\x18\a \x01(\v2\x16.sagenbaum.v1.ProposalR\bproposal\"\xe8\x01\n" +
 	"\x06Turned\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
 	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x0e\n" +
 	"\x02ns\x18\x04 \x01(\x03R\x02ns\x12\x18\n" +
 	"\aclocked\x18\x05 \x01(\bR\aclocked\x121\n" +
-	"\breadings\x18\x06 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\"`\n" +
+	"\breadings\x18\x06 \x03(\v2\x15.sagenbaum.v1.ReadingR\breadings\x12,\n" +
+	"\x06firing\x18\x14 \x01(\v2\x14.sagenbaum.v1.FiringR\x06firing\"`\n" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xbc\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xed\x01\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -2385,7 +2862,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
-	"\x04node\x18\v \x01(\fR\x04nodeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
+	"\x04node\x18\v \x01(\fR\x04node\x12/\n" +
+	"\acascade\x18\x14 \x01(\x0e2\x15.sagenbaum.v1.CascadeR\acascadeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +
@@ -2461,7 +2939,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18) \x03(\tR\n" +
 	"duplicates\x12\x1c\n" +
-	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xbc\x01\n" +
+	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xe3\x02\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -2470,7 +2948,13 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"changed_ns\x18\x03 \x01(\x03R\tchangedNs\x12-\n" +
 	"\x06source\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x06source\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x1c\n" +
-	"\tretracted\x18\x06 \x01(\bR\tretracted\"\x99\x01\n" +
+	"\tretracted\x18\x06 \x01(\bR\tretracted\x12\x14\n" +
+	"\x05depth\x18\x14 \x01(\rR\x05depth\x12+\n" +
+	"\x05fired\x18\x15 \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x12\x1f\n" +
+	"\vundone_plan\x18\x16 \x01(\tR\n" +
+	"undonePlan\x12\x16\n" +
+	"\x06undone\x18\x17 \x01(\tR\x06undone\x12)\n" +
+	"\x04made\x18\x18 \x01(\v2\x15.sagenbaum.v1.AddressR\x04made\"\x99\x01\n" +
 	"\n" +
 	"RefusedRow\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
@@ -2539,7 +3023,12 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06Signal\x12\x0f\n" +
 	"\vSIGNAL_NONE\x10\x00\x12\x11\n" +
 	"\rSIGNAL_FAILED\x10\x01\x12\x14\n" +
-	"\x10SIGNAL_CANCELLED\x10\x02*_\n" +
+	"\x10SIGNAL_CANCELLED\x10\x02*T\n" +
+	"\aCascade\x12\x10\n" +
+	"\fCASCADE_NONE\x10\x00\x12\x0f\n" +
+	"\vCASCADE_CUT\x10\x01\x12\x13\n" +
+	"\x0fCASCADE_RESUMED\x10\x02\x12\x11\n" +
+	"\rCASCADE_ENDED\x10\x03*_\n" +
 	"\aOutcome\x12\x13\n" +
 	"\x0fOUTCOME_UNKNOWN\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_COMPLETED\x10\x01\x12\x12\n" +
@@ -2572,94 +3061,113 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_state_proto_rawDescData
 }
 
-var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
-	(Outcome)(0),                   // 2: sagenbaum.v1.Outcome
-	(Undo)(0),                      // 3: sagenbaum.v1.Undo
-	(*Meta)(nil),                   // 4: sagenbaum.v1.Meta
-	(*PlanRow)(nil),                // 5: sagenbaum.v1.PlanRow
-	(*Turned)(nil),                 // 6: sagenbaum.v1.Turned
-	(*Savepoint)(nil),              // 7: sagenbaum.v1.Savepoint
-	(*LeaseRow)(nil),               // 8: sagenbaum.v1.LeaseRow
-	(*NodeRow)(nil),                // 9: sagenbaum.v1.NodeRow
-	(*ActionStatic)(nil),           // 10: sagenbaum.v1.ActionStatic
-	(*ActionRow)(nil),              // 11: sagenbaum.v1.ActionRow
-	(*FactRow)(nil),                // 12: sagenbaum.v1.FactRow
-	(*RefusedRow)(nil),             // 13: sagenbaum.v1.RefusedRow
-	(*CommandRow)(nil),             // 14: sagenbaum.v1.CommandRow
-	(*Proposal)(nil),               // 15: sagenbaum.v1.Proposal
-	(*ContractRow)(nil),            // 16: sagenbaum.v1.ContractRow
-	(*AttemptRow)(nil),             // 17: sagenbaum.v1.AttemptRow
-	(*PageRow)(nil),                // 18: sagenbaum.v1.PageRow
-	(*Address)(nil),                // 19: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 20: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 21: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 22: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 23: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 24: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 25: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 26: sagenbaum.v1.CompensationReported
-	(Question)(0),                  // 27: sagenbaum.v1.Question
-	(Presence)(0),                  // 28: sagenbaum.v1.Presence
-	(*CompensationSucceeded)(nil),  // 29: sagenbaum.v1.CompensationSucceeded
-	(*CompensationDispatched)(nil), // 30: sagenbaum.v1.CompensationDispatched
-	(*ProbeAsked)(nil),             // 31: sagenbaum.v1.ProbeAsked
-	(*Timing)(nil),                 // 32: sagenbaum.v1.Timing
+	(Cascade)(0),                   // 2: sagenbaum.v1.Cascade
+	(Outcome)(0),                   // 3: sagenbaum.v1.Outcome
+	(Undo)(0),                      // 4: sagenbaum.v1.Undo
+	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
+	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
+	(*Firing)(nil),                 // 7: sagenbaum.v1.Firing
+	(*Made)(nil),                   // 8: sagenbaum.v1.Made
+	(*Cut)(nil),                    // 9: sagenbaum.v1.Cut
+	(*Turned)(nil),                 // 10: sagenbaum.v1.Turned
+	(*Savepoint)(nil),              // 11: sagenbaum.v1.Savepoint
+	(*LeaseRow)(nil),               // 12: sagenbaum.v1.LeaseRow
+	(*NodeRow)(nil),                // 13: sagenbaum.v1.NodeRow
+	(*ActionStatic)(nil),           // 14: sagenbaum.v1.ActionStatic
+	(*ActionRow)(nil),              // 15: sagenbaum.v1.ActionRow
+	(*FactRow)(nil),                // 16: sagenbaum.v1.FactRow
+	(*RefusedRow)(nil),             // 17: sagenbaum.v1.RefusedRow
+	(*CommandRow)(nil),             // 18: sagenbaum.v1.CommandRow
+	(*Proposal)(nil),               // 19: sagenbaum.v1.Proposal
+	(*ContractRow)(nil),            // 20: sagenbaum.v1.ContractRow
+	(*AttemptRow)(nil),             // 21: sagenbaum.v1.AttemptRow
+	(*PageRow)(nil),                // 22: sagenbaum.v1.PageRow
+	(*Address)(nil),                // 23: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 24: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 25: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 26: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 27: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 28: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 29: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 30: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 31: sagenbaum.v1.Question
+	(Presence)(0),                  // 32: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 33: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 34: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 35: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 36: sagenbaum.v1.Timing
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	19, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	19, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	20, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	23, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	23, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	24, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	19, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	6,  // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	19, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	19, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	19, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	19, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	8,  // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	19, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	7,  // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
-	15, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
-	19, // 15: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	21, // 16: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	19, // 17: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	19, // 18: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	22, // 19: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	23, // 20: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	2,  // 21: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	19, // 22: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	3,  // 23: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	19, // 24: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 25: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	24, // 26: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	25, // 27: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	8,  // 28: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	26, // 29: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	19, // 30: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	27, // 31: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	28, // 32: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	29, // 33: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	15, // 34: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	19, // 35: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	19, // 36: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	30, // 37: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	31, // 38: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	19, // 39: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	19, // 40: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	19, // 41: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	19, // 42: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	32, // 43: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	19, // 44: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	23, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	10, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
+	23, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	23, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	23, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	23, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	12, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	23, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	11, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
+	19, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
+	7,  // 15: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
+	9,  // 16: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
+	7,  // 17: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
+	23, // 18: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	8,  // 19: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
+	23, // 20: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	23, // 21: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	23, // 22: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	23, // 23: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	7,  // 24: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
+	19, // 25: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
+	23, // 26: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	25, // 27: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	7,  // 28: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
+	23, // 29: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 30: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
+	23, // 31: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	26, // 32: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	27, // 33: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 34: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	23, // 35: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 36: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	23, // 37: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	23, // 38: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	28, // 39: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	29, // 40: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	12, // 41: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	30, // 42: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	23, // 43: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	31, // 44: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	32, // 45: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	33, // 46: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	19, // 47: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	23, // 48: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	23, // 49: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	23, // 50: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	23, // 51: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	34, // 52: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	35, // 53: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	23, // 54: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	23, // 55: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	23, // 56: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	23, // 57: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	36, // 58: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	23, // 59: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -2673,8 +3181,8 @@ func file_sagenbaum_v1_state_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   15,
+			NumEnums:      5,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

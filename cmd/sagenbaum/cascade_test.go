@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// loop is a scene of three agents whose plans undo each other: what shop has done
+// rests on the price, what stock has done on the shop, the price on the stock. Each
+// begins anew when its plan is undone.
+type loop struct {
+	*scene
+	pages *nats.Subscription
+}
+
+var watched = map[string]string{"shop": "price", "stock": "shop", "price": "stock"}
+
+func newLoop(t *testing.T, args ...string) *loop {
+	t.Helper()
+	l := &loop{scene: newScene(t, args...)}
+	var err error
+	if l.pages, err = l.conn.SubscribeSync(ledger.PageSubject("default", ledger.PageDefault)); err != nil {
+		t.Fatal(err)
+	}
+	l.now(func() { l.free = l.undo })
+	for _, place := range []string{"shop", "stock", "price"} {
+		if err := l.begin(t.Context(), place, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// begin opens the n-th plan of a place, which watches for the n-th undo of another;
+// the shop comes first in each round.
+func (l *loop) begin(ctx context.Context, place string, n int) error {
+	key, times := "undone/"+watched[place], n
+	if place == "shop" {
+		times--
+	}
+	condition := fmt.Sprintf(`%q in facts && facts[%q] == %d`, key, key, times)
+	plan, err := l.agent.Begin(ctx, coordinator.Plan{ID: fmt.Sprint(place, "-", n), Owner: "travel", Triggers: map[string]string{"moved": condition}})
+	if err != nil {
+		return err
+	}
+	action := coordinator.Action{Capability: "room.book", Input: map[string]any{"room": 7}}
+	err = plan.Report(ctx, action, coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")})
+	return errors.Join(err, plan.Flush(ctx))
+}
+
+// undo begins the next plan of a place, and says as a fact what it undid.
+func (l *loop) undo(ctx context.Context, c ledger.Command) (worker.Result, error) {
+	place, round, _ := strings.Cut(c.Plan, "-")
+	var n int
+	if _, err := fmt.Sscan(round, &n); err != nil {
+		return worker.Result{}, err
+	}
+	if err := l.begin(ctx, place, n+1); err != nil {
+		return worker.Result{}, err
+	}
+	fact := fmt.Sprintf(`{"records":[{"plan":%q,"action":%q,"factAsserted":{"key":"undone/%s","value":%q}}]}`, c.Plan, c.Action, place, base64Of(round))
+	said := &nats.Msg{Subject: "saga.default.fact.store", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}, Data: []byte(fact)}
+	_, err := l.conn.RequestMsgWithContext(ctx, said)
+	return worker.Result{}, err
+}
+
+func base64Of(text string) string {
+	b, _ := json.Marshal([]byte(text))
+	return strings.Trim(string(b), `"`)
+}
+
+// cut waits until a plan was cut.
+func (l *loop) cut(t *testing.T, plan string) {
+	t.Helper()
+	m, err := l.pages.NextMsg(20 * time.Second)
+	var page ledger.Page
+	if err != nil || json.Unmarshal(m.Data, &page) != nil || page.Plan != plan || page.Kind != ledger.PageCascadeCut {
+		t.Fatalf("%v, page %+v", err, page)
+	}
+}
+
+// S93: a cycle of three plans is cut at the limit; what is printed shows the cycle
+// and the commands, and the owner lets it go on or gives it up.
+func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t)
+	defer l.stop(t)
+	l.run(t, exitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits behind a cut cascade: it is open")
+	says(t, l.run(t, exitGood, "plan why shop-1"), "no lease of it has fired")
+	l.run(t, exitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
+	l.cut(t, "price-3")
+	says(t, l.run(t, exitLook, "quarantine ls", "next: sagenbaum plan why price-3"), "price-3", "lease moved", "travel", "cascade cut, depth 9 of 8")
+	says(t, l.run(t, exitLook, "status"), "1 cut; limits: depth 8, plan 8, tenant 10000 an hour, 7 used in this one", "price-3, owner travel: lease moved (cascade cut, depth 9 of 8)")
+	says(t, l.run(t, exitLook, "doctor"), "1 plan waits for its owner", "next: sagenbaum plan why price-3")
+	says(t, l.run(t, exitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
+	r := l.run(t, exitLook, "plan why price-3")
+	says(t, r, "  1 plan shop-1 was cancelled: the shop moves (ana) (", "that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
+		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (", "that turned lease moved of plan stock-1, and its plan was undone (",
+		`condition: "undone/shop" in facts && facts["undone/shop"] == 1`,
+		"  9 the undo of action 1 of plan stock-3 asserted fact undone/stock (", "that turned lease moved of plan price-3, and is held: the cascade was cut",
+		"cycle of 3: stock-1 -> price-1 -> shop-2 -> stock-2, went round 2 times, with other plans each time",
+		"waits since ", "cascade cut, depth 9 of 8, owner travel",
+		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME", "    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
+	t.Log("\n" + r.stdout)
+	why := decoded[executor.WhyView](t, l.run(t, exitLook, "plan why price-3 -o json"))
+	if len(why.Steps) != 9 || why.Cycle.Rounds != 2 || len(why.Cuts) != 1 {
+		t.Errorf("%+v", why)
+	}
+	l.run(t, exitUsage, "plan resume price-3", "the owner's answer needs a reason")
+	l.run(t, exitConflict, "plan resume price-3 --lease other --reason x --actor ana", "is not cut; cut: lease moved")
+	says(t, l.run(t, exitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"), "price-3 lease moved goes on from depth 1, as told by ana")
+	l.cut(t, "stock-6")
+	says(t, l.run(t, exitLook, "plan why stock-6"), "as its owner said; depth counts from 1 again", "went round 5 times")
+	says(t, l.run(t, exitGood, "plan give-up stock-6 --reason 'enough' --actor ana"), "stock-6 lease moved given up, as told by ana", "plan now open")
+	l.run(t, exitConflict, "plan give-up stock-6 --reason again --actor ana", "no lease of plan stock-6 waits")
+	l.run(t, exitGood, "quarantine ls")
+	says(t, l.run(t, exitGood, "plan show stock-6"), "given up")
+	says(t, l.run(t, exitGood, "plan why price-3"), "price-3  compensated", "went round 2 times")
+}
+
+// TestServeRefusesCascadeLimitsThatAreNone, and says what would be right.
+func TestServeRefusesCascadeLimitsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for flags, says := range map[string]string{
+		"--cascade-depth 0":        "--cascade-depth of at least 1",
+		"--cascade-depth 65":       "--cascade-depth of 1 to 64",
+		"--cascade-plan 2000000":   "--cascade-plan of 1 to 1048576",
+		"--cascade-tenant 0":       "--cascade-tenant cannot be 0",
+		"--cascade-tenant -1":      "--cascade-tenant",
+		"--cascade-depth plenty":   "--cascade-depth",
+		"--cascade-tenant 1e99999": "--cascade-tenant",
+	} {
+		finished(t, sagenbaum(t, append([]string{"serve"}, words(flags)...)...)).wants(t, flags, exitUsage, says)
+	}
+}
+
+// TestPlanWhyTellsEveryKindOfCause in plain words.
+func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
+	t.Parallel()
+	told := func(why executor.WhyView) string {
+		var out strings.Builder
+		writeWhy(&out, pen{}, why)
+		return out.String()
+	}
+	step := func(change func(*executor.WhyStep)) executor.WhyStep {
+		s := executor.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
+		change(&s)
+		return s
+	}
+	for want, steps := range map[string][]executor.WhyStep{
+		"plan p was declared failed: no card (8.0-cd)\n":    {step(func(s *executor.WhyStep) { s.Lease, s.Reason, s.At = "plan.failed", "no card", "8.0-cd" })},
+		"the deadline of plan p passed\n":                   {step(func(s *executor.WhyStep) { s.Lease = "plan.deadline" })},
+		"verdict on action 3 of plan p: block by law: no\n": {step(func(s *executor.WhyStep) { s.Lease, s.Action, s.Reason = "action.verdict", "3", "block by law: no" })},
+		"became true: facts[\"stock\"] < 1\n":               {step(func(*executor.WhyStep) {})},
+		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan p, and its plan was undone (9.0-ab)\n": {
+			step(func(s *executor.WhyStep) { s.Plan = "o" }),
+			step(func(s *executor.WhyStep) {
+				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef", true, "3", 2
+			})},
+		"plan c is a part of plan p: lease plan.failed of plan p fired": {
+			step(func(s *executor.WhyStep) { s.Plan = "c" }),
+			step(func(s *executor.WhyStep) { s.Lease, s.By, s.Depth = "plan.failed", "part", 2 })},
+	} {
+		if got := told(executor.WhyView{Plan: "p", State: "compensated", Steps: steps}); !strings.Contains(got, want) {
+			t.Errorf("%s\ndoes not say %q", got, want)
+		}
+	}
+	if got := told(executor.WhyView{Plan: "child", State: "compensated", Steps: []executor.WhyStep{step(func(*executor.WhyStep) {})}}); !strings.Contains(got, "plan child is a part of it, and is undone with it") {
+		t.Error(got)
+	}
+	if got := told(executor.WhyView{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
+		t.Errorf("%q", got)
+	}
+}

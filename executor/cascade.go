@@ -1,0 +1,300 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Cascades. An undo may make facts that turn the leases of other plans, whose undos
+// make facts in turn. Each firing carries its depth: 1, or one more than that of the
+// firing behind the deepest fact it read. The fold counts and keeps the provenance;
+// how deep is too deep is decided where the firing is proposed (cascade_limit.go).
+
+// chainMax bounds the links that are told of one cascade. No depth limit is above
+// it, so that the whole of a cascade that is cut can be shown.
+const chainMax = CascadeDepthMax
+
+// hourNs is the span over which a tenant's budget counts, in ns of logical time.
+const hourNs = int64(3600e9)
+
+// stopped reports whether a lease fires no more by itself: it was cut, or given up.
+func stopped(l *pb.LeaseRow) bool {
+	return l.Cascade == pb.Cascade_CASCADE_CUT || l.Cascade == pb.Cascade_CASCADE_ENDED
+}
+
+// provenance gives a fact that was asserted or retracted the depth of the unwind
+// that did so. A record names the plan and action whose undo it comes from; any other
+// has none.
+func (s *State) provenance(e ledger.Entry, row *pb.FactRow) {
+	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = 0, nil, "", "", nil
+	if e.Record.Plan == "" {
+		return
+	}
+	p := s.plan(e.Record.Plan)
+	if p == nil || p.row.Firing == nil {
+		return
+	}
+	f := p.row.Firing
+	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = f.Depth, f.Fired, p.id, e.Record.Action, e.Address
+	s.keepFiring(f)
+}
+
+// keepFiring keeps a firing that something refers to.
+func (s *State) keepFiring(f *pb.Firing) {
+	s.set(recordKey(keyFiring, f.Fired.GetSequence(), f.Fired.GetIndex()), encode(f))
+}
+
+// firingAt is a firing that was kept, or nil.
+func (s *State) firingAt(at *pb.Address) *pb.Firing {
+	if at == nil {
+		return nil
+	}
+	v, ok := s.get(recordKey(keyFiring, at.Sequence, at.Index))
+	if !ok {
+		return nil
+	}
+	f := new(pb.Firing)
+	if err := f.UnmarshalVT(v); err != nil {
+		panic(&StoreError{"get", err})
+	}
+	return f
+}
+
+// made finds the deepest of the facts that a condition read; nil when no undo has
+// made any of them.
+func (s *State) made(keys []string) (by *pb.Made) {
+	for _, key := range keys {
+		v, ok := s.get(planKey(keyFact, key))
+		if !ok {
+			continue
+		}
+		if row := s.factRow(v); row.Depth > by.GetDepth() {
+			by = &pb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth, UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
+		}
+	}
+	return by
+}
+
+// turning is as what a lease that is true fires, after the facts that it read.
+func (s *State) turning(p *plan, l *pb.LeaseRow, read []string) *pb.Firing {
+	f := &pb.Firing{Depth: 1}
+	if passed := p.row.Passed; passed != nil && l.Name == leaseFailed {
+		f.Depth, f.Passed = passed.Depth, passed.Fired
+	} else if f.By = s.made(read); f.By != nil {
+		f.Depth = f.By.Depth + 1
+	}
+	if l.Cascade == pb.Cascade_CASCADE_RESUMED {
+		f.Depth = 1
+	}
+	return f
+}
+
+// noteTurning keeps with the turn of a lease as what it fires.
+func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string) {
+	t := turnedBy(p, ref)
+	if t == nil || t.Firing != nil {
+		return
+	}
+	if f := s.turning(p, l, read); f.Depth > 1 || f.By != nil {
+		t.Firing = f
+	}
+}
+
+// firing says whether a lease is true here, or has turned before, and as what it
+// fires.
+func (s *State) firing(p *plan, a *action, l *pb.LeaseRow) (*pb.Firing, triggers.Truth) {
+	f := &pb.Firing{Depth: 1}
+	if t := turnedBy(p, leaseRef{p.id, number(a), l.Name}); t != nil {
+		if t.Firing != nil {
+			f = t.Firing.CloneVT()
+		}
+	} else {
+		held := s.hold(p, a, l)
+		if held == nil {
+			return nil, triggers.Unknown
+		}
+		now := held.Evaluate(s.meta.TimeNs, factView{s})
+		if now.Truth != triggers.True {
+			return nil, now.Truth
+		}
+		f = s.turning(p, l, now.Keys)
+	}
+	f.Plan, f.Lease = p.id, l.Name
+	if a != nil {
+		f.Action = a.fixed.Id
+	}
+	return f, triggers.True
+}
+
+// claimed checks what a record claims of a firing: it counts only as this place of
+// the log has it.
+func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, chain []*pb.Link) (*pb.LeaseRow, *action, *pb.Firing, Result) {
+	n := s.number(p.id, e.Record.Action)
+	l, a := s.lease(p, leaseRef{p.id, n, lease})
+	switch {
+	case !armed(p.row):
+		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
+	case p.row.Fired != nil:
+		return nil, nil, nil, void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
+	case l == nil || l.Fired || a == nil && e.Record.Action != "":
+		return nil, nil, nil, void("plan %s holds no lease %s", p.id, lease)
+	case stopped(l):
+		return nil, nil, nil, void("lease %s of plan %s is %s", lease, p.id, cascadeName(l.Cascade))
+	}
+	f, truth := s.firing(p, a, l)
+	switch {
+	case truth != triggers.True:
+		return nil, nil, nil, void("lease %s of plan %s is %s here", lease, p.id, truth)
+	case depth != f.Depth:
+		return nil, nil, nil, void("depth %d, but what lease %s of plan %s read makes it %d", depth, lease, p.id, f.Depth)
+	case !s.sameChain(e, chain, f):
+		return nil, nil, nil, void("the chain is not what led to lease %s of plan %s", lease, p.id)
+	}
+	f.Fired = e.Address
+	return l, a, f, effective
+}
+
+func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *pb.Firing) bool {
+	same := func(a, b *pb.Address) bool { return a == b || a != nil && samePlace(a, b, e) }
+	return slices.EqualFunc(chain, s.chain(f), func(a, b *pb.Link) bool {
+		return a.Plan == b.Plan && a.Action == b.Action && a.Lease == b.Lease && same(a.Fired, b.Fired) &&
+			a.UndonePlan == b.UndonePlan && a.Undone == b.Undone && a.Key == b.Key && same(a.Fact, b.Fact) && a.Retracted == b.Retracted
+	})
+}
+
+// before are the firings that led to one, oldest first.
+func (s *State) before(f *pb.Firing) (list []*pb.Firing) {
+	for len(list) < chainMax {
+		at := f.Passed
+		if f.By != nil {
+			at = f.By.Fired
+		}
+		if f = s.firingAt(at); f == nil {
+			break
+		}
+		list = append(list, f)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// chain tells what led to a firing, as a record has it.
+func (s *State) chain(f *pb.Firing) (links []*pb.Link) {
+	list := append(s.before(f), f)
+	for i, g := range list[:len(list)-1] {
+		link := &pb.Link{Plan: g.Plan, Action: g.Action, Lease: g.Lease, Fired: g.Fired}
+		if by := list[i+1].By; by != nil {
+			link.UndonePlan, link.Undone, link.Key, link.Fact, link.Retracted = by.UndonePlan, by.Undone, by.Key, by.Fact, by.Retracted
+		}
+		links = append(links, link)
+	}
+	return links
+}
+
+// noteFired takes note of a lease that fires.
+func (s *State) noteFired(p *plan, l *pb.LeaseRow, f *pb.Firing) {
+	l.Cascade = pb.Cascade_CASCADE_NONE
+	p.row.Firing = f
+	if f.Depth < 2 {
+		return
+	}
+	p.row.Cascaded++
+	if hour := s.meta.TimeNs / hourNs; hour != s.meta.CascadeHour {
+		s.meta.CascadeHour, s.meta.Cascaded = hour, 0
+	}
+	s.meta.Cascaded++
+}
+
+// passOn declares a root failed for the lease of a plan that is part of it.
+func (s *State) passOn(e ledger.Entry, root *plan, f *pb.Firing, reason string) {
+	before := root.row.Passed
+	s.keepFiring(f)
+	root.row.Passed = f
+	if s.signal(e, root, pb.Signal_SIGNAL_FAILED, reason, "").Verdict != Effective {
+		root.row.Passed = before
+	}
+}
+
+// cascadeCut holds a lease that turned true over a limit, until its plan's owner
+// answers.
+func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
+	l, a, f, result := s.claimed(e, p, k.Lease, k.Depth, k.Chain)
+	switch {
+	case result.Verdict != Effective:
+		return result
+	case standing(l.Name) != "" || f.Depth < 2:
+		return void("lease %s of plan %s turned by no cascade", k.Lease, p.id)
+	}
+	l.Cascade = pb.Cascade_CASCADE_CUT
+	if a != nil {
+		s.change(a)
+	}
+	ref := leaseRef{p.id, number(a), l.Name}
+	if turnedBy(p, ref) != nil {
+		p.row.Turned = nil
+	}
+	s.index(ref, l, 0, nil)
+	if len(p.row.Cuts) == 0 {
+		s.meta.Cut++
+	}
+	f.Fired = nil
+	p.row.Cuts = append(p.row.Cuts, &pb.Cut{Action: ref.n, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
+	s.listOwner(p)
+	s.page(p, a, ledger.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
+	s.touch(p)
+	s.evaluatePlan(p, e.Address) // another lease may have turned behind this one
+	return effective
+}
+
+// listOwner keeps a plan on the list of those that wait for their owner while
+// something of it is quarantined or cut.
+func (s *State) listOwner(p *plan) {
+	if p.row.Phase == pb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 {
+		s.set(planKey(keyOwner, p.id), nil)
+		return
+	}
+	s.delete(planKey(keyOwner, p.id))
+}
+
+// uncut takes leases from the owner of a plan again: they were answered, or their
+// plan has no use for them.
+func (s *State) uncut(p *plan, to pb.Cascade, gone func(*pb.Cut) bool) {
+	var kept []*pb.Cut
+	for _, c := range p.row.Cuts {
+		if !gone(c) {
+			kept = append(kept, c)
+			continue
+		}
+		if l, a := s.lease(p, leaseRef{p.id, c.Action, c.Lease}); l != nil {
+			if l.Cascade = to; a != nil {
+				s.change(a)
+			}
+		}
+	}
+	if len(kept) == len(p.row.Cuts) {
+		return
+	}
+	for _, c := range p.row.Cuts {
+		if !slices.ContainsFunc(kept, func(other *pb.Cut) bool { return other.Action == c.Action }) {
+			s.delete(pageKey(p.id, c.Action, ledger.PageCascadeCut))
+		}
+	}
+	p.row.Cuts = kept
+	if len(kept) == 0 {
+		s.meta.Cut--
+		s.listOwner(p)
+	}
+	s.touch(p)
+}
+
+func ofPlan(c *pb.Cut) bool { return c.Action == 0 }
+
+func anyCut(*pb.Cut) bool { return true }
+
+func cascadeName(c pb.Cascade) string {
+	return [...]string{"", "cut", "resumed", "given up"}[c]
+}

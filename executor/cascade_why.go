@@ -1,0 +1,227 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// WhyQuery asks why a plan unwinds, or what holds it (plan.why).
+type WhyQuery struct {
+	Plan string `json:"plan"`
+}
+
+// WhyAnswer answers plan.why.
+type WhyAnswer struct {
+	Why   WhyView `json:"why"`
+	Error string  `json:"error,omitempty"`
+}
+
+// WhyView is the chain of causes behind the unwind of a plan, or behind the first of
+// its leases that is cut.
+type WhyView struct {
+	Plan    string    `json:"plan"`
+	State   string    `json:"state"`
+	Owner   string    `json:"owner,omitempty"`
+	Reason  string    `json:"reason,omitempty"`  // of the unwind
+	Steps   []WhyStep `json:"steps"`             // oldest first; empty: no lease has fired
+	Omitted bool      `json:"omitted,omitempty"` // more than 64 came before
+	Cycle   *Cycle    `json:"cycle,omitempty"`
+	Cuts    []CutView `json:"cuts,omitempty"` // leases that wait for the owner
+}
+
+// WhyStep is one lease of the chain: what it turned at, and that it fired.
+type WhyStep struct {
+	Plan       string `json:"plan"`
+	Action     string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease      string `json:"lease"`
+	Condition  string `json:"condition,omitempty"`
+	Fired      string `json:"fired,omitempty"`       // address; empty: it is cut
+	Depth      int    `json:"depth"`                 // as counted; an owner's resume counts from 1 again
+	By         string `json:"by,omitempty"`          // fact, part: a plan that is part of it; empty: the chain begins here
+	Undone     string `json:"undone,omitempty"`      // fact: the action of the step before whose undo made it
+	UndonePlan string `json:"undone_plan,omitempty"` // fact: of that undo, the plan of the step before or one that is part of it
+	Key        string `json:"key,omitempty"`
+	Fact       string `json:"fact,omitempty"` // address
+	Retracted  bool   `json:"retracted,omitempty"`
+	Reason     string `json:"reason,omitempty"` // of a failure, a cancel, a verdict: who said so and why
+	At         string `json:"at,omitempty"`     // address of what was said
+}
+
+// Cycle is what repeats in a chain.
+type Cycle struct {
+	Plans  []string `json:"plans"`            // once round, the first once more at the end
+	Rounds int      `json:"rounds"`           // how often it came round
+	Others string   `json:"others,omitempty"` // what differs each round: actions, plans, or plans and facts
+}
+
+// CutView is a lease that a cascade limit holds until its plan's owner answers.
+type CutView struct {
+	Action   string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease    string `json:"lease"`
+	Depth    int    `json:"depth"` // that it would have fired at
+	Why      string `json:"why"`   // "depth 9 of 8"
+	At       string `json:"at"`    // address
+	AtNs     int64  `json:"at_ns"`
+	Cut      string `json:"cut"`                // At with its whole leaf, for programs
+	Proposal string `json:"proposal,omitempty"` // an owner's answer that waits for a second operator
+}
+
+func (r *Reader) cuts(p *plan) (views []CutView) {
+	for _, c := range p.row.Cuts {
+		view := CutView{
+			Action: c.Firing.GetAction(), Lease: c.Lease, Depth: int(c.Firing.GetDepth()), Why: c.Why,
+			At: ledger.FormatAddress(c.At), AtNs: c.AtNs, Cut: ledger.FormatFullAddress(c.At),
+		}
+		if q := c.Proposal; q != nil {
+			view.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
+		}
+		views = append(views, view)
+	}
+	return views
+}
+
+// Why tells what led to the unwind of a plan, or to the first lease of it that is
+// cut. The error is a *ledger.Refused: there is no such plan.
+func (r *Reader) Why(id string) (WhyView, error) {
+	p := r.s.plan(id)
+	if p == nil {
+		return WhyView{}, ledger.Refuse("plan", "there is no plan "+id, "a plan of this tenant")
+	}
+	view := WhyView{Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Steps: []WhyStep{}, Cuts: r.cuts(p)}
+	f := p.row.Firing
+	if len(p.row.Cuts) > 0 {
+		f = p.row.Cuts[0].Firing
+	}
+	if f == nil {
+		return view, nil
+	}
+	list := append(r.s.before(f), f)
+	view.Omitted = len(list) > chainMax && (list[0].By != nil || list[0].Passed != nil)
+	for _, g := range list {
+		view.Steps = append(view.Steps, r.whyStep(g))
+	}
+	view.Cycle = cycleOf(view.Steps)
+	return view, nil
+}
+
+func (r *Reader) whyStep(f *pb.Firing) WhyStep {
+	step := WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth)}
+	if f.Fired != nil {
+		step.Fired = ledger.FormatAddress(f.Fired)
+	}
+	switch by := f.By; {
+	case by != nil:
+		step.By, step.Undone, step.UndonePlan = "fact", by.Undone, by.UndonePlan
+		step.Key, step.Fact, step.Retracted = by.Key, ledger.FormatAddress(by.Fact), by.Retracted
+	case f.Passed != nil:
+		step.By = "part"
+	}
+	p := r.s.plan(f.Plan)
+	if p == nil {
+		return step
+	}
+	l, a := r.s.lease(p, leaseRef{f.Plan, r.s.number(f.Plan, f.Action), f.Lease})
+	if l == nil {
+		return step
+	}
+	step.Condition = conditionOf(p, a, l)
+	if standing(l.Name) == "" || f.Passed != nil {
+		return step
+	}
+	if a != nil {
+		step.Reason = joinText(verdictName(a.row.Verdict)+" by "+a.row.VerdictBy, a.row.VerdictReason)
+		return step
+	}
+	if p.row.Signalled != nil && p.row.Firing.GetFired() != nil && sameAddress(p.row.Firing.Fired, f.Fired) {
+		step.Reason, step.At = p.row.Reason, ledger.FormatAddress(p.row.Signalled)
+	}
+	return step
+}
+
+// cycleOf finds what a chain ends in: the shortest run of leases that comes again.
+// The same leases of the same plans show a cycle, and so do leases of one name on one
+// fact, or on one kind of fact, where each round has plans of its own.
+func cycleOf(steps []WhyStep) *Cycle {
+	for _, way := range [...]struct {
+		others string
+		name   func(WhyStep) string
+	}{
+		{"", func(s WhyStep) string { return s.Plan + "\x00" + s.Action + "\x00" + s.Lease }},
+		{"plans", func(s WhyStep) string { return s.Lease + "\x00" + pattern(s.Condition) + "\x00" + s.Key }},
+		{"plans and facts", func(s WhyStep) string {
+			return pattern(s.Lease) + "\x00" + pattern(s.Condition) + "\x00" + pattern(s.Key)
+		}},
+	} {
+		names := make([]string, len(steps))
+		for i, s := range steps {
+			names[i] = way.name(s)
+		}
+		if way.others != "" { // the first turned at something else than the rest
+			names[0] = ""
+		}
+		size, covered := repeats(names)
+		if size == 0 {
+			continue
+		}
+		cycle := &Cycle{Rounds: (covered - 1) / size, Others: way.others}
+		run := steps[len(steps)-covered:]
+		for _, s := range run[:size+1] {
+			cycle.Plans = append(cycle.Plans, s.Plan)
+		}
+		same := func(a, b WhyStep) bool { return a.Plan == b.Plan }
+		if cycle.Others == "plans" && slices.EqualFunc(run[size:], run[:len(run)-size], same) {
+			cycle.Others = "actions"
+		}
+		return cycle
+	}
+	return nil
+}
+
+// repeats returns the shortest period of the end of a list, and how much of the end
+// it covers; 0 when nothing comes again.
+func repeats(names []string) (size, covered int) {
+	for size = 1; size < len(names); size++ {
+		same := 0
+		for i := len(names) - 1; i >= size && names[i] == names[i-size]; i-- {
+			same++
+		}
+		if same > 0 {
+			return size, same + size
+		}
+	}
+	return 0, 0
+}
+
+// pattern is a text with every run of digits as one '#'.
+func pattern(text string) string {
+	var out strings.Builder
+	number := false
+	for _, c := range text {
+		digit := c >= '0' && c <= '9'
+		if digit && !number {
+			out.WriteByte('#')
+		}
+		if number = digit; !digit {
+			out.WriteRune(c)
+		}
+	}
+	return out.String()
+}
+
+// String reads "cycle of 3: a -> b -> c -> a, went round 2 times".
+func (c *Cycle) String() string {
+	text := fmt.Sprintf("cycle of %d: %s, went round ", len(c.Plans)-1, strings.Join(c.Plans, " -> "))
+	if c.Rounds == 1 {
+		text += "once"
+	} else {
+		text += fmt.Sprintf("%d times", c.Rounds)
+	}
+	if c.Others != "" {
+		text += ", with other " + c.Others + " each time"
+	}
+	return text
+}
