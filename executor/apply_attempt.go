@@ -109,6 +109,9 @@ func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.Compensation
 	case !claims && a.fixed.Compensation.Verify != nil:
 		return void("the contract of action %s asks for a check after the undo", a.fixed.Id)
 	}
+	if why := s.withoutFact(a); why != "" {
+		return void("%s", why)
+	}
 	s.attemptEnded(e, a, k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code, timing: k.Timing})
 	s.land(p, a)
 	a.row.Note, a.row.AliveUntilNs = "", 0
@@ -145,7 +148,7 @@ func (s *State) afterFailure(p *plan, a *action, k *pb.CompensationFailed, epoch
 	case superseded(a):
 		s.land(p, a)
 		s.owe(p, a) // there is nothing to try again: it is skipped
-	case k.InDoubt && c.Probe != nil:
+	case k.InDoubt && c.Probe != nil && !inMemory(a):
 		a.row.Asking, a.row.AskedFrom = pb.Question_QUESTION_UNDO, a.row.Asked
 		s.wait(p, a, epoch)
 	case k.Final || spent(a):

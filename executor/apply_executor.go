@@ -21,7 +21,11 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	case *pb.Record_RecordRefused:
 		s.todo.remove(todoRefused + string(recordKey(0, k.RecordRefused.Sequence, k.RecordRefused.Index)[1:]))
 		return effective
-	case *pb.Record_FactEvicted, *pb.Record_FactReingested, *pb.Record_CheckpointSigned:
+	case *pb.Record_FactEvicted:
+		return s.factEvicted(e, k.FactEvicted)
+	case *pb.Record_FactReingested:
+		return s.factReingested(e, k.FactReingested)
+	case *pb.Record_CheckpointSigned:
 		return effective // no state of plans depends on them
 	}
 	p := s.plan(r.Plan)
@@ -72,6 +76,8 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 		return s.succeeded(e, p, a, k.CompensationSucceeded)
 	case *pb.Record_CompensationFailed:
 		return s.failed(e, p, a, k.CompensationFailed)
+	case *pb.Record_FactAsserted, *pb.Record_FactRetracted:
+		return s.undoByFact(e, a)
 	case *pb.Record_CompensationSkipped:
 		return s.skipped(e, p, a, k.CompensationSkipped)
 	case *pb.Record_ActionQuarantined:

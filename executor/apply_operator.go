@@ -18,6 +18,10 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 		return s.contractPublished(e, k.ContractPublished)
 	case *pb.Record_ClockConfirmed:
 		return effective // the host reads it
+	case *pb.Record_EvictRequested:
+		return s.evictRequested(e, k.EvictRequested.Keys)
+	case *pb.Record_RestoreRequested:
+		return s.restoreRequested(e, k.RestoreRequested.Keys)
 	}
 	p := s.plan(r.Plan)
 	if p == nil {

@@ -50,7 +50,7 @@ func BenchmarkFold(b *testing.B) {
 	programs := triggers.NewCache(100)
 	b.ReportAllocs()
 	for b.Loop() {
-		s := open(NewMemoryKV(), "t", programs)
+		s := open(NewMemoryKV(), "t", nil, programs)
 		for i, e := range entries {
 			if r := s.Apply(e); r.Verdict != Effective {
 				b.Fatal(r)
@@ -75,7 +75,7 @@ func BenchmarkUndo5(b *testing.B) {
 	undone := 0
 	for b.Loop() {
 		b.StopTimer()
-		s := open(NewMemoryKV(), "t", programs)
+		s := open(NewMemoryKV(), "t", nil, programs)
 		for _, e := range entries {
 			s.Apply(e)
 		}

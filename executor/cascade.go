@@ -68,11 +68,7 @@ func (s *State) firingAt(at *pb.Address) *pb.Firing {
 // made any of them.
 func (s *State) made(keys []string) (by *pb.Made) {
 	for _, key := range keys {
-		v, ok := s.get(planKey(keyFact, key))
-		if !ok {
-			continue
-		}
-		if row := s.factRow(v); row.Depth > by.GetDepth() {
+		if row := s.fact(key); row.GetDepth() > by.GetDepth() {
 			by = &pb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth, UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
 		}
 	}

@@ -96,7 +96,7 @@ func (r *ring) run() {
 	r.t.Helper()
 	for range 5000 {
 		if r.restart {
-			r.state = open(r.kv, "t", r.state.programs)
+			r.state = open(r.kv, "t", nil, r.state.programs)
 		}
 		r.turn()
 		acted := false
@@ -122,7 +122,7 @@ func (r *ring) kick(place int) {
 
 // cut are the plans that wait for their owner, as "w1-2: depth 9 of 8".
 func (w *world) cut() (out []string) {
-	views, _ := NewReader(w.kv, "t").Quarantined(ListQuery{})
+	views, _ := NewReader(w.kv, "t", nil).Quarantined(ListQuery{})
 	for _, v := range views {
 		for _, c := range v.Cuts {
 			out = append(out, v.Plan+": "+c.Why)
@@ -133,7 +133,7 @@ func (w *world) cut() (out []string) {
 
 func (w *world) why(plan string) WhyView {
 	w.t.Helper()
-	view, err := NewReader(w.kv, "t").Why(plan)
+	view, err := NewReader(w.kv, "t", nil).Why(plan)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestARestartChangesNothingInACascade(t *testing.T) {
 		plan := r.current(2)
 		if r.restart {
 			r.kv = r.refold(1)
-			r.state = open(r.kv, "t", r.state.programs)
+			r.state = open(r.kv, "t", nil, r.state.programs)
 		}
 		r.must(r.owner("ann", plan, true))
 		r.run()
@@ -298,7 +298,7 @@ func TestTheBudgetOfATenantCutsAndCountsByTheHour(t *testing.T) {
 	r := newRing(t, 3, CascadeLimits{Depth: 64, Tenant: 5})
 	r.now = (r.now/hourNs + 1) * hourNs
 	r.kick(0)
-	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" || NewReader(r.kv, "t").Status().Cascaded != 5 {
+	if got := fmt.Sprint(r.cut()); got != "[w0-3: tenant budget of 5 an hour]" || NewReader(r.kv, "t", nil).Status().Cascaded != 5 {
 		t.Fatalf("cut %s", got)
 	}
 	r.now += hourNs
@@ -307,7 +307,7 @@ func TestTheBudgetOfATenantCutsAndCountsByTheHour(t *testing.T) {
 		t.Fatalf("the next hour lets it go by itself: %s", got)
 	}
 	r.kick(1) // w2, w0 (whose lease stays cut), so no further
-	if status := NewReader(r.kv, "t").Status(); status.Cascaded != 1 || status.Cut != 1 {
+	if status := NewReader(r.kv, "t", nil).Status(); status.Cascaded != 1 || status.Cut != 1 {
 		t.Fatalf("the next hour begins with %d, cut %d", status.Cascaded, status.Cut)
 	}
 }
@@ -368,7 +368,7 @@ func TestAPreviewLooksPastACut(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
 	digest := Digest(r.kv)
-	view, err := NewReader(r.kv, "t").Preview(PreviewQuery{Plan: "w0-2"}, r.now)
+	view, err := NewReader(r.kv, "t", nil).Preview(PreviewQuery{Plan: "w0-2"}, r.now)
 	if err != nil || view.End != "compensated" || len(view.Steps) != 1 || view.Steps[0].Step != "compensate" {
 		t.Errorf("%+v, %v", view, err)
 	}

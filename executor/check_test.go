@@ -52,9 +52,52 @@ func checkRows(t testing.TB, kv KV) error {
 	}
 	for _, kind := range []byte{keyDue, keyMember, keyFlight, keyCommand, keyOwner, keyTodo} {
 		for k := range kv.Scan([]byte{kind}, after([]byte{kind})) {
-			if kind == keyTodo && k[1] == todoRefused[0] {
+			if kind == keyTodo && k[1] != todoPlan[0] {
 				continue
 			}
+			if !indexes[string(k)] {
+				return fmt.Errorf("left over: %q", k)
+			}
+			delete(indexes, string(k))
+		}
+	}
+	for k := range indexes {
+		return fmt.Errorf("missing: %q", k)
+	}
+	return checkFacts(s)
+}
+
+// checkFacts recounts working memory.
+func checkFacts(s *State) error {
+	want, indexes := &pb.Meta{}, map[string]bool{}
+	for k, v := range s.kv.Scan([]byte{keyFact}, after([]byte{keyFact})) {
+		key, row := string(k[1:]), factRow(v)
+		switch {
+		case row.Retracted:
+			want.Tombstones++
+		case row.Evicted != nil:
+			want.Evicted++
+		default:
+			want.Facts++
+			want.FactBytes += uint64(len(key) + len(row.Value))
+			indexes[string(residentKey(key, row))] = true
+		}
+		if (row.Evicted != nil || row.Retracted) != (len(row.Value) == 0) {
+			return fmt.Errorf("fact %q: evicted or retracted, and its value has %d bytes", key, len(row.Value))
+		}
+		if row.Asked != nil {
+			todo := todoEvict
+			if row.Evicted != nil {
+				todo = todoRestore
+			}
+			indexes[string(append([]byte{keyTodo}, todo+key...))] = true
+		}
+	}
+	if m := s.meta; m.Facts != want.Facts || m.FactBytes != want.FactBytes || m.Evicted != want.Evicted || m.Tombstones != want.Tombstones {
+		return fmt.Errorf("working memory: have %v\nwant %v", m, want)
+	}
+	for _, prefix := range []string{string([]byte{keyResident}), string([]byte{keyTodo}) + todoEvict, string([]byte{keyTodo}) + todoRestore} {
+		for k := range s.kv.Scan([]byte(prefix), after([]byte(prefix))) {
 			if !indexes[string(k)] {
 				return fmt.Errorf("left over: %q", k)
 			}

@@ -11,6 +11,9 @@ import (
 // effective: an undo, or a question. Number is the action's number in its plan.
 type Command struct {
 	Number uint32
+	// Actuator is ledger.ActuatorMemory for an undo in working memory; otherwise a
+	// worker carries it out.
+	Actuator string
 	// ResendUntilNs is the instant (unix ns) from which on a copy must not be sent,
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
@@ -51,6 +54,9 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
 	if c.DedupeNs > 0 {
 		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
+	}
+	if inMemory(a) {
+		command.Actuator = ledger.ActuatorMemory
 	}
 	if t := c.Agent; t != nil {
 		command.Agent = &ledger.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns, Model: t.Model}

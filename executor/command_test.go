@@ -162,7 +162,7 @@ func TestADispatchThatLostToTheOutcome(t *testing.T) {
 func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a< a+ b< b+ a=late b=late fail turn tell:b#1=done turn")
-	again := Open(s.kv, "t").InFlight()
+	again := Open(s.kv, "t", nil).InFlight()
 	if len(again) != 1 || again[0].Action != "a" || again[0].Key != undoKey("a") || again[0].Attempt != 1 || string(again[0].Arguments) != "{}" {
 		t.Fatalf("%+v", again)
 	}

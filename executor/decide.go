@@ -21,6 +21,8 @@ type Input struct {
 	Paged []Paged
 	// Cascade bounds what follows from undos.
 	Cascade CascadeLimits
+	// MemoryMax bounds the bytes of facts in working memory; 0: no limit.
+	MemoryMax int64
 	// SizeMax bounds the records returned, in bytes of one commit.
 	SizeMax int
 }
@@ -50,6 +52,7 @@ func (s *State) Decide(in Input) []*pb.Record {
 	d.paged(in.Paged)
 	d.due()
 	d.turned(s.todo.first(todoPerTurn))
+	d.memory()
 	return d.records
 }
 
@@ -105,11 +108,14 @@ func (d *decider) turned(entries []string) {
 		if d.full() {
 			return
 		}
-		if e[:1] == todoRefused {
+		switch e[:1] {
+		case todoRefused:
 			d.refusal([]byte(e[1:]))
-			continue
+		case todoEvict, todoRestore:
+			d.asked(e)
+		default:
+			d.plan(e[1:])
 		}
-		d.plan(e[1:])
 	}
 }
 

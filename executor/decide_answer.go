@@ -117,7 +117,7 @@ func (d *decider) done(p *plan, a *action, k *pb.CompensationSucceeded, result [
 		if len(result) > 0 {
 			r.Payload = &pb.Payload{Output: result}
 		}
-		return d.propose(r)
+		return d.changeFact(p, a, r) && d.propose(r)
 	}
 	asked := &pb.ProbeAsked{
 		Attempt: a.row.Asked + 1, Capability: verify.Call.Capability, Key: d.state.key(a), Question: pb.Question_QUESTION_VERIFY,

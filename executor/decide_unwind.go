@@ -163,6 +163,11 @@ func (d *decider) call(p *plan, a *action, r *pb.Record, capability string, bind
 	if err != nil {
 		return d.quarantine(p, a, "cannot build the call of "+capability+": "+err.Error())
 	}
+	if _, undo := r.Kind.(*pb.Record_CompensationDispatched); undo && inMemory(a) {
+		if _, _, err := undoFact(capability, arguments); err != nil {
+			return d.quarantine(p, a, "cannot build the call of "+capability+": "+err.Error())
+		}
+	}
 	r.Payload = &pb.Payload{Arguments: arguments}
 	if size := ledger.RecordSize(r); size > dispatchMax {
 		return d.quarantine(p, a, fmt.Sprintf("cannot build the call of %s: its record takes %d bytes; at most %d fit", capability, size, dispatchMax))

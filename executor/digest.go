@@ -10,6 +10,12 @@ import (
 // value behind its length (u32 big endian). Two states are the same fold if and
 // only if their digests are equal (I7). Flush must have been called.
 func Digest(kv KV) [sha256.Size]byte {
+	digest, _ := digestOf(kv, []byte{0}, []byte{0xff})
+	return digest
+}
+
+// digestOf is Digest over the rows with from <= key < to.
+func digestOf(kv KV, from, to []byte) (digest [sha256.Size]byte, rows int) {
 	h := sha256.New()
 	var n [4]byte
 	write := func(b []byte) {
@@ -17,11 +23,12 @@ func Digest(kv KV) [sha256.Size]byte {
 		h.Write(n[:])
 		h.Write(b)
 	}
-	for k, v := range kv.Scan([]byte{0}, []byte{0xff}) {
+	for k, v := range kv.Scan(from, to) {
+		rows++
 		write(k)
 		write(v)
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return [sha256.Size]byte(h.Sum(nil)), rows
 }
 
 // FormatDigest writes a digest as 64 hex digits.

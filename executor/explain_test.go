@@ -10,7 +10,7 @@ import (
 func explained(t *testing.T, s *schedule, q ExplainQuery) string {
 	t.Helper()
 	s.state.Flush()
-	view, err := NewReader(s.kv, "t").Explain(q)
+	view, err := NewReader(s.kv, "t", nil).Explain(q)
 	if err != nil {
 		return err.Error()
 	}
@@ -77,7 +77,7 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 		s.must(s.agent(fmt.Sprint("p", i), opened(0, when("halt", `facts["market"].halted == true`))))
 	}
 	s.state.Flush()
-	view, err := NewReader(s.kv, "t").Explain(ExplainQuery{Plan: "p1", Lease: "halt"})
+	view, err := NewReader(s.kv, "t", nil).Explain(ExplainQuery{Plan: "p1", Lease: "halt"})
 	if err != nil || len(view.Leases) != 1 || view.Leases[0].Shared != 3 || fmt.Sprint(view.Leases[0].Keys) != "[market]" {
 		t.Fatalf("%+v %v", view, err)
 	}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"iter"
 	"slices"
 
@@ -10,19 +11,17 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
+// applyFact folds what a source observed.
 func (s *State) applyFact(e ledger.Entry) Result {
+	if a := s.actionOf(e.Record); a != nil && e.Record.About != nil && !sameAddress(e.Record.About, a.fixed.Registered) {
+		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(e.Record.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
+	}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_FactAsserted:
 		s.assertFact(e, k.FactAsserted)
 	case *pb.Record_FactRetracted:
-		key := k.FactRetracted.Key
-		if v, ok := s.get(planKey(keyFact, key)); ok {
-			row := s.factRow(v)
-			row.Retracted, row.ChangedNs, row.Source = true, s.meta.TimeNs, e.Address
-			s.provenance(e, row)
-			s.set(planKey(keyFact, key), encode(row))
-			s.facts.put(key, nil)
-			s.wakeReaders(key, e.Address)
+		if s.fact(k.FactRetracted.Key) != nil {
+			s.retractFact(e, k.FactRetracted.Key)
 		}
 	default:
 		panic("executor: unknown fact record " + ledger.KindOf(e.Record).Name)
@@ -30,21 +29,112 @@ func (s *State) applyFact(e ledger.Entry) Result {
 	return effective
 }
 
-func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
-	row := &pb.FactRow{Value: f.Value, AssertedNs: s.meta.TimeNs, ChangedNs: s.meta.TimeNs, Source: e.Address, By: e.Source.Name}
-	if had := s.fact(f.Key); had != nil && string(had.Value) == string(f.Value) {
-		row.ChangedNs = had.ChangedNs
+// actionOf is the action that a record names, or nil.
+func (s *State) actionOf(r *pb.Record) *action {
+	if r.Plan == "" || r.Action == "" || s.plan(r.Plan) == nil {
+		return nil
 	}
-	s.provenance(e, row)
-	s.facts.put(f.Key, factOf(row))
-	s.set(planKey(keyFact, f.Key), encode(row))
+	return s.byName(r.Plan, r.Action)
+}
+
+func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
+	now := s.meta.TimeNs
+	row := &pb.FactRow{Value: f.Value, AssertedNs: now, ChangedNs: now, SinceNs: now, Source: e.Address}
+	s.attribute(row, e)
+	old := s.fact(f.Key)
+	if old != nil && sameValue(old, f.Value) {
+		row.ChangedNs = old.ChangedNs
+	}
+	s.renew(f.Key, old, row)
 	k := sized(keyOccurred, f.Key, 20)
-	k = binary.BigEndian.AppendUint64(k, uint64(s.meta.TimeNs))
+	k = binary.BigEndian.AppendUint64(k, uint64(now))
 	s.set(append(k, recordKey(0, e.Address.Sequence, e.Address.Index)[1:]...), nil)
+	if s.base != nil { // leases wake where the record is folded
+		s.occurred = append(s.occurred, occurrence{f.Key, now})
+		return
+	}
 	s.wakeReaders(f.Key, e.Address)
 }
 
-func (s *State) factRow(v []byte) *pb.FactRow {
+// retractFact leaves a tombstone: the key stays, and says which record ended the
+// fact (S83).
+func (s *State) retractFact(e ledger.Entry, key string) {
+	row := s.fact(key)
+	if row == nil {
+		row = new(pb.FactRow) // of what was never asserted: a compensation says so nevertheless
+	}
+	s.leave(key, row)
+	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil, 0
+	row.Retracted, row.ChangedNs, row.RetractedNs, row.Tombstone = true, s.meta.TimeNs, s.meta.TimeNs, e.Address
+	s.attribute(row, e)
+	s.enter(key, row)
+	s.chronicle(key, e.Address, chronicleRetracted)
+	if s.base == nil {
+		s.wakeReaders(key, e.Address)
+	}
+}
+
+// attribute notes who asserted or retracted a fact, and for which action.
+func (s *State) attribute(row *pb.FactRow, e ledger.Entry) {
+	r := e.Record
+	row.By, row.Plan, row.Action, row.About, row.Cause = e.Source.Name, r.Plan, r.Action, r.About, r.Cause
+	row.Undo = e.Source.Class == ledger.ClassExecutor
+	if row.About == nil {
+		if a := s.actionOf(r); a != nil {
+			row.About = a.fixed.Registered
+		}
+	}
+	s.provenance(e, row)
+}
+
+// keptFact is a fact as it is kept in memory.
+type keptFact struct {
+	row  *pb.FactRow    // nil: the key was never asserted
+	view *triggers.Fact // of a resident one, once a condition has read it
+}
+
+// fact returns the row of a key, or nil when it was never asserted. The row may be
+// changed; it counts when it is written.
+func (s *State) fact(key string) *pb.FactRow { return s.keptFact(key).row }
+
+func (s *State) keptFact(key string) *keptFact {
+	if row, changed := s.facted[key]; changed {
+		return row
+	}
+	if f, kept := s.facts.get(key); kept {
+		return f
+	}
+	f := new(keptFact)
+	if s.base != nil {
+		if b := s.base.fact(key); b != nil {
+			f.row = b.CloneVT()
+		}
+	} else if v, ok := s.get(planKey(keyFact, key)); ok {
+		f.row = factRow(v)
+	}
+	s.facts.put(key, f)
+	return f
+}
+
+// writeFact writes the row of a key: once, whatever becomes of it until the Flush.
+func (s *State) writeFact(key string, row *pb.FactRow) {
+	f := &keptFact{row: row}
+	s.facts.put(key, f)
+	if _, changed := s.facted[key]; !changed {
+		s.factKeys = append(s.factKeys, key)
+	}
+	s.facted[key] = f
+}
+
+func (s *State) flushFacts() {
+	for _, key := range s.factKeys {
+		s.kv.Set(planKey(keyFact, key), encode(s.facted[key].row))
+	}
+	clear(s.facted)
+	s.factKeys = s.factKeys[:0]
+}
+
+func factRow(v []byte) *pb.FactRow {
 	row := new(pb.FactRow)
 	if err := row.UnmarshalVT(v); err != nil {
 		panic(&StoreError{"get", err})
@@ -52,36 +142,30 @@ func (s *State) factRow(v []byte) *pb.FactRow {
 	return row
 }
 
-// fact returns what is known under a key, or nil.
-func (s *State) fact(key string) *triggers.Fact {
-	if f, kept := s.facts.get(key); kept {
-		return f
-	}
-	if s.base != nil {
-		if _, changed := s.wrote[string(planKey(keyFact, key))]; !changed {
-			return s.base.fact(key)
-		}
-	}
-	var f *triggers.Fact
-	if v, ok := s.get(planKey(keyFact, key)); ok {
-		f = factOf(s.factRow(v))
-	}
-	s.facts.put(key, f)
-	return f
-}
-
-func factOf(row *pb.FactRow) *triggers.Fact {
-	if row.Retracted {
-		return nil
-	}
-	return &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}
-}
-
 // factView lets conditions read the folded facts.
 type factView struct{ s *State }
 
-// Fact implements triggers.View.
-func (v factView) Fact(key string) *triggers.Fact { return v.s.fact(key) }
+// Fact implements triggers.View. An evicted fact is there like any other; only its
+// value is fetched from the ledger, when it is read.
+func (v factView) Fact(key string) *triggers.Fact {
+	f := v.s.keptFact(key)
+	switch row := f.row; {
+	case row == nil || row.Retracted:
+		return nil
+	case row.Evicted != nil:
+		return &triggers.Fact{AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence(),
+			Load: func() json.RawMessage { return v.s.missed(key, row) }}
+	case f.view == nil:
+		f.view = &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}
+	}
+	return f.view
+}
+
+// occurrence is an assertion that a scratch fold has seen.
+type occurrence struct {
+	key string
+	ns  int64
+}
 
 // Occurrences implements triggers.View.
 func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
@@ -91,6 +175,11 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for k := range v.s.kv.Scan(from, to) {
 			if !yield(int64(binary.BigEndian.Uint64(k[len(prefix):]))) {
+				return
+			}
+		}
+		for _, o := range v.s.occurred {
+			if o.key == key && o.ns > fromNs && o.ns <= toNs && !yield(o.ns) {
 				return
 			}
 		}

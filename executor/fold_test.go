@@ -40,7 +40,7 @@ func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.C
 	t.Helper()
 	w := &world{t: t, log: log, state: &State{programs: programs}}
 	kv := w.refold(batch)
-	return open(kv, "t", programs), kv
+	return open(kv, "t", nil, programs), kv
 }
 
 // TestEveryPrefixFoldsAlike: batches, restarts and rebuilds change no byte of the
@@ -48,7 +48,7 @@ func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.C
 func TestEveryPrefixFoldsAlike(t *testing.T) {
 	for _, s := range playedLedgers(t) {
 		live := NewMemoryKV()
-		state := open(live, "t", s.state.programs)
+		state := open(live, "t", s, s.state.programs)
 		for n, m := range s.log {
 			fold(t, state, m)
 			want := Digest(live)
@@ -57,7 +57,7 @@ func TestEveryPrefixFoldsAlike(t *testing.T) {
 					t.Fatalf("another digest after %d records with batches of %d", n+1, batch)
 				}
 			}
-			state = open(live, "t", s.state.programs) // a restart after every commit
+			state = open(live, "t", s, s.state.programs) // a restart after every commit
 		}
 		if Digest(live) != Digest(s.kv) {
 			t.Fatal("another digest after restarts")
@@ -75,7 +75,7 @@ func (r *runner) run() {
 	r.t.Helper()
 	for range 500 {
 		if r.restart {
-			r.state = open(r.kv, "t", r.state.programs)
+			r.state = open(r.kv, "t", r, r.state.programs)
 		}
 		var answers []Answer
 		for _, c := range r.state.InFlight() {
@@ -115,7 +115,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 					t.Fatalf("commit %d differs", i+1)
 				}
 			}
-			if view, ok := NewReader(a.kv, "t").Plan("p"); ok && view.State == "unwinding" {
+			if view, ok := NewReader(a.kv, "t", nil).Plan("p"); ok && view.State == "unwinding" {
 				t.Fatalf("after %d records it sits unwinding (S26)", n)
 			}
 		}
@@ -144,13 +144,13 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 			if len(stale) > 0 {
-				before, _ := NewReader(kv, "t").Plan("p")
+				before, _ := NewReader(kv, "t", nil).Plan("p")
 				for _, r := range w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, stale...) {
 					if r.Verdict != Void {
 						t.Fatalf("%+v", r)
 					}
 				}
-				if after, _ := NewReader(kv, "t").Plan("p"); len(after.Refused) < len(before.Refused) || after.State != before.State {
+				if after, _ := NewReader(kv, "t", nil).Plan("p"); len(after.Refused) < len(before.Refused) || after.State != before.State {
 					t.Fatal("a void record changed the plan")
 				}
 			}
@@ -158,7 +158,7 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 				continue // of the prefix itself
 			}
 			(&runner{world: w}).run()
-			if view, ok := NewReader(kv, "t").Plan("p"); ok && view.State == "unwinding" {
+			if view, ok := NewReader(kv, "t", nil).Plan("p"); ok && view.State == "unwinding" {
 				t.Fatal("it sits unwinding")
 			}
 		}
@@ -346,7 +346,7 @@ func TestARefusalIsRecordedOnce(t *testing.T) {
 	if recorded != 9 || s.state.HasWork() {
 		t.Fatalf("%d refusals recorded, more to do: %v", recorded, s.state.HasWork())
 	}
-	if n := len(NewReader(s.kv, "t").Refusals(0, 100)); n != 9 || s.state.Meta().Refused != 9 {
+	if n := len(NewReader(s.kv, "t", nil).Refusals(0, 100)); n != 9 || s.state.Meta().Refused != 9 {
 		t.Fatalf("%d shown", n)
 	}
 }

@@ -48,7 +48,7 @@ func (w *world) store(subject, contentType string, data []byte) {
 			refusals++
 		}
 	}
-	if shown := NewReader(w.kv, "t").RefusedAt(m.Sequence); len(shown) != refusals {
+	if shown := NewReader(w.kv, "t", nil).RefusedAt(m.Sequence); len(shown) != refusals {
 		w.t.Fatalf("%d refused, %d shown", refusals, len(shown))
 	}
 }

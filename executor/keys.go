@@ -12,15 +12,18 @@ import "encoding/binary"
 //	b <plan> 00 <n>                 Payload: input and output, read at dispatch only
 //	c <plan> 00 <n>                 Payload: arguments of the command in flight
 //	i <plan> 00 <action>            n
-//	t <p|r> ...                     to do: a plan or a refusal that needs a decision
+//	t <p|r|e|m> ...                 to do: a plan, a refusal or a fact that needs a decision
 //	d <ns> <l|r|w> <plan> 00 <n> <lease>  due: a lease's wake instant, a next call, a window's warning
 //	d <ns> n <node>                 due: the wake instant of a node
 //	f <key>                         FactRow
+//	e <ns> <key>                    (empty) facts in memory, by their last assertion or return to it
 //	w <key>                         who reads a fact: a few of them, or how many
 //	k <len> <key> <watcher>         who reads a fact, where they are many
 //	n <node>                        NodeRow
 //	h <node> <plan> 00 <n> <lease>  (empty) leases of a node
 //	o <len> <key> <ns> <seq> <index>    occurrences: assertions of a fact
+//	O <len> <key> <seq> <index>     kind of a retraction, eviction or re-ingestion of a fact
+//	O <0> <seq> <index>             key of a fact that was evicted there: the latest evictions
 //	r <seq> <index>                 RefusedRow
 //	R <plan> 00 <seq> <index>       (empty) refusals of a plan
 //	q <plan>                        (empty) plans with something for their owner
@@ -55,6 +58,9 @@ const (
 	keyPage     = 'g'
 	keyFiring   = 'z'
 	keyContract = 'C'
+
+	keyResident  = 'e'
+	keyChronicle = 'O'
 )
 
 func planKey(kind byte, plan string) []byte {

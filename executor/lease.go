@@ -166,7 +166,7 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 		return // it waits for ever; plan show says why
 	}
 	if l.WakeNs == 0 && len(l.Keys) == 0 {
-		if node, shared := held.Shared(); shared && s.join(ref, l, held, node[:]) {
+		if node, shared := held.Shared(); shared && s.joinNode(ref, l, held, node[:]) {
 			s.mark(p, a)
 			return
 		}
@@ -252,7 +252,7 @@ func turnedBy(p *plan, ref leaseRef) *pb.Turned {
 // index moves a lease to the wake instant and the facts it waits for now.
 func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string) {
 	if l.Node != nil {
-		s.leave(ref, l)
+		s.leaveNode(ref, l)
 	}
 	if l.WakeNs != wakeNs {
 		if l.WakeNs != 0 {

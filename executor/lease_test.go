@@ -195,7 +195,7 @@ func TestAStampSlightlyAhead(t *testing.T) {
 // behind it from its turn.
 func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
 	kv := NewMemoryKV()
-	s := Open(kv, "t")
+	s := Open(kv, "t", nil)
 	seq := uint64(0)
 	apply := func(source ledger.Source, stamp int64, records ...*pb.Record) {
 		t.Helper()
@@ -359,7 +359,7 @@ func TestWhatIsDueTogetherIsDecidedInOneOrder(t *testing.T) {
 		w.at(time.Duration(s) * time.Second)
 	}
 	w.now = epoch0 + 20*second
-	again := open(w.kv, "t", w.state.programs)
+	again := open(w.kv, "t", w, w.state.programs)
 	live := w.decide(nil)
 	if len(live) != 4 || !sameRecords(live, again.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})) {
 		t.Fatalf("%v", live)

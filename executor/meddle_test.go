@@ -102,7 +102,7 @@ func (s *schedule) meddle(r *rand.Rand) {
 // disturb restarts the holder, or stores an old message once more.
 func (s *schedule) disturb(r *rand.Rand) {
 	if r.IntN(2) == 0 {
-		s.state = open(s.kv, "t", s.state.programs)
+		s.state = open(s.kv, "t", s, s.state.programs)
 		return
 	}
 	m := s.log[r.IntN(len(s.log))]
@@ -123,7 +123,7 @@ func (s *schedule) finish() {
 			answers = append(answers, *s.work(c))
 		}
 		s.turn(answers...)
-		plans, _ := NewReader(s.kv, "t").Plans(Filter{})
+		plans, _ := NewReader(s.kv, "t", nil).Plans(Filter{})
 		busy := slices.ContainsFunc(plans, func(p PlanView) bool { return p.State == "unwinding" || p.State == "quarantined" })
 		if !busy {
 			return
@@ -132,7 +132,7 @@ func (s *schedule) finish() {
 			s.settle(p.Plan)
 		}
 	}
-	plans, _ := NewReader(s.kv, "t").Plans(Filter{})
+	plans, _ := NewReader(s.kv, "t", nil).Plans(Filter{})
 	for _, p := range plans {
 		s.t.Logf("plan %s (of %s) is %s: %s", p.Plan, p.Parent, p.State, s.undos(p.Plan))
 	}

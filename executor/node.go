@@ -21,9 +21,9 @@ func (s *State) nodeRow(node []byte) *pb.NodeRow {
 	return row
 }
 
-// join makes a lease one of a node. It reports false when it needs a look of its
+// joinNode makes a lease one of a node. It reports false when it needs a look of its
 // own: the condition is true or moot now.
-func (s *State) join(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
+func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
 	row := s.nodeRow(node)
 	if row == nil {
 		result := held.Ask(s.meta.TimeNs, factView{s})
@@ -40,8 +40,8 @@ func (s *State) join(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []b
 	return true
 }
 
-// leave takes a lease out of its node; the last one ends it.
-func (s *State) leave(ref leaseRef, l *pb.LeaseRow) {
+// leaveNode takes a lease out of its node; the last one ends it.
+func (s *State) leaveNode(ref leaseRef, l *pb.LeaseRow) {
 	node := l.Node
 	l.Node = nil
 	s.delete(memberKey(node, ref))
@@ -94,7 +94,7 @@ func (s *State) dissolve(node []byte, at *pb.Address) {
 		if l == nil || l.Node == nil {
 			continue // an earlier one has ended its plan
 		}
-		s.leave(ref, l)
+		s.leaveNode(ref, l)
 		s.mark(p, a)
 		if held := s.hold(p, a, l); held != nil && s.live(p, a, l, ref) {
 			s.consider(p, a, l, ref, held, at)

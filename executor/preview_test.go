@@ -103,7 +103,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 			q.To = "s"
 		}
 		before := Digest(w.kv)
-		view, err := NewReader(w.kv, "t").Preview(q, w.now)
+		view, err := NewReader(w.kv, "t", nil).Preview(q, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,11 +208,11 @@ func (w *planted) compare(view PreviewView, plan string, withStages bool) {
 func TestPreviewOfNothing(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ turn")
-	if _, err := NewReader(s.kv, "t").Preview(PreviewQuery{Plan: "none"}, s.now); err == nil {
+	if _, err := NewReader(s.kv, "t", nil).Preview(PreviewQuery{Plan: "none"}, s.now); err == nil {
 		t.Fatal("a preview of an unknown plan")
 	}
 	refusal := func(q PreviewQuery) string {
-		view, err := NewReader(s.kv, "t").Preview(q, s.now)
+		view, err := NewReader(s.kv, "t", nil).Preview(q, s.now)
 		if err != nil || view.End != view.State || len(view.Steps) > 0 {
 			t.Fatalf("%+v %v", view, err)
 		}

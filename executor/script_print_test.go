@@ -19,7 +19,7 @@ import (
 // show answers the commands that change nothing.
 func (s *script) show(d *datadriven.TestData) string {
 	s.t.Helper()
-	r := NewReader(s.kv, "t")
+	r := NewReader(s.kv, "t", s)
 	switch d.Cmd {
 	case "plan":
 		return planText(s.world.show(arg(d)))
@@ -53,6 +53,8 @@ func (s *script) show(d *datadriven.TestData) string {
 		return lines(views, func(v ContractView) string {
 			return fmt.Sprintf("%s revision %d by %s%s: %s", v.Capability, v.Revision, v.By, flag(" (current)", v.Current), v.Contract)
 		})
+	case "fact", "facts", "queue":
+		return s.showFacts(r, d)
 	case "notices":
 		out := lines(s.notices, noticeLine)
 		s.notices = nil
@@ -64,7 +66,7 @@ func (s *script) show(d *datadriven.TestData) string {
 
 func (s *script) preview(plan, to string) string {
 	s.t.Helper()
-	view, err := NewReader(s.kv, "t").Preview(PreviewQuery{Plan: plan, To: to}, s.now)
+	view, err := NewReader(s.kv, "t", nil).Preview(PreviewQuery{Plan: plan, To: to}, s.now)
 	if err != nil {
 		return err.Error()
 	}
@@ -274,6 +276,9 @@ func recordLine(from ledger.Source, r *pb.Record) string {
 	}
 	if r.Action != "" {
 		out += "/" + r.Action
+	}
+	if event, ok := Event(ledger.Entry{Address: new(pb.Address), Source: from, Record: r}); ok {
+		out += " " + event.Key + joined("=", string(event.Value))
 	}
 	m := r.ProtoReflect()
 	oneof := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))

@@ -54,6 +54,10 @@ import (
 //	quarantine              the plans that wait for their owners
 //	status                  counters
 //	contracts               published, with all revisions
+//	memory max=40           working memory has a capacity of 40 bytes; prints what is in it
+//	fact k                  a fact; its history: what the ledger says of it
+//	facts                   all of them
+//	queue                   what would be evicted next, and the latest evictions
 //	pages [taken]           who was called since the last time; or who is to be, and the hooks take it
 //	notices                 what agents were told since the last time
 //	sweep [at=1000h]        another turn, now or then; it changes nothing, byte for byte, or it prints what
@@ -161,6 +165,8 @@ func (s *script) command(d *datadriven.TestData) string {
 	case "answer":
 		s.answerLate(d)
 		return ""
+	case "memory":
+		return s.memory(option(d, "max"))
 	case "sweep":
 		return s.sweep(option(d, "at"))
 	case "restart":
@@ -329,7 +335,7 @@ func (s *script) restart() string {
 		s.t.Fatal("another digest")
 	}
 	s.kv = kv
-	s.state = open(s.kv, "t", s.state.programs)
+	s.state = open(s.kv, "t", s, s.state.programs)
 	s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: s.state.meta.Term + 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}})
 	var out []string
@@ -387,7 +393,7 @@ func (s *script) called(taken bool) string {
 // refused prints what was refused or void behind a sequence.
 func (s *script) refused(sequence uint64) string {
 	var out []string
-	for _, r := range NewReader(s.kv, "t").Refusals(sequence, 1000) {
+	for _, r := range NewReader(s.kv, "t", nil).Refusals(sequence, 1000) {
 		out = append(out, strings.TrimSpace(r.Kind+" "+r.Plan)+": "+unprefixed(r.Reason))
 	}
 	return strings.Join(out, "\n")
@@ -399,7 +405,7 @@ func unprefixed(reason string) string { return strings.TrimPrefix(reason, "refus
 // recordsAfter prints the records behind a sequence, with what they go back to.
 func (s *script) recordsAfter(sequence uint64, causes bool) string {
 	s.t.Helper()
-	state := open(NewMemoryKV(), "t", s.state.programs)
+	state := open(NewMemoryKV(), "t", s, s.state.programs)
 	at := map[string]*pb.Record{}
 	var out []string
 	for _, m := range s.log {

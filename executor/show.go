@@ -17,7 +17,11 @@ type Reader struct {
 }
 
 // NewReader reads the state of tenant in kv.
-func NewReader(kv KV, tenant string) *Reader { return &Reader{look(kv, tenant)} }
+func NewReader(kv KV, tenant string, archive Archive) *Reader {
+	s := look(kv, tenant)
+	s.archive = archive
+	return &Reader{s}
+}
 
 // listMax bounds one page in entries, pageSizeMax in bytes of JSON: an answer
 // must fit into one NATS message (1 MiB by default).

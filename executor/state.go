@@ -54,8 +54,10 @@ type action struct {
 type State struct {
 	tenant string
 	kv     KV
-	base   *State // set in a fork: reads go through to it, writes stay here
-	meta   *pb.Meta
+	// archive gives the values of evicted facts; nil where there are none
+	archive Archive
+	base    *State // set in a fork: reads go through to it, writes stay here
+	meta    *pb.Meta
 
 	plans   map[string]*plan
 	actions map[actionID]*action
@@ -64,15 +66,19 @@ type State struct {
 	todo    todo
 
 	programs *triggers.Cache
-	watchers *kept[[]*watcher]     // by fact; nil in a fork, which reads the rows
-	facts    *kept[*triggers.Fact] // by key; nil: there is none
+	watchers *kept[[]*watcher]    // by fact; nil in a fork, which reads the rows
+	facts    *kept[*keptFact]     // by key
+	facted   map[string]*keptFact // those that changed since the last Flush
+	factKeys []string             // of facted, in the order in which they did
 
 	commands []Command
 	notices  []Notice
 	pages    []Page
+	misses   []string // evicted facts that leases have read
 
 	// overlay of a fork: what a scratch fold would have written
-	wrote map[string][]byte // nil value: deleted
+	wrote    map[string][]byte // nil value: deleted
+	occurred []occurrence      // what it asserted
 
 	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
 	dueFrom  string
@@ -81,14 +87,15 @@ type State struct {
 	snoozed  snoozeHeap
 }
 
-// Open reads a tenant's state from kv. An empty kv is an empty ledger.
-func Open(kv KV, tenant string) *State {
-	return open(kv, tenant, triggers.NewCache(expressionsMax))
+// Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has
+// what is folded; nil is enough for a ledger without evictions.
+func Open(kv KV, tenant string, archive Archive) *State {
+	return open(kv, tenant, archive, triggers.NewCache(expressionsMax))
 }
 
-func open(kv KV, tenant string, programs *triggers.Cache) *State {
+func open(kv KV, tenant string, archive Archive, programs *triggers.Cache) *State {
 	s := look(kv, tenant)
-	s.programs = programs
+	s.archive, s.programs = archive, programs
 	from := []byte{keyTodo}
 	for k := range kv.Scan(from, after(from)) {
 		s.todo.load(string(k[1:]))
@@ -102,7 +109,7 @@ func look(kv KV, tenant string) *State {
 	s := &State{
 		tenant: tenant, kv: kv,
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		watchers: newKept[[]*watcher](watchedMax), facts: newKept[*triggers.Fact](factsMax),
+		watchers: newKept[[]*watcher](watchedMax), facts: newKept[*keptFact](factsMax), facted: map[string]*keptFact{},
 		meta: &pb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
@@ -120,9 +127,9 @@ func (s *State) Meta() *pb.Meta { return s.meta }
 // fork returns a scratch state over s. Folding into it leaves s untouched.
 func (s *State) fork() *State {
 	return &State{
-		tenant: s.tenant, kv: s.kv, base: s, meta: s.meta.CloneVT(),
+		tenant: s.tenant, kv: s.kv, archive: s.archive, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		programs: s.programs, facts: newKept[*triggers.Fact](factsMax), wrote: map[string][]byte{},
+		programs: s.programs, facts: newKept[*keptFact](factsMax), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
 	}
 }
 
@@ -309,6 +316,7 @@ func (s *State) Flush() {
 		a.dirty, a.begun = false, false
 	}
 	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
+	s.flushFacts()
 	s.todo.flush(s.kv)
 	s.kv.Set([]byte(keyMeta), encode(s.meta))
 	if len(s.plans)+len(s.actions) > cachedRowsMax {

@@ -6,6 +6,8 @@ import "container/heap"
 const (
 	todoPlan    = "p" // + plan: the plan needs a decision
 	todoRefused = "r" // + sequence and index: a refusal to be recorded
+	todoEvict   = "e" // + key: a fact that an operator wants evicted
+	todoRestore = "m" // + key: one that an operator wants back in memory
 )
 
 // todo is the set of things that need a decision. It is state (rows under

@@ -384,11 +384,11 @@ func TestAQuarantineIsExplained(t *testing.T) {
 	if quarantines != 1 || ends != 1 {
 		t.Fatalf("%d quarantines, %d ends", quarantines, ends)
 	}
-	state, _, outstanding, _ := NewReader(s.kv, "t").Outcome("p")
+	state, _, outstanding, _ := NewReader(s.kv, "t", nil).Outcome("p")
 	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
 		t.Fatalf("%s %v", state, outstanding)
 	}
-	if list, next := NewReader(s.kv, "t").Quarantined(ListQuery{}); len(list) != 1 || list[0].Plan != "p" || len(list[0].Actions) != 1 || next != "" {
+	if list, next := NewReader(s.kv, "t", nil).Quarantined(ListQuery{}); len(list) != 1 || list[0].Plan != "p" || len(list[0].Actions) != 1 || next != "" {
 		t.Fatalf("%v", list)
 	}
 }
@@ -397,7 +397,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 func (w *world) effective() []*pb.Record {
 	w.t.Helper()
 	var out []*pb.Record
-	s := open(NewMemoryKV(), "t", w.state.programs)
+	s := open(NewMemoryKV(), "t", w, w.state.programs)
 	for _, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

@@ -110,7 +110,7 @@ func interleave(t *testing.T, programs *triggers.Cache, words []string, prompt, 
 			s.turn()
 		}
 		if restarts {
-			s.state = open(s.kv, "t", programs)
+			s.state = open(s.kv, "t", s, programs)
 		}
 	}
 	count := map[string]int{}

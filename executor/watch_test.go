@@ -77,7 +77,8 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 // checkKept holds what a state keeps in memory of its watchers and facts against
 // the rows: what it remembers must change no answer.
 func checkKept(s *State) error {
-	fresh := open(s.kv, s.tenant, s.programs)
+	defer func(missed []string) { s.misses = missed }(slices.Clone(s.misses)) // looking is no miss
+	fresh := open(s.kv, s.tenant, s.archive, s.programs)
 	for key, list := range s.watchers.young {
 		want := fresh.watchersOf(key)
 		if len(list) != len(want) {

@@ -29,6 +29,10 @@ type world struct {
 	order  orderCheck
 	hold   bool // the clock guard holds
 	limits CascadeLimits
+
+	memoryMax int64        // capacity of working memory
+	recalls   []string     // what the archive was asked for, in order
+	lost      func() error // why the archive does not answer; nil: it does
 }
 
 const second = int64(time.Second)
@@ -44,7 +48,7 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
 	w := &world{t: t, kv: NewMemoryKV(), now: epoch0}
-	w.state = open(w.kv, "t", programs)
+	w.state = open(w.kv, "t", w, programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
 	return w
@@ -54,7 +58,7 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
 	t.Helper()
 	w := &world{t: t, kv: NewMemoryKV()}
-	w.state = open(w.kv, "t", programs)
+	w.state = open(w.kv, "t", w, programs)
 	for _, m := range log {
 		w.now = m.StampNs
 		w.raw(m.Subject, m.ContentType, m.Data)
@@ -209,7 +213,7 @@ func (w *world) turn(answers ...Answer) {
 // decide asks twice: the same state and input give the same records (I9).
 func (w *world) decide(answers []Answer) []*pb.Record {
 	w.t.Helper()
-	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10}
+	in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, Cascade: w.limits, SizeMax: 60 << 10, MemoryMax: w.memoryMax}
 	records := w.state.Decide(in)
 	if !sameRecords(records, w.state.Decide(in)) {
 		w.t.Fatal("two runs of Decide differ")
@@ -245,7 +249,7 @@ func (w *world) at(d time.Duration) {
 
 func (w *world) show(plan string) PlanView {
 	w.t.Helper()
-	view, ok := NewReader(w.kv, "t").Plan(plan)
+	view, ok := NewReader(w.kv, "t", w).Plan(plan)
 	if !ok {
 		w.t.Fatalf("no plan %s", plan)
 	}
@@ -275,7 +279,7 @@ func (w *world) wantState(plan, state, undos string) {
 func (w *world) refold(batch int) *MemoryKV {
 	w.t.Helper()
 	kv := NewMemoryKV()
-	s := open(kv, "t", w.state.programs)
+	s := open(kv, "t", w, w.state.programs)
 	for i, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -13,7 +14,7 @@ import (
 // are within limits. It is the same check for writers (before they append) and
 // for the fold (which refuses what it finds). The error is a *Refused.
 func Check(r *pb.Record, s Source) error {
-	kind := KindOf(r)
+	kind := KindOf(r).on(s.Class)
 	if kind.Name == "" {
 		return Refuse("kind", "the record has none", "one of the kinds of sagenbaum.v1.Record")
 	}
@@ -115,6 +116,10 @@ func checkBody(r *pb.Record, s Source) error {
 		return checkContract(k.ContractPublished)
 	case *pb.Record_ClockConfirmed:
 		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor), text("clock_confirmed.reason", k.ClockConfirmed.Reason))
+	case *pb.Record_EvictRequested:
+		return checkKeys("evict_requested", k.EvictRequested.Keys, k.EvictRequested.Reason, k.EvictRequested.Actor)
+	case *pb.Record_RestoreRequested:
+		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Reason, k.RestoreRequested.Actor)
 	case *pb.Record_CascadeAnswered:
 		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor), text("cascade_answered.lease", k.CascadeAnswered.Lease))
 	case *pb.Record_CompensationReported:
@@ -237,6 +242,23 @@ func owned(at, reason, actor string) error {
 	for _, f := range [...]struct{ name, value string }{{"reason", reason}, {"actor", actor}} {
 		if f.value == "" {
 			return Refuse(at+"."+f.name, "empty", "the owner's "+f.name)
+		}
+	}
+	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
+}
+
+// checkKeys checks a request about facts; each key stands in it once.
+func checkKeys(at string, keys []string, reason, actor string) error {
+	if len(keys) == 0 || len(keys) > RequestKeysMax {
+		return Refuse(at+".keys", fmt.Sprintf("%d", len(keys)), fmt.Sprintf("1 to %d keys of facts", RequestKeysMax))
+	}
+	for i, key := range keys {
+		field := fmt.Sprintf("%s.keys[%d]", at, i)
+		if err := factKey(field, key); err != nil {
+			return err
+		}
+		if slices.Contains(keys[:i], key) {
+			return Refuse(field, fmt.Sprintf("%q is given twice", key), "each key once")
 		}
 	}
 	return firstOf(text(at+".reason", reason), text(at+".actor", actor))

@@ -106,9 +106,55 @@ func checkBindings(at string, bindings []*pb.Binding) error {
 
 // Kinds of actuators that a registration may name.
 const (
-	ActuatorNATS  = "nats"  // a worker that calls one tool
-	ActuatorAgent = "agent" // a worker that runs a model with several tools (S9)
+	ActuatorNATS   = "nats"   // a worker that calls one tool
+	ActuatorAgent  = "agent"  // a worker that runs a model with several tools (S9)
+	ActuatorMemory = "memory" // the executor's working memory: it asserts or retracts a fact (S79)
 )
+
+// Capabilities of ActuatorMemory and the arguments that they take.
+const (
+	CapabilityAssert  = "fact.assert"  // key, value
+	CapabilityRetract = "fact.retract" // key
+	ArgumentKey       = "key"          // text
+	ArgumentValue     = "value"        // any JSON
+)
+
+// MemoryArguments are the arguments of a capability of ActuatorMemory, or nil when
+// it is none.
+func MemoryArguments(capability string) []string {
+	switch capability {
+	case CapabilityAssert:
+		return []string{ArgumentKey, ArgumentValue}
+	case CapabilityRetract:
+		return []string{ArgumentKey}
+	default:
+		return nil
+	}
+}
+
+// checkMemory holds a compensation in working memory to what that can do.
+func checkMemory(at string, c *pb.CompensationRegistered) error {
+	want := MemoryArguments(c.Capability)
+	switch {
+	case want == nil:
+		return Refuse(at+"capability", fmt.Sprintf("%q with actuator memory", c.Capability), CapabilityAssert+" or "+CapabilityRetract)
+	case c.Agent != nil:
+		return Refuse(at+"agent", "given for actuator memory", "actuator agent")
+	case c.DedupeNs != 0:
+		return Refuse(at+"dedupe_ns", "given for actuator memory", "none: it forgets no key")
+	case c.Verify != nil:
+		return Refuse(at+"verify", "given for actuator memory", "none: the fact and the success of the undo are one commit of records")
+	}
+	var have []string
+	for _, b := range c.Bindings {
+		have = append(have, b.Name)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		return Refuse(at+"bindings", fmt.Sprintf("%q", have), fmt.Sprintf("%q for %s", want, c.Capability))
+	}
+	return nil
+}
 
 func checkActuator(at string, c *pb.CompensationRegistered) error {
 	switch c.Actuator {
@@ -130,8 +176,10 @@ func checkActuator(at string, c *pb.CompensationRegistered) error {
 			}
 		}
 		return text(at+"agent.model", c.Agent.Model)
+	case ActuatorMemory:
+		return checkMemory(at, c)
 	default:
-		return Refuse(at+"actuator", fmt.Sprintf("%q", c.Actuator), "nats or agent")
+		return Refuse(at+"actuator", fmt.Sprintf("%q", c.Actuator), "nats, agent or memory")
 	}
 }
 

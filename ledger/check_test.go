@@ -26,7 +26,11 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 			t.Errorf("%s: %v", kind.Name, err)
 		}
 		for _, other := range everywhere {
-			if err := ledger.Check(g.record, other); other != g.source && refusedField(err) != kind.Name {
+			want := kind.Name
+			if kind.Class == ledger.ClassFact && other == holderSource {
+				want = "plan" // a fact of the holder is about an action, and in its term
+			}
+			if err := ledger.Check(g.record, other); other != g.source && refusedField(err) != want {
 				t.Errorf("%s on a subject of class %v (term %v): %v", kind.Name, other.Class, other.Term, err)
 			}
 		}
@@ -65,6 +69,44 @@ func checkRefused(t *testing.T, s ledger.Source, good *pb.Record, field string, 
 type breach struct {
 	kind, field string
 	change      func(*pb.Record)
+}
+
+// TestAFactOfTheHolderIsAboutAnAction: it is the compensation of one.
+func TestAFactOfTheHolderIsAboutAnAction(t *testing.T) {
+	for _, r := range []*pb.Record{
+		{Plan: "p1~1", Action: "x1~2", Term: 1, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}},
+		{Plan: "p1", Action: "x1", Term: 1, Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}},
+	} {
+		if err := ledger.Check(r, holderSource); err != nil {
+			t.Error(err)
+		}
+		checkRefused(t, holderSource, r, "plan", func(r *pb.Record) { r.Plan = "" })
+		checkRefused(t, holderSource, r, "action", func(r *pb.Record) { r.Action = "" })
+		checkRefused(t, holderSource, r, "term", func(r *pb.Record) { r.Term = 0 })
+	}
+}
+
+// TestAnUndoInWorkingMemoryTakesItsArgumentsAndNoOthers.
+func TestAnUndoInWorkingMemoryTakesItsArgumentsAndNoOthers(t *testing.T) {
+	good := registration("x1")
+	c := good.GetCompensationRegistered()
+	c.Actuator, c.Capability = ledger.ActuatorMemory, ledger.CapabilityAssert
+	c.Bindings = []*pb.Binding{{Name: "value", Expression: "output"}, {Name: "key", Expression: "input.key"}}
+	if err := ledger.Check(good, agentSource); err != nil {
+		t.Fatal(err)
+	}
+	const at = "compensation_registered."
+	for field, change := range map[string]func(*pb.CompensationRegistered){
+		at + "capability": func(c *pb.CompensationRegistered) { c.Capability = "fact.erase" },
+		at + "bindings":   func(c *pb.CompensationRegistered) { c.Capability = ledger.CapabilityRetract },
+		at + "agent":      func(c *pb.CompensationRegistered) { c.Agent = &pb.AgentTask{} },
+		at + "dedupe_ns":  func(c *pb.CompensationRegistered) { c.DedupeNs = 1 },
+		at + "verify": func(c *pb.CompensationRegistered) {
+			c.Verify = &pb.Verify{Ok: "true", Call: &pb.Call{Capability: "a.b"}}
+		},
+	} {
+		checkRefused(t, agentSource, good, field, func(r *pb.Record) { change(r.GetCompensationRegistered()) })
+	}
 }
 
 func TestWhatBreaksARuleIsRefusedByItsField(t *testing.T) {
@@ -166,6 +208,12 @@ var planBreaches = []breach{
 }
 
 var otherBreaches = []breach{
+	{"evict_requested", "evict_requested.keys", func(r *pb.Record) { r.GetEvictRequested().Keys = nil }},
+	{"evict_requested", "evict_requested.keys", func(r *pb.Record) { r.GetEvictRequested().Keys = make([]string, ledger.RequestKeysMax+1) }},
+	{"evict_requested", "evict_requested.keys[1]", func(r *pb.Record) { r.GetEvictRequested().Keys[1] = "a" }},
+	{"evict_requested", "evict_requested.reason", func(r *pb.Record) { r.GetEvictRequested().Reason = tooLong }},
+	{"restore_requested", "restore_requested.keys[0]", func(r *pb.Record) { r.GetRestoreRequested().Keys[0] = "" }},
+	{"restore_requested", "restore_requested.actor", func(r *pb.Record) { r.GetRestoreRequested().Actor = "\xff" }},
 	{"forward_completed", "forward_completed.external_ref", func(r *pb.Record) { r.GetForwardCompleted().ExternalRef = tooLong }},
 	{"forward_completed", "forward_completed.lifted", func(r *pb.Record) { r.GetForwardCompleted().Lifted = []byte("1") }},
 	{"forward_failed", "forward_failed.message", func(r *pb.Record) { r.GetForwardFailed().Message = tooLong }},

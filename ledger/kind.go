@@ -5,9 +5,18 @@ import pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 // Kind says what a record is, by the name of its field in Record.
 type Kind struct {
 	Name        string // as in "plan_opened"; empty: the record has no kind
-	Class       Class  // of the subject it may stand on
+	Class       Class  // of the subject it may stand on; a fact also on the executor's
 	NeedsPlan   bool
 	NeedsAction bool
+}
+
+// on is what a kind needs on a subject of this class. A fact that the holder
+// asserts or retracts is the compensation of an action.
+func (k Kind) on(c Class) Kind {
+	if k.Class == ClassFact && c == ClassExecutor {
+		return Kind{k.Name, c, true, true}
+	}
+	return k
 }
 
 // KindOf returns the kind of a record, in the order of record.proto.
@@ -59,6 +68,10 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{"contract_published", ClassOperator, false, false}
 	case *pb.Record_ClockConfirmed:
 		return Kind{"clock_confirmed", ClassOperator, false, false}
+	case *pb.Record_EvictRequested:
+		return Kind{"evict_requested", ClassOperator, false, false}
+	case *pb.Record_RestoreRequested:
+		return Kind{"restore_requested", ClassOperator, false, false}
 	case *pb.Record_CascadeAnswered:
 		return Kind{"cascade_answered", ClassOperator, true, false}
 	case *pb.Record_CompensationReported:

@@ -16,6 +16,9 @@ const (
 	AfterMax      = 256      // dependencies of one action
 	ExpressionMax = 4 << 10  // bytes of one CEL expression
 
+	RequestKeysMax = 64       // facts that one request of an operator names
+	UndoFactMax    = 32 << 10 // bytes of a value that a compensation asserts
+
 	ContractMax = 32 << 10 // bytes of a published contract
 	ToolsMax    = 32       // that one agent task may call
 	PromptMax   = 8 << 10  // bytes of an agent task's prompt

@@ -89,6 +89,8 @@ func good() []struct {
 		{operatorSource, action(&pb.Record{Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_DONE, Reason: "by hand", Actor: "me", Evidence: "ticket"}}})},
 		{operatorSource, &pb.Record{Kind: &pb.Record_ContractPublished{ContractPublished: contract()}}},
 		{operatorSource, &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "me"}}}},
+		{operatorSource, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a", "b"}, Reason: "r", Actor: "root"}}}},
+		{operatorSource, &pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"}, Actor: "root"}}}},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Resume: true, Reason: "the loop ends here", Actor: "me"}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationReported{CompensationReported: &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}}})},
 		{workerSource, action(&pb.Record{Kind: &pb.Record_CompensationProgressed{CompensationProgressed: &pb.CompensationProgressed{Note: "half"}}})},

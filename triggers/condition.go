@@ -37,16 +37,20 @@ func (t Truth) String() string {
 
 // Fact is what is known under a key.
 type Fact struct {
-	Value      json.RawMessage // one JSON value
+	Value      json.RawMessage // one JSON value; nil: Load has it
 	AssertedNs int64           // unix ns of the last assertion
 	ChangedNs  int64           // unix ns of the last change of value
 	Sequence   uint64          // of the record that asserted it last
+	// Load fetches the value of a fact that is not at hand; it is called only by a
+	// condition that reads the value, not by one that asks whether or when.
+	Load func() json.RawMessage
 
 	decoded ref.Val // Value, when an evaluation has read it
 }
 
 // View is what an evaluation may read; an implementation answers from folded
-// state only, of one tenant only (S94).
+// state only, of one tenant only (S94). One that cannot answer panics, and Evaluate
+// with it.
 type View interface {
 	// Fact returns the fact under key, or nil when there is none now. It is not
 	// changed, but for what evaluations remember in it: one goroutine owns it.

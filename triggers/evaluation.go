@@ -29,6 +29,7 @@ type evaluation struct {
 	readings []reading
 	waits    []wait
 	leaves   []leafValue
+	broken   any // what the view panicked with
 
 	// What most evaluations need, in one piece.
 	world      world
@@ -41,6 +42,7 @@ type evaluation struct {
 type readFact struct {
 	*Fact // nil: there is none
 	key   string
+	read  bool // its value
 }
 
 type waitKind uint8
@@ -101,6 +103,9 @@ func (h *Held) evaluate(nowNs int64, v View, full bool) Result {
 		e.leaves = e.leafFirst[:s.leafCount]
 	}
 	value, _, err := s.program.Eval(e)
+	if e.broken != nil {
+		panic(e.broken)
+	}
 	result := Result{WakeNs: e.wakeNs}
 	switch answer := value.(type) {
 	case types.Bool:
@@ -204,13 +209,36 @@ func (e *evaluation) read(key string) *readFact {
 			return &e.facts[i]
 		}
 	}
-	e.facts = append(e.facts, readFact{e.view.Fact(key), key})
+	e.facts = append(e.facts, readFact{Fact: e.look(key), key: key})
 	return &e.facts[len(e.facts)-1]
+}
+
+// keep keeps what the view panics with. cel-go takes a panic for an error of the
+// expression, but a store that fails is no answer: Evaluate passes it on.
+func (e *evaluation) keep() {
+	if r := recover(); r != nil {
+		e.broken = r
+		panic(r)
+	}
+}
+
+func (e *evaluation) look(key string) *Fact {
+	defer e.keep()
+	return e.view.Fact(key)
+}
+
+func (e *evaluation) load(fact *readFact) {
+	defer e.keep()
+	fact.Value = fact.Load()
 }
 
 // value is the decoded value of a fact that was found.
 func (e *evaluation) value(fact *readFact) ref.Val {
+	fact.read = true
 	if fact.decoded == nil {
+		if fact.Value == nil && fact.Load != nil {
+			e.load(fact)
+		}
 		fact.decoded = decode(fact.Value)
 	}
 	return fact.decoded
@@ -309,7 +337,10 @@ func (e *evaluation) written() []Reading {
 		fact := &e.facts[i]
 		r := Reading{Name: "facts[" + quote(fact.key) + "]"}
 		if fact.Fact != nil {
-			r.Value, r.Sequence = fact.Value, fact.Sequence
+			r.Sequence = fact.Sequence
+			if fact.read {
+				r.Value = fact.Value
+			}
 		}
 		out = append(out, r)
 	}

@@ -188,7 +188,10 @@ func (e *evaluation) edge(key string, last bool) int64 {
 
 func (e *evaluation) occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	e.touch(key)
-	return e.view.Occurrences(key, fromNs, toNs)
+	return func(yield func(int64) bool) {
+		defer e.keep()
+		e.view.Occurrences(key, fromNs, toNs)(yield)
+	}
 }
 
 // within is true once the key occurred in [t0, t0+d], unknown while the window

@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -160,4 +161,82 @@ func TestReadingsAndKeysAreTheSameEveryTime(t *testing.T) {
 	if got := strings.Join(readings, " "); got != `facts["t"]=1@1 facts["u1"]=@0 plan.status="open"@0 seen("z")=@0` {
 		t.Errorf("readings %s", got)
 	}
+}
+
+// away is a View whose values are elsewhere, and which may fail.
+type away struct {
+	*memory
+	loads []string
+	fail  string
+}
+
+func (v *away) Fact(key string) *Fact {
+	had := v.memory.Fact(key)
+	if had == nil {
+		return nil
+	}
+	f, value := *had, had.Value
+	f.Value, f.Load = nil, func() json.RawMessage {
+		if key == v.fail {
+			panic("view: " + key)
+		}
+		v.loads = append(v.loads, key)
+		return value
+	}
+	return &f
+}
+
+// TestAValueIsLoadedOnlyToBeRead: whether a fact is there, and since when, is asked
+// without its value.
+func TestAValueIsLoadedOnlyToBeRead(t *testing.T) {
+	for _, c := range []struct {
+		expression string
+		want       Truth
+		loads      string
+	}{
+		{`"a" in facts`, True, "[]"},
+		{`!("b" in facts)`, True, "[]"},
+		{`at("a") == since("a")`, True, "[]"},
+		{`seen("a") && count("a", duration("9s")) == 1`, True, "[]"},
+		{`"a" in facts || facts.a == 7`, True, "[]"},
+		{`facts.a == 7`, True, "[a]"},
+		{`facts.a == 7 && facts["a"] != 8`, True, "[a]"},
+		{`facts[?"a"].orValue(1) == 7`, True, "[a]"},
+		{`has(facts["b"].x)`, False, "[]"},
+		{`facts.b == 7`, Unknown, "[]"},
+	} {
+		condition, err := NewCache(1).Condition(c.expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &away{memory: newMemory(t)}
+		v.assert("a", `7`, start+second)
+		v.now = start + 2*second
+		got := condition.Evaluate(Scope{NowNs: v.now, ArmedNs: start}, v)
+		if got.Truth != c.want || fmt.Sprint(v.loads) != c.loads {
+			t.Errorf("%s: %s, loaded %v", c.expression, got.Truth, v.loads)
+		}
+		for _, r := range got.Readings {
+			if r.Name == `facts["a"]` && (string(r.Value) == "7") != (len(v.loads) > 0) {
+				t.Errorf("%s: reading %+v", c.expression, r)
+			}
+		}
+	}
+}
+
+// TestAViewThatFailsIsNoAnswer: its panic passes through the evaluation.
+func TestAViewThatFailsIsNoAnswer(t *testing.T) {
+	condition, err := NewCache(1).Condition(`facts.a == 7 || true`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &away{memory: newMemory(t), fail: "a"}
+	v.assert("a", `7`, start)
+	defer func() {
+		if r := recover(); r != "view: a" {
+			t.Errorf("got %v", r)
+		}
+	}()
+	result := condition.Evaluate(Scope{NowNs: start}, v)
+	t.Errorf("answered %+v", result)
 }

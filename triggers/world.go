@@ -68,6 +68,9 @@ func (w *world) IsSet(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
+	if w.kind == worldFacts {
+		return types.Bool(w.e.read(string(name)).Fact != nil)
+	}
 	value, _ := w.find(string(name))
 	return types.Bool(value != nil && !types.IsUnknown(value))
 }

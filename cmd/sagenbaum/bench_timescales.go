@@ -34,7 +34,7 @@ const monitorEpoch = int64(1_700_000_000e9)
 // newMonitor opens the plan; watching is false for the same fold without the trigger.
 func newMonitor(p timescales.Property, scale int, watching bool) (*monitor, error) {
 	m := &monitor{
-		property: p, state: executor.Open(executor.NewMemoryKV(), benchTenant), opened: monitorEpoch,
+		property: p, state: executor.Open(executor.NewMemoryKV(), benchTenant, nil), opened: monitorEpoch,
 		subject: ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "trace"}.Subject(),
 	}
 	opened := &pb.PlanOpened{Label: p.Name}

@@ -144,6 +144,9 @@ func hintFor(verb string) string {
 	if strings.HasPrefix(verb, "plan.") || verb == "undo.ls" {
 		return "sagenbaum plan ls"
 	}
+	if strings.HasPrefix(verb, "fact.") {
+		return "sagenbaum fact ls"
+	}
 	return "sagenbaum status"
 }
 

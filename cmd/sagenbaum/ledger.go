@@ -273,6 +273,9 @@ func fieldText(field protoreflect.FieldDescriptor, value protoreflect.Value) str
 	case field.Kind() == protoreflect.StringKind:
 		return quoted(clip(value.String(), 80))
 	case field.Kind() == protoreflect.MessageKind:
+		if a, ok := value.Message().Interface().(*pb.Address); ok {
+			return ledger.FormatAddress(a)
+		}
 		return "{" + fieldsText(value.Message()) + "}"
 	default:
 		return fmt.Sprint(value.Interface())

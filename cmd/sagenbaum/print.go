@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -117,6 +118,9 @@ var stateColors = map[string]string{
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",
+	executor.FactInMemory:   "32",
+	executor.FactEvicted:    "36",
+	executor.FactRetracted:  "35",
 }
 
 func (p pen) state(word string) string { return p.in(stateColors[word], word) }

@@ -33,6 +33,7 @@ type serving struct {
 	noSync      bool
 	lossy       bool
 	maxStore    int64
+	maxMemory   int64 // bytes of facts of one tenant; 0: no limit
 	users       string
 	tlsCert     string
 	tlsKey      string
@@ -83,6 +84,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
 	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
+	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault, "`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
 	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
@@ -95,6 +97,9 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
 }
+
+// memoryDefault is the capacity of a tenant's working memory, in bytes.
+const memoryDefault = 256 << 20
 
 func (v *serving) check() error {
 	for i, tenant := range v.tenants {
@@ -114,6 +119,8 @@ func (v *serving) check() error {
 		return fail(exitUsage, "drop them, or add --nats URL", "--accept-lossy-broker and --system-creds are for --nats")
 	}
 	switch {
+	case v.maxMemory < 0:
+		return fail(exitUsage, "--memory-bytes BYTES, or 0 for no limit", "--memory-bytes cannot be %d", v.maxMemory)
 	case v.maxStore < 0:
 		return fail(exitUsage, "--max-store BYTES, or 0 for three quarters of the disk", "--max-store cannot be %d", v.maxStore)
 	case (v.tlsCert == "") != (v.tlsKey == ""):
@@ -386,7 +393,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
-		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade,
+		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 	})
 	if err != nil {
 		return err

@@ -281,7 +281,7 @@ type refolded struct {
 func refold(t *testing.T, messages []ledger.Message) refolded {
 	t.Helper()
 	f := refolded{kv: executor.NewMemoryKV(), actions: map[string]bool{}, ends: map[string]bool{}, succeeded: map[string]int{}}
-	state := executor.Open(f.kv, tortureTenant)
+	state := executor.Open(f.kv, tortureTenant, nil)
 	for _, m := range messages {
 		entries, err := ledger.Decode(tortureTenant, m)
 		if err != nil {
@@ -314,7 +314,7 @@ func refold(t *testing.T, messages []ledger.Message) refolded {
 		}
 	}
 	state.Flush()
-	f.reader = executor.NewReader(f.kv, tortureTenant)
+	f.reader = executor.NewReader(f.kv, tortureTenant, nil)
 	return f
 }
 
@@ -372,7 +372,7 @@ func checkDigest(t *testing.T, s *served, f refolded, messages []ledger.Message)
 	}
 	defer db.Close()
 	rows := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), t: t}
-	applied := executor.NewReader(rows, tortureTenant).Applied()
+	applied := executor.NewReader(rows, tortureTenant, nil).Applied()
 	if applied != uint64(len(messages)) {
 		t.Errorf("the state has folded %d of %d messages", applied, len(messages))
 	}

@@ -178,7 +178,7 @@ func (x *compiler) checkCalls(c Contract) {
 			x.refuse("inverse.verify.ok", "missing", "CEL that is true when the effect is gone")
 		}
 	}
-	oneOf(x, "inverse.actuator", i.Actuator, ActuatorNATS, ActuatorAgent)
+	oneOf(x, "inverse.actuator", i.Actuator, ActuatorNATS, ActuatorAgent, ActuatorMemory)
 	oneOf(x, "inverse.approve", i.Approve, "", ApproveOwner)
 	switch {
 	case i.Actuator == ActuatorAgent && i.Agent == nil:
@@ -187,6 +187,28 @@ func (x *compiler) checkCalls(c Contract) {
 		x.refuse("inverse.agent", "given for actuator "+i.Actuator, "actuator agent")
 	case i.Agent != nil:
 		x.checkAgent(i.Agent)
+	case i.Actuator == ActuatorMemory:
+		x.checkMemory(i)
+	case ledger.MemoryArguments(i.Call) != nil:
+		x.refuse("inverse.actuator", fmt.Sprintf("%s for %s", i.Actuator, i.Call), "memory, which has these capabilities; or a capability of a worker")
+	}
+}
+
+// checkMemory holds an inverse in working memory to what that can do.
+func (x *compiler) checkMemory(i *Inverse) {
+	want := ledger.MemoryArguments(i.Call)
+	if want == nil {
+		x.refuse("inverse.call", fmt.Sprintf("%q with actuator memory", i.Call), ledger.CapabilityAssert+" or "+ledger.CapabilityRetract)
+		return
+	}
+	if have := slices.Sorted(maps.Keys(i.With)); !slices.Equal(have, want) {
+		x.refuse("inverse.with", fmt.Sprintf("arguments %q", have), fmt.Sprintf("%q, which %s takes", want, i.Call))
+	}
+	if i.Dedupe != 0 {
+		x.refuse("inverse.dedupe", "given for actuator memory", "none: it forgets no key")
+	}
+	if i.Verify != nil {
+		x.refuse("inverse.verify", "given for actuator memory", "none: the fact and the success of the undo are one commit of records")
 	}
 }
 

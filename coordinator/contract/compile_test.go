@@ -31,6 +31,27 @@ func wantRefusals(t *testing.T, refusals []refusal) {
 	}
 }
 
+// inMemory makes a contract's inverse one in working memory.
+func inMemory(c *contract.Contract) {
+	c.Inverse = &contract.Inverse{Call: ledger.CapabilityRetract, Actuator: contract.ActuatorMemory, With: map[string]any{"key": "=input.branch"}}
+}
+
+// What working memory undoes is in the record like any other inverse.
+func TestAnInverseInWorkingMemoryCompiles(t *testing.T) {
+	compiled, err := contract.Compile(changed(inMemory), triggers.NewCache(64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, r := compiled.Pair("p", "a", "", &pb.ForwardRegistered{})
+	got := r.GetCompensationRegistered()
+	if got.Actuator != ledger.ActuatorMemory || got.Capability != ledger.CapabilityRetract || len(got.Bindings) != 1 || got.Bindings[0].Name != ledger.ArgumentKey {
+		t.Fatalf("%v", got)
+	}
+	if err := ledger.Check(r, ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: "p"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestBadContractsAreRefused(t *testing.T) {
 	minus := -1
 	wantRefusals(t, []refusal{
@@ -58,6 +79,15 @@ func TestBadContractsAreRefused(t *testing.T) {
 		}},
 		{"inverse.agent.tools", `"b c"`, func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b c"}} }},
 		{"inverse.agent.max_turns", "-1", func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, MaxTurns: -1} }},
+		{"inverse.actuator", "nats for fact.retract", func(c *contract.Contract) { c.Inverse.Call = ledger.CapabilityRetract }},
+		{"inverse.call", "with actuator memory", func(c *contract.Contract) { c.Inverse.Actuator = contract.ActuatorMemory }},
+		{"inverse.with", "arguments", func(c *contract.Contract) { inMemory(c); c.Inverse.Call = ledger.CapabilityAssert }},
+		{"inverse.with", "arguments", func(c *contract.Contract) { inMemory(c); c.Inverse.With["value"] = 1 }},
+		{"inverse.dedupe", "given for actuator memory", func(c *contract.Contract) { inMemory(c); c.Inverse.Dedupe = time.Hour }},
+		{"inverse.verify", "given for actuator memory", func(c *contract.Contract) {
+			inMemory(c)
+			c.Inverse.Verify = &contract.Verify{Call: "a.b", Ok: "true"}
+		}},
 		{"inverse.attempts", "101", func(c *contract.Contract) { c.Inverse.Attempts = ledger.AttemptsMax + 1 }},
 		{"inverse.attempts", "-1", func(c *contract.Contract) { c.Inverse.Attempts = -1 }},
 		{"inverse.timeout", "-1ns", func(c *contract.Contract) { c.Inverse.Timeout = -1 }},

@@ -1,6 +1,10 @@
 package contract
 
-import "time"
+import (
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
 
 // Class says what can be done about an effect once it has happened. An empty
 // class is undeclared and refused (S50).
@@ -44,13 +48,14 @@ const (
 	Lossy    Fidelity = "lossy"    // only made up for: a correction
 )
 
-// ActuatorNATS and ActuatorAgent carry out an inverse: a worker that calls one
-// tool, or one that runs a model with several (S9). ApproveOwner has the plan's
-// owner say yes to each undo.
+// ActuatorNATS, ActuatorAgent and ActuatorMemory carry out an inverse: a worker that
+// calls one tool, one that runs a model with several (S9), or the executor's own
+// working memory (S79). ApproveOwner has the plan's owner say yes to each undo.
 const (
-	ActuatorNATS  = "nats"
-	ActuatorAgent = "agent"
-	ApproveOwner  = "owner"
+	ActuatorNATS   = ledger.ActuatorNATS
+	ActuatorAgent  = ledger.ActuatorAgent
+	ActuatorMemory = ledger.ActuatorMemory
+	ApproveOwner   = "owner"
 )
 
 // Contract declares a capability: what undoes it and how. It is data, frozen
@@ -99,7 +104,7 @@ type Before struct {
 type Inverse struct {
 	Call          string         `json:"call" jsonschema:"Capability that undoes the forward."`
 	With          map[string]any `json:"with,omitempty" jsonschema:"Its arguments."`
-	Actuator      string         `json:"actuator,omitempty" jsonschema:"nats: a worker that calls one tool; agent: a worker that runs a model with several. Default: agent if there is an agent task, else nats."`
+	Actuator      string         `json:"actuator,omitempty" jsonschema:"nats: a worker that calls one tool; agent: a worker that runs a model with several; memory: fact.assert or fact.retract in working memory. Default: agent if there is an agent task, else nats."`
 	Agent         *Agent         `json:"agent,omitempty" jsonschema:"What an actuator of kind agent is given beside the arguments."`
 	WorkerVersion string         `json:"worker_version,omitempty" jsonschema:"Version of the worker that must carry out the undo. Default: any."`
 	Attempts      int            `json:"attempts,omitempty" jsonschema:"Before the action is quarantined. Default: 5."`

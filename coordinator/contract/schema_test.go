@@ -38,7 +38,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", "Contract of Sagenbaum"
 	s.Properties["apiVersion"].Enum, s.Properties["kind"].Enum = []any{APIVersion}, []any{Kind}
 	inverse := s.Properties["inverse"]
-	inverse.Properties["actuator"].Enum = []any{ActuatorNATS, ActuatorAgent}
+	inverse.Properties["actuator"].Enum = []any{ActuatorNATS, ActuatorAgent, ActuatorMemory}
 	inverse.Properties["approve"].Enum = []any{ApproveOwner}
 	least, most := 0.0, 100.0
 	inverse.Properties["jitter"].Minimum, inverse.Properties["jitter"].Maximum = &least, &most
@@ -91,7 +91,7 @@ func TestSchemaAcceptsTheWorkedContracts(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(guide, "contracts", "*.yaml"))
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatalf("files %v (%v)", files, err)
 	}
 	for _, file := range files {

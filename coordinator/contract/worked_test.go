@@ -26,8 +26,8 @@ func TestWorkedContracts(t *testing.T) {
 	for _, f := range contract.Lint(sources) {
 		t.Error(f)
 	}
-	if len(sources) != 5 {
-		t.Errorf("%d contracts, want 5", len(sources))
+	if len(sources) != 6 {
+		t.Errorf("%d contracts, want 6", len(sources))
 	}
 	classes := map[contract.Class]int{}
 	for _, s := range sources {
@@ -36,7 +36,7 @@ func TestWorkedContracts(t *testing.T) {
 			t.Errorf("%s has no examples", s.File)
 		}
 	}
-	if classes[contract.Compensable] != 4 || classes[contract.Irreversible] != 1 {
+	if classes[contract.Compensable] != 5 || classes[contract.Irreversible] != 1 {
 		t.Errorf("classes %v", classes)
 	}
 }

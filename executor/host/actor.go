@@ -142,6 +142,10 @@ func (a *actor) attend(ctx context.Context) (err error) {
 				err = &ledger.Halted{Guard: "core", Sequence: a.state.Meta().GetApplied().GetSequence(), Problem: fmt.Sprint(r)}
 				return
 			}
+			if errors.Is(broken, executor.ErrArchive) {
+				err = broken // the state is as good as before; the ledger was not there
+				return
+			}
 			if errors.Is(broken, ErrState) {
 				a.host.failed.Store(true)
 				err = broken
@@ -209,13 +213,13 @@ func (a *actor) attach(ctx context.Context) error {
 	a.mu.Lock()
 	a.seen = store
 	a.mu.Unlock()
-	a.state = executor.Open(a.kv, a.tenant)
+	a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
 		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
 		if err := a.kv.wipe(); err != nil {
 			return err
 		}
-		a.state = executor.Open(a.kv, a.tenant)
+		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
 	head, err := store.Head(ctx)
 	if err != nil {
@@ -442,12 +446,13 @@ func (a *actor) act() {
 	a.guarded(ahead, held)
 	due, waits := a.state.NextWake()
 	paged := a.pages.taken()
-	if len(a.answers) == 0 && len(paged) == 0 && !a.state.HasWork() && (!waits || due > now.UnixNano()) {
+	working := a.state.HasWork() || a.state.MemoryWork(a.host.cfg.MemoryBytes)
+	if len(a.answers) == 0 && len(paged) == 0 && !working && (!waits || due > now.UnixNano()) {
 		return
 	}
 	records := a.state.Decide(executor.Input{
 		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged,
-		Cascade: a.host.cfg.Cascade, SizeMax: commitSizeMax,
+		Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, SizeMax: commitSizeMax,
 	})
 	if len(records) == 0 {
 		a.pages.forgetTaken(paged) // they are about what is settled by now

@@ -98,7 +98,11 @@ func (d *dispatcher) try(f *flight) {
 		return
 	}
 	d.mu.Unlock()
-	d.actuator.Send(f.command.Command, func(r actuators.Result) { d.result(f, r) })
+	actuator := d.actuator
+	if f.command.Actuator == ledger.ActuatorMemory {
+		actuator = actuators.Memory{}
+	}
+	actuator.Send(f.command.Command, func(r actuators.Result) { d.result(f, r) })
 }
 
 // result handles what became of one sending.

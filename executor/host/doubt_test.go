@@ -297,7 +297,7 @@ func TestE2TwoHostsReverseEachEffectOnce(t *testing.T) {
 // effective folds the stream anew and returns what counts.
 func effective(t *testing.T, r *rig) (out []ledger.Entry) {
 	t.Helper()
-	s := executor.Open(executor.NewMemoryKV(), "t")
+	s := executor.Open(executor.NewMemoryKV(), "t", nil)
 	for _, e := range r.records(func(*pb.Record) bool { return true }) {
 		if s.Apply(e).Verdict == executor.Effective {
 			out = append(out, e)

@@ -12,8 +12,8 @@ import (
 )
 
 // Folder folds records of one tenant into a state folder without a ledger, a
-// server or a clock: for measuring, and for folding a ledger a second time. It
-// belongs to one goroutine.
+// server or a clock: for measuring, and for folding a ledger a second time. Nothing
+// is evicted from it. It belongs to one goroutine.
 type Folder struct {
 	db    *pebble.DB
 	kv    *tenantKV
@@ -28,7 +28,7 @@ func OpenFolder(dir, tenant string) (*Folder, error) {
 		return nil, fmt.Errorf("cannot open the state folder: %w", err)
 	}
 	kv := newTenantKV(db, tenant)
-	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant)}, nil
+	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant, nil)}, nil
 }
 
 // Fold folds entries as one turn and returns what became of each. A failing store

@@ -71,6 +71,11 @@ type Config struct {
 	System            *nats.Conn
 	AcceptLossyBroker bool
 
+	// MemoryBytes bounds the keys and values of the facts of each tenant in working
+	// memory; what is over it is evicted, the least recently asserted first, and read
+	// from the ledger. 0: no limit.
+	MemoryBytes int64
+
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every
 	// page is published on ledger.PageSubject besides.
@@ -98,9 +103,10 @@ type Host struct {
 	hooks    *http.Client // posts pages
 	actors   []*actor
 
-	failed    atomic.Bool    // ErrState
-	attaching sync.WaitGroup // tenants not yet attached
-	ready     chan struct{}
+	failed     atomic.Bool    // ErrState
+	rebuilding atomic.Bool    // memory.rebuild is under way
+	attaching  sync.WaitGroup // tenants not yet attached
+	ready      chan struct{}
 }
 
 // New opens the state store below cfg.Dir. Errors: *ledger.Refused for a bad
@@ -114,6 +120,9 @@ func New(cfg Config) (*Host, error) {
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the state folder: %w", err)
+	}
+	if err := dropRebuilds(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("cannot remove what is left of a rebuild: %w", err)
 	}
 	if cfg.Holder == "" {
 		id, err := identity(cfg.Dir)
@@ -146,6 +155,8 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("Dir", "empty", "a folder")
 	case len(cfg.Tenants) == 0:
 		return ledger.Refuse("Tenants", "none", "at least one tenant")
+	case cfg.MemoryBytes < 0:
+		return ledger.Refuse("MemoryBytes", "negative", "bytes, or 0 for no limit")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
 		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
 	}

@@ -28,8 +28,9 @@ type rig struct {
 	srv  *embedded.Server
 	conn *nats.Conn
 
-	webhooks map[string]string // of hosts that start from now on
-	cascade  executor.CascadeLimits
+	webhooks    map[string]string // of hosts that start from now on
+	cascade     executor.CascadeLimits
+	memoryBytes int64
 
 	mu      sync.Mutex
 	effects map[string]int // by key
@@ -72,7 +73,7 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks, Cascade: r.cascade})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes})
 	if err != nil {
 		r.t.Fatal(err)
 	}

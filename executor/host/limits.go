@@ -26,5 +26,11 @@ const (
 	pageRetryMin     = 100 * time.Millisecond // between tries; doubles
 	pageRetryMax     = time.Minute            //
 	pageAnswerMax    = 64 << 10               // bytes of a webhook's answer that are read, and thrown away
+	archiveTimeout   = 5 * time.Second        // for one record that is read back
+	archiveBytesMax  = 4 << 20                // values read back that are kept in memory
+	eventsSizeMax    = 512 << 10              // bytes of records in one answer
+	eventSizeMin     = 512                    // that one event takes beside its value
+	rebuildMax       = time.Hour              // for one rebuild
+	differencesMax   = 20                     // rows that a rebuild names
 	workingMax       = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls"}
+var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -141,6 +141,25 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return decoded(data, a.askRefused)
 	case "status":
 		return a.askStatus()
+	}
+	return a.askOfMemory(verb, data)
+}
+
+// askOfMemory answers the questions about working memory.
+func (a *actor) askOfMemory(verb string, data []byte) any {
+	switch verb {
+	case "fact.get":
+		return decoded(data, a.askFact)
+	case "fact.ls":
+		return decoded(data, a.askFacts)
+	case "fact.history":
+		return decoded(data, a.askHistory)
+	case "memory.status":
+		return a.askMemory()
+	case "memory.queue":
+		return decoded(data, a.askQueue)
+	case "memory.rebuild":
+		return a.askRebuild()
 	default:
 		return executor.ErrorAnswer{Error: "unknown question " + verb}
 	}
@@ -160,7 +179,7 @@ func decoded[Q any](data []byte, ask func(Q) any) any {
 func (a *actor) look(read func(*executor.Reader)) {
 	snapshot := a.host.db.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
-	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant))
+	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen())))
 }
 
 func (a *actor) askPlans(f executor.Filter) any {

@@ -31,7 +31,7 @@ func digest(t *testing.T, dir string) (digest string, applied uint64) {
 		}
 	}()
 	kv := h.actors[0].kv
-	return executor.FormatDigest(executor.Digest(kv)), executor.NewReader(kv, "t").Applied()
+	return executor.FormatDigest(executor.Digest(kv)), executor.NewReader(kv, "t", nil).Applied()
 }
 
 func (r *rig) caughtUp() {
@@ -99,7 +99,7 @@ func foldTo(t *testing.T, r *rig, kv executor.KV, upTo uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := executor.Open(kv, "t")
+	s := executor.Open(kv, "t", nil)
 	for m, err := range store.Read(ctx, 1) {
 		if err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func (r *rig) wantOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, _ := store.Head(ctx)
-	s := executor.Open(kv, "t")
+	s := executor.Open(kv, "t", nil)
 	won := map[string]int{}
 	for m, err := range store.Read(ctx, 1) {
 		if err != nil {

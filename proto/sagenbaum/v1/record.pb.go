@@ -778,6 +778,8 @@ type Record struct {
 	//	*Record_Resolved
 	//	*Record_ContractPublished
 	//	*Record_ClockConfirmed
+	//	*Record_EvictRequested
+	//	*Record_RestoreRequested
 	//	*Record_CascadeAnswered
 	//	*Record_CompensationReported
 	//	*Record_CompensationProgressed
@@ -1072,6 +1074,24 @@ func (x *Record) GetClockConfirmed() *ClockConfirmed {
 	return nil
 }
 
+func (x *Record) GetEvictRequested() *EvictRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_EvictRequested); ok {
+			return x.EvictRequested
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetRestoreRequested() *RestoreRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_RestoreRequested); ok {
+			return x.RestoreRequested
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetCascadeAnswered() *CascadeAnswered {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_CascadeAnswered); ok {
@@ -1329,7 +1349,8 @@ type Record_UnwindRequested struct {
 }
 
 type Record_FactAsserted struct {
-	// sources of observations and supervisors
+	// sources of observations and supervisors; facts also the holder's, as the
+	// compensation that an action's registration asks for
 	FactAsserted *FactAsserted `protobuf:"bytes,30,opt,name=fact_asserted,json=factAsserted,proto3,oneof"`
 }
 
@@ -1364,6 +1385,14 @@ type Record_ContractPublished struct {
 
 type Record_ClockConfirmed struct {
 	ClockConfirmed *ClockConfirmed `protobuf:"bytes,45,opt,name=clock_confirmed,json=clockConfirmed,proto3,oneof"`
+}
+
+type Record_EvictRequested struct {
+	EvictRequested *EvictRequested `protobuf:"bytes,46,opt,name=evict_requested,json=evictRequested,proto3,oneof"`
+}
+
+type Record_RestoreRequested struct {
+	RestoreRequested *RestoreRequested `protobuf:"bytes,47,opt,name=restore_requested,json=restoreRequested,proto3,oneof"`
 }
 
 type Record_CascadeAnswered struct {
@@ -1499,6 +1528,10 @@ func (*Record_Resolved) isRecord_Kind() {}
 func (*Record_ContractPublished) isRecord_Kind() {}
 
 func (*Record_ClockConfirmed) isRecord_Kind() {}
+
+func (*Record_EvictRequested) isRecord_Kind() {}
+
+func (*Record_RestoreRequested) isRecord_Kind() {}
 
 func (*Record_CascadeAnswered) isRecord_Kind() {}
 
@@ -2212,7 +2245,7 @@ type CompensationRegistered struct {
 	WorkerVersion string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
 	ValidForNs    int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
 	Fidelity      string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
-	Actuator      string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty) or "agent"
+	Actuator      string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty), "agent" or "memory"
 	Probe         *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
 	Verify        *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
 	Done          string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
@@ -3345,6 +3378,128 @@ func (x *ClockConfirmed) GetWallNs() int64 {
 	return 0
 }
 
+// EvictRequested asks that facts leave working memory; their values stay in the
+// ledger. RestoreRequested asks for them back.
+type EvictRequested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []string               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictRequested) Reset() {
+	*x = EvictRequested{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictRequested) ProtoMessage() {}
+
+func (x *EvictRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictRequested.ProtoReflect.Descriptor instead.
+func (*EvictRequested) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EvictRequested) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *EvictRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EvictRequested) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+type RestoreRequested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []string               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequested) Reset() {
+	*x = RestoreRequested{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequested) ProtoMessage() {}
+
+func (x *RestoreRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequested.ProtoReflect.Descriptor instead.
+func (*RestoreRequested) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RestoreRequested) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *RestoreRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RestoreRequested) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // CascadeAnswered is the owner's word on leases that a cascade limit has cut. With
 // an action it is about that action's leases, with a lease about that one.
 type CascadeAnswered struct {
@@ -3359,7 +3514,7 @@ type CascadeAnswered struct {
 
 func (x *CascadeAnswered) Reset() {
 	*x = CascadeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3526,7 @@ func (x *CascadeAnswered) String() string {
 func (*CascadeAnswered) ProtoMessage() {}
 
 func (x *CascadeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3539,7 @@ func (x *CascadeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeAnswered.ProtoReflect.Descriptor instead.
 func (*CascadeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CascadeAnswered) GetResume() bool {
@@ -3430,7 +3585,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3597,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3610,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -3519,7 +3674,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3686,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3699,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -3585,7 +3740,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3752,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3765,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -3642,7 +3797,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3809,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3822,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -3730,7 +3885,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3897,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3910,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Link) GetPlan() string {
@@ -3836,7 +3991,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4003,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4016,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -3911,7 +4066,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4078,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4091,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Reading) GetName() string {
@@ -3971,7 +4126,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3983,7 +4138,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3996,7 +4151,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -4037,7 +4192,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4204,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4217,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -4142,7 +4297,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4309,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4322,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -4220,7 +4375,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4387,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4400,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -4312,7 +4467,7 @@ type CompensationFailed struct {
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4479,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4492,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -4398,7 +4553,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4565,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4578,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -4447,7 +4602,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4614,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4627,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -4532,7 +4687,7 @@ type ProbeAnswered struct {
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4699,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4712,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -4618,7 +4773,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4785,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4798,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -4662,7 +4817,7 @@ type HeldSetRetired struct {
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4829,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4842,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -4710,7 +4865,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4877,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4890,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -4773,17 +4928,21 @@ func (x *PlanEnded) GetSkipped() uint32 {
 	return 0
 }
 
+// FactEvicted takes a fact's value out of working memory (S82); its cause is the
+// operator's request, or nothing when memory was over its capacity.
 type FactEvicted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Fact          *Address               `protobuf:"bytes,2,opt,name=fact,proto3" json:"fact,omitempty"`
+	Fact          *Address               `protobuf:"bytes,2,opt,name=fact,proto3" json:"fact,omitempty"`        // the assertion that has the value
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`     // of key and value
+	Watched       bool                   `protobuf:"varint,4,opt,name=watched,proto3" json:"watched,omitempty"` // a held lease reads it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +4954,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +4967,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -4825,17 +4984,35 @@ func (x *FactEvicted) GetFact() *Address {
 	return nil
 }
 
+func (x *FactEvicted) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *FactEvicted) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
+}
+
+// FactReingested compensates a FactEvicted; its cause is the operator's request, or
+// the eviction itself when a lease read the value.
 type FactReingested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Fact          *Address               `protobuf:"bytes,2,opt,name=fact,proto3" json:"fact,omitempty"`
+	Fact          *Address               `protobuf:"bytes,2,opt,name=fact,proto3" json:"fact,omitempty"`       // the assertion that has the value
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`     // JSON, as asserted; empty: too large for this record, read it at fact
+	Evicted       *Address               `protobuf:"bytes,4,opt,name=evicted,proto3" json:"evicted,omitempty"` // the FactEvicted that it compensates
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +5024,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +5037,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -4877,6 +5054,20 @@ func (x *FactReingested) GetFact() *Address {
 	return nil
 }
 
+func (x *FactReingested) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *FactReingested) GetEvicted() *Address {
+	if x != nil {
+		return x.Evicted
+	}
+	return nil
+}
+
 type RecordRefused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -4888,7 +5079,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4900,7 +5091,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4913,7 +5104,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -4949,7 +5140,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5152,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5165,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -5016,7 +5207,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5219,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5232,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -5061,7 +5252,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5073,7 +5264,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5086,7 +5277,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -5107,7 +5298,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5310,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5323,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -5167,7 +5358,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xe8\x1a\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\x80\x1c\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5197,7 +5388,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fretry_requested\x18* \x01(\v2\x1c.sagenbaum.v1.RetryRequestedH\x00R\x0eretryRequested\x124\n" +
 	"\bresolved\x18+ \x01(\v2\x16.sagenbaum.v1.ResolvedH\x00R\bresolved\x12P\n" +
 	"\x12contract_published\x18, \x01(\v2\x1f.sagenbaum.v1.ContractPublishedH\x00R\x11contractPublished\x12G\n" +
-	"\x0fclock_confirmed\x18- \x01(\v2\x1c.sagenbaum.v1.ClockConfirmedH\x00R\x0eclockConfirmed\x12J\n" +
+	"\x0fclock_confirmed\x18- \x01(\v2\x1c.sagenbaum.v1.ClockConfirmedH\x00R\x0eclockConfirmed\x12G\n" +
+	"\x0fevict_requested\x18. \x01(\v2\x1c.sagenbaum.v1.EvictRequestedH\x00R\x0eevictRequested\x12M\n" +
+	"\x11restore_requested\x18/ \x01(\v2\x1e.sagenbaum.v1.RestoreRequestedH\x00R\x10restoreRequested\x12J\n" +
 	"\x10cascade_answered\x180 \x01(\v2\x1d.sagenbaum.v1.CascadeAnsweredH\x00R\x0fcascadeAnswered\x12Y\n" +
 	"\x15compensation_reported\x182 \x01(\v2\".sagenbaum.v1.CompensationReportedH\x00R\x14compensationReported\x12_\n" +
 	"\x17compensation_progressed\x183 \x01(\v2$.sagenbaum.v1.CompensationProgressedH\x00R\x16compensationProgressed\x12>\n" +
@@ -5376,7 +5569,15 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0eClockConfirmed\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
-	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"m\n" +
+	"\awall_ns\x18\x03 \x01(\x03R\x06wallNs\"R\n" +
+	"\x0eEvictRequested\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\tR\x04keys\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"T\n" +
+	"\x10RestoreRequested\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\tR\x04keys\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"m\n" +
 	"\x0fCascadeAnswered\x12\x16\n" +
 	"\x06resume\x18\x01 \x01(\bR\x06resume\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
@@ -5500,13 +5701,17 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
 	"\voutstanding\x18\x03 \x03(\tR\voutstanding\x12 \n" +
 	"\vcompensated\x18\x04 \x01(\rR\vcompensated\x12\x18\n" +
-	"\askipped\x18\x05 \x01(\rR\askipped\"J\n" +
+	"\askipped\x18\x05 \x01(\rR\askipped\"z\n" +
 	"\vFactEvicted\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
-	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\"M\n" +
+	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\awatched\x18\x04 \x01(\bR\awatched\"\x94\x01\n" +
 	"\x0eFactReingested\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
-	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\"Y\n" +
+	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12/\n" +
+	"\aevicted\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\aevicted\"Y\n" +
 	"\rRecordRefused\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
@@ -5589,7 +5794,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -5632,32 +5837,34 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*Resolved)(nil),               // 38: sagenbaum.v1.Resolved
 	(*ContractPublished)(nil),      // 39: sagenbaum.v1.ContractPublished
 	(*ClockConfirmed)(nil),         // 40: sagenbaum.v1.ClockConfirmed
-	(*CascadeAnswered)(nil),        // 41: sagenbaum.v1.CascadeAnswered
-	(*CompensationReported)(nil),   // 42: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 43: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 44: sagenbaum.v1.TermStarted
-	(*LeaseFired)(nil),             // 45: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 46: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 47: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 48: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 49: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 50: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 51: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 52: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 53: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 54: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 55: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 56: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 57: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 58: sagenbaum.v1.HeldSetRetired
-	(*PlanEnded)(nil),              // 59: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 60: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 61: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 62: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 63: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 64: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 65: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 66: sagenbaum.v1.OwnerPaged
+	(*EvictRequested)(nil),         // 41: sagenbaum.v1.EvictRequested
+	(*RestoreRequested)(nil),       // 42: sagenbaum.v1.RestoreRequested
+	(*CascadeAnswered)(nil),        // 43: sagenbaum.v1.CascadeAnswered
+	(*CompensationReported)(nil),   // 44: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 45: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 46: sagenbaum.v1.TermStarted
+	(*LeaseFired)(nil),             // 47: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 48: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 49: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 50: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 51: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 52: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 53: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 54: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 55: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 56: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 57: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 58: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 59: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 60: sagenbaum.v1.HeldSetRetired
+	(*PlanEnded)(nil),              // 61: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 62: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 63: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 64: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 65: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 66: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 67: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 68: sagenbaum.v1.OwnerPaged
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -5684,66 +5891,69 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	38, // 21: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
 	39, // 22: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
 	40, // 23: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	41, // 24: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
-	42, // 25: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	43, // 26: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	44, // 27: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	45, // 28: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	49, // 29: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	50, // 30: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	52, // 31: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	53, // 32: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	54, // 33: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	55, // 34: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	56, // 35: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	57, // 36: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	58, // 37: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	59, // 38: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	60, // 39: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	61, // 40: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	62, // 41: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	63, // 42: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	64, // 43: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	65, // 44: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	66, // 45: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	47, // 46: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	16, // 47: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 48: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 49: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 50: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 51: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 52: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 53: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 54: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 55: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 56: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 57: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 58: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 59: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 60: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 61: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 62: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 63: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	51, // 64: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	48, // 65: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	46, // 66: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	11, // 67: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	11, // 68: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	46, // 69: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	51, // 70: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	51, // 71: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 72: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	52, // 73: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 74: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 75: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 76: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 77: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 78: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	41, // 24: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
+	42, // 25: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
+	43, // 26: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	44, // 27: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	45, // 28: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	46, // 29: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	47, // 30: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	51, // 31: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	52, // 32: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	54, // 33: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	55, // 34: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	56, // 35: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	57, // 36: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	58, // 37: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	59, // 38: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	60, // 39: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	61, // 40: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	62, // 41: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	63, // 42: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	64, // 43: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	65, // 44: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	66, // 45: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	67, // 46: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	68, // 47: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	49, // 48: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	16, // 49: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 50: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 51: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 52: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 53: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 54: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 55: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 56: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 57: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 58: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 59: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 60: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 61: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 62: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 63: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 64: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 65: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	53, // 66: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	50, // 67: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 68: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	11, // 69: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	11, // 70: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	48, // 71: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	53, // 72: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	53, // 73: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 74: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	54, // 75: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 76: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 77: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 78: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 79: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 80: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	11, // 81: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -5772,6 +5982,8 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_Resolved)(nil),
 		(*Record_ContractPublished)(nil),
 		(*Record_ClockConfirmed)(nil),
+		(*Record_EvictRequested)(nil),
+		(*Record_RestoreRequested)(nil),
 		(*Record_CascadeAnswered)(nil),
 		(*Record_CompensationReported)(nil),
 		(*Record_CompensationProgressed)(nil),
@@ -5802,7 +6014,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -336,6 +336,11 @@ type Meta struct {
 	Unwinding     uint64                 `protobuf:"varint,14,opt,name=unwinding,proto3" json:"unwinding,omitempty"`
 	Quarantined   uint64                 `protobuf:"varint,15,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // plans waiting for their owner
 	Ended         uint64                 `protobuf:"varint,16,opt,name=ended,proto3" json:"ended,omitempty"`
+	FactBytes     uint64                 `protobuf:"varint,20,opt,name=fact_bytes,json=factBytes,proto3" json:"fact_bytes,omitempty"`       // keys and values of the facts in memory
+	Facts         uint64                 `protobuf:"varint,21,opt,name=facts,proto3" json:"facts,omitempty"`                                // in memory
+	Evicted       uint64                 `protobuf:"varint,22,opt,name=evicted,proto3" json:"evicted,omitempty"`                            // facts whose value is in the ledger only
+	Evictions     uint64                 `protobuf:"varint,23,opt,name=evictions,proto3" json:"evictions,omitempty"`                        // so far
+	Tombstones    uint64                 `protobuf:"varint,24,opt,name=tombstones,proto3" json:"tombstones,omitempty"`                      // keys whose fact was retracted
 	CascadeHour   int64                  `protobuf:"varint,25,opt,name=cascade_hour,json=cascadeHour,proto3" json:"cascade_hour,omitempty"` // hour of logical time, from the epoch, that cascaded counts
 	Cascaded      uint64                 `protobuf:"varint,26,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                          // leases that fired at a depth above 1 in it
 	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
@@ -488,6 +493,41 @@ func (x *Meta) GetQuarantined() uint64 {
 func (x *Meta) GetEnded() uint64 {
 	if x != nil {
 		return x.Ended
+	}
+	return 0
+}
+
+func (x *Meta) GetFactBytes() uint64 {
+	if x != nil {
+		return x.FactBytes
+	}
+	return 0
+}
+
+func (x *Meta) GetFacts() uint64 {
+	if x != nil {
+		return x.Facts
+	}
+	return 0
+}
+
+func (x *Meta) GetEvicted() uint64 {
+	if x != nil {
+		return x.Evicted
+	}
+	return 0
+}
+
+func (x *Meta) GetEvictions() uint64 {
+	if x != nil {
+		return x.Evictions
+	}
+	return 0
+}
+
+func (x *Meta) GetTombstones() uint64 {
+	if x != nil {
+		return x.Tombstones
 	}
 	return 0
 }
@@ -2060,12 +2100,25 @@ func (x *ActionRow) GetConfirmed() bool {
 
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"` // empty: evicted or retracted
 	AssertedNs    int64                  `protobuf:"varint,2,opt,name=asserted_ns,json=assertedNs,proto3" json:"asserted_ns,omitempty"`
 	ChangedNs     int64                  `protobuf:"varint,3,opt,name=changed_ns,json=changedNs,proto3" json:"changed_ns,omitempty"`
-	Source        *Address               `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	Retracted     bool                   `protobuf:"varint,6,opt,name=retracted,proto3" json:"retracted,omitempty"`
+	Source        *Address               `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`        // the last assertion
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                // who wrote the last assertion or retraction; empty: the holder
+	Retracted     bool                   `protobuf:"varint,6,opt,name=retracted,proto3" json:"retracted,omitempty"` // a tombstone
+	Plan          string                 `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`            // what it was asserted or retracted for, and likewise to cause
+	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`
+	About         *Address               `protobuf:"bytes,9,opt,name=about,proto3" json:"about,omitempty"` // that action's registration
+	Cause         *Address               `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`
+	Undo          bool                   `protobuf:"varint,11,opt,name=undo,proto3" json:"undo,omitempty"`          // as the compensation of that action; cause is its dispatch
+	Tombstone     *Address               `protobuf:"bytes,12,opt,name=tombstone,proto3" json:"tombstone,omitempty"` // the retraction
+	RetractedNs   int64                  `protobuf:"varint,13,opt,name=retracted_ns,json=retractedNs,proto3" json:"retracted_ns,omitempty"`
+	Evicted       *Address               `protobuf:"bytes,14,opt,name=evicted,proto3" json:"evicted,omitempty"`                         // the FactEvicted in force
+	Size          uint64                 `protobuf:"varint,15,opt,name=size,proto3" json:"size,omitempty"`                              // evicted: bytes of the value
+	Digest        []byte                 `protobuf:"bytes,16,opt,name=digest,proto3" json:"digest,omitempty"`                           // evicted: SHA-256 of the value
+	SinceNs       int64                  `protobuf:"varint,17,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`         // its place in the order of evictions: asserted or brought back then, to the minute
+	Asked         *Address               `protobuf:"bytes,18,opt,name=asked,proto3" json:"asked,omitempty"`                             // an operator's request that waits to be carried out
+	Reingested    *Address               `protobuf:"bytes,19,opt,name=reingested,proto3" json:"reingested,omitempty"`                   // the FactReingested that brought it back
 	Depth         uint32                 `protobuf:"varint,20,opt,name=depth,proto3" json:"depth,omitempty"`                            // of the cascade whose undo made or retracted it; 0: none
 	Fired         *Address               `protobuf:"bytes,21,opt,name=fired,proto3" json:"fired,omitempty"`                             // why that plan unwinds
 	UndonePlan    string                 `protobuf:"bytes,22,opt,name=undone_plan,json=undonePlan,proto3" json:"undone_plan,omitempty"` // of that undo
@@ -2145,6 +2198,97 @@ func (x *FactRow) GetRetracted() bool {
 		return x.Retracted
 	}
 	return false
+}
+
+func (x *FactRow) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *FactRow) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *FactRow) GetAbout() *Address {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *FactRow) GetCause() *Address {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+func (x *FactRow) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
+func (x *FactRow) GetTombstone() *Address {
+	if x != nil {
+		return x.Tombstone
+	}
+	return nil
+}
+
+func (x *FactRow) GetRetractedNs() int64 {
+	if x != nil {
+		return x.RetractedNs
+	}
+	return 0
+}
+
+func (x *FactRow) GetEvicted() *Address {
+	if x != nil {
+		return x.Evicted
+	}
+	return nil
+}
+
+func (x *FactRow) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FactRow) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *FactRow) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *FactRow) GetAsked() *Address {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *FactRow) GetReingested() *Address {
+	if x != nil {
+		return x.Reingested
+	}
+	return nil
 }
 
 func (x *FactRow) GetDepth() uint32 {
@@ -2735,7 +2879,7 @@ var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xb5\x04\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xc2\x05\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -2754,7 +2898,15 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04open\x18\r \x01(\x04R\x04open\x12\x1c\n" +
 	"\tunwinding\x18\x0e \x01(\x04R\tunwinding\x12 \n" +
 	"\vquarantined\x18\x0f \x01(\x04R\vquarantined\x12\x14\n" +
-	"\x05ended\x18\x10 \x01(\x04R\x05ended\x12!\n" +
+	"\x05ended\x18\x10 \x01(\x04R\x05ended\x12\x1d\n" +
+	"\n" +
+	"fact_bytes\x18\x14 \x01(\x04R\tfactBytes\x12\x14\n" +
+	"\x05facts\x18\x15 \x01(\x04R\x05facts\x12\x18\n" +
+	"\aevicted\x18\x16 \x01(\x04R\aevicted\x12\x1c\n" +
+	"\tevictions\x18\x17 \x01(\x04R\tevictions\x12\x1e\n" +
+	"\n" +
+	"tombstones\x18\x18 \x01(\x04R\n" +
+	"tombstones\x12!\n" +
 	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\xd9\x0e\n" +
@@ -2939,7 +3091,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18) \x03(\tR\n" +
 	"duplicates\x12\x1c\n" +
-	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xe3\x02\n" +
+	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xb1\x06\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -2948,7 +3100,23 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"changed_ns\x18\x03 \x01(\x03R\tchangedNs\x12-\n" +
 	"\x06source\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x06source\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x1c\n" +
-	"\tretracted\x18\x06 \x01(\bR\tretracted\x12\x14\n" +
+	"\tretracted\x18\x06 \x01(\bR\tretracted\x12\x12\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\x12\x16\n" +
+	"\x06action\x18\b \x01(\tR\x06action\x12+\n" +
+	"\x05about\x18\t \x01(\v2\x15.sagenbaum.v1.AddressR\x05about\x12+\n" +
+	"\x05cause\x18\n" +
+	" \x01(\v2\x15.sagenbaum.v1.AddressR\x05cause\x12\x12\n" +
+	"\x04undo\x18\v \x01(\bR\x04undo\x123\n" +
+	"\ttombstone\x18\f \x01(\v2\x15.sagenbaum.v1.AddressR\ttombstone\x12!\n" +
+	"\fretracted_ns\x18\r \x01(\x03R\vretractedNs\x12/\n" +
+	"\aevicted\x18\x0e \x01(\v2\x15.sagenbaum.v1.AddressR\aevicted\x12\x12\n" +
+	"\x04size\x18\x0f \x01(\x04R\x04size\x12\x16\n" +
+	"\x06digest\x18\x10 \x01(\fR\x06digest\x12\x19\n" +
+	"\bsince_ns\x18\x11 \x01(\x03R\asinceNs\x12+\n" +
+	"\x05asked\x18\x12 \x01(\v2\x15.sagenbaum.v1.AddressR\x05asked\x125\n" +
+	"\n" +
+	"reingested\x18\x13 \x01(\v2\x15.sagenbaum.v1.AddressR\n" +
+	"reingested\x12\x14\n" +
 	"\x05depth\x18\x14 \x01(\rR\x05depth\x12+\n" +
 	"\x05fired\x18\x15 \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x12\x1f\n" +
 	"\vundone_plan\x18\x16 \x01(\tR\n" +
@@ -3153,21 +3321,27 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	19, // 47: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
 	23, // 48: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
 	23, // 49: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	23, // 50: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	23, // 51: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	34, // 52: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	35, // 53: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	23, // 54: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	23, // 55: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	23, // 56: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	23, // 57: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	36, // 58: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	23, // 59: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	23, // 50: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	23, // 51: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	23, // 52: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	23, // 53: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	23, // 54: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	23, // 55: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	23, // 56: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	23, // 57: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	34, // 58: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	35, // 59: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	23, // 60: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	23, // 61: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	23, // 62: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	23, // 63: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	36, // 64: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	23, // 65: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }

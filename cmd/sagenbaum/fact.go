@@ -1,0 +1,409 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func newFact(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "fact",
+		Short: "Read and write the facts of working memory",
+		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
+  sagenbaum fact get order/7
+  sagenbaum fact history order/7`,
+	}, newFactPut(s), newFactGet(s), newFactLs(s), newFactHistory(s))
+}
+
+// putting is what `fact put` was asked to do.
+type putting struct {
+	source, plan, action string
+	retract              bool
+}
+
+func newFactPut(s *settings) *cobra.Command {
+	var v putting
+	cmd := &cobra.Command{
+		Use:   "put KEY [VALUE]",
+		Short: "Assert a fact, or retract it",
+		Long: `Assert a fact: its value is one JSON value. Every lease that reads it is asked at
+once. With --retract the fact ends; its key stays as a tombstone. --plan and
+--action say of which action it is the effect; the fact then refers to that action
+by address. It is a record under the source's name, which the server lets it write
+under or not; exit code 75 means that the log refused it.`,
+		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
+  sagenbaum fact put risk '"high"' --source scanner
+  sagenbaum fact put seat/12A '"taken"' --plan 01JD3BX7 --action book
+  sagenbaum fact put order/7 --retract`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if v.retract {
+				return exactly("KEY")(cmd, args)
+			}
+			return exactly("KEY", "VALUE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			record, err := v.record(args)
+			if err != nil {
+				return err
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			return failed("write the fact", putFact(cmd, s, c, v.source, args[0], record))
+		},
+	}
+	cmd.Flags().StringVar(&v.source, "source", defaultActor(), "`NAME` of who observed it")
+	cmd.Flags().StringVar(&v.plan, "plan", "", "`PLAN` of the action that it is the effect of")
+	cmd.Flags().StringVar(&v.action, "action", "", "`ACTION` that it is the effect of, by its id")
+	cmd.Flags().BoolVar(&v.retract, "retract", false, "end the fact")
+	return cmd
+}
+
+// record is what the command line says, checked as far as that goes without a server.
+func (v putting) record(args []string) (*pb.Record, error) {
+	switch {
+	case !ledger.ValidToken(v.source):
+		return nil, fail(exitUsage, "--source NAME of 1 to 64 letters, digits, '-' or '_'", "%q is no source: a fact has one", v.source)
+	case v.action != "" && v.plan == "":
+		return nil, fail(exitUsage, "--plan PLAN --action ACTION", "--action is one of a plan")
+	}
+	r := &pb.Record{Plan: v.plan, Action: v.action}
+	if v.retract {
+		r.Kind = &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: args[0]}}
+	} else {
+		if !json.Valid([]byte(args[1])) {
+			return nil, fail(exitUsage, fmt.Sprintf("sagenbaum fact put %s '\"text\"'; a text is JSON in quotes", args[0]), "%q is no JSON value", clip(args[1], 60))
+		}
+		r.Kind = &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: args[0], Value: []byte(args[1])}}
+	}
+	if err := ledger.Check(r, ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: v.source}); err != nil {
+		return nil, fail(exitUsage, "sagenbaum fact put --help", "%v", err)
+	}
+	return r, nil
+}
+
+// written is a record about a fact and what the fold made of it.
+type written struct {
+	Record uint64            `json:"record"` // sequence
+	Fact   executor.FactView `json:"fact"`
+}
+
+func putFact(cmd *cobra.Command, s *settings, c *client, source, key string, record *pb.Record) error {
+	result, err := c.write(cmd.Context(), ledger.Source{Tenant: c.tenant, Class: ledger.ClassFact, Name: source}, key, record)
+	if err != nil {
+		return err
+	}
+	if s.json() {
+		return printJSON(cmd.OutOrStdout(), result)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d\n", printable(key), s.pen(cmd).state(dash(result.Fact.State)), result.Record)
+	return nil
+}
+
+// write appends one record about a fact and waits until it is folded. A refusal
+// there means that the log decided otherwise.
+func (c *client) write(ctx context.Context, source ledger.Source, key string, record *pb.Record) (written, error) {
+	if err := ledger.Check(record, source); err != nil {
+		return written{}, err
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	if err != nil {
+		return written{}, err
+	}
+	sequence, err := c.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	if err != nil {
+		return written{}, err
+	}
+	var answer executor.FactAnswer
+	if err := c.ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: sequence}, &answer); err != nil {
+		return written{}, err
+	}
+	if len(answer.Refused) > 0 {
+		return written{}, fail(exitConflict, "sagenbaum fact get "+key, "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	}
+	return written{sequence, answer.Fact}, nil
+}
+
+func newFactGet(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get KEY",
+		Short: "Show a fact: its value, where it comes from, whether it is in memory",
+		Long: `Show a fact: its value, where it comes from, whether it is in memory. The value of
+an evicted fact is read from the ledger and stays there: 'memory restore' brings it
+back, and so does a lease that reads it.`,
+		Example: "  sagenbaum fact get order/7\n  sagenbaum fact get order/7 -o json | jq .value",
+		Args:    exactly("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			fact, err := c.fact(cmd.Context(), args[0])
+			if err != nil {
+				return failed("read the fact", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), fact)
+			}
+			writeFact(cmd.OutOrStdout(), s.pen(cmd), fact, time.Now())
+			return nil
+		},
+	}
+}
+
+func (c *client) fact(ctx context.Context, key string) (executor.FactView, error) {
+	var answer executor.FactAnswer
+	err := c.ask(ctx, "fact.get", executor.FactQuery{Key: key}, &answer)
+	return answer.Fact, err
+}
+
+// writeFact prints one fact for people; nothing in it is trusted.
+func writeFact(out io.Writer, p pen, fact executor.FactView, now time.Time) {
+	v := forPeople(fact)
+	fmt.Fprintf(out, "%s %s\n", p.bold(v.Key), p.state(v.State))
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-12s %s\n", name, text)
+		}
+	}
+	line("value", clip(string(fact.Value), 400))
+	if v.ReadFrom != "" {
+		line("", "evicted, read from the ledger at "+v.ReadFrom)
+	}
+	if v.Asserted != "" {
+		line("asserted", v.Asserted+" · "+relative(v.AssertedNs, now)+"; changed "+relative(v.ChangedNs, now))
+	}
+	if v.Tombstone != "" {
+		line("retracted", v.Tombstone+" · "+relative(v.RetractedNs, now))
+	}
+	line("by", sourceOf(v.By))
+	line("for", purposeOf(v))
+	line("evicted", v.Evicted)
+	line("back", v.Reingested)
+	line("asked", v.Asked)
+	memory := fmt.Sprintf("%d bytes", v.Bytes)
+	if v.SinceNs != 0 {
+		memory += ", in the eviction queue since " + moment(v.SinceNs)
+	}
+	if v.Watched {
+		memory += ", a held lease reads it"
+	}
+	line("size", memory)
+}
+
+// sourceOf is who wrote a fact.
+func sourceOf(by string) string {
+	if by == "" {
+		return "the executor"
+	}
+	return by
+}
+
+// purposeOf says which action a fact belongs to.
+func purposeOf(v executor.FactView) string {
+	switch {
+	case v.Plan == "":
+		return ""
+	case v.Compensates:
+		return fmt.Sprintf("undo of %s/%s, registered at %s, dispatched at %s", v.Plan, v.Action, v.About, v.Cause)
+	case v.Action == "":
+		return v.Plan
+	case v.About == "":
+		return fmt.Sprintf("%s/%s, not known when it came", v.Plan, v.Action)
+	default:
+		return fmt.Sprintf("effect of %s/%s, registered at %s", v.Plan, v.Action, v.About)
+	}
+}
+
+func newFactLs(s *settings) *cobra.Command {
+	var q executor.FactsQuery
+	var limit int
+	var evicted, retracted bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List facts in order of their keys",
+		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  sagenbaum fact ls --retracted -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case limit < 1:
+				return fail(exitUsage, "--limit 100", "a limit of %d lists nothing", limit)
+			case evicted && retracted:
+				return fail(exitUsage, "one of the two", "no fact is both evicted and retracted")
+			case evicted:
+				q.State = executor.FactEvicted
+			case retracted:
+				q.State = executor.FactRetracted
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			answer, err := c.facts(cmd.Context(), q, limit)
+			if err != nil {
+				return failed("list facts", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer)
+			}
+			writeFacts(cmd, s.pen(cmd), answer)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `TEXT`")
+	cmd.Flags().BoolVar(&evicted, "evicted", false, "only facts whose value is in the ledger only")
+	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` facts")
+	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `KEY`")
+	return cmd
+}
+
+// facts asks page after page until it has limit facts or there are no more.
+func (c *client) facts(ctx context.Context, q executor.FactsQuery, limit int) (executor.FactsAnswer, error) {
+	all := executor.FactsAnswer{Facts: []executor.FactView{}}
+	for {
+		q.Limit = min(pageSize, limit-len(all.Facts))
+		var page executor.FactsAnswer
+		if err := c.ask(ctx, "fact.ls", q, &page); err != nil {
+			return all, err
+		}
+		all.Facts, all.Next = append(all.Facts, page.Facts...), page.Next
+		if page.Next == "" || len(all.Facts) >= limit {
+			return all, nil
+		}
+		if page.Next <= q.After { // this would never end
+			return all, fail(exitFailed, "sagenbaum doctor", "the pages of fact.ls go in a circle at %q", page.Next)
+		}
+		q.After = page.Next
+	}
+}
+
+func writeFacts(cmd *cobra.Command, p pen, answer executor.FactsAnswer) {
+	if len(answer.Facts) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no facts")
+		return
+	}
+	t := table{head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"}}
+	t.paint = func(column int, cell string) string {
+		if column == 1 {
+			return p.state(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]
+		}
+		return cell
+	}
+	now := time.Now()
+	for _, v := range answer.Facts {
+		of := v.Plan
+		if v.Action != "" {
+			of += "/" + v.Action
+		}
+		if v.Compensates {
+			of = "undo of " + of
+		}
+		t.add(v.Key, v.State, fmt.Sprint(v.Bytes), relative(v.AssertedNs, now), sourceOf(v.By), dash(of), dash(clip(string(v.Value), 40)))
+	}
+	t.write(cmd.OutOrStdout())
+	if answer.Next != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n", printable(answer.Next))
+	}
+}
+
+func newFactHistory(s *settings) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "history KEY",
+		Short: "Show what the ledger says of a fact, the latest last",
+		Long: `Show what the ledger says of a fact, the latest last: each assertion, retraction,
+eviction and re-ingestion with its address, who wrote it, and what it compensates:
+the act that an undo refers to, or the eviction that a re-ingestion takes back.`,
+		Example: "  sagenbaum fact history order/7\n  sagenbaum fact history order/7 --limit 1000 -o json",
+		Args:    exactly("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > pageSize {
+				return fail(exitUsage, "--limit 100", "--limit is 1 to %d, not %d", pageSize, limit)
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			var answer executor.HistoryAnswer
+			if err := c.ask(cmd.Context(), "fact.history", executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+				return failed("read the history of the fact", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer)
+			}
+			if answer.More {
+				fmt.Fprintln(cmd.ErrOrStderr(), "there are earlier ones: a larger --limit, or sagenbaum ledger tail --since 1")
+			}
+			writeEvents(cmd.OutOrStdout(), answer.Events, false)
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "the latest `N`")
+	return cmd
+}
+
+// writeEvents prints records about facts; keys, when they are about several.
+func writeEvents(out io.Writer, events []executor.FactEvent, keys bool) {
+	t := table{head: []string{"ADDRESS", "TIME", "WHAT", "BY", "SAYS"}}
+	if keys {
+		t.head = append(t.head[:2], append([]string{"KEY"}, t.head[2:]...)...)
+	}
+	for _, e := range events {
+		cells := []string{e.At, moment(e.StampNs), strings.TrimPrefix(e.Kind, "fact_"), sourceOf(e.By), eventText(e)}
+		if keys {
+			cells = append(cells[:2], append([]string{e.Key}, cells[2:]...)...)
+		}
+		t.add(cells...)
+	}
+	t.write(out)
+}
+
+// eventText is what one record says of a fact.
+func eventText(e executor.FactEvent) string {
+	var parts []string
+	if len(e.Value) > 0 {
+		parts = append(parts, clip(string(e.Value), 60))
+	}
+	of := e.Plan
+	if e.Action != "" {
+		of += "/" + e.Action
+	}
+	switch {
+	case e.Kind == "fact_evicted":
+		parts = append(parts, fmt.Sprintf("%d bytes of %s", e.Bytes, e.Fact))
+	case e.Kind == "fact_reingested":
+		parts = append(parts, "compensates "+e.Compensates)
+	case e.Compensates != "":
+		parts = append(parts, fmt.Sprintf("compensates %s, registered at %s", of, e.Compensates))
+	case of != "":
+		parts = append(parts, "effect of "+of)
+	}
+	if e.Watched {
+		parts = append(parts, "a lease read it")
+	}
+	switch {
+	case e.Cause == "":
+	case e.Kind == "fact_evicted" || e.Kind == "fact_reingested":
+		parts = append(parts, "asked at "+e.Cause)
+	case e.Compensates != "":
+		parts = append(parts, "dispatched at "+e.Cause)
+	}
+	return dash(strings.Join(parts, "; "))
+}

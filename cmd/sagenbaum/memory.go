@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func newMemory(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "memory",
+		Short: "See what is in working memory, what goes next, and whether the ledger says the same",
+		Example: `  sagenbaum memory status
+  sagenbaum memory queue
+  sagenbaum memory rebuild --check`,
+	}, newMemoryStatus(s), newMemoryQueue(s), newMemoryEvict(s), newMemoryRestore(s), newMemoryRebuild(s))
+}
+
+func newMemoryStatus(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Show how full working memory is",
+		Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			var answer executor.MemoryAnswer
+			if err := c.ask(cmd.Context(), "memory.status", struct{}{}, &answer); err != nil {
+				return failed("read working memory", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer.Memory)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory))
+			return nil
+		},
+	}
+}
+
+func memoryLine(m executor.MemoryView) string {
+	of := "no limit"
+	if m.Capacity > 0 {
+		of = fmt.Sprintf("%.1f %% of %d", 100*float64(m.Bytes)/float64(m.Capacity), m.Capacity)
+	}
+	return fmt.Sprintf("%d bytes, %s · %d facts in memory · %d evicted · %d tombstones · %d evictions so far · as of sequence %d",
+		m.Bytes, of, m.Facts, m.Evicted, m.Tombstones, m.Evictions, m.Applied)
+}
+
+func newMemoryQueue(s *settings) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "List what would be evicted next, and the latest evictions",
+		Long: `List what would be evicted next, in its order, and the latest evictions. Working
+memory that is over its capacity is brought down to nine tenths of it: the facts
+that were asserted longest ago go first, those that a held lease reads last. SINCE is
+a fact's place in that order, to the minute. An eviction is a record; the value stays in the ledger, and no condition changes its answer.`,
+		Example: "  sagenbaum memory queue\n  sagenbaum memory queue --limit 10 -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > pageSize {
+				return fail(exitUsage, "--limit 100", "--limit is 1 to %d, not %d", pageSize, limit)
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			var answer executor.QueueAnswer
+			if err := c.ask(cmd.Context(), "memory.queue", executor.QueueQuery{Limit: limit}, &answer); err != nil {
+				return failed("read the eviction queue", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer)
+			}
+			writeQueue(cmd, answer)
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` of each")
+	return cmd
+}
+
+func writeQueue(cmd *cobra.Command, answer executor.QueueAnswer) {
+	out, now := cmd.OutOrStdout(), time.Now()
+	fmt.Fprintln(out, memoryLine(answer.Memory))
+	if len(answer.Next) > 0 {
+		t := table{head: []string{"NEXT", "KEY", "BYTES", "SINCE", "WHY"}}
+		for i, v := range answer.Next {
+			why := "asserted longest ago"
+			if v.Watched {
+				why = "a held lease reads it: after all others"
+			} else if i > 0 {
+				why = "then"
+			}
+			t.add(fmt.Sprint(i+1), v.Key, fmt.Sprint(v.Bytes), relative(v.SinceNs, now), why)
+		}
+		t.write(out)
+	}
+	if len(answer.Latest) > 0 {
+		fmt.Fprintln(out, "latest evictions")
+		writeEvents(out, answer.Latest, true)
+	}
+}
+
+// asking is a request about facts.
+type asking struct{ reason, actor string }
+
+func (v *asking) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&v.actor, "actor", defaultActor(), "`NAME` of the operator who asks")
+}
+
+func newMemoryEvict(s *settings) *cobra.Command {
+	var v asking
+	cmd := &cobra.Command{
+		Use:   "evict KEY...",
+		Short: "Take the values of facts out of memory; they stay in the ledger",
+		Long: `Take the values of facts out of memory; they stay in the ledger, and no condition
+changes its answer. A lease that reads such a fact brings it back while there is
+room. The request is a record; exit code 75 means that the log refused it, for
+example because a fact is evicted already.`,
+		Example: "  sagenbaum memory evict report/2025 report/2024 --reason \"read once a year\"",
+		Args:    keysOf,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return askAbout(cmd, s, args, v, executor.FactEvicted, &pb.Record{Kind: &pb.Record_EvictRequested{
+				EvictRequested: &pb.EvictRequested{Keys: args, Reason: v.reason, Actor: v.actor}}})
+		},
+	}
+	v.flags(cmd)
+	return cmd
+}
+
+func newMemoryRestore(s *settings) *cobra.Command {
+	var v asking
+	cmd := &cobra.Command{
+		Use:   "restore KEY...",
+		Short: "Bring the values of evicted facts back from the ledger",
+		Long: `Bring the values of evicted facts back from the ledger: the compensation of their
+eviction. Where there is no room for them, others are evicted for it. The request is
+a record; exit code 75 means that the log refused it.`,
+		Example: "  sagenbaum memory restore report/2025",
+		Args:    keysOf,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return askAbout(cmd, s, args, v, executor.FactInMemory, &pb.Record{Kind: &pb.Record_RestoreRequested{
+				RestoreRequested: &pb.RestoreRequested{Keys: args, Reason: v.reason, Actor: v.actor}}})
+		},
+	}
+	v.flags(cmd)
+	return cmd
+}
+
+// keysOf wants the keys of facts, as many as one request takes.
+func keysOf(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || len(args) > ledger.RequestKeysMax {
+		return fail(exitUsage, cmd.CommandPath()+" --help", "%s takes 1 to %d keys, got %d", cmd.CommandPath(), ledger.RequestKeysMax, len(args))
+	}
+	return nil
+}
+
+// askAbout appends a request and waits until it is carried out.
+func askAbout(cmd *cobra.Command, s *settings, keys []string, v asking, state string, record *pb.Record) error {
+	if err := checkActor(v.actor); err != nil {
+		return err
+	}
+	source := ledger.Source{Class: ledger.ClassOperator, Name: v.actor}
+	if err := ledger.Check(record, source); err != nil {
+		return fail(exitUsage, cmd.CommandPath()+" --help", "%v", err)
+	}
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	source.Tenant = c.tenant
+	ctx := cmd.Context()
+	result, err := c.write(ctx, source, keys[0], record)
+	if err != nil {
+		return failed("ask for it", err)
+	}
+	facts := []executor.FactView{}
+	for _, key := range keys {
+		fact, err := c.carriedOut(ctx, key)
+		if err != nil {
+			return failed("see what became of it", err)
+		}
+		facts = append(facts, fact)
+	}
+	if s.json() {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"record": result.Record, "facts": facts})
+	}
+	for _, fact := range facts {
+		at := fact.Evicted
+		if state == executor.FactInMemory {
+			at = fact.Reingested
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d\n", printable(fact.Key), s.pen(cmd).state(fact.State), strings.TrimSpace("at "+dash(at)), result.Record)
+	}
+	return nil
+}
+
+// carriedOut asks for a fact until no request about it is open, or time is up.
+func (c *client) carriedOut(ctx context.Context, key string) (executor.FactView, error) {
+	deadline := time.Now().Add(c.timeout)
+	for {
+		fact, err := c.fact(ctx, key)
+		if err != nil || fact.Asked == "" {
+			return fact, err
+		}
+		if !time.Now().Before(deadline) {
+			return fact, fail(exitFailed, "sagenbaum status", "the request of %s about %s is recorded and not carried out yet", fact.Asked, key)
+		}
+		select {
+		case <-ctx.Done():
+			return fact, ctx.Err()
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// askAgain is how long a command waits before it looks again.
+const askAgain = 20 * time.Millisecond
+
+// rebuildWait is how long `memory rebuild` waits at most.
+const rebuildWait = time.Hour
+
+func newMemoryRebuild(s *settings) *cobra.Command {
+	var check bool
+	limit := rebuildWait
+	cmd := &cobra.Command{
+		Use:   "rebuild --check",
+		Short: "Fold the ledger anew beside the running executor, and compare",
+		Long: `Fold the ledger anew beside the running executor, up to where its state stands, and
+compare working memory and the whole state, byte for byte. It changes nothing. Exit
+code 1 when the two differ: then the state is not what the ledger says. Stop serve,
+delete the folder 'state' in its data folder, and start it: the state is a cache.`,
+		Example: "  sagenbaum memory rebuild --check\n  sagenbaum memory rebuild --check -o json | jq .equal",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !check:
+				return fail(exitUsage, "sagenbaum memory rebuild --check", "rebuild only checks: to rebuild the state, delete its folder and start serve")
+			case limit <= 0:
+				return fail(exitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			c.timeout = limit
+			var answer executor.RebuildAnswer
+			if err := c.ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
+				return failed("rebuild", err)
+			}
+			if s.json() {
+				err = printJSON(cmd.OutOrStdout(), answer)
+			} else {
+				writeRebuild(cmd, s.pen(cmd), answer)
+			}
+			if err == nil && !answer.Equal {
+				return errLook
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "compare; there is nothing else that it does")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", rebuildWait, "how long to wait at most")
+	return cmd
+}
+
+func writeRebuild(cmd *cobra.Command, p pen, answer executor.RebuildAnswer) {
+	out := cmd.OutOrStdout()
+	word := p.state("ok")
+	if !answer.Equal {
+		word = p.in(stateColors["FAIL"], "DIFFERENT")
+	}
+	fmt.Fprintf(out, "%s · sequences 1 to %d folded anew in %s\n", word, answer.Applied, span(time.Duration(answer.TookMs)*time.Millisecond))
+	fmt.Fprintf(out, "working memory  %s, %d facts\n        anew    %s\n", answer.Facts, answer.Rows, answer.Refolded)
+	fmt.Fprintf(out, "whole state     %s\n        anew    %s\n", answer.State, answer.Rebuilt)
+	for _, row := range answer.Differ {
+		fmt.Fprintln(out, "  "+printable(row))
+	}
+}

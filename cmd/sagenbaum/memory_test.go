@@ -1,0 +1,139 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// TestFactsAreWrittenReadEvictedAndRestored by commands, as docs/guide/memory.md shows.
+func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	fact := func(key string) executor.FactView {
+		return decoded[executor.FactView](t, s.run(t, exitGood, "fact get "+key+" -o json"))
+	}
+	s.trip(t, coordinator.Plan{ID: "p1"}, "room.book")
+	says := func(line string, want ...string) {
+		t.Helper()
+		out := s.run(t, exitGood, line).stdout
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: %q is not in\n%s", line, w, out)
+			}
+		}
+	}
+	says("fact put order/7 '{\"n\": 1.10}' --source shop", "order/7 in memory · record ")
+	says("fact put risk 3 --source shop --plan p1", "risk in memory")
+	says("fact get order/7", `{"n":1.10}`, "by           shop", "in the eviction queue since")
+	if got := fact("order/7"); !strings.Contains(string(got.Value), "1.10") || got.By != "shop" || got.State != executor.FactInMemory {
+		t.Errorf("%+v", got)
+	}
+	says("memory status", "2 facts in memory", "% of 268435456")
+	says("memory evict order/7 risk --actor root --reason audit", "order/7 evicted at ", "risk evicted at ")
+	s.run(t, exitConflict, "memory evict risk --actor root", "is evicted already, at")
+	s.run(t, exitConflict, "memory restore nothing --actor root", `there is no fact "nothing"`)
+	says("fact get risk", "evicted, read from the ledger at ", "value        3")
+	if got := fact("risk"); got.State != executor.FactEvicted || got.ReadFrom == "" || got.Plan != "p1" {
+		t.Errorf("%+v", got)
+	}
+	says("fact ls --evicted", "order/7", "risk")
+	says("memory queue", "2 evicted", "latest evictions", "asked at ")
+	says("memory restore risk --actor root", "risk in memory at ")
+	says("fact history risk", "asserted", "evicted", "reingested", "compensates ", "asked at ")
+	says("fact put risk --retract --source shop", "risk retracted")
+	says("fact ls --retracted", "risk")
+	says("fact get risk", "retracted    ")
+	if all := decoded[executor.FactsAnswer](t, s.run(t, exitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
+		t.Errorf("%+v", all)
+	}
+	s.run(t, exitGood, "fact ls --prefix zz", "no facts")
+	s.run(t, exitFailed, "fact get nothing", `there is no fact "nothing"`)
+	s.run(t, exitFailed, "fact history nothing", `there is no fact "nothing"`)
+	says("ledger tail --since 1", "fact_evicted", "evict_requested")
+	says("memory rebuild --check", "ok · sequences 1 to ", "working memory  ", "whole state     ")
+	if got := decoded[executor.RebuildAnswer](t, s.run(t, exitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRebuildThatDiffersEndsWithOne and names the rows.
+func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
+	t.Parallel()
+	url := answering(t, map[string]func([]byte) any{"memory.rebuild": func([]byte) any {
+		return executor.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3, Differ: []string{"fact \"k\x1b\": not the same"}}
+	}})
+	r := finished(t, sagenbaum(t, "--server", url, "memory", "rebuild", "--check"))
+	r.wants(t, "memory rebuild --check", exitLook)
+	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb", `fact "k\x1b": not the same`} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is not in\n%s", want, r.stdout)
+		}
+	}
+}
+
+// TestHistorySaysWhatCompensatesWhat: what a person reads of each record.
+func TestHistorySaysWhatCompensatesWhat(t *testing.T) {
+	for _, c := range []struct {
+		event executor.FactEvent
+		want  string
+	}{
+		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`"x"`)}, `"x"`},
+		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a"}, "1; effect of p/a"},
+		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a", Compensates: "3.0", Cause: "7.2"}, "1; compensates p/a, registered at 3.0; dispatched at 7.2"},
+		{executor.FactEvent{Kind: "fact_retracted"}, "-"},
+		{executor.FactEvent{Kind: "fact_evicted", Fact: "3.0", Bytes: 9, Watched: true}, "9 bytes of 3.0; a lease read it"},
+		{executor.FactEvent{Kind: "fact_reingested", Compensates: "4.0", Cause: "5.0"}, "compensates 4.0; asked at 5.0"},
+	} {
+		if got := eventText(c.event); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestAnAgentsActIsUndoneInWorkingMemory by its contract, without a worker; the fact
+// says of which act it is the undo.
+func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "seller", Contracts: []contract.Contract{{
+		Capability: "seat.hold", Class: contract.Compensable, OnInDoubt: contract.InDoubtQuarantine,
+		Inverse: &contract.Inverse{Actuator: contract.ActuatorMemory, Call: "fact.assert", With: map[string]any{
+			"key": `="seat/" + output.id`, "value": `={"state": "free", "room": input.room}`,
+		}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := agent.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "p1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, plan, "seat.hold")
+	if err := plan.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	act := s.plan(t, "p1").Actions[0]
+	s.run(t, exitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
+	if got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get seat/pi_1 -o json")); got.Compensates || got.About != act.Registered {
+		t.Errorf("the effect is %+v", got)
+	}
+	s.run(t, exitGood, "plan unwind p1 --reason 'no trip' --wait")
+	got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get seat/pi_1 -o json"))
+	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered || got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
+		t.Errorf("the undo is %+v", got)
+	}
+	if out := s.run(t, exitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") || !strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
+		t.Errorf("the history is\n%s", out)
+	}
+}

@@ -1,0 +1,291 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+var (
+	desk = ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "desk"}
+	ops  = ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}
+)
+
+func (r *rig) assert(key, value string) uint64 {
+	r.t.Helper()
+	return r.append(desk, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
+}
+
+// standing opens a plan that unwinds when a condition turns true.
+func (r *rig) standing(plan, condition string) {
+	r.t.Helper()
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan}, &pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{
+		PlanOpened: &pb.PlanOpened{Triggers: []*pb.Trigger{{Name: "x", Condition: condition}}}}})
+}
+
+func (r *rig) fact(key string) executor.FactView {
+	r.t.Helper()
+	var answer executor.FactAnswer
+	if err := r.ask("fact.get", executor.FactQuery{Key: key}, &answer); err != nil || answer.Error != "" {
+		r.t.Fatalf("fact %s: %v %s", key, err, answer.Error)
+	}
+	return answer.Fact
+}
+
+// inState waits until a fact is in a state.
+func (r *rig) inState(key, state string) executor.FactView {
+	r.t.Helper()
+	var fact executor.FactView
+	r.eventually("fact "+key+" is "+state, func() bool {
+		var answer executor.FactAnswer
+		err := r.ask("fact.get", executor.FactQuery{Key: key}, &answer)
+		fact = answer.Fact
+		return err == nil && fact.State == state
+	})
+	return fact
+}
+
+func (r *rig) rebuild() executor.RebuildAnswer {
+	r.t.Helper()
+	var answer executor.RebuildAnswer
+	if err := r.ask("memory.rebuild", struct{}{}, &answer); err != nil || answer.Error != "" {
+		r.t.Fatalf("rebuild: %v %s", err, answer.Error)
+	}
+	return answer
+}
+
+// TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack, over restarts.
+func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
+	r := newRig(t)
+	r.memoryBytes = 100
+	_, stop := r.host("h1")
+	r.assert("old", `{"n":1}`) // 10 bytes
+	for i := range 10 {
+		r.assert(fmt.Sprintf("k%d", i), `{"n":20}`)
+	}
+	gone := r.inState("old", executor.FactEvicted)
+	if string(gone.Value) != `{"n":1}` || gone.ReadFrom != gone.Asserted || gone.Evicted == "" {
+		t.Fatalf("%+v", gone)
+	}
+	stop()
+	_, stop = r.host("h1") // evicted as before; a question brings nothing back
+	if r.caughtUp(); r.fact("old").State != executor.FactEvicted {
+		t.Fatal("a restart or a question brought it back")
+	}
+	r.standing("p", `facts["old"].n == 1 && facts["k9"].n == 21`)
+	r.inState("old", executor.FactInMemory)
+	r.assert("k9", `{"n":21}`)
+	if got := r.ended("p"); got.State != ledger.StateFailed {
+		t.Fatalf("%+v", got)
+	}
+	var history executor.HistoryAnswer
+	if err := r.ask("fact.history", executor.FactQuery{Key: "old"}, &history); err != nil || history.Error != "" {
+		t.Fatal(err, history.Error)
+	}
+	var kinds []string
+	for _, e := range history.Events {
+		kinds = append(kinds, e.Kind)
+	}
+	if got := strings.Join(kinds, " "); !strings.HasPrefix(got, "fact_asserted fact_evicted fact_reingested") || history.Events[2].Compensates != history.Events[1].At {
+		t.Fatalf("%s: %+v", got, history.Events)
+	}
+	var queue executor.QueueAnswer
+	if err := r.ask("memory.queue", executor.QueueQuery{}, &queue); err != nil || queue.Error != "" || len(queue.Next) == 0 || len(queue.Latest) == 0 || queue.Memory.Capacity != 100 {
+		t.Fatalf("%v %+v", err, queue)
+	}
+	if queue.Latest[0].Key != "old" || queue.Latest[0].Kind != "fact_evicted" {
+		t.Fatalf("%+v", queue.Latest)
+	}
+	r.caughtUp()
+	stop()
+	before, folded := digest(t, filepath.Join(r.dir, "h1"))
+	if err := os.RemoveAll(filepath.Join(r.dir, "h1", "state")); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = r.host("h1") // the fold reads evicted values where it did before
+	r.caughtUp()
+	stop()
+	after, again := digest(t, filepath.Join(r.dir, "h1"))
+	if folded == again && before != after {
+		t.Fatalf("digest %s, folded anew %s", before, after)
+	}
+}
+
+// TestOperatorsEvictAndRestore, and the second of two is told.
+func TestOperatorsEvictAndRestore(t *testing.T) {
+	r := newRig(t)
+	r.host("h1")
+	r.assert("a", `1`)
+	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	r.inState("a", executor.FactEvicted)
+	again := r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	var answer executor.FactAnswer
+	if err := r.ask("fact.get", executor.FactQuery{Key: "a", Sequence: again}, &answer); err != nil || len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0], "evicted already") {
+		t.Fatalf("%v %+v", err, answer)
+	}
+	r.append(ops, &pb.Record{Kind: &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	if back := r.inState("a", executor.FactInMemory); back.Reingested == "" || string(back.Value) != "1" {
+		t.Fatalf("%+v", back)
+	}
+	var facts executor.FactsAnswer
+	if err := r.ask("fact.ls", executor.FactsQuery{Prefix: "a"}, &facts); err != nil || len(facts.Facts) != 1 {
+		t.Fatalf("%v %+v", err, facts)
+	}
+	if err := r.ask("fact.ls", executor.FactsQuery{State: "lost"}, &facts); err != nil || !strings.Contains(facts.Error, "state") {
+		t.Fatalf("%v %+v", err, facts)
+	}
+}
+
+// TestAnUndoInWorkingMemoryNeedsNoWorker.
+func TestAnUndoInWorkingMemoryNeedsNoWorker(t *testing.T) {
+	r := newRig(t)
+	r.host("h1")
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
+	r.append(source, &pb.Record{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
+	r.append(source,
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "seat.book", Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+			Capability: ledger.CapabilityAssert, Actuator: ledger.ActuatorMemory, Attempts: 2,
+			Bindings: []*pb.Binding{{Name: "key", Expression: `"seat/" + output.seat`}, {Name: "value", Expression: `"free"`}}}}},
+		&pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Output: []byte(`{"seat":"12A"}`)}, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	if fact := r.fact("seat/12A"); string(fact.Value) != `"free"` || !fact.Compensates || fact.Plan != "p" || fact.Action != "a" || fact.About == "" || fact.Cause == "" {
+		t.Fatalf("%+v", fact)
+	}
+}
+
+// TestRebuildComparesStateAndLedger, beside the running actor: equal as it is, and
+// not when a row was tampered with.
+func TestRebuildComparesStateAndLedger(t *testing.T) {
+	r := newRig(t)
+	r.memoryBytes = 30
+	h, _ := r.host("h1")
+	r.serve(done)
+	r.plan("p", 3, 0)
+	r.fail("p")
+	r.standing("q", `facts["k1"].n == 99`)
+	for i := range 20 {
+		r.assert(fmt.Sprintf("k%d", i%5), fmt.Sprintf(`{"n":%d}`, i))
+	}
+	r.ended("p")
+	r.caughtUp()
+	got := r.rebuild()
+	if !got.Equal || got.State != got.Rebuilt || got.Facts != got.Refolded || got.Applied == 0 || got.Rows != 5 || len(got.Differ) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	left, err := filepath.Glob(filepath.Join(r.dir, "h1", rebuildPrefix+"*"))
+	if err != nil || len(left) != 0 {
+		t.Fatalf("left behind: %v %v", left, err)
+	}
+	key := append(tenantPrefix("t"), "fk1"...)
+	if err := h.db.Set(key, []byte{8, 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.rebuild(); got.Equal || got.State == got.Rebuilt || got.Facts == got.Refolded || len(got.Differ) != 1 || got.Differ[0] != `fact "k1": not the same` {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// TestOnlyOneRebuildRuns.
+func TestOnlyOneRebuildRuns(t *testing.T) {
+	a := &actor{host: &Host{}}
+	a.host.rebuilding.Store(true)
+	if answer, ok := a.askRebuild().(executor.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
+		t.Fatalf("%+v", answer)
+	}
+}
+
+// failing is a store whose records cannot be read back.
+type failing struct {
+	ledger.Store
+	err error
+}
+
+func (f failing) Get(context.Context, uint64) (ledger.Message, error) { return ledger.Message{}, f.err }
+
+// TestAnArchiveTellsALostLedgerFromOneThatIsNotThere.
+func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
+	at := &pb.Address{Sequence: 7, Leaf: make([]byte, ledger.LeafSize)}
+	var halted *ledger.Halted
+	var refused *ledger.Refused
+	if _, err := newArchive("t", failing{err: &ledger.Halted{Guard: "G1"}}).Value(at, "k"); !errors.As(err, &halted) {
+		t.Errorf("missing: %v", err)
+	}
+	_, err := newArchive("t", failing{err: ledger.Refuse("sequence", "7", "less")}).Value(at, "k")
+	if errors.As(err, &halted) || errors.As(err, &refused) || err == nil {
+		t.Errorf("behind the end, which ends no process: %v", err)
+	}
+	if _, err := newArchive("t", nil).Value(at, "k"); err == nil {
+		t.Error("no ledger has a value")
+	}
+	store := ledger.NewMemory("t", func() int64 { return time.Now().UnixNano() })
+	data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequence := store.Put(desk.Subject(), "", data)
+	m, err := store.Get(t.Context(), sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newArchive("t", store)
+	for range 2 { // the second time from memory
+		if value, err := a.Value(entries[0].Address, "k"); err != nil || string(value) != "1" {
+			t.Fatalf("%s %v", value, err)
+		}
+		store.Drop(sequence)
+	}
+}
+
+// TestALedgerWithAnotherRecordHaltsTheTenant: a value that is not the one that was
+// folded is never taken for it, and the rows are kept.
+func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
+	r := newRig(t)
+	h, _ := r.host("h1")
+	r.assert("a", `{"n":1}`)
+	r.assert("b", `2`)
+	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
+	r.inState("a", executor.FactEvicted)
+	key := append(tenantPrefix("t"), "fa"...)
+	v, _ := get(h.db, key)
+	row := new(pb.FactRow)
+	if err := row.UnmarshalVT(v); err != nil {
+		t.Fatal(err)
+	}
+	row.Source.Leaf[0]++
+	v, err := row.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.db.Set(key, v, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.standing("p", `facts["a"].n == 1`)
+	r.eventually("the tenant halts", func() bool {
+		s := r.status()
+		return s.Mode == executor.ModeHalted && strings.Contains(s.Problem, `fact "a" was folded from`)
+	})
+	if fact := r.fact("b"); string(fact.Value) != "2" {
+		t.Fatalf("%+v", fact)
+	}
+	var answer executor.FactAnswer
+	if err := r.ask("fact.get", executor.FactQuery{Key: "a"}, &answer); err != nil || !strings.Contains(answer.Error, "cannot be read back") {
+		t.Fatalf("%v %+v", err, answer)
+	}
+}

@@ -1,0 +1,241 @@
+package executor
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Working memory: the facts as of a sequence. What is in memory counts against the
+// tenant's capacity with its key and value. An eviction is a record that takes a
+// value out and leaves a stub; its compensation, a re-ingestion, brings it back
+// from the ledger (S82). Neither changes the answer of a condition.
+
+// size is what a fact in memory counts for, in bytes.
+func size(key string, row *pb.FactRow) uint64 { return uint64(len(key) + len(row.Value)) }
+
+// resident reports whether a fact's value is in memory.
+func resident(row *pb.FactRow) bool { return !row.Retracted && row.Evicted == nil }
+
+// sameValue reports whether a fact has this value, in memory or not.
+func sameValue(row *pb.FactRow, value []byte) bool {
+	switch {
+	case row.Retracted:
+		return false
+	case row.Evicted == nil:
+		return bytes.Equal(row.Value, value)
+	default:
+		return row.Size == uint64(len(value)) && hashes(row, value)
+	}
+}
+
+func hashes(row *pb.FactRow, value []byte) bool {
+	digest := sha256.Sum256(value)
+	return bytes.Equal(row.Digest, digest[:])
+}
+
+// residentStep is how fine the order of evictions is, in ns: a fact that is asserted
+// all the time moves in it once a minute.
+const residentStep = int64(60e9)
+
+// renew takes the row of a new assertion for the old one, which may be nil.
+func (s *State) renew(key string, old, row *pb.FactRow) {
+	if old != nil && resident(old) && old.Asked == nil && row.SinceNs-old.SinceNs < residentStep {
+		row.SinceNs = old.SinceNs
+		s.meta.FactBytes += size(key, row) - size(key, old)
+		s.writeFact(key, row)
+		return
+	}
+	if old != nil {
+		s.leave(key, old)
+	}
+	s.enter(key, row)
+}
+
+// residentKey orders the facts in memory by their last assertion, or return to it.
+func residentKey(key string, row *pb.FactRow) []byte {
+	k := make([]byte, 0, 9+len(key))
+	k = binary.BigEndian.AppendUint64(append(k, keyResident), uint64(row.SinceNs))
+	return append(k, key...)
+}
+
+// enter writes a fact's row and counts it.
+func (s *State) enter(key string, row *pb.FactRow) {
+	switch {
+	case row.Retracted:
+		s.meta.Tombstones++
+	case row.Evicted != nil:
+		s.meta.Evicted++
+	default:
+		s.meta.Facts++
+		s.meta.FactBytes += size(key, row)
+		s.set(residentKey(key, row), nil)
+	}
+	s.writeFact(key, row)
+}
+
+// leave takes back what enter has counted, before the row changes, and with it
+// what was asked about the fact as it was.
+func (s *State) leave(key string, row *pb.FactRow) {
+	switch {
+	case row.Source == nil && row.Tombstone == nil: // a row that is not written yet
+	case row.Retracted:
+		s.meta.Tombstones--
+	case row.Evicted != nil:
+		s.meta.Evicted--
+		s.misses = slices.DeleteFunc(s.misses, func(k string) bool { return k == key })
+	default:
+		s.meta.Facts--
+		s.meta.FactBytes -= size(key, row)
+		s.delete(residentKey(key, row))
+	}
+	if row.Asked != nil {
+		s.todo.remove(todoEvict + key)
+		s.todo.remove(todoRestore + key)
+		row.Asked = nil
+	}
+}
+
+// Kinds of what is in a fact's chronicle beside its assertions.
+const (
+	chronicleRetracted  = 'r'
+	chronicleEvicted    = 'e'
+	chronicleReingested = 'i'
+)
+
+// chronicle notes a record about a fact, so that its history needs no walk through
+// the ledger.
+func (s *State) chronicle(key string, at *pb.Address, kind byte) {
+	k := sized(keyChronicle, key, 12)
+	s.set(append(k, recordKey(0, at.Sequence, at.Index)[1:]...), []byte{kind})
+}
+
+// latestMax bounds the evictions that are listed.
+const latestMax = 100
+
+// latestKey lists the latest evictions: no fact has an empty key.
+func latestKey(at *pb.Address) []byte {
+	return append(sized(keyChronicle, "", 12), recordKey(0, at.Sequence, at.Index)[1:]...)
+}
+
+// noteEviction keeps the latest evictions in a list.
+func (s *State) noteEviction(key string, at *pb.Address) {
+	s.meta.Evictions++
+	if s.base != nil {
+		return // nobody is shown a scratch fold
+	}
+	s.set(latestKey(at), []byte(key))
+	if s.meta.Evictions > latestMax {
+		prefix := sized(keyChronicle, "", 0)
+		var oldest []byte
+		for k := range s.kv.Scan(prefix, after(prefix)) {
+			oldest = bytes.Clone(k)
+			break
+		}
+		s.delete(oldest)
+	}
+}
+
+// factEvicted takes a value out of memory, if it is still the one that was meant.
+func (s *State) factEvicted(e ledger.Entry, k *pb.FactEvicted) Result {
+	row := s.fact(k.Key)
+	switch {
+	case row == nil:
+		return void("there is no fact %q", k.Key)
+	case row.Retracted:
+		return void("fact %q was retracted at %s", k.Key, ledger.FormatAddress(row.Tombstone))
+	case row.Evicted != nil:
+		return void("fact %q was evicted at %s", k.Key, ledger.FormatAddress(row.Evicted))
+	case !sameAddress(k.Fact, row.Source):
+		return void("fact %q was asserted at %s, not at %s", k.Key, ledger.FormatAddress(row.Source), ledger.FormatAddress(k.Fact))
+	case e.Record.Cause != nil && !sameAddress(e.Record.Cause, row.Asked):
+		return void("nobody asked at %s to evict fact %q", ledger.FormatAddress(e.Record.Cause), k.Key)
+	}
+	s.leave(k.Key, row)
+	digest := sha256.Sum256(row.Value)
+	row.Size, row.Digest, row.Evicted, row.Reingested, row.SinceNs, row.Value = uint64(len(row.Value)), digest[:], e.Address, nil, 0, nil
+	s.enter(k.Key, row)
+	s.chronicle(k.Key, e.Address, chronicleEvicted)
+	s.noteEviction(k.Key, e.Address)
+	return effective
+}
+
+// factReingested brings a value back: the very bytes that were evicted.
+func (s *State) factReingested(e ledger.Entry, k *pb.FactReingested) Result {
+	row := s.fact(k.Key)
+	switch {
+	case row == nil:
+		return void("there is no fact %q", k.Key)
+	case row.Retracted:
+		return void("fact %q was retracted at %s", k.Key, ledger.FormatAddress(row.Tombstone))
+	case row.Evicted == nil:
+		return void("fact %q is in memory", k.Key)
+	case !sameAddress(k.Fact, row.Source), !sameAddress(k.Evicted, row.Evicted):
+		return void("fact %q of %s was evicted at %s, not that of %s at %s", k.Key, ledger.FormatAddress(row.Source),
+			ledger.FormatAddress(row.Evicted), ledger.FormatAddress(k.Fact), ledger.FormatAddress(k.Evicted))
+	case !sameAddress(e.Record.Cause, row.Evicted) && (row.Asked == nil || !sameAddress(e.Record.Cause, row.Asked)):
+		return void("nobody asked at %s for fact %q", ledger.FormatAddress(e.Record.Cause), k.Key)
+	}
+	value := k.Value
+	if len(value) == 0 {
+		value = s.recall(k.Key, row)
+	}
+	if !hashes(row, value) {
+		return void("the value is not the one that fact %q was asserted with at %s", k.Key, ledger.FormatAddress(row.Source))
+	}
+	s.leave(k.Key, row)
+	row.Value, row.Evicted, row.Size, row.Digest = value, nil, 0, nil
+	row.SinceNs, row.Reingested = s.meta.TimeNs, e.Address
+	s.enter(k.Key, row)
+	s.chronicle(k.Key, e.Address, chronicleReingested)
+	return effective
+}
+
+// evictRequested and restoreRequested note what an operator asks for; Decide
+// carries it out. A request about several facts is taken whole or not at all.
+func (s *State) evictRequested(e ledger.Entry, keys []string) Result {
+	return s.requested(e, keys, todoEvict, func(key string, row *pb.FactRow) Result {
+		if row.Evicted != nil {
+			return refused("fact %q is evicted already, at %s", key, ledger.FormatAddress(row.Evicted))
+		}
+		return effective
+	})
+}
+
+func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
+	return s.requested(e, keys, todoRestore, func(key string, row *pb.FactRow) Result {
+		if row.Evicted == nil {
+			return refused("fact %q is in memory", key)
+		}
+		return effective
+	})
+}
+
+func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *pb.FactRow) Result) Result {
+	rows := make([]*pb.FactRow, len(keys))
+	for i, key := range keys {
+		row := s.fact(key)
+		switch {
+		case row == nil:
+			return refused("there is no fact %q", key)
+		case row.Retracted:
+			return refused("fact %q was retracted at %s", key, ledger.FormatAddress(row.Tombstone))
+		case row.Asked != nil:
+			return refused("fact %q: the same was asked at %s", key, ledger.FormatAddress(row.Asked))
+		}
+		if result := allowed(key, row); result.Verdict != Effective {
+			return result
+		}
+		rows[i] = row
+	}
+	for i, key := range keys {
+		rows[i].Asked = e.Address
+		s.writeFact(key, rows[i])
+		s.todo.add(todo + key)
+	}
+	return effective
+}

@@ -1,0 +1,129 @@
+package executor
+
+import (
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+const (
+	evictScanMax = 4096 // facts that one turn looks at, the least recently asserted first
+	evictTurnMax = 256  // evictions of one turn
+)
+
+// lowWater is how far an eviction goes down, in bytes: 90 % of the capacity.
+func lowWater(memoryMax int64) uint64 { return uint64(memoryMax/10*9 + memoryMax%10*9/10) }
+
+// MemoryWork reports whether Decide has something to do for working memory: too
+// much is in it, or a lease missed an evicted fact and there may be room. memoryMax
+// is as in Input.
+func (s *State) MemoryWork(memoryMax int64) bool {
+	if memoryMax > 0 && s.meta.FactBytes > uint64(memoryMax) {
+		return true
+	}
+	return len(s.misses) > 0 && (memoryMax <= 0 || s.meta.FactBytes <= lowWater(memoryMax))
+}
+
+// memory keeps working memory within its capacity, and brings back what leases
+// read.
+func (d *decider) memory() {
+	for _, key := range d.state.misses { // as what was snoozed: the next Decide does not ask again
+		d.live.miss(key)
+	}
+	if d.in.MemoryMax > 0 && d.state.meta.FactBytes > uint64(d.in.MemoryMax) {
+		for _, c := range d.live.evictionOrder(evictScanMax) {
+			if d.state.meta.FactBytes <= lowWater(d.in.MemoryMax) || len(d.records) >= evictTurnMax || d.full() {
+				break
+			}
+			d.evict(c.key, c.row.SinceNs, nil)
+		}
+		return
+	}
+	for _, key := range d.live.misses {
+		row := d.state.fact(key)
+		if row == nil || row.Evicted.GetSequence() == 0 || !d.fits(uint64(len(key))+row.Size) {
+			continue
+		}
+		if !d.reingest(key, row, row.Evicted) {
+			return
+		}
+	}
+}
+
+// fits reports whether a fact may come back by itself: only into memory that
+// is not above its low water, and never so that another had to go for it.
+func (d *decider) fits(bytes uint64) bool {
+	used := d.state.meta.FactBytes
+	return d.in.MemoryMax <= 0 || used <= lowWater(d.in.MemoryMax) && used+bytes <= uint64(d.in.MemoryMax)
+}
+
+// asked carries out an operator's request about a fact.
+func (d *decider) asked(entry string) {
+	key := entry[1:]
+	row := d.state.fact(key)
+	if entry[:1] == todoEvict {
+		d.evict(key, row.SinceNs, row.Asked)
+		return
+	}
+	d.reingest(key, row, row.Asked)
+}
+
+// evict proposes an eviction of the fact that has this place in the order. A fact of
+// this very turn has no address yet.
+func (d *decider) evict(key string, sinceNs int64, cause *pb.Address) {
+	row := d.state.fact(key)
+	if row == nil || !resident(row) || row.SinceNs != sinceNs || row.Source.GetSequence() == 0 {
+		return
+	}
+	d.propose(&pb.Record{Cause: cause, Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{
+		Key: key, Fact: row.Source, Bytes: size(key, row), Watched: d.live.watched(key),
+	}}})
+}
+
+// reingest proposes to bring an evicted fact back; false when the commit is full.
+func (d *decider) reingest(key string, row *pb.FactRow, cause *pb.Address) bool {
+	k := &pb.FactReingested{Key: key, Fact: row.Source, Value: d.state.recall(key, row), Evicted: row.Evicted}
+	r := &pb.Record{Cause: cause, Kind: &pb.Record_FactReingested{FactReingested: k}}
+	if ledger.RecordSize(r) > dispatchMax {
+		k.Value = nil // the fold reads it where it stands
+	}
+	return d.propose(r)
+}
+
+// candidate is a fact that may be evicted.
+type candidate struct {
+	key     string
+	row     *pb.FactRow
+	watched bool
+}
+
+// evictionOrder lists up to max facts in the order in which they would be evicted:
+// those that were asserted, or brought back, longest ago; of these, first the ones
+// that no held lease reads.
+func (s *State) evictionOrder(most int) []candidate {
+	var keys []string
+	from := []byte{keyResident}
+	for k := range s.kv.Scan(from, after(from)) {
+		if len(keys) == most {
+			break
+		}
+		keys = append(keys, string(k[9:]))
+	}
+	list := make([]candidate, 0, len(keys))
+	var watched []candidate
+	for _, key := range keys {
+		c := candidate{key, s.fact(key), s.watched(key)}
+		if c.watched {
+			watched = append(watched, c)
+		} else {
+			list = append(list, c)
+		}
+	}
+	return append(list, watched...)
+}
+
+// watched reports whether a held lease is indexed by a fact.
+func (s *State) watched(key string) bool {
+	row := s.watchersRow(key)
+	return len(row.few) > 0 || row.many > 0
+}

@@ -1,0 +1,136 @@
+package executor
+
+import "encoding/json"
+
+// The bodies of the questions about working memory; see query.go. Times are unix
+// ns, 0 for "not yet" or "none"; addresses are as ledger.FormatAddress.
+
+// States of a fact, as in FactView.
+const (
+	FactInMemory  = "in memory"
+	FactEvicted   = "evicted"   // its value is in the ledger only
+	FactRetracted = "retracted" // a tombstone
+)
+
+// FactView is one fact.
+type FactView struct {
+	Key         string          `json:"key"`
+	State       string          `json:"state"`
+	Value       json.RawMessage `json:"value,omitempty"`      // none of a tombstone; in lists none of an evicted fact
+	ReadFrom    string          `json:"read_from,omitempty"`  // fact.get of an evicted fact: the ledger, at this address
+	Bytes       uint64          `json:"bytes"`                // of key and value
+	AssertedNs  int64           `json:"asserted_ns"`          // last assertion
+	ChangedNs   int64           `json:"changed_ns"`           // last change of value
+	SinceNs     int64           `json:"since_ns,omitempty"`   // its place in the eviction queue: asserted or brought back then, to the minute
+	Asserted    string          `json:"asserted,omitempty"`   // address of the last assertion
+	By          string          `json:"by,omitempty"`         // source; empty: the executor
+	Plan        string          `json:"plan,omitempty"`       // what it was asserted or retracted for
+	Action      string          `json:"action,omitempty"`     //
+	About       string          `json:"about,omitempty"`      // that action's registration
+	Compensates bool            `json:"compensates"`          // as the undo of that action
+	Cause       string          `json:"cause,omitempty"`      // Compensates: the dispatch of that undo
+	Evicted     string          `json:"evicted,omitempty"`    // address of the eviction in force
+	Reingested  string          `json:"reingested,omitempty"` // address of what brought it back
+	Tombstone   string          `json:"tombstone,omitempty"`  // address of the retraction
+	RetractedNs int64           `json:"retracted_ns,omitempty"`
+	Asked       string          `json:"asked,omitempty"` // address of an operator's request that is not carried out yet
+	Watched     bool            `json:"watched"`         // a held lease reads it
+}
+
+// FactQuery asks for one fact (fact.get), or for its history (fact.history).
+type FactQuery struct {
+	Key      string `json:"key"`
+	Limit    int    `json:"limit,omitempty"`    // fact.history: the latest so many, 1..1000, default 100
+	Sequence uint64 `json:"sequence,omitempty"` // answer once this has been folded
+}
+
+// FactAnswer answers fact.get.
+type FactAnswer struct {
+	Fact    FactView `json:"fact"`
+	Refused []string `json:"refused,omitempty"` // what the fold said of the records at FactQuery.Sequence
+	Error   string   `json:"error,omitempty"`
+}
+
+// FactsQuery asks for facts in order of key (fact.ls).
+type FactsQuery struct {
+	Prefix string `json:"prefix,omitempty"` // of the key
+	State  string `json:"state,omitempty"`  // one of the states of a fact; empty: in memory or evicted
+	After  string `json:"after,omitempty"`  // key; the page starts behind it
+	Limit  int    `json:"limit,omitempty"`  // 1..1000, default 100
+}
+
+// FactsAnswer answers fact.ls.
+type FactsAnswer struct {
+	Facts []FactView `json:"facts"`
+	Next  string     `json:"next,omitempty"` // key to continue after; empty: no more
+	Error string     `json:"error,omitempty"`
+}
+
+// FactEvent is one record in the history of a fact.
+type FactEvent struct {
+	Key         string          `json:"key"`
+	At          string          `json:"at"`   // address of the record
+	Kind        string          `json:"kind"` // fact_asserted, fact_retracted, fact_evicted, fact_reingested
+	StampNs     int64           `json:"stamp_ns"`
+	By          string          `json:"by,omitempty"` // source; empty: the executor
+	Value       json.RawMessage `json:"value,omitempty"`
+	Plan        string          `json:"plan,omitempty"`
+	Action      string          `json:"action,omitempty"`
+	Compensates string          `json:"compensates,omitempty"` // address: an action's registration, or an eviction
+	Fact        string          `json:"fact,omitempty"`        // address of the assertion that was evicted or brought back
+	Cause       string          `json:"cause,omitempty"`       // address of the dispatch, or of an operator's request
+	Bytes       uint64          `json:"bytes,omitempty"`       // of an eviction
+	Watched     bool            `json:"watched,omitempty"`     // of an eviction: a held lease read it
+}
+
+// HistoryAnswer answers fact.history, the latest event last.
+type HistoryAnswer struct {
+	Events []FactEvent `json:"events"`
+	More   bool        `json:"more"` // there were earlier ones
+	Error  string      `json:"error,omitempty"`
+}
+
+// MemoryView is the state of working memory.
+type MemoryView struct {
+	Capacity   int64  `json:"capacity"` // bytes; 0: no limit
+	Bytes      uint64 `json:"bytes"`    // of keys and values in memory
+	Facts      uint64 `json:"facts"`    // in memory
+	Evicted    uint64 `json:"evicted"`  // facts whose value is in the ledger only
+	Tombstones uint64 `json:"tombstones"`
+	Evictions  uint64 `json:"evictions"` // so far
+	Applied    uint64 `json:"applied"`   // sequence
+}
+
+// MemoryAnswer answers memory.status.
+type MemoryAnswer struct {
+	Memory MemoryView `json:"memory"`
+	Error  string     `json:"error,omitempty"`
+}
+
+// QueueQuery asks what would be evicted next (memory.queue).
+type QueueQuery struct {
+	Limit int `json:"limit,omitempty"` // of each list, 1..1000, default 100
+}
+
+// QueueAnswer answers memory.queue (S84): what is next in its order, then the
+// latest evictions, the latest last.
+type QueueAnswer struct {
+	Memory MemoryView  `json:"memory"`
+	Next   []FactView  `json:"next"`
+	Latest []FactEvent `json:"latest"`
+	Error  string      `json:"error,omitempty"`
+}
+
+// RebuildAnswer answers memory.rebuild: the state and the same ledger folded anew.
+type RebuildAnswer struct {
+	Applied  uint64   `json:"applied"` // sequence up to which both are folded
+	Equal    bool     `json:"equal"`
+	State    string   `json:"state"` // digest of all rows, 64 hex digits
+	Rebuilt  string   `json:"rebuilt"`
+	Facts    string   `json:"facts"` // digest of working memory
+	Refolded string   `json:"refolded"`
+	Rows     int      `json:"rows"`             // facts compared
+	Differ   []string `json:"differ,omitempty"` // the first rows that do
+	TookMs   int64    `json:"took_ms"`
+	Error    string   `json:"error,omitempty"`
+}

@@ -1,0 +1,221 @@
+package executor
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// What people and programs are shown of working memory.
+
+// Fact returns one fact. The value of an evicted one is read from the ledger, and
+// stays there: a question writes nothing.
+func (r *Reader) Fact(key string) (view FactView, ok bool) {
+	row := r.s.fact(key)
+	if row == nil {
+		return FactView{}, false
+	}
+	view = r.factView(key, row)
+	if row.Evicted != nil {
+		view.Value, view.ReadFrom = r.s.recall(key, row), view.Asserted
+	}
+	return view, true
+}
+
+func (r *Reader) factView(key string, row *pb.FactRow) FactView {
+	view := FactView{
+		Key: key, State: FactInMemory, Value: bytes.Clone(row.Value), Bytes: size(key, row) + row.Size,
+		AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, SinceNs: row.SinceNs, RetractedNs: row.RetractedNs,
+		Asserted: shortAddress(row.Source), By: row.By, Plan: row.Plan, Action: row.Action, About: shortAddress(row.About),
+		Compensates: row.Undo, Cause: shortAddress(row.Cause), Evicted: shortAddress(row.Evicted), Reingested: shortAddress(row.Reingested),
+		Tombstone: shortAddress(row.Tombstone), Asked: shortAddress(row.Asked), Watched: r.s.watched(key),
+	}
+	switch {
+	case row.Retracted:
+		view.State = FactRetracted
+	case row.Evicted != nil:
+		view.State = FactEvicted
+	}
+	return view
+}
+
+// shortAddress is an address as people see it, or nothing.
+func shortAddress(a *pb.Address) string {
+	if a == nil {
+		return ""
+	}
+	return ledger.FormatAddress(a)
+}
+
+// factsScanMax bounds the rows that one page of facts looks at.
+const factsScanMax = 20_000
+
+// Facts returns one page of facts in order of key, and the key to continue after
+// ("" when there is no more). The values of evicted facts are left out.
+func (r *Reader) Facts(q FactsQuery) (views []FactView, next string, err error) {
+	if !slices.Contains([]string{"", FactInMemory, FactEvicted, FactRetracted}, q.State) {
+		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), FactInMemory+", "+FactEvicted+", "+FactRetracted+" or nothing")
+	}
+	prefix := planKey(keyFact, q.Prefix)
+	from := prefix
+	if behind := append(planKey(keyFact, q.After), 0); q.After != "" && bytes.Compare(behind, from) > 0 {
+		from = behind
+	}
+	bytesShown, looked, last := 0, 0, ""
+	for k, v := range r.s.kv.Scan(from, after(prefix)) {
+		row := factRow(v)
+		key := string(k[1:])
+		if looked++; looked > factsScanMax {
+			return views, last, nil
+		}
+		view := r.factView(key, row)
+		if view.State != q.State && (q.State != "" || view.State == FactRetracted) {
+			last = key
+			continue
+		}
+		bytesShown += len(mustJSON(view))
+		if len(views) == limitOf(q.Limit) || len(views) > 0 && bytesShown > pageSizeMax {
+			return views, last, nil
+		}
+		views, last = append(views, view), key
+	}
+	return views, "", nil
+}
+
+// Place is where a record about a fact stands.
+type Place struct {
+	Sequence uint64
+	Index    uint32
+}
+
+// Chronicle returns where the latest records about a fact stand, in the order of
+// the ledger, and whether there were earlier ones: assertions, retractions,
+// evictions, re-ingestions.
+func (r *Reader) Chronicle(key string, limit int) (places []Place, more bool) {
+	limit = limitOf(limit)
+	for _, kind := range []byte{keyOccurred, keyChronicle} {
+		prefix := sized(kind, key, 0)
+		var list []Place
+		for k := range r.s.kv.Scan(prefix, after(prefix)) {
+			if len(list) == 2*limit {
+				list, more = append(list[:0], list[limit:]...), true
+			}
+			list = append(list, placeOf(k))
+		}
+		places = append(places, list...)
+	}
+	slices.SortFunc(places, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Index, b.Index))
+	})
+	if len(places) > limit {
+		places, more = places[len(places)-limit:], true
+	}
+	return places, more
+}
+
+// placeOf reads sequence and index off the end of a key.
+func placeOf(k []byte) Place {
+	return Place{binary.BigEndian.Uint64(k[len(k)-12:]), binary.BigEndian.Uint32(k[len(k)-4:])}
+}
+
+// Event is what the history of a fact shows of one of its records; ok is false for
+// a record that is about no fact.
+func Event(e ledger.Entry) (event FactEvent, ok bool) {
+	if e.Record == nil {
+		return FactEvent{}, false
+	}
+	r := e.Record
+	event = FactEvent{
+		At: ledger.FormatAddress(e.Address), Kind: ledger.KindOf(r).Name, StampNs: e.StampNs, By: e.Source.Name,
+		Plan: r.Plan, Action: r.Action, Cause: shortAddress(r.Cause),
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_FactAsserted:
+		event.Key, event.Value = k.FactAsserted.Key, k.FactAsserted.Value
+	case *pb.Record_FactRetracted:
+		event.Key = k.FactRetracted.Key
+	case *pb.Record_FactEvicted:
+		event.Key, event.Fact, event.Bytes, event.Watched = k.FactEvicted.Key, shortAddress(k.FactEvicted.Fact), k.FactEvicted.Bytes, k.FactEvicted.Watched
+		return event, true
+	case *pb.Record_FactReingested:
+		event.Key, event.Fact, event.Compensates = k.FactReingested.Key, shortAddress(k.FactReingested.Fact), shortAddress(k.FactReingested.Evicted)
+		if event.Cause == event.Compensates {
+			event.Cause = ""
+		}
+		return event, true
+	default:
+		return FactEvent{}, false
+	}
+	if e.Source.Class == ledger.ClassExecutor {
+		event.Compensates = shortAddress(r.About)
+	}
+	return event, true
+}
+
+// Memory returns the state of working memory; capacity is the host's.
+func (r *Reader) Memory(capacity int64) MemoryView {
+	m := r.s.meta
+	return MemoryView{
+		Capacity: capacity, Bytes: m.FactBytes, Facts: m.Facts, Evicted: m.Evicted, Tombstones: m.Tombstones, Evictions: m.Evictions,
+		Applied: m.Applied.GetSequence(),
+	}
+}
+
+// Queue returns what would be evicted next, in its order, and where the latest
+// evictions stand (S84). Values are left out.
+func (r *Reader) Queue(q QueueQuery) (next []FactView, latest []Place) {
+	limit := limitOf(q.Limit)
+	for i, c := range r.s.evictionOrder(evictScanMax) {
+		if i == limit {
+			break
+		}
+		view := r.factView(c.key, c.row)
+		view.Value = nil
+		next = append(next, view)
+	}
+	prefix := sized(keyChronicle, "", 0)
+	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+		latest = append(latest, placeOf(k))
+	}
+	return next, latest[max(len(latest)-limit, 0):]
+}
+
+// FactsDigest is Digest over working memory alone; rows is how many facts there
+// are, tombstones and evicted ones with them.
+func FactsDigest(kv KV) (digest [sha256.Size]byte, rows int) {
+	return digestOf(kv, []byte{keyFact}, after([]byte{keyFact}))
+}
+
+// Differences names up to limit rows in which two states differ.
+func Differences(a, b KV, limit int) (list []string) {
+	compare := func(a, b KV, missing string, both bool) {
+		for k, v := range a.Scan([]byte{0}, []byte{0xff}) {
+			if len(list) >= limit {
+				return
+			}
+			switch other, ok := b.Get(k); {
+			case !ok:
+				list = append(list, fmt.Sprintf("%s: only %s", rowName(k), missing))
+			case both && !bytes.Equal(v, other):
+				list = append(list, rowName(k)+": not the same")
+			}
+		}
+	}
+	compare(a, b, "in the state", true)
+	compare(b, a, "in the ledger", false)
+	return list
+}
+
+// rowName names a row for people.
+func rowName(k []byte) string {
+	if k[0] == keyFact {
+		return fmt.Sprintf("fact %q", k[1:])
+	}
+	return fmt.Sprintf("row %q", k)
+}
