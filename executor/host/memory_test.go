@@ -257,7 +257,7 @@ func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
 // folded is never taken for it, and the rows are kept.
 func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	r := newRig(t)
-	h, _ := r.host("h1")
+	h, stop := r.host("h1")
 	r.assert("a", `{"n":1}`)
 	r.assert("b", `2`)
 	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
@@ -276,6 +276,8 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	if err := h.db.Set(key, v, nil); err != nil {
 		t.Fatal(err)
 	}
+	stop()
+	r.host("h1") // which has nothing of it in memory
 	r.standing("p", `facts["a"].n == 1`)
 	r.eventually("the tenant halts", func() bool {
 		s := r.status()
