@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
+	"triggers/oracle":           {},
 	"executor":                  {"proto/sagenbaum/v1", "ledger", "triggers"},
 	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
 	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},

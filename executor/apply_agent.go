@@ -274,7 +274,10 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	if late != nil {
 		return turnedBefore(late)
 	}
-	p.row.Committed, p.row.Turned, p.row.EndedNs = e.Address, nil, s.meta.TimeNs
+	if !child(p.row) || p.row.Turned.GetAction() == 0 { // the leases of a child's actions are held on
+		p.row.Turned = nil
+	}
+	p.row.Committed, p.row.EndedNs = e.Address, s.meta.TimeNs
 	if child(p.row) {
 		s.disarmPlan(p)
 	} else {

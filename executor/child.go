@@ -69,6 +69,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	p.row.ParentEntry, p.row.Depth = entry.id.n, parent.row.Depth+1
 	s.touch(parent)
 	s.touch(p)
+	s.evaluateCounting(parent, e.Address)
 }
 
 // entry is where a child stands in its parent.

@@ -142,6 +142,14 @@ func factRow(v []byte) *pb.FactRow {
 	return row
 }
 
+// newFacts remembers facts. A value counts with what it may take once it is decoded.
+func newFacts() *kept[*keptFact] {
+	facts := newKept[*keptFact](factsMax)
+	facts.weightMax = factBytesMax
+	facts.weigh = func(f *keptFact) int { return decodedMax * len(f.row.GetValue()) }
+	return facts
+}
+
 // factView lets conditions read the folded facts.
 type factView struct{ s *State }
 

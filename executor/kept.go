@@ -5,6 +5,10 @@ package executor
 type kept[T any] struct {
 	max        int // entries of both
 	young, old map[string]T
+
+	weigh     func(T) int // bytes of a value; nil: they are all small
+	weightMax int         // bytes of both, 0: no bound
+	weight    int         // of young
 }
 
 func newKept[T any](max int) *kept[T] {
@@ -25,9 +29,17 @@ func (k *kept[T]) get(key string) (value T, ok bool) {
 
 // put remembers value under key.
 func (k *kept[T]) put(key string, value T) {
-	if len(k.young) >= k.max/2 {
-		k.old, k.young = k.young, make(map[string]T, k.max/4)
+	weight := 0
+	if k.weigh != nil {
+		weight = k.weigh(value)
+		if had, again := k.young[key]; again {
+			k.weight -= k.weigh(had)
+		}
 	}
+	if len(k.young) >= k.max/2 || k.weightMax > 0 && k.weight+weight > k.weightMax/2 {
+		k.old, k.young, k.weight = k.young, make(map[string]T, min(k.max/4, len(k.young))), 0
+	}
+	k.weight += weight
 	k.young[key] = value
 	delete(k.old, key)
 }

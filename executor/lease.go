@@ -191,7 +191,7 @@ func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held 
 		}
 		return
 	}
-	keys := held.Condition().Watched(result)
+	keys := held.Watched(result, s.meta.TimeNs, factView{s})
 	if result.Moot {
 		keys = nil
 	}

@@ -1,7 +1,6 @@
 package executor
 
 import (
-
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )

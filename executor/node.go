@@ -25,13 +25,15 @@ func (s *State) nodeRow(node []byte) *pb.NodeRow {
 // own: the condition is true or moot now.
 func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
 	row := s.nodeRow(node)
-	if row == nil {
+	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs { // a flip that nobody was asked at yet
 		result := held.Ask(s.meta.TimeNs, factView{s})
 		if result.Truth == triggers.True || result.Moot {
 			return false
 		}
-		row = new(pb.NodeRow)
-		s.indexNode(node, row, held, result)
+		if row == nil {
+			row = new(pb.NodeRow)
+			s.indexNode(node, row, held, result)
+		}
 	}
 	row.Leases++
 	s.set(nodeKey(node), encode(row))
@@ -59,7 +61,7 @@ func (s *State) leaveNode(ref leaseRef, l *pb.LeaseRow) {
 
 // indexNode moves a node to the facts and the instant it waits for now.
 func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, result triggers.Result) {
-	keys := held.Condition().Watched(result)
+	keys := held.Watched(result, s.meta.TimeNs, factView{s})
 	s.setWatches(nodeID(node), row.Keys, keys)
 	if row.WakeNs != result.WakeNs {
 		if row.WakeNs != 0 {
@@ -139,7 +141,7 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
 	}
-	result := w.held.Ask(d.in.EpochNs, factView{d.state})
+	result := d.answerOf(w.held)
 	if result.Truth != triggers.True {
 		return max(result.WakeNs, 0) // 0: only a fact can change it now
 	}

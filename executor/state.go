@@ -12,10 +12,14 @@ import (
 // flushes; the rest is read from the KV again.
 const cachedRowsMax = 50_000
 
-// watchedMax bounds the facts whose watchers are kept in memory, factsMax the facts.
+// watchedMax bounds the facts whose watchers are kept in memory, factsMax the facts,
+// factBytesMax what they take, in bytes: a decoded value takes up to decodedMax times
+// what its JSON does.
 const (
-	watchedMax = 1 << 20
-	factsMax   = 1 << 17
+	watchedMax   = 1 << 20
+	factsMax     = 1 << 17
+	factBytesMax = 256 << 20
+	decodedMax   = 16
 )
 
 // expressionsMax bounds the compiled conditions and bindings that are kept.
@@ -109,7 +113,7 @@ func look(kv KV, tenant string) *State {
 	s := &State{
 		tenant: tenant, kv: kv,
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		watchers: newKept[[]*watcher](watchedMax), facts: newKept[*keptFact](factsMax), facted: map[string]*keptFact{},
+		watchers: newKept[[]*watcher](watchedMax), facts: newFacts(), facted: map[string]*keptFact{},
 		meta: &pb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
@@ -129,7 +133,7 @@ func (s *State) fork() *State {
 	return &State{
 		tenant: s.tenant, kv: s.kv, archive: s.archive, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		programs: s.programs, facts: newKept[*keptFact](factsMax), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
+		programs: s.programs, facts: newFacts(), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
 	}
 }
 

@@ -183,7 +183,7 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 	}
 	for _, w := range list {
 		result := w.held.Ask(s.meta.TimeNs, factView{s})
-		if w.unchanged(result) {
+		if s.unchanged(w, result) {
 			continue
 		}
 		if w.isNode() {
@@ -200,8 +200,8 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 }
 
 // unchanged reports whether an answer leaves everything as it was.
-func (w *watcher) unchanged(r triggers.Result) bool {
-	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && slices.Equal(w.held.Condition().Watched(r), w.keys)
+func (s *State) unchanged(w *watcher, r triggers.Result) bool {
+	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && slices.Equal(w.held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
 }
 
 // hold reads what a lease's condition needs of its plan and action. It is nil when

@@ -165,3 +165,91 @@ func TestALeaseOfAnActionCountsActions(t *testing.T) {
 	s.play("c c+ turn")
 	s.wantState("p", "compensated", "a=compensated b=compensated c=compensated")
 }
+
+// TestLargeFactsDoNotFillTheMemory: what is remembered of facts is bounded in bytes.
+func TestLargeFactsDoNotFillTheMemory(t *testing.T) {
+	facts := newFacts()
+	value := make([]byte, 60<<10)
+	for i := range 3000 {
+		facts.put(fmt.Sprint(i), &keptFact{row: &pb.FactRow{Value: value}})
+	}
+	if n := len(facts.young) + len(facts.old); n == 0 || n*len(value)*decodedMax > factBytesMax {
+		t.Fatalf("%d facts are remembered", n)
+	}
+	if f, kept := facts.get("2999"); !kept || f == nil {
+		t.Fatal("the latest is not")
+	}
+}
+
+// TestALeaseJoinsEqualOnesAfterTheirFlip: what time has made true since the others
+// were asked is true for the one that is armed now.
+func TestALeaseJoinsEqualOnesAfterTheirFlip(t *testing.T) {
+	s := newSchedule(t)
+	condition := `absent_for("c", at("a"), duration("5s"))`
+	s.play(`fact:a=1`)
+	s.must(s.agent("p", opened(0, when("mine", condition))))
+	s.now = epoch0 + 6*second // nobody looks at 5 s
+	s.must(s.agent("q", opened(0, when("mine", condition))))
+	s.play(`fact:a=1 turn`) // the window is open again
+	for plan, want := range map[string]string{"p": "open", "q": "failed"} {
+		if got := s.show(plan).State; got != want {
+			t.Errorf("plan %s is %s, want %s", plan, got, want)
+		}
+	}
+}
+
+// TestAComputedKeyBehindAFlipIsWatched: a key that is read only once time has flipped
+// what stands before it wakes its lease all the same.
+func TestAComputedKeyBehindAFlipIsWatched(t *testing.T) {
+	s := newSchedule(t)
+	r := opened(0, when("mine", `elapsed(plan.opened_at, duration("5s")) ? facts[plan.labels.l] == 1 : false`))
+	r.GetPlanOpened().Labels = []*pb.Label{{Key: "l", Value: "x"}}
+	s.must(s.agent("p", r))
+	s.play("@5s @6s")
+	if got := s.show("p").State; got != "open" {
+		t.Fatal(got)
+	}
+	s.play("fact:x=1 turn")
+	if got := s.show("p").State; got != "failed" {
+		t.Fatalf("it sleeps: %s", got)
+	}
+}
+
+// TestAChildPlanCountsAsAnActionOfItsParent, and wakes who counts them.
+func TestAChildPlanCountsAsAnActionOfItsParent(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, when("many", "plan.actions >= 2"))))
+	s.play("a a+ turn q/open^ turn")
+	if got := s.show("p").State; got == "open" {
+		t.Fatal("it sleeps")
+	}
+}
+
+// TestAFiringMustHoldWhereItLands: a stamp ahead of the decider's clock has closed the
+// guard; nothing is decided that the ledger would not take.
+func TestAFiringMustHoldWhereItLands(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, when("mine", `elapsed(plan.opened_at, duration("2s")) && before(timestamp("2026-01-02T03:04:10Z"))`))))
+	s.now = epoch0 + 20*second
+	s.play("fact:x=1")
+	s.play("@3s @30s")
+	if got := s.show("p").State; got != "open" {
+		t.Fatal(got)
+	}
+}
+
+// TestWhatTurnedOutlivesTheCommitOfAChild: a lease of a child's action that a fact
+// made true fires, though the child was committed before anybody looked.
+func TestWhatTurnedOutlivesTheCommitOfAChild(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ q/open^a")
+	s.must(s.agent("q", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Triggers = []*pb.Trigger{when("burst", `count("x", duration("1s")) == 1`)}
+	})...))
+	s.play("q/b+ fact:x=1")
+	s.now = epoch0 + 9*second
+	s.play("q/commit turn")
+	if got := s.show("p").State; got != "compensated" {
+		t.Fatal(got)
+	}
+}

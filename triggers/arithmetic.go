@@ -62,6 +62,9 @@ func (a *arithmetic) result(left, right ref.Val) ref.Val {
 	left, right = promote(left, right)
 	switch a.Function() {
 	case operators.Add:
+		if textSize(left)+textSize(right) > outputMax {
+			return types.NewErr("operation cancelled: a text of more than %d bytes", outputMax)
+		}
 		if v, ok := left.(traits.Adder); ok {
 			return v.Add(right)
 		}
@@ -79,6 +82,18 @@ func (a *arithmetic) result(left, right ref.Val) ref.Val {
 		}
 	}
 	return types.NewErr("no such overload: %s %s %s", left.Type().TypeName(), a.Function(), right.Type().TypeName())
+}
+
+// textSize is the size of a text in bytes: cel-go copies texts that it adds, and does
+// not count what that costs where the checker does not know them for texts.
+func textSize(v ref.Val) int {
+	switch v := v.(type) {
+	case types.String:
+		return len(v)
+	case types.Bytes:
+		return len(v)
+	}
+	return 0
 }
 
 func promote(left, right ref.Val) (ref.Val, ref.Val) {

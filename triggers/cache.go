@@ -56,7 +56,13 @@ func (c *Cache) condition(text string) (*Condition, error) {
 	if c.shapes.peek(key) == nil {
 		c.shapes.keep(key, s)
 	}
-	return s.instance(text, literals), nil
+	if condition := s.instance(text, literals); condition != nil {
+		return condition, nil
+	}
+	if s, err = c.language.newShape(text, nil); err != nil {
+		return nil, err
+	}
+	return s.instance(text, nil), nil
 }
 
 // Binding is CompileBinding, remembered.

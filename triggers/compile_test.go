@@ -34,7 +34,7 @@ func TestRefusalsHavePlaceReasonAndHint(t *testing.T) {
 		`after(timestamp("tomorrow"))`:              `invalid timestamp argument`,
 		`plan.status.matches("(")`:                  `invalid matches argument`,
 		`plan.status.matches("(a{500}){2}")`:        `regex`,
-		`at_least(0, "x", duration("1h"))`:          `at least 0; use 1 or more`,
+		`at_least(0, "x", duration("1h"))`:          `at least 0; use 1 to 10000`,
 		`at_least(3, "x", duration("-1h"))`:         `a window of -1h; use a duration above zero`,
 		`seen("")`:                                  `a key of 0 bytes; 1 to 256`,
 		`action.at.getHours("Europe/Berlin") == 3`:  `a named or computed time zone; use "UTC"`,

@@ -29,7 +29,11 @@ type evaluation struct {
 	readings []reading
 	waits    []wait
 	leaves   []leafValue
-	broken   any // what the view panicked with
+	broken   any   // what the view panicked with
+	stopped  error // it read more than it may
+	bytes    int   // of the values of facts
+	times    int   // occurrences
+	parts    int   // of what was compared
 
 	// What most evaluations need, in one piece.
 	world      world
@@ -106,6 +110,9 @@ func (h *Held) evaluate(nowNs int64, v View, full bool) Result {
 	if e.broken != nil {
 		panic(e.broken)
 	}
+	if e.stopped != nil {
+		value, err = nil, e.stopped
+	}
 	result := Result{WakeNs: e.wakeNs}
 	switch answer := value.(type) {
 	case types.Bool:
@@ -120,7 +127,7 @@ func (h *Held) evaluate(nowNs int64, v View, full bool) Result {
 	default:
 		result.Err = evaluationError(value, err)
 	}
-	if result.Truth != True && s.skeleton != nil && s.skeleton.never(true, e.leaves) {
+	if result.Truth != True && e.stopped == nil && s.skeleton != nil && s.skeleton.never(true, e.leaves) {
 		result.Moot, result.WakeNs = true, 0
 	}
 	if full || s.computed {
@@ -209,6 +216,9 @@ func (e *evaluation) read(key string) *readFact {
 			return &e.facts[i]
 		}
 	}
+	if !e.mayRead() {
+		return &readFact{key: key}
+	}
 	e.facts = append(e.facts, readFact{Fact: e.look(key), key: key})
 	return &e.facts[len(e.facts)-1]
 }
@@ -232,22 +242,52 @@ func (e *evaluation) load(fact *readFact) {
 	fact.Value = fact.Load()
 }
 
+// mayRead reports whether another fact may be read.
+func (e *evaluation) mayRead() bool {
+	if len(e.facts)+len(e.keys) < readMax {
+		return true
+	}
+	e.stop("it reads more than %d facts", readMax)
+	return false
+}
+
+// stop makes the answer an error, whatever the rest of the expression says.
+func (e *evaluation) stop(format string, bound int) {
+	if e.stopped == nil {
+		e.stopped = fmt.Errorf("operation cancelled: "+format, bound)
+	}
+}
+
 // value is the decoded value of a fact that was found.
 func (e *evaluation) value(fact *readFact) ref.Val {
-	fact.read = true
-	if fact.decoded == nil {
-		if fact.Value == nil && fact.Load != nil {
-			e.load(fact)
+	if fact.Value == nil && fact.Load != nil {
+		e.load(fact)
+	}
+	if !fact.read {
+		fact.read = true
+		if e.bytes += len(fact.Value); e.bytes > bytesMax {
+			e.stop("it reads more than %d bytes of facts", bytesMax)
 		}
+	}
+	if e.stopped != nil {
+		return types.NewErr("operation cancelled")
+	}
+	if fact.decoded == nil {
 		fact.decoded = decode(fact.Value)
 	}
 	return fact.decoded
 }
 
-func (e *evaluation) touch(key string) {
-	if !slices.Contains(e.keys, key) {
-		e.keys = append(e.keys, key)
+// touch notes that the times of a fact are asked; false: no more may be.
+func (e *evaluation) touch(key string) bool {
+	if slices.Contains(e.keys, key) {
+		return true
 	}
+	if !e.mayRead() {
+		return false
+	}
+	e.keys = append(e.keys, key)
+	return true
 }
 
 func (e *evaluation) note(r reading) {

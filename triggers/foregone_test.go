@@ -4,6 +4,8 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/triggers/oracle"
 )
 
 func TestForegoneAnswersAreKnownFromTheText(t *testing.T) {
@@ -49,19 +51,26 @@ func TestForegoneAnswersAreKnownFromTheText(t *testing.T) {
 func TestNoTimelineContradictsWhatIsForegone(t *testing.T) {
 	found := map[Truth]int{}
 	for seed := range int64(1500) {
-		g := generator{rand.New(rand.NewSource(seed))}
-		expression := g.truth(2)
-		c, err := Compile(expression.text)
+		r := rand.New(rand.NewSource(seed))
+		g := &oracle.Generator{Choose: r.Intn, Literal: r.Intn, StartNs: start, TickNs: 1, Ticks: oracleEnd}
+		expression := g.Condition(2)
+		c, err := Compile(expression.Text)
 		if err != nil {
-			t.Fatalf("%s: %v", expression.text, err)
+			t.Fatalf("%s: %v", expression.Text, err)
 		}
 		foregone, stopped := c.Foregone()
 		found[foregone]++
-		h := g.history()
+		h := randomHistory(r, g)
 		for now := range oracleEnd + 1 {
-			got := expression.eval(instant{h, now})
-			if foregone == True && got != True || foregone == False && got == True {
-				t.Fatalf("%s is foregone %v (%v), and %v at %d", expression.text, foregone, stopped, got, now)
+			_, moment := oracleScope(h, now)
+			for _, f := range h.facts {
+				if f.event.Ns <= moment.NowNs {
+					moment.Events = append(moment.Events, f.event)
+				}
+			}
+			got := expression.Ask(&moment)
+			if foregone == True && got != oracle.True || foregone == False && got == oracle.True {
+				t.Fatalf("%s is foregone %v (%v), and %v at %d", expression.Text, foregone, stopped, got, now)
 			}
 		}
 	}

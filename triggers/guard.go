@@ -45,7 +45,16 @@ type comparison struct {
 func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := c.Args()
 	left, right := args[0].Exec(frame), args[1].Exec(frame)
-	result := c.result(left, right)
+	budget := costMax
+	e, bare := frame.Scope().(*evaluation)
+	if bare { // not in a loop, whose steps are counted
+		budget -= e.parts
+	}
+	spare := budget
+	result := c.result(left, right, &budget)
+	if bare {
+		e.parts += spare - budget
+	}
 	if costs := frame.CostTracker(); costs != nil {
 		costs.EvalBinary(frame, c.ID(), c, left, right, result)
 	}
@@ -57,12 +66,11 @@ func (c *comparison) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-func (c *comparison) result(left, right ref.Val) ref.Val {
+func (c *comparison) result(left, right ref.Val, budget *int) ref.Val {
 	if value := strict(left, right); value != nil {
 		return value
 	}
-	budget := costMax
-	if !weigh(left, &budget) || !weigh(right, &budget) {
+	if !weigh(left, budget) || !weigh(right, budget) {
 		return types.NewErr("operation cancelled: what is compared has more than %d parts", costMax)
 	}
 	switch c.Function() {

@@ -51,6 +51,30 @@ func (c *Condition) Hold(s Scope) *Held {
 // Condition returns the condition that is held.
 func (h *Held) Condition() *Condition { return h.condition }
 
+// flipsMax bounds the flips that Watched looks ahead.
+const flipsMax = 64
+
+// Watched returns the facts that this answer, given at nowNs, and those after it
+// depend on until one of them changes, sorted. A computed key may be read only once
+// time has flipped what stands before it, as in after(t) ? facts[k] : false, so the
+// flips to come are asked too.
+func (h *Held) Watched(r Result, nowNs int64, v View) []string {
+	keys := h.condition.Watched(r)
+	if !h.condition.shape.computed || !h.condition.ReadsClock() || r.WakeNs <= nowNs {
+		return keys
+	}
+	for range flipsMax {
+		if r.WakeNs <= nowNs {
+			break
+		}
+		nowNs = r.WakeNs
+		r = h.Ask(nowNs, v)
+		keys = slices.Concat(keys, r.Keys)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
 // Shared returns a digest that is the same for every held condition that always
 // has the same answer, and false where hardly any other has: the condition reads
 // what belongs to one action, or what occurred since arming.

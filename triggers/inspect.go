@@ -192,8 +192,8 @@ func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
 			}
 		}
 		if name == "at_least" && args[0].Kind() == ast.LiteralKind {
-			if n, ok := args[0].AsLiteral().(types.Int); ok && n < 1 {
-				i.refuse(args[0], fmt.Sprintf("at least %d", int64(n)), "use 1 or more")
+			if n, ok := args[0].AsLiteral().(types.Int); ok && (n < 1 || n > countMax) {
+				i.refuse(args[0], fmt.Sprintf("at least %d", int64(n)), fmt.Sprintf("use 1 to %d", countMax))
 			}
 		}
 		if name == "latest" && args[0].Kind() == ast.LiteralKind {
@@ -201,7 +201,7 @@ func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
 				i.refuse(args[0], fmt.Sprintf("the latest %d", int64(n)), fmt.Sprintf("1 to %d", latestMax))
 			}
 		}
-		if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" {
+		if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" && len(last.AsCall().Args()) == 1 {
 			if text, ok := constantText(last.AsCall().Args()[0]); ok && (strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
 				i.refuse(last, "a window of "+text, "use a duration above zero")
 			}

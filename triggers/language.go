@@ -167,7 +167,11 @@ type planning struct {
 // it has a skeleton; its cost is counted when it could be more than its length.
 func (l *language) plan(env *cel.Env, checked *ast.AST, p planning) (cel.Program, error) {
 	leaves := map[int64]*clause{}
-	p.skeleton.leaves(func(c *clause) { leaves[c.id] = c })
+	p.skeleton.leaves(func(c *clause) {
+		if !c.blind {
+			leaves[c.id] = c
+		}
+	})
 	options := []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -212,6 +216,23 @@ func hasLoop(root ast.Expr) bool {
 		found = found || e.Kind() == ast.ComprehensionKind
 	}))
 	return found
+}
+
+// comparisonsMax is how many comparisons are too few to weigh what they compare.
+const comparisonsMax = 8
+
+// comparesMuch reports whether what is compared must be weighed.
+func comparesMuch(root ast.Expr) bool {
+	comparisons := 0
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.CallKind {
+			switch e.AsCall().FunctionName() {
+			case operators.Equals, operators.NotEquals, operators.In:
+				comparisons++
+			}
+		}
+	}))
+	return comparisons > comparisonsMax || hasLoop(root)
 }
 
 // mayCost reports whether an evaluation can take more steps than the expression

@@ -21,6 +21,7 @@ type clause struct {
 	id       int64 // of the expression
 	leaf     int   // index among the leaves
 	falls    fallacy
+	blind    bool // its answer is not watched, and so never final
 }
 
 // fallacy says what a leaf can no longer become.
@@ -58,7 +59,7 @@ func newSkeleton(checked *ast.AST) (*clause, int) {
 				return c
 			}
 		}
-		c := &clause{id: e.ID(), leaf: n, falls: fallacyOf(e)}
+		c := &clause{id: e.ID(), leaf: n, falls: fallacyOf(e), blind: computedIndex(e)}
 		useful = useful || c.falls != fallacy{strict: true} && c.falls != fallacy{}
 		useful = useful || c.falls.strict && readsFrozen(e)
 		n++
@@ -69,6 +70,19 @@ func newSkeleton(checked *ast.AST) (*clause, int) {
 		return nil, 0
 	}
 	return root, n
+}
+
+// computedIndex reports whether e is a selection by a computed key, as facts["a" + x].
+// To cel-go the key has the id of the whole, and may not be watched in its place.
+func computedIndex(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind || !isIndex(e.AsCall().FunctionName()) {
+		return false
+	}
+	switch e.AsCall().Args()[1].Kind() {
+	case ast.LiteralKind, ast.IdentKind, ast.SelectKind:
+		return false
+	}
+	return true
 }
 
 // leaves calls yield for every leaf; a nil skeleton has none.

@@ -78,7 +78,7 @@ func (l *language) newShape(expression string, literals []literal) (*shape, erro
 	s.skeleton, s.leafCount = newSkeleton(tree)
 	s.extent = extentOf(tree.Expr())
 	mixed := mixedArithmetic(tree)
-	loops := hasLoop(tree.Expr())
+	loops := comparesMuch(tree.Expr())
 	b := &shaper{shape: s, checked: tree, factory: ast.NewExprFactory(), literals: literals, taken: make([]bool, len(literals))}
 	if len(literals) > 0 {
 		b.find(tree.Expr(), nil)
@@ -212,7 +212,7 @@ func (b *shaper) call(e ast.Expr) {
 	}
 	if name == "at_least" {
 		if i := b.literalAt(args[0]); i >= 0 {
-			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 }})
+			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= countMax }})
 		}
 	}
 	if name == "latest" {
@@ -237,21 +237,34 @@ func (b *shaper) call(e ast.Expr) {
 
 func isValue(v ref.Val) bool { return !types.IsUnknownOrError(v) }
 
-// conversion returns what duration("...") and timestamp("...") do to their literal.
+// conversion returns what duration("...") and the like do to their literal: cel-go
+// does it once, when it plans, and refuses what cannot be converted.
 func (b *shaper) conversion(e ast.Expr) func(ref.Val) ref.Val {
 	if e.Kind() != ast.CallKind || e.AsCall().IsMemberFunction() || len(e.AsCall().Args()) != 1 || b.literalAt(e.AsCall().Args()[0]) < 0 {
 		return nil
 	}
-	if e.AsCall().Args()[0].AsLiteral().Type() != types.StringType {
-		return nil
-	}
+	var to ref.Type
 	switch e.AsCall().FunctionName() {
 	case "duration":
-		return func(v ref.Val) ref.Val { return v.ConvertToType(types.DurationType) }
+		to = types.DurationType
 	case "timestamp":
-		return func(v ref.Val) ref.Val { return v.ConvertToType(types.TimestampType) }
+		to = types.TimestampType
+	case "int":
+		to = types.IntType
+	case "uint":
+		to = types.UintType
+	case "double":
+		to = types.DoubleType
+	case "bool":
+		to = types.BoolType
+	case "bytes":
+		to = types.BytesType
+	case "string":
+		to = types.StringType
+	default:
+		return nil
 	}
-	return nil
+	return func(v ref.Val) ref.Val { return v.ConvertToType(to) }
 }
 
 // key makes a literal that is a fact key a parameter.

@@ -176,21 +176,49 @@ func (e *evaluation) occurrence(function, key string) ref.Val {
 
 // edge returns the first or the last occurrence after arming, 0 when there is none.
 func (e *evaluation) edge(key string, last bool) int64 {
-	found := int64(0)
-	for ns := range e.occurrences(key, e.held.armedNs, e.nowNs) {
-		found = ns
-		if !last {
+	found := e.first(key, e.held.armedNs, e.nowNs)
+	if !last || found == 0 {
+		return found
+	}
+	if fact := e.view.Fact(key); fact != nil && fact.AssertedNs <= e.nowNs {
+		return fact.AssertedNs
+	}
+	// The times are walked from the first on, and may be many: halve the rest.
+	for to := e.nowNs; found < to; {
+		middle := found + (to-found)/2
+		if later := e.first(key, middle, to); later != 0 {
+			found = later
+		} else if to = middle; to == found {
 			break
 		}
 	}
 	return found
 }
 
+// first returns the first occurrence in (fromNs, toNs], or 0.
+func (e *evaluation) first(key string, fromNs, toNs int64) int64 {
+	for ns := range e.occurrences(key, fromNs, toNs) {
+		return ns
+	}
+	return 0
+}
+
+// occurrences walks the times of a fact, as many as the evaluation may look at.
 func (e *evaluation) occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
-	e.touch(key)
+	if !e.touch(key) {
+		return func(func(int64) bool) {}
+	}
 	return func(yield func(int64) bool) {
 		defer e.keep()
-		e.view.Occurrences(key, fromNs, toNs)(yield)
+		for ns := range e.view.Occurrences(key, fromNs, toNs) {
+			if e.times++; e.times > timesMax {
+				e.stop("it looks at more than %d occurrences", timesMax)
+				return
+			}
+			if !yield(ns) {
+				return
+			}
+		}
 	}
 }
 
@@ -225,12 +253,14 @@ func (e *evaluation) absentFor(overload string, args ...ref.Val) ref.Val {
 // occurrence leaves the window.
 func (e *evaluation) atLeast(_ string, args ...ref.Val) ref.Val {
 	n, key, window := int64(args[0].(types.Int)), text(args[1]), int64(args[2].(types.Duration).Duration)
-	if n < 1 || window <= 0 {
-		return types.NewErr("at_least wants 1 or more occurrences in a window above zero")
+	if n < 1 || n > countMax || window <= 0 {
+		return types.NewErr("at_least wants 1 to %d occurrences in a window above zero", countMax)
 	}
-	var times []int64
+	var times []int64 // the oldest countMax: those after them only put the flip later
 	for ns := range e.occurrences(key, addNs(e.nowNs, -window), e.nowNs) {
-		times = append(times, ns)
+		if times = append(times, ns); len(times) == countMax {
+			break
+		}
 	}
 	e.note(reading{kind: readCall, name: "at_least", key: key, value: types.Int(len(times))})
 	if int64(len(times)) < n {
@@ -240,8 +270,8 @@ func (e *evaluation) atLeast(_ string, args ...ref.Val) ref.Val {
 	return types.True
 }
 
-// count is the number of occurrences in (now-d, now]; it flips when the oldest
-// of them leaves the window.
+// count is the number of occurrences in (now-d, now], as far as countMax; it flips
+// when the oldest of them leaves the window.
 func (e *evaluation) count(_ string, args ...ref.Val) ref.Val {
 	key, window := text(args[0]), int64(args[1].(types.Duration).Duration)
 	if window <= 0 {
@@ -252,7 +282,9 @@ func (e *evaluation) count(_ string, args ...ref.Val) ref.Val {
 		if n == 0 {
 			e.flip(addNs(ns, window))
 		}
-		n++
+		if n++; n == countMax {
+			break
+		}
 	}
 	e.note(reading{kind: readCall, name: "count", key: key, value: types.Int(n)})
 	return types.Int(n)
@@ -281,14 +313,13 @@ func (e *evaluation) latest(_ string, args ...ref.Val) ref.Val {
 // be long ago.
 func (e *evaluation) last(n int, key string, fromNs, toNs int64) []int64 {
 	var times []int64
-	e.touch(key)
 	for step := lookBackNs; len(times) < n && toNs > fromNs; step *= 8 {
 		start := fromNs
 		if back := addNs(toNs, -step); step > 0 && back > fromNs {
 			start = back
 		}
 		var found []int64
-		for ns := range e.view.Occurrences(key, start, toNs) {
+		for ns := range e.occurrences(key, start, toNs) {
 			if len(found) == 2*n { // only the last n count
 				found = append(found[:0], found[n:]...)
 			}

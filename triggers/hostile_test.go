@@ -1,0 +1,181 @@
+package triggers
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+)
+
+// crowd is a View of a thousand facts of 60 KiB each, whose keys occurred a million
+// times.
+type crowd struct {
+	facts map[string]*Fact
+	asked int // occurrences that were yielded
+	read  int // facts
+}
+
+func newCrowd() *crowd {
+	c := &crowd{facts: map[string]*Fact{}}
+	list := "[" + strings.TrimSuffix(strings.Repeat("1,", 30_000), ",") + "]"
+	deep := strings.Repeat(`{"a":[`, 120) + "1" + strings.Repeat("]}", 120)
+	text := `"` + strings.Repeat("a", 60_000) + `"`
+	for i := range 1000 {
+		c.facts[fmt.Sprintf("list%d", i)] = &Fact{Value: []byte(list)}
+		c.facts[fmt.Sprintf("text%d", i)] = &Fact{Value: []byte(text)}
+	}
+	c.facts["deep"] = &Fact{Value: []byte(deep)}
+	c.facts["deeper"] = &Fact{Value: []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))}
+	c.facts["few"] = &Fact{Value: []byte(`[` + strings.TrimSuffix(strings.Repeat(`"x",`, 900), ",") + `]`)}
+	c.facts["short"] = &Fact{Value: []byte(`"0123456789abcdef"`)}
+	c.facts["regex"] = &Fact{Value: []byte(`"(a{1,9}){1,9}(x|y|z|b){1,9}$"`)}
+	return c
+}
+
+func (c *crowd) Fact(key string) *Fact {
+	c.read++
+	return c.facts[key]
+}
+
+func (c *crowd) Occurrences(_ string, fromNs, toNs int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for ns := max(fromNs+1, start-1_000_000); ns <= toNs; ns++ {
+			if c.asked++; !yield(ns) {
+				return
+			}
+		}
+	}
+}
+
+// holdsBounds fails when an evaluation takes more than it may, of facts or of time.
+func (c *crowd) holdsBounds(t *testing.T, condition *Condition) {
+	t.Helper()
+	c.asked, c.read = 0, 0
+	began := time.Now()
+	r := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start}, Action: &Action{AtNs: start, Input: []byte(`{"k":"a"}`)}}).Ask(start, c)
+	if took := time.Since(began); took > 2*time.Second || c.asked > 2*timesMax || c.read > 2*readMax {
+		t.Errorf("%q takes %v, %d occurrences, %d facts: %v", condition.text, took, c.asked, c.read, r.Err)
+	}
+}
+
+// tree writes operands as one balanced expression.
+func tree(operator string, operands []string) string {
+	if len(operands) == 1 {
+		return operands[0]
+	}
+	half := len(operands) / 2
+	return "(" + tree(operator, operands[:half]) + operator + tree(operator, operands[half:]) + ")"
+}
+
+func repeated(n int, operand string) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strings.ReplaceAll(operand, "#", fmt.Sprint(i))
+	}
+	return list
+}
+
+// TestNoEvaluationCostsMoreThanItsBound: the worst that a text of 4 KiB can do with
+// the worst facts is stopped, with a reason, or is cheap.
+func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
+	world := newCrowd()
+	for _, c := range []struct{ name, expression, stopped string }{
+		{"sums of long texts", tree("+", repeated(150, `facts.text1`)) + ` == "x"`, "a text of more"},
+		{"sums of long lists", tree("+", repeated(150, `facts.list1`)) + ` == []`, ""},
+		{"doubling of a long text", `[facts.text1]` + strings.Repeat(`.map(x, x + x)`, 25) + ` == ["a"]`, "a text of more"},
+		{"doubling of a fact", `[facts.short]` + strings.Repeat(`.map(x, x + x)`, 25) + ` == ["a"]`, "a text of more"},
+		{"comparisons of long lists", tree("||", repeated(100, `facts.few == [facts.few]`)), "more than 10000 parts"},
+		{"comparisons of equal lists", tree("&&", repeated(100, `facts.list1 == facts.list2`)), "more than 10000 parts"},
+		{"a long list compared", `facts.list1 == facts.list2`, ""},
+		{"many long facts", tree("||", repeated(180, `facts.text# == 1`)), "bytes of facts"},
+		{"many facts", `[` + strings.TrimSuffix(strings.Repeat(`"x",`, 700), ",") + `].all(i, facts["k" + i] == 1)`, ""},
+		{"facts of computed keys", `["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, a + b + c in facts))) == []`, "more than 512 facts"},
+		{"times of computed keys", `["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, seen(a + b + c) && false))) == []`, "more than 512 facts"},
+		{"count over a million", `count("a", duration("1h")) == 5`, ""},
+		{"counts over a million", tree("||", repeated(60, `count("a", duration("1h")) == 5`)), "more than 20000 occurrences"},
+		{"at_least over a million", `at_least(10000, "a", duration("1h")) && false`, ""},
+		{"last of a million", `last_at("gone") == plan.opened_at`, ""},
+		{"lasts of a million", tree("||", repeated(100, `last_at("gone") == plan.opened_at`)), ""},
+		{"a long text matched", `facts.text1.matches("(a{1,9}){1,9}(x|y|z|b){1,9}$")`, "cost limit"},
+		{"long texts matched", tree("||", repeated(50, `facts.text#.matches("(a{1,9}){1,9}b$")`)), "cost limit"},
+		{"a long text matched by a fact", `facts.text1.matches(facts.regex)`, "cost limit"},
+		{"a long text searched", tree("||", repeated(60, `facts.text1.contains("aaaaaaaaaaab")`)), "cost limit"},
+		{"a long text converted", tree("||", repeated(60, `bytes(facts.text1) == b"a"`)), ""},
+		{"a deep value", tree("||", repeated(60, `facts.deep == [facts.deep]`)), "more than 10000 parts"},
+		{"a value too deep", `facts.deeper == 1`, ""},
+		{"a loop over a long list", `facts.list1.all(a, a == 1)`, "cost limit"},
+		{"loops over a long list", `facts.list1.map(a, facts.list1.filter(b, a > b)) == []`, "cost limit"},
+		{"a sort", `facts.list1.map(a, facts.list1.filter(b, b < a).size()) == [1]`, "cost limit"},
+		{"doubling", `["aaaaaaaaaaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 20) + ` == ["a"]`, "cost limit"},
+		{"nested loops", `facts.few.all(a, facts.few.all(b, facts.few.all(c, a == b || b == c)))`, "cost limit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if len(c.expression) > textMax {
+				t.Fatalf("a text of %d bytes proves nothing", len(c.expression))
+			}
+			began := time.Now()
+			condition, err := Compile(c.expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compiled := time.Since(began)
+			world.asked, world.read = 0, 0
+			held := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start}})
+			began = time.Now()
+			r := held.Ask(start, world)
+			took := time.Since(began)
+			t.Logf("compiled in %v, asked in %v: %v %.80v, %d occurrences, %d facts", compiled, took, r.Truth, r.Err, world.asked, world.read)
+			switch {
+			case took > 500*time.Millisecond || compiled > 500*time.Millisecond:
+				t.Errorf("compiled in %v, asked in %v", compiled, took)
+			case c.stopped == "" && r.Err != nil && strings.Contains(r.Err.Error(), "cancelled"), c.stopped != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), c.stopped)):
+				t.Errorf("%v, want it stopped by %q", r.Err, c.stopped)
+			case world.asked > 2*timesMax || world.read > 2*readMax:
+				t.Errorf("looked at %d occurrences and %d facts", world.asked, world.read)
+			case r.Err != nil && (r.Truth != Unknown || r.Moot):
+				t.Errorf("%v, moot %v, with an error", r.Truth, r.Moot)
+			}
+		})
+	}
+}
+
+// TestWhatExceedsABoundIsRefused at registration, in words, and quickly.
+func TestWhatExceedsABoundIsRefused(t *testing.T) {
+	for name, expression := range map[string]string{
+		"a text":           strings.Repeat("true && ", 1<<19) + "true",
+		"a long text":      strings.Repeat("a", textMax+1),
+		"parentheses":      strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
+		"brackets":         strings.Repeat("[", 2000),
+		"braces":           strings.Repeat("{", 2000),
+		"choices":          strings.Repeat("true ? true : ", 250) + "true",
+		"nodes":            "[" + strings.Repeat("1,", 1500) + "1] == []",
+		"sums":             strings.TrimSuffix(strings.Repeat("1+", 2000), "+") + " == 1",
+		"fields":           `facts["x"]` + strings.Repeat(`.a`, 1000) + ` == 1`,
+		"members":          `facts["x"]` + strings.Repeat(`.all(a, a`, 400) + strings.Repeat(")", 400),
+		"a regex":          `plan.status.matches("((((a{9}){9}){9}){9}){9}")`,
+		"many times":       `at_least(2147483647, "a", duration("1h"))`,
+		"a long key":       `seen("` + strings.Repeat("k", keyMax+1) + `")`,
+		"an odd call":      `count("a", duration()) == 1`,
+		"misspelt names":   strings.Repeat("fatcs+", 600) + "x",
+		"unfinished text":  `"` + strings.Repeat(`\"`, 2000),
+		"unfinished bytes": strings.Repeat(`b"`, 1999) + "b",
+		"macros":           `has(` + strings.Repeat(`facts.x.exists(a, `, 60) + `a` + strings.Repeat(")", 61),
+		"no text":          "\xff\xfe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			_, err := Compile(expression)
+			took := time.Since(began)
+			t.Logf("%v: %.100v", took, err)
+			var refused *Error
+			if !errors.As(err, &refused) || refused.Line < 1 || refused.Column < 1 || refused.Message == "" || len(refused.Error()) > 500 {
+				t.Errorf("%v", err)
+			}
+			if took > 500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
