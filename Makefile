@@ -38,6 +38,7 @@ verify: ## prove that the generated Go is current: generate into a copy and comp
 
 bench: ## measure against the embedded server and print the figures (docs/performance.md)
 	$(GO) run ./cmd/sagenbaum bench $(BENCHFLAGS)
+	$(GO) test -run '^$$' -bench 'BesideCEL|CompileShape|KnownShape' ./triggers
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@.ci/fuzz "$(GO)" "$(FUZZTIME)"

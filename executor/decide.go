@@ -46,15 +46,29 @@ type Answer struct {
 func (s *State) Decide(in Input) []*pb.Record {
 	d := &decider{live: s, state: s.fork(), in: in}
 	d.state.meta.TimeNs = max(d.state.meta.TimeNs, in.EpochNs)
+	attempts := d.due()
+	if len(d.fired) > 0 {
+		// More may fall due meanwhile: the turn stays short, so that it is not late.
+		d.in.SizeMax = min(in.SizeMax, d.size+besideFiringMax)
+	}
 	for _, a := range in.Answers {
 		d.answer(a)
 	}
 	d.paged(in.Paged)
-	d.due()
-	d.turned(s.todo.first(todoPerTurn))
+	d.attempts(attempts)
+	for _, id := range d.fired {
+		d.plan(id)
+	}
+	if !d.full() {
+		d.turned(s.todo.first(todoPerTurn))
+	}
 	d.memory()
 	return d.records
 }
+
+// besideFiringMax is how many bytes of other decisions a turn takes in which leases
+// fire by the clock: what is under way is slowed by them and never stopped.
+const besideFiringMax = 4 << 10
 
 // todoPerTurn bounds the plans one turn looks at; the rest waits for the next.
 const todoPerTurn = 1024
@@ -67,6 +81,7 @@ type decider struct {
 	in      Input
 	records []*pb.Record
 	size    int
+	fired   []string // plans of leases that fire by the clock in this turn
 }
 
 func (d *decider) full() bool {

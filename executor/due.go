@@ -72,55 +72,96 @@ func (s *State) dueEntries(nowNs int64) []string {
 	for len(s.snoozed) > 0 && s.snoozed[0].ns <= nowNs && len(entries) < duePerTurn {
 		entries = append(entries, heap.Pop(&s.snoozed).(snooze).key)
 	}
-	to := string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1))
-	if s.dueFrom < to {
-		from := max(s.dueFrom, string(rune(keyDue)))
-		s.dueFrom, s.nextDue = to, 0
-		for k := range s.kv.Scan([]byte(from), []byte(to)) {
-			if len(entries) == duePerTurn {
-				s.dueFrom = string(k)
-				break
-			}
-			entries = append(entries, string(k))
-		}
+	if s.nextDue == 0 || s.nextDue <= nowNs {
+		entries = s.scanDue(nowNs, entries)
 	}
 	slices.Sort(entries)
 	return slices.Compact(entries)
 }
 
-// due asks every condition whose wake instant has come, and starts every
-// attempt whose backoff is over. Nothing else is looked at (S72).
-func (d *decider) due() {
-	for _, k := range d.live.dueEntries(d.in.EpochNs) {
-		if again := d.dueEntry([]byte(k)); again != 0 {
-			heap.Push(&d.live.snoozed, snooze{again, k})
+// scanDue adds the entries at or behind dueFrom that are due. It reads one further,
+// which is the next to fall due.
+func (s *State) scanDue(nowNs int64, entries []string) []string {
+	from := max(s.dueFrom, string(rune(keyDue)))
+	s.dueFrom, s.nextDue = max(from, string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1))), noDue
+	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
+		ns := int64(binary.BigEndian.Uint64(k[1:]))
+		if ns > nowNs || len(entries) == duePerTurn {
+			s.nextDue = ns
+			if ns <= nowNs {
+				s.dueFrom = string(k)
+			}
+			break
 		}
+		entries = append(entries, string(k))
+	}
+	return entries
+}
+
+// due fires the leases whose wake instant has come, and returns the other entries
+// that are due. It comes before all else that a turn decides, and the unwinds of
+// what fires here come with the other work, so that no lease is late for the unwind
+// of another.
+func (d *decider) due() (others []string) {
+	for _, k := range d.live.dueEntries(d.in.EpochNs) {
+		if k[9] != dueLease && k[9] != dueNode {
+			others = append(others, k)
+			continue
+		}
+		d.again(k, d.dueCondition)
+	}
+	return others
+}
+
+// attempts starts every attempt whose backoff is over, and warns of windows.
+func (d *decider) attempts(entries []string) {
+	for _, k := range entries {
+		d.again(k, d.dueAttempt)
 	}
 }
 
-// dueEntry handles one due entry; it returns the instant to look again if the
-// entry stays, or 0. What was decided is looked at again at once: if its records
-// never reach the ledger, the next Decide must propose them again (I9).
-func (d *decider) dueEntry(key []byte) int64 {
-	if _, ok := d.live.kv.Get(key); !ok {
-		return 0 // moved or given up since it was snoozed
+// again handles one due entry, which look tells when to look at again, if it stays,
+// or 0. What was decided is looked at again at once: if its records never reach the
+// ledger, the next Decide must propose them again (I9). A full turn looks at nothing.
+func (d *decider) again(key string, look func(key []byte) int64) {
+	again := d.in.EpochNs
+	if !d.full() {
+		if _, ok := d.live.kv.Get([]byte(key)); !ok {
+			return // moved or given up since it was snoozed
+		}
+		again = look([]byte(key))
 	}
+	if again != 0 {
+		heap.Push(&d.live.snoozed, snooze{again, key})
+	}
+}
+
+func (d *decider) dueCondition(key []byte) int64 {
 	if key[9] == dueNode {
 		return d.dueNode(key[10:], int64(binary.BigEndian.Uint64(key[1:])))
 	}
+	ns, _, ref := parseDueKey(key)
+	p := d.live.plan(ref.plan)
+	switch {
+	case p == nil || ref.n > p.row.Actions:
+		return 0
+	case p.row.Fired != nil:
+		return 0 // its unwind gives up the entry, or a rewind sets it anew
+	}
+	return d.dueLease(d.state.plan(ref.plan), ref, ns)
+}
+
+func (d *decider) dueAttempt(key []byte) int64 {
 	ns, kind, ref := parseDueKey(key)
 	p := d.state.plan(ref.plan)
 	if p == nil || ref.n > p.row.Actions {
 		return 0
 	}
-	if kind == dueLease {
-		return d.dueLease(p, ref, ns)
-	}
 	a := d.state.action(p.id, ref.n)
 	if kind == dueWindow {
 		return d.dueWindow(p, a)
 	}
-	if p.row.Phase == pb.Phase_PHASE_UNWINDING && a.row.Undo == pb.Undo_UNDO_WAITING && a.row.DueNs == ns && !d.full() {
+	if p.row.Phase == pb.Phase_PHASE_UNWINDING && a.row.Undo == pb.Undo_UNDO_WAITING && a.row.DueNs == ns {
 		if d.next(p, a) {
 			d.plan(p.id)
 		}
@@ -179,16 +220,16 @@ func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 // answerOf asks at this epoch. A firing lands at logical time, which a stamp may
 // have put ahead of it: what is true at one of the two only does not fire.
 func (d *decider) answerOf(held *triggers.Held) triggers.Result {
-	result := held.Ask(d.in.EpochNs, factView{d.state})
+	result := d.state.ask(held, d.in.EpochNs)
 	if landing := d.state.meta.TimeNs; result.Truth == triggers.True && landing > d.in.EpochNs {
-		return held.Ask(landing, factView{d.state})
+		return d.state.ask(held, landing)
 	}
 	return result
 }
 
 func (d *decider) fireDue(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {
 	if d.fire(p, a, l, readings, cause) {
-		d.plan(p.id)
+		d.fired = append(d.fired, p.id)
 	}
 	return d.in.EpochNs
 }

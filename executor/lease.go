@@ -177,7 +177,7 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 // consider asks a lease and keeps its indexes true: the facts it reads, the
 // instant at which time could change it.
 func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
-	result := held.Ask(s.meta.TimeNs, factView{s})
+	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
 		clocked := held.Condition().ReadsClock()
 		full := held.Evaluate(s.meta.TimeNs, factView{s})

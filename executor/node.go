@@ -26,7 +26,7 @@ func (s *State) nodeRow(node []byte) *pb.NodeRow {
 func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
 	row := s.nodeRow(node)
 	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs { // a flip that nobody was asked at yet
-		result := held.Ask(s.meta.TimeNs, factView{s})
+		result := s.ask(held, s.meta.TimeNs)
 		if result.Truth == triggers.True || result.Moot {
 			return false
 		}

@@ -69,6 +69,7 @@ type State struct {
 	changed []*action // dirty actions, likewise
 	todo    todo
 
+	between  func() // of Between; nil: none
 	programs *triggers.Cache
 	watchers *kept[[]*watcher]    // by fact; nil in a fork, which reads the rows
 	facts    *kept[*keptFact]     // by key
@@ -128,12 +129,25 @@ func look(kv KV, tenant string) *State {
 // not be changed.
 func (s *State) Meta() *pb.Meta { return s.meta }
 
+// Between sets what is called before each evaluation of a condition, so that a host
+// may give other tenants a processor between two of them. It must not touch the
+// state; a panic of it leaves the state as unusable as a *StoreError does.
+func (s *State) Between(call func()) { s.between = call }
+
+// ask answers a held condition at an instant.
+func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
+	if s.between != nil {
+		s.between()
+	}
+	return held.Ask(nowNs, factView{s})
+}
+
 // fork returns a scratch state over s. Folding into it leaves s untouched.
 func (s *State) fork() *State {
 	return &State{
 		tenant: s.tenant, kv: s.kv, archive: s.archive, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		programs: s.programs, facts: newFacts(), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
+		between: s.between, programs: s.programs, facts: newFacts(), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
 	}
 }
 

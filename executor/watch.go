@@ -182,7 +182,7 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 		list = slices.Clone(list) // what turns leaves it
 	}
 	for _, w := range list {
-		result := w.held.Ask(s.meta.TimeNs, factView{s})
+		result := s.ask(w.held, s.meta.TimeNs)
 		if s.unchanged(w, result) {
 			continue
 		}

@@ -48,7 +48,9 @@ Figures vary with the machine; read them as ratios.
   fold    folding a ledger from nothing, beside merely reading it
   held    memory and start time with many held registrations and deadlines
   leases  facts, memory and disk with many held conditions
-  timescales  triggers over the traces of the Timescales benchmark, beside an oracle`,
+  timescales  triggers over the traces of the Timescales benchmark, beside an oracle
+  wakes   lateness of 10,000 deadlines within a second, and what idle leases cost
+  neighbours  what a quiet tenant feels of tenants with costly conditions`,
 		Example: `  sagenbaum bench
   sagenbaum bench --only undo5 --each 5s --concurrency 1,16,128`,
 		Args: exactly(),
@@ -58,25 +60,25 @@ Figures vary with the machine; read them as ratios.
 	flags.StringVar(&b.dir, "dir", "", "`FOLDER` on the disk to measure (default a temporary one)")
 	flags.DurationVar(&b.each, "each", 3*time.Second, "how long each figure is measured")
 	flags.IntSliceVar(&b.concurrency, "concurrency", []int{1, 16, 128}, "agents' calls at once")
-	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure")
+	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure, held leases beside the wakes")
 	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000}, "held conditions for the leases figures")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
-	flags.StringVar(&b.only, "only", "", strings.Join(benchNames(), ", ")+" (default all)")
+	flags.StringVar(&b.only, "only", "", strings.Join(benchParts(), ", ")+" (default all)")
 	return cmd
 }
 
-// benchNames lists what can be measured by itself.
-func benchNames() []string {
-	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales"}
+// benchParts lists what can be measured by itself.
+func benchParts() []string {
+	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
 
 func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	switch {
-	case b.only != "" && !slices.Contains(benchNames(), b.only):
-		return fail(exitUsage, "--only "+strings.Join(benchNames(), ", "), "unknown figure %q", b.only)
+	case b.only != "" && !slices.Contains(benchParts(), b.only):
+		return fail(exitUsage, "--only "+strings.Join(benchParts(), ", "), "unknown figure %q", b.only)
 	case b.each <= 0 || b.held < 1 || b.rows < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return fail(exitUsage, "sagenbaum bench --help", "durations, counts and concurrency must be positive")
 	}
@@ -105,18 +107,18 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 			return err
 		}
 	}
-	if b.wants("held") {
-		if err := benchHeld(ctx, out, b, filepath.Join(dir, "held")); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func(ctx context.Context, out io.Writer, b *benching, dir string) error
+	}{
+		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales}, {"wakes", benchWakes}, {"neighbours", benchNeighbours},
+	} {
+		if !b.wants(part.name) {
+			continue
+		}
+		if err := part.run(ctx, out, b, filepath.Join(dir, part.name)); err != nil {
 			return err
 		}
-	}
-	if b.wants("leases") {
-		if err := benchLeases(ctx, out, b, filepath.Join(dir, "leases")); err != nil {
-			return err
-		}
-	}
-	if b.wants("timescales") {
-		return benchTimescales(ctx, out, b)
 	}
 	return nil
 }
@@ -145,23 +147,28 @@ func benchMode(ctx context.Context, out io.Writer, b *benching, dir string, dura
 
 // bench is one server with an executor, as serve runs it, and connections to it.
 type bench struct {
-	dir    string
-	server *embedded.Server
-	conn   *nats.Conn // of the executor, in process
-	client *nats.Conn // of agents and workers, over loopback
-	host   *host.Host
-	stop   context.CancelFunc
-	done   chan error
+	dir     string
+	tenants []string
+	server  *embedded.Server
+	conn    *nats.Conn // of the executor, in process
+	client  *nats.Conn // of agents and workers, over loopback
+	host    *host.Host
+	stop    context.CancelFunc
+	done    chan error
 }
 
 const benchTenant = "bench"
 
-func startBench(ctx context.Context, dir string, durable bool) (*bench, error) {
+// startBench starts a server and an executor for tenants, by default benchTenant.
+func startBench(ctx context.Context, dir string, durable bool, tenants ...string) (*bench, error) {
+	if len(tenants) == 0 {
+		tenants = []string{benchTenant}
+	}
 	server, err := embedded.Start(embedded.Config{Dir: filepath.Join(dir, "nats"), Port: -1, NoSync: !durable})
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{dir: dir, server: server}
+	b := &bench{dir: dir, tenants: tenants, server: server}
 	if b.conn, err = server.Connect(); err != nil {
 		server.Close()
 		return nil, err
@@ -180,7 +187,7 @@ func startBench(ctx context.Context, dir string, durable bool) (*bench, error) {
 // startHost runs an executor until stopHost.
 func (b *bench) startHost(ctx context.Context) error {
 	h, err := host.New(host.Config{
-		Conn: b.conn, Tenants: []string{benchTenant}, Dir: filepath.Join(b.dir, "executor"),
+		Conn: b.conn, Tenants: b.tenants, Dir: filepath.Join(b.dir, "executor"),
 		DurableServer: b.server.DurableID(), AcceptLossyBroker: b.server.DurableID() == "",
 		Logger: slog.New(slog.DiscardHandler),
 	})

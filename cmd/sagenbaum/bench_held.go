@@ -73,8 +73,14 @@ func holding(ctx context.Context, p *process) (executor.StatusView, error) {
 
 // folded waits until the executor on conn holds the tenant and has folded all.
 func folded(ctx context.Context, conn *nats.Conn) (executor.StatusView, error) {
+	return foldedTenant(ctx, conn, benchTenant)
+}
+
+func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (executor.StatusView, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
 	for {
-		m, err := conn.RequestWithContext(ctx, ledger.QuerySubject(benchTenant, "status"), []byte("{}"))
+		m, err := conn.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
 		if err != nil {
 			return executor.StatusView{}, err
 		}

@@ -170,7 +170,7 @@ func (m *monitor) decide(ns int64) []*pb.Record {
 
 // benchTimescales prints, for each property and scale, what its trace costs with
 // the trigger and without, and whether the trigger fired when the oracle says.
-func benchTimescales(ctx context.Context, out io.Writer, b *benching) error {
+func benchTimescales(ctx context.Context, out io.Writer, b *benching, _ string) error {
 	fmt.Fprintf(out, "\ntimescales, ten properties over traces of %d rows, folded into memory; per second of processor time\n", b.rows)
 	fmt.Fprintf(out, "  %-10s %5s %9s %10s %13s %12s %8s  %s\n", "", "bound", "rows/s", "records/s", "no trigger", "evaluations", "ns each", "first violation")
 	for _, p := range timescales.Properties() {

@@ -28,6 +28,7 @@ type actor struct {
 	store    ledger.Store
 	kv       *tenantKV
 	state    *executor.State
+	stint    *stint
 	dispatch *dispatcher
 	answers  []executor.Answer // not yet settled in the ledger
 	pages    *pager
@@ -74,7 +75,7 @@ type ack struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: newTenantKV(h.db, tenant), acks: make(chan ack, 1), mode: executor.ModeStarting,
+		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), asking: asking{gone: make(chan struct{})},
 	}
 	return a
@@ -135,6 +136,10 @@ func (a *actor) attend(ctx context.Context) (err error) {
 		readers.Wait()
 		a.endSession()
 		if r := recover(); r != nil {
+			if _, over := r.(interrupted); over {
+				err = context.Cause(ctx)
+				return
+			}
 			broken, ok := r.(*executor.StoreError)
 			if !ok {
 				// A broken rule of ours stops this tenant, not the others.
@@ -221,6 +226,7 @@ func (a *actor) attach(ctx context.Context) error {
 		}
 		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
+	a.state.Between(a.stint.between)
 	head, err := store.Head(ctx)
 	if err != nil {
 		return err
@@ -315,6 +321,8 @@ func (a *actor) takeAnswers() {
 
 // turn folds what is there, sends what became valid, decides and appends.
 func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) error {
+	a.stint.begin(a.session.Done())
+	defer a.stint.end()
 	if first != nil {
 		if err := a.foldBatch(*first, messages); err != nil {
 			return err
@@ -334,13 +342,14 @@ func (a *actor) cursor() uint64 { return a.state.Meta().GetApplied().GetSequence
 
 // foldBatch folds a bounded run of messages as one Pebble batch.
 func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) error {
-	bytes := 0
+	bytes, start := 0, time.Now()
 	for n := 1; ; n++ {
+		a.stint.step()
 		if err := a.fold(m); err != nil {
 			return err
 		}
 		bytes += len(m.Data)
-		if n == turnMessagesMax || bytes > turnBytesMax {
+		if n == turnMessagesMax || bytes > turnBytesMax || time.Since(start) > turnTimeMax {
 			break
 		}
 		select {

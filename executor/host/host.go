@@ -102,6 +102,7 @@ type Host struct {
 	holders  *jetstream.Holders
 	hooks    *http.Client // posts pages
 	actors   []*actor
+	share    *share
 
 	failed     atomic.Bool    // ErrState
 	rebuilding atomic.Bool    // memory.rebuild is under way
@@ -135,7 +136,7 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), ready: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{})}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}

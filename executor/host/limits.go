@@ -6,6 +6,12 @@ import "time"
 const (
 	turnMessagesMax  = 2048                   // messages folded in one turn
 	turnBytesMax     = 4 << 20                // bytes folded in one turn
+	turnTimeMax      = 100 * time.Millisecond // after which a turn folds no further message
+	freeMax          = 5 * time.Millisecond   // that a tenant may work without a place, saved up
+	freeShare        = 10                     // of which it saves one part in so many of the time
+	placeMax         = 10 * time.Millisecond  // after which a place is left to who waits for one
+	lookMax          = time.Millisecond       // between two looks at the clock of a turn that evaluates
+	callsMax         = 64                     // evaluations between them
 	readAheadMax     = 4096                   // messages read ahead of the fold
 	waitersMax       = 10_000                 // questions that wait for a sequence or a plan's end, per tenant
 	waitMax          = 60 * time.Second       // that one question may wait

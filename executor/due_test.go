@@ -1,0 +1,66 @@
+package executor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// TestDeadlinesFireBeforeOtherWork: an unwind that waits for a decision, and those of
+// the plans that fire, take little of the turn that fires them.
+func TestDeadlinesFireBeforeOtherWork(t *testing.T) {
+	const plans = 40
+	w := newWorld(t)
+	for i := range plans {
+		plan := fmt.Sprintf("late%02d", i)
+		w.must(w.agent(plan, opened(epoch0+second)))
+		w.do(plan, "a", "b")
+	}
+	for i := range plans {
+		plan := fmt.Sprintf("failed%02d", i)
+		w.must(w.agent(plan, opened(0)))
+		w.do(plan, "a")
+		w.must(w.agent(plan, planFailed()))
+	}
+	w.now += 2 * second
+	records := w.decide(nil)
+	size := 0
+	for i, r := range records {
+		if fires := r.GetLeaseFired() != nil && r.GetLeaseFired().Lease == leaseDeadline; fires != (i < plans) {
+			t.Fatalf("record %d is %s of %s", i, ledger.KindOf(r).Name, r.Plan)
+		}
+		if i >= plans {
+			size += ledger.RecordSize(r)
+		}
+	}
+	if len(records) == plans || size > besideFiringMax {
+		t.Errorf("%d records, %d bytes of other work", len(records), size)
+	}
+	again := open(w.kv, "t", nil, w.state.programs)
+	if !sameRecords(records, again.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})) {
+		t.Error("after a restart it decides otherwise")
+	}
+	w.at(10 * time.Second)
+	for i := range plans {
+		w.wantState(fmt.Sprintf("late%02d", i), ledger.StateCompensated, "a=compensated b=compensated")
+	}
+}
+
+// TestAPlanThatFiredIsNotLookedAtAgain: its due entry stands until its unwind, and a
+// turn asks nothing about it.
+func TestAPlanThatFiredIsNotLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(epoch0+second)))
+	w.do("p", "a")
+	w.now += 2 * second
+	fired := w.decide(nil)[:1]
+	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, fired...))
+	w.decide(nil)
+	if len(w.state.snoozed) != 0 {
+		t.Errorf("looks again at %v", w.state.snoozed)
+	}
+	w.at(0)
+	w.wantState("p", ledger.StateCompensated, "a=compensated")
+}

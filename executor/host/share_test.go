@@ -1,0 +1,168 @@
+package host
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// handClock is a clock that tests move.
+type handClock struct{ ns time.Duration }
+
+func newTestStint(s *share, c *handClock) *stint {
+	w := newStint(s)
+	w.now = func() time.Duration { return c.ns }
+	return w
+}
+
+func TestATenantThatWorksLittleNeedsNoPlace(t *testing.T) {
+	s := &share{places: make(chan struct{}, 1)}
+	s.places <- struct{}{} // taken by another
+	c := new(handClock)
+	w := newTestStint(s, c)
+	for range 100 {
+		w.begin(nil)
+		c.ns += freeMax
+		w.step() // would wait for ever
+		w.end()
+		c.ns += freeMax * freeShare
+	}
+	if w.place || len(s.places) != 1 {
+		t.Errorf("has a place: %v, %d taken", w.place, len(s.places))
+	}
+}
+
+func TestATenantThatWorksALotTakesAPlace(t *testing.T) {
+	s := &share{places: make(chan struct{}, 1)}
+	c := new(handClock)
+	w := newTestStint(s, c)
+	w.begin(nil)
+	c.ns += freeMax + 1
+	w.step()
+	if !w.place || len(s.places) != 1 {
+		t.Fatalf("has a place: %v, %d taken", w.place, len(s.places))
+	}
+	c.ns += 10 * placeMax
+	w.step()
+	if !w.place {
+		t.Error("left its place, and nobody waits")
+	}
+	w.end()
+	if w.place || len(s.places) != 0 {
+		t.Errorf("after its turn it has a place: %v, %d taken", w.place, len(s.places))
+	}
+}
+
+func TestThoseThatWorkALotTakeTurns(t *testing.T) {
+	s := &share{places: make(chan struct{}, 1)}
+	const tenants, stints = 3, 4
+	order := make(chan int, tenants*stints)
+	ended := make(chan struct{}, tenants)
+	work := func(tenant int) {
+		c := new(handClock)
+		w := newTestStint(s, c)
+		w.begin(nil)
+		c.ns += freeMax + 1
+		for range stints {
+			w.step()
+			order <- tenant
+			for int(s.waiting.Load())+len(ended) < tenants-1 { // the others queue up
+				runtime.Gosched()
+			}
+			c.ns += placeMax + 1
+		}
+		ended <- struct{}{}
+		w.end()
+	}
+	for i := range tenants {
+		go work(i)
+	}
+	var got []int
+	for range tenants * stints {
+		got = append(got, <-order)
+	}
+	for i := 0; i < len(got); i += tenants {
+		round := slices.Clone(got[i : i+tenants])
+		slices.Sort(round)
+		if !slices.Equal(round, []int{0, 1, 2}) {
+			t.Fatalf("not in turns: %v", got)
+		}
+	}
+}
+
+func TestWaitingForAPlaceEndsWithTheSession(t *testing.T) {
+	s := &share{places: make(chan struct{}, 1)}
+	s.places <- struct{}{}
+	c := new(handClock)
+	w := newTestStint(s, c)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.begin(ctx.Done())
+	c.ns += freeMax + 1
+	cancel()
+	defer func() {
+		if _, over := recover().(interrupted); !over {
+			t.Error("not interrupted")
+		}
+		w.end()
+		if len(s.places) != 1 || s.waiting.Load() != 0 {
+			t.Errorf("%d places taken, %d wait", len(s.places), s.waiting.Load())
+		}
+	}()
+	w.step()
+}
+
+// TestACostlyTenantLeavesAQuietOneAlone gives one of two tenants a fold that never
+// gets its place: the other folds on, and the host still stops.
+func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
+	r := newRig(t)
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"costly", "quiet"}, Dir: r.dir + "/two", DurableServer: r.srv.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range cap(h.share.places) {
+		h.share.places <- struct{}{}
+	}
+	c := new(handClock)
+	h.actors[0].stint.now = func() time.Duration { c.ns += freeMax; return c.ns } // slow at every look
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	<-h.Ready()
+	for _, a := range h.actors {
+		folded := a.await(&waiter{sequence: appendFact(t, r, a.tenant)}, map[string]time.Duration{"quiet": 30 * time.Second}[a.tenant])
+		if want := a.tenant == "quiet"; folded != want {
+			t.Errorf("%s folded: %v, want %v", a.tenant, folded, want)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func appendFact(t *testing.T, r *rig, tenant string) uint64 {
+	t.Helper()
+	p, err := jetstream.Attach(r.conn, tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: "s"}
+	sequence, err := p.Append(context.Background(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sequence
+}
