@@ -90,7 +90,7 @@ func (s *State) attribute(row *pb.FactRow, e ledger.Entry) {
 // keptFact is a fact as it is kept in memory.
 type keptFact struct {
 	row  *pb.FactRow    // nil: the key was never asserted
-	view *triggers.Fact // of a resident one, once a condition has read it
+	view *triggers.Fact // of a resident one that a condition has read since the last Flush
 }
 
 // fact returns the row of a key, or nil when it was never asserted. The row may be
@@ -126,7 +126,25 @@ func (s *State) writeFact(key string, row *pb.FactRow) {
 	s.facted[key] = f
 }
 
+// viewing takes note of a fact whose value is about to be decoded. What is decoded
+// is many times as large, and is kept for a while only.
+func (s *State) viewing(f *keptFact) {
+	if s.viewedBytes += len(f.row.Value); s.viewedBytes > viewedBytesMax {
+		s.unview()
+	}
+	s.viewed = append(s.viewed, f)
+}
+
+func (s *State) unview() {
+	for _, f := range s.viewed {
+		f.view = nil
+	}
+	clear(s.viewed)
+	s.viewed, s.viewedBytes = s.viewed[:0], 0
+}
+
 func (s *State) flushFacts() {
+	s.unview()
 	for _, key := range s.factKeys {
 		s.kv.Set(planKey(keyFact, key), encode(s.facted[key].row))
 	}
@@ -142,11 +160,11 @@ func factRow(v []byte) *pb.FactRow {
 	return row
 }
 
-// newFacts remembers facts. A value counts with what it may take once it is decoded.
+// newFacts remembers facts.
 func newFacts() *kept[*keptFact] {
 	facts := newKept[*keptFact](factsMax)
 	facts.weightMax = factBytesMax
-	facts.weigh = func(f *keptFact) int { return decodedMax * len(f.row.GetValue()) }
+	facts.weigh = func(f *keptFact) int { return keptFactBytes + len(f.row.GetValue()) }
 	return facts
 }
 
@@ -164,6 +182,7 @@ func (v factView) Fact(key string) *triggers.Fact {
 		return &triggers.Fact{AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence(),
 			Load: func() json.RawMessage { return v.s.missed(key, row) }}
 	case f.view == nil:
+		v.s.viewing(f)
 		f.view = &triggers.Fact{Value: row.Value, AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, Sequence: row.Source.GetSequence()}
 	}
 	return f.view
@@ -181,6 +200,9 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	from := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(fromNs, 0)+1))
 	to := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(toNs, 0)+1))
 	return func(yield func(int64) bool) {
+		if row := v.s.fact(key); row == nil || row.AssertedNs <= fromNs {
+			return // the last one was before
+		}
 		for k := range v.s.kv.Scan(from, to) {
 			if !yield(int64(binary.BigEndian.Uint64(k[len(prefix):]))) {
 				return

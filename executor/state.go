@@ -12,14 +12,16 @@ import (
 // flushes; the rest is read from the KV again.
 const cachedRowsMax = 50_000
 
-// watchedMax bounds the facts whose watchers are kept in memory, factsMax the facts,
-// factBytesMax what they take, in bytes: a decoded value takes up to decodedMax times
-// what its JSON does.
+// What is kept in memory of what the rows have: watchedMax bounds the facts whose
+// watchers are, factsMax the facts, factBytesMax what these take, of which a row takes
+// about keptFactBytes beside its value; viewedBytesMax bounds the values that are
+// kept decoded until the next Flush.
 const (
-	watchedMax   = 1 << 20
-	factsMax     = 1 << 17
-	factBytesMax = 256 << 20
-	decodedMax   = 16
+	watchedMax     = 1 << 21
+	factsMax       = 1 << 20
+	factBytesMax   = 256 << 20
+	keptFactBytes  = 384
+	viewedBytesMax = 8 << 20
 )
 
 // expressionsMax bounds the compiled conditions and bindings that are kept.
@@ -69,12 +71,15 @@ type State struct {
 	changed []*action // dirty actions, likewise
 	todo    todo
 
-	between  func() // of Between; nil: none
-	programs *triggers.Cache
-	watchers *kept[[]*watcher]    // by fact; nil in a fork, which reads the rows
-	facts    *kept[*keptFact]     // by key
-	facted   map[string]*keptFact // those that changed since the last Flush
-	factKeys []string             // of facted, in the order in which they did
+	between     func() // of Between; nil: none
+	room        triggers.Scratch
+	programs    *triggers.Cache
+	watchers    *kept[[]*watcher]    // by fact; nil in a fork, which reads the rows
+	facts       *kept[*keptFact]     // by key
+	facted      map[string]*keptFact // those that changed since the last Flush
+	viewed      []*keptFact          // those with a view
+	viewedBytes int                  // of their values
+	factKeys    []string             // of facted, in the order in which they did
 
 	commands []Command
 	notices  []Notice
@@ -139,7 +144,7 @@ func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
 	if s.between != nil {
 		s.between()
 	}
-	return held.Ask(nowNs, factView{s})
+	return held.Ask(&s.room, nowNs, factView{s})
 }
 
 // fork returns a scratch state over s. Folding into it leaves s untouched.

@@ -170,13 +170,13 @@ func TestALeaseOfAnActionCountsActions(t *testing.T) {
 func TestLargeFactsDoNotFillTheMemory(t *testing.T) {
 	facts := newFacts()
 	value := make([]byte, 60<<10)
-	for i := range 3000 {
+	for i := range 9000 {
 		facts.put(fmt.Sprint(i), &keptFact{row: &pb.FactRow{Value: value}})
 	}
-	if n := len(facts.young) + len(facts.old); n == 0 || n*len(value)*decodedMax > factBytesMax {
+	if n := len(facts.young) + len(facts.old); n == 0 || n*len(value) > factBytesMax {
 		t.Fatalf("%d facts are remembered", n)
 	}
-	if f, kept := facts.get("2999"); !kept || f == nil {
+	if f, kept := facts.get("8999"); !kept || f == nil {
 		t.Fatal("the latest is not")
 	}
 }

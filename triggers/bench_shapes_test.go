@@ -52,9 +52,9 @@ func BenchmarkBesideCEL(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			held := condition.Hold(Scope{NowNs: m.now, ArmedNs: start, Plan: Plan{Status: "open"}, Action: &Action{AtNs: start, Input: json.RawMessage(benchInput)}})
+			held, room := condition.Hold(Scope{NowNs: m.now, ArmedNs: start, Plan: Plan{Status: "open"}, Action: &Action{AtNs: start, Input: json.RawMessage(benchInput)}}), new(Scratch)
 			program, vars := plainCEL(b, shape.text)
-			if got := held.Ask(m.now, m); got.Truth == True || got.Err != nil {
+			if got := held.Ask(room, m.now, m); got.Truth == True || got.Err != nil {
 				b.Fatalf("the condition is %v (%v)", got.Truth, got.Err)
 			}
 			if got, _, err := program.Eval(vars); err != nil || got != types.False {
@@ -62,7 +62,7 @@ func BenchmarkBesideCEL(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				held.Ask(m.now, m)
+				held.Ask(room, m.now, m)
 			}
 			ours := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
 			begun := time.Now()

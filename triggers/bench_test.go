@@ -13,10 +13,10 @@ func benchmark(b *testing.B, expression string, scope Scope, m *memory) {
 		b.Fatal(err)
 	}
 	scope.NowNs, m.now = start, start
-	held := condition.Hold(scope)
+	held, room := condition.Hold(scope), new(Scratch)
 	b.ReportAllocs()
 	for b.Loop() {
-		held.Ask(start, m)
+		held.Ask(room, start, m)
 	}
 }
 

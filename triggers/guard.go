@@ -1,6 +1,8 @@
 package triggers
 
 import (
+	"regexp"
+
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -127,4 +129,60 @@ func weigh(value ref.Val, budget *int) bool {
 		}
 	}
 	return true
+}
+
+// matching is a regular expression that is held to what it may scan: the steps of
+// cel-go count the text and not how many instructions run over each byte of it. It
+// hides the call from cel-go, which would put its own in the place of a constant one.
+type matching struct {
+	interpreter.InterpretableV2
+	call     interpreter.InterpretableCall
+	compiled *regexp.Regexp // nil: the pattern is computed
+	size     int            // instructions, or the most that there may be
+}
+
+func newMatching(call interpreter.InterpretableCall) *matching {
+	m := &matching{InterpretableV2: call, call: call, size: regexMax}
+	if pattern, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
+		if text, ok := pattern.Value().(types.String); ok {
+			size, err := types.RegexProgramSize(string(text))
+			if compiled, wrong := regexp.Compile(string(text)); err == nil && wrong == nil {
+				m.compiled, m.size = compiled, size
+			}
+		}
+	}
+	return m
+}
+
+// Exec matches, unless it would scan too much.
+func (m *matching) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := m.call.Args()[0].Exec(frame)
+	text, ok := value.(types.String)
+	if ok && !scans(frame, len(text)*m.size) {
+		return types.NewErr("operation cancelled: a regular expression of %d instructions over %d bytes", m.size, len(text))
+	}
+	if !ok || m.compiled == nil {
+		return m.call.Exec(frame)
+	}
+	result := types.Bool(m.compiled.MatchString(string(text)))
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalBinary(frame, m.ID(), m.call, text, m.call.Args()[1].Exec(frame), result)
+	}
+	return result
+}
+
+// Eval evaluates the call outside a frame.
+func (m *matching) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, m.Exec)
+}
+
+// scans takes n from what the evaluation may scan, and reports whether it was there.
+func scans(frame *interpreter.ExecutionFrame, n int) bool {
+	for scope := frame.Scope(); scope != nil; scope = scope.Parent() {
+		if e, ok := scope.(*evaluation); ok {
+			e.scanned += n
+			return e.scanned <= scanMax
+		}
+	}
+	return n <= scanMax
 }

@@ -63,12 +63,13 @@ func (h *Held) Watched(r Result, nowNs int64, v View) []string {
 	if !h.condition.shape.computed || !h.condition.ReadsClock() || r.WakeNs <= nowNs {
 		return keys
 	}
+	room := new(Scratch)
 	for range flipsMax {
 		if r.WakeNs <= nowNs {
 			break
 		}
 		nowNs = r.WakeNs
-		r = h.Ask(nowNs, v)
+		r = h.Ask(room, nowNs, v)
 		keys = slices.Concat(keys, r.Keys)
 	}
 	slices.Sort(keys)

@@ -202,6 +202,8 @@ func replace(i interpreter.InterpretableV2, mixed map[int64]bool, loops bool) in
 			if loops {
 				return &comparison{node}
 			}
+		case "matches":
+			return newMatching(node)
 		}
 		if mixed[i.ID()] {
 			return &arithmetic{node}

@@ -17,6 +17,7 @@ const (
 	bytesMax  = 1 << 20              // bytes of their values
 	countMax  = 10_000               // occurrences that at_least() and count() look at
 	timesMax  = 2 * countMax         // occurrences that one evaluation looks at
+	scanMax   = 1 << 19              // instructions times bytes of text that regular expressions of one evaluation run over
 	outputMax = ledger.CommitSizeMax // bytes of the value of a binding
 	latestMax = 256                  // occurrences that latest lists
 	jsonMax   = 256                  // nesting of a JSON value that an expression reads

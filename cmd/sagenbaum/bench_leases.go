@@ -144,34 +144,45 @@ func (l *leaseBench) arm(prefix string, plans int, condition func(i int) string)
 	return took, nil
 }
 
-// facts measures how many facts a second fold, a key each from key.
+// facts measures how many facts a second fold, a key each from key. They are made
+// before the clock runs.
 func (l *leaseBench) facts(what string, key func() string) error {
-	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "bench"}
 	var took, busy time.Duration
-	folded := 0
-	slice := foldTurn
-	for took < l.each && folded < 2_000_000 {
-		var entries []ledger.Entry
-		for range slice {
-			list, err := l.commit(source, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
-				Key: key(), Value: fmt.Appendf(nil, `{"status":"open","price":%d,"level":%d,"n":%d}`, l.random.IntN(100), l.random.IntN(3), folded)}}})
-			if err != nil {
-				return err
-			}
-			entries = append(entries, list...)
+	folded, slice := 0, foldTurn
+	for took < l.each {
+		entries, err := l.assertions(slice, key)
+		if err != nil {
+			return err
 		}
+		runtime.GC()
 		cpu := processorTime()
 		t, err := l.fold(entries)
 		if err != nil {
 			return err
 		}
 		took, busy, folded = took+t, busy+processorTime()-cpu, folded+len(entries)
-		if t > 200*time.Millisecond {
-			slice = max(slice/2, 10)
-		}
+		slice = min(max(int(float64(slice)*float64(l.each)/float64(max(t, time.Millisecond))), 10), factsAtOnce)
 	}
 	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each, %s of processor time\n", what, float64(folded)/took.Seconds(), perItem(took, folded), perItem(busy, folded))
 	return nil
+}
+
+// factsAtOnce bounds the facts that are made before they are folded: more would be
+// out of the caches of the processor again.
+const factsAtOnce = 10_000
+
+func (l *leaseBench) assertions(n int, key func() string) ([]ledger.Entry, error) {
+	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "bench"}
+	entries := make([]ledger.Entry, 0, n)
+	for i := range n {
+		list, err := l.commit(source, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+			Key: key(), Value: fmt.Appendf(nil, `{"status":"open","price":%d,"level":%d,"n":%d}`, l.random.IntN(100), l.random.IntN(3), i)}}})
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, list...)
+	}
+	return entries, nil
 }
 
 func perItem(took time.Duration, n int) string {

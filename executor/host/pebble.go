@@ -28,7 +28,7 @@ func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.D
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
 			MemTableSize:       32 << 20,
-			Cache:              pebble.NewCache(64 << 20),
+			Cache:              pebble.NewCache(256 << 20),
 		}
 		for i := range o.Levels {
 			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most facts are read by nobody
