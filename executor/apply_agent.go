@@ -274,8 +274,10 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	if late != nil {
 		return turnedBefore(late)
 	}
-	if !child(p.row) || p.row.Turned.GetAction() == 0 { // the leases of a child's actions are held on
-		p.row.Turned = nil
+	if !child(p.row) {
+		p.row.Turned, p.row.Behind = nil, nil
+	} else if p.row.Turned.GetAction() == 0 { // the leases of a child's actions are held on
+		s.nextTurn(p, func(t *pb.Turned) bool { return t.Action != 0 })
 	}
 	p.row.Committed, p.row.EndedNs = e.Address, s.meta.TimeNs
 	if child(p.row) {

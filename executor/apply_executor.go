@@ -127,7 +127,8 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	if a != nil {
 		s.change(a)
 	}
-	p.row.Turned = nil
+	s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil)
+	p.row.Turned, p.row.Behind = nil, nil
 	defer s.touch(p)
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
@@ -137,7 +138,6 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 		}
 	}
 	if p.row.Phase == pb.Phase_PHASE_COMMITTED { // a child's held set is its root's
-		s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil)
 		root := s.root(p)
 		s.passOn(e, root, f, reason+" (child plan "+p.id+")")
 		return effective

@@ -38,9 +38,18 @@ func (s *State) provenance(e ledger.Entry, row *pb.FactRow) {
 	if p == nil || p.row.Firing == nil {
 		return
 	}
+	if a := s.byName(p.id, e.Record.Action); a == nil || !s.undoing(a) {
+		return
+	}
 	f := p.row.Firing
 	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = f.Depth, f.Fired, p.id, e.Record.Action, e.Address
 	s.keepFiring(f)
+}
+
+// undoing reports whether a fact may come from the undo of an action: it is under
+// way, or was not long ago. So nobody gives a fact the depth of any old unwind.
+func (s *State) undoing(a *action) bool {
+	return flying(a.row.Undo) || a.row.Undo == pb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
 
 // keepFiring keeps a firing that something refers to.
@@ -91,7 +100,7 @@ func (s *State) turning(p *plan, l *pb.LeaseRow, read []string) *pb.Firing {
 
 // noteTurning keeps with the turn of a lease as what it fires.
 func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string) {
-	t := turnedBy(p, ref)
+	t := turnOf(p, ref)
 	if t == nil || t.Firing != nil {
 		return
 	}
@@ -231,7 +240,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	}
 	ref := leaseRef{p.id, number(a), l.Name}
 	if turnedBy(p, ref) != nil {
-		p.row.Turned = nil
+		s.nextTurn(p, anyTurn)
 	}
 	s.index(ref, l, 0, nil)
 	if len(p.row.Cuts) == 0 {

@@ -49,6 +49,7 @@ func (s *State) Decide(in Input) []*pb.Record {
 	attempts := d.due()
 	if len(d.fired) > 0 {
 		// More may fall due meanwhile: the turn stays short, so that it is not late.
+		d.beside, d.whole = true, in.SizeMax
 		d.in.SizeMax = min(in.SizeMax, d.size+besideFiringMax)
 	}
 	for _, a := range in.Answers {
@@ -82,10 +83,22 @@ type decider struct {
 	records []*pb.Record
 	size    int
 	fired   []string // plans of leases that fire by the clock in this turn
+	beside  bool     // they have: what follows is bounded
+	whole   int      // bytes of the commit, whatever that bound
+	grown   bool     // and one decision was larger
 }
 
 func (d *decider) full() bool {
 	return d.size+decisionSizeMin > d.in.SizeMax || len(d.records) >= ledger.CommitLenMax
+}
+
+// room is how large the commit may become. One decision beside firings may be larger
+// than what is set aside for all of them, or it would never be taken.
+func (d *decider) room() int {
+	if d.beside && !d.grown {
+		return d.whole
+	}
+	return d.in.SizeMax
 }
 
 // decisionSizeMin is the room a decision without payload needs, in bytes.
@@ -96,9 +109,10 @@ const decisionSizeMin = 1024
 func (d *decider) propose(r *pb.Record) bool {
 	r.Term, r.EpochNs = d.state.meta.Term, d.in.EpochNs
 	size := ledger.RecordSize(r)
-	if d.full() || len(d.records) > 0 && d.size+size > d.in.SizeMax {
+	if d.full() || len(d.records) > 0 && d.size+size > d.room() {
 		return false
 	}
+	d.grown = d.grown || d.size+size > d.in.SizeMax
 	e := ledger.Entry{
 		Address: &pb.Address{Index: uint32(len(d.records))},
 		Source:  ledger.Source{Tenant: d.state.tenant, Class: ledger.ClassExecutor},

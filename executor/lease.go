@@ -131,7 +131,10 @@ func (s *State) evaluateActions(p *plan, numbers []uint32, at *pb.Address) {
 // actions, which has changed. The standing ones do not.
 func (s *State) evaluateCounting(p *plan, at *pb.Address) {
 	for _, l := range p.row.Leases {
-		if standing(l.Name) == "" {
+		if standing(l.Name) != "" {
+			continue
+		}
+		if c, err := s.programs.Condition(conditionOf(p, nil, l)); err == nil && c.Reads("plan.actions", "plan.step") {
 			s.evaluate(p, nil, l, at)
 		}
 	}
@@ -232,19 +235,56 @@ func readingsOf(list []triggers.Reading) []*pb.Reading {
 // turn notes the first lease of the plan that turned true; Decide fires it. One
 // on the clock may be held back, so it makes room for one that is not.
 func (s *State) turn(p *plan, ref leaseRef, at *pb.Address, clocked bool, readings []triggers.Reading) {
-	if t := p.row.Turned; p.row.Fired != nil || t != nil && (clocked || !t.Clocked) {
+	if p.row.Fired != nil || turnOf(p, ref) != nil {
 		return
 	}
-	p.row.Turned = &pb.Turned{
-		Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings),
+	t := &pb.Turned{Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
+	had := p.row.Turned
+	if had == nil || had.Clocked && !clocked {
+		p.row.Turned, t = t, had
+	}
+	if t != nil && len(p.row.Behind) < behindMax {
+		p.row.Behind = append(p.row.Behind, t)
 	}
 	s.touch(p)
 }
+
+// behindMax bounds the leases that are remembered behind the first one that turned.
+const behindMax = 16
+
+// nextTurn gives up the turn that is noted, and takes the next of those behind it
+// that allows and still waits: it turned true, whatever it is by now.
+func (s *State) nextTurn(p *plan, allows func(*pb.Turned) bool) {
+	p.row.Turned = nil
+	for len(p.row.Behind) > 0 && p.row.Turned == nil {
+		t := p.row.Behind[0]
+		p.row.Behind = p.row.Behind[1:]
+		if l, _ := s.lease(p, leaseRef{p.id, t.Action, t.Lease}); l != nil && !l.Fired && !stopped(l) && allows(t) {
+			p.row.Turned = t
+		}
+	}
+	s.touch(p)
+}
+
+func anyTurn(*pb.Turned) bool { return true }
 
 // turnedBy returns what is noted of this lease's turn, or nil.
 func turnedBy(p *plan, ref leaseRef) *pb.Turned {
 	if t := p.row.Turned; t != nil && t.Action == ref.n && t.Lease == ref.lease {
 		return t
+	}
+	return nil
+}
+
+// turnOf is turnedBy, also of a lease behind the first.
+func turnOf(p *plan, ref leaseRef) *pb.Turned {
+	if t := turnedBy(p, ref); t != nil {
+		return t
+	}
+	for _, t := range p.row.Behind {
+		if t.Action == ref.n && t.Lease == ref.lease {
+			return t
+		}
 	}
 	return nil
 }

@@ -60,11 +60,13 @@ func (d *decider) fits(bytes uint64) bool {
 func (d *decider) asked(entry string) {
 	key := entry[1:]
 	row := d.state.fact(key)
-	if entry[:1] == todoEvict {
+	switch {
+	case row == nil || row.Asked == nil: // what was asked about is gone by what this turn has decided
+	case entry[:1] == todoEvict:
 		d.evict(key, row.SinceNs, row.Asked)
-		return
+	case row.Evicted.GetSequence() != 0:
+		d.reingest(key, row, row.Asked)
 	}
-	d.reingest(key, row, row.Asked)
 }
 
 // evict proposes an eviction of the fact that has this place in the order. A fact of

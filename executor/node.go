@@ -145,12 +145,14 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 	if result.Truth != triggers.True {
 		return max(result.WakeNs, 0) // 0: only a fact can change it now
 	}
-	for _, ref := range d.state.members(node) {
-		p := d.state.plan(ref.plan)
-		l, a := d.state.lease(p, ref)
+	prefix := append([]byte{keyMember}, node...)
+	for k := range d.live.kv.Scan(prefix, after(prefix)) { // what has fired is a member no more
 		if d.full() {
 			break
 		}
+		ref := parseLeaseRef(k[len(prefix):])
+		p := d.state.plan(ref.plan)
+		l, a := d.state.lease(p, ref)
 		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {
 			full := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})
 			d.fireDue(p, a, l, readingsOf(full.Readings), p.row.Opened)

@@ -80,7 +80,7 @@ func (d *decider) rehearse(p *plan, to string) (*plan, string) {
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)
 	}
-	p.row.Signal, p.row.ToSavepoint, p.row.Fired, p.row.Turned = pb.Signal_SIGNAL_CANCELLED, to, here, nil
+	p.row.Signal, p.row.ToSavepoint, p.row.Fired, p.row.Turned, p.row.Behind = pb.Signal_SIGNAL_CANCELLED, to, here, nil, nil
 	return p, ""
 }
 

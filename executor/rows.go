@@ -15,7 +15,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 	return &pb.PlanRow{
 		Agent: r.Agent, Opened: r.Opened, OpenedNs: r.OpenedNs, Declared: r.Declared, Implicit: r.Implicit,
 		Phase: r.Phase, Signal: r.Signal, Reason: r.Reason, Signalled: r.Signalled,
-		Turned: r.Turned, Fired: r.Fired, Unwinding: r.Unwinding, Resumed: r.Resumed,
+		Turned: r.Turned, Behind: slices.Clone(r.Behind), Fired: r.Fired, Unwinding: r.Unwinding, Resumed: r.Resumed,
 		Committed: r.Committed, Retired: r.Retired, Ended: r.Ended, EndedNs: r.EndedNs, LastNs: r.LastNs,
 		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,

@@ -165,7 +165,7 @@ func (s *State) release(p *plan, a *action) {
 // step is that step.
 func (s *State) startUnwind(p *plan) {
 	s.disarm(p)
-	p.row.Turned = nil
+	p.row.Turned, p.row.Behind = nil, nil
 	s.phase(p, pb.Phase_PHASE_UNWINDING)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		s.action(p.id, n).row.Blockers = 0

@@ -52,7 +52,7 @@ func (c *Condition) Hold(s Scope) *Held {
 func (h *Held) Condition() *Condition { return h.condition }
 
 // flipsMax bounds the flips that Watched looks ahead.
-const flipsMax = 64
+const flipsMax = 1024
 
 // Watched returns the facts that this answer, given at nowNs, and those after it
 // depend on until one of them changes, sorted. A computed key may be read only once

@@ -180,7 +180,7 @@ func (e *evaluation) edge(key string, last bool) int64 {
 	if !last || found == 0 {
 		return found
 	}
-	if fact := e.view.Fact(key); fact != nil && fact.AssertedNs <= e.nowNs {
+	if fact := e.look(key); fact != nil && fact.AssertedNs <= e.nowNs {
 		return fact.AssertedNs
 	}
 	// The times are walked from the first on, and may be many: halve the rest.

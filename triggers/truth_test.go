@@ -3,6 +3,7 @@ package triggers
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 )
@@ -239,4 +240,33 @@ func TestAViewThatFailsIsNoAnswer(t *testing.T) {
 	}()
 	result := condition.Evaluate(Scope{NowNs: start}, v)
 	t.Errorf("answered %+v", result)
+}
+
+// brokenStore fails whatever it is asked.
+type brokenStore struct{}
+
+func (brokenStore) Fact(string) *Fact { panic("store") }
+func (brokenStore) Occurrences(_ string, _, to int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) { yield(to) }
+}
+
+// TestAStoreThatFailsIsNoAnswerOfAFunctionOfTime: of none of them.
+func TestAStoreThatFailsIsNoAnswerOfAFunctionOfTime(t *testing.T) {
+	for _, expression := range []string{
+		`last_at("k") > timestamp("2020-01-01T00:00:00Z")`, `at("k") > timestamp("2020-01-01T00:00:00Z")`,
+		`since("k") > timestamp("2020-01-01T00:00:00Z")`, `"k" in facts`, `has(facts["k"].x)`, `facts[?"k"].orValue(1) == 1`,
+	} {
+		condition, err := Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a failing store became an answer", expression)
+				}
+			}()
+			condition.Hold(Scope{ArmedNs: 1}).Ask(new(Scratch), start, brokenStore{})
+		}()
+	}
 }

@@ -600,6 +600,7 @@ type PlanRow struct {
 	UndoneAs      string                 `protobuf:"bytes,43,opt,name=undone_as,json=undoneAs,proto3" json:"undone_as,omitempty"`                 // the plan that undoes this committed one
 	Depth         uint32                 `protobuf:"varint,44,opt,name=depth,proto3" json:"depth,omitempty"`                                      // of child plans; 0: a root
 	Proposals     []*Proposal            `protobuf:"bytes,48,rep,name=proposals,proto3" json:"proposals,omitempty"`                               // about orphans
+	Behind        []*Turned              `protobuf:"bytes,61,rep,name=behind,proto3" json:"behind,omitempty"`                                     // leases that turned true after turned: theirs, should it be cut
 	Duplicated    []uint32               `protobuf:"varint,60,rep,packed,name=duplicated,proto3" json:"duplicated,omitempty"`                     // actions of which a probe found more than one effect, which no lease has fired for yet, ascending
 	Counting      []uint32               `protobuf:"varint,49,rep,packed,name=counting,proto3" json:"counting,omitempty"`                         // actions with leases that read how many there are, ascending
 	Rewinds       uint32                 `protobuf:"varint,46,opt,name=rewinds,proto3" json:"rewinds,omitempty"`                                  // number of the agent's last request
@@ -954,6 +955,13 @@ func (x *PlanRow) GetDepth() uint32 {
 func (x *PlanRow) GetProposals() []*Proposal {
 	if x != nil {
 		return x.Proposals
+	}
+	return nil
+}
+
+func (x *PlanRow) GetBehind() []*Turned {
+	if x != nil {
+		return x.Behind
 	}
 	return nil
 }
@@ -2909,7 +2917,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"tombstones\x12!\n" +
 	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
-	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\xd9\x0e\n" +
+	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\x87\x0f\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2958,7 +2966,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06origin\x18* \x01(\tR\x06origin\x12\x1b\n" +
 	"\tundone_as\x18+ \x01(\tR\bundoneAs\x12\x14\n" +
 	"\x05depth\x18, \x01(\rR\x05depth\x124\n" +
-	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12\x1e\n" +
+	"\tproposals\x180 \x03(\v2\x16.sagenbaum.v1.ProposalR\tproposals\x12,\n" +
+	"\x06behind\x18= \x03(\v2\x14.sagenbaum.v1.TurnedR\x06behind\x12\x1e\n" +
 	"\n" +
 	"duplicated\x18< \x03(\rR\n" +
 	"duplicated\x12\x1a\n" +
@@ -3286,62 +3295,63 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	23, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	11, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
 	19, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
-	7,  // 15: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
-	9,  // 16: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
-	7,  // 17: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
-	23, // 18: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
-	8,  // 19: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	23, // 20: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
-	23, // 21: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	23, // 22: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	23, // 23: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
-	7,  // 24: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
-	19, // 25: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
-	23, // 26: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	25, // 27: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	7,  // 28: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	23, // 29: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 30: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	23, // 31: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	26, // 32: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	27, // 33: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 34: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	23, // 35: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 36: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	23, // 37: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	23, // 38: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	28, // 39: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	29, // 40: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	12, // 41: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	30, // 42: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	23, // 43: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	31, // 44: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	32, // 45: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	33, // 46: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	19, // 47: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	23, // 48: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	23, // 49: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	23, // 50: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	23, // 51: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	23, // 52: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	23, // 53: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	23, // 54: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	23, // 55: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	23, // 56: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	23, // 57: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	34, // 58: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	35, // 59: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	23, // 60: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	23, // 61: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	23, // 62: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	23, // 63: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	36, // 64: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	23, // 65: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	10, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
+	7,  // 16: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
+	9,  // 17: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
+	7,  // 18: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
+	23, // 19: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	8,  // 20: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
+	23, // 21: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	23, // 22: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	23, // 23: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	23, // 24: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	7,  // 25: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
+	19, // 26: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
+	23, // 27: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	25, // 28: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	7,  // 29: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
+	23, // 30: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 31: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
+	23, // 32: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	26, // 33: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	27, // 34: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 35: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	23, // 36: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 37: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	23, // 38: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	23, // 39: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	28, // 40: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	29, // 41: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	12, // 42: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	30, // 43: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	23, // 44: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	31, // 45: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	32, // 46: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	33, // 47: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	19, // 48: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	23, // 49: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	23, // 50: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	23, // 51: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	23, // 52: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	23, // 53: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	23, // 54: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	23, // 55: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	23, // 56: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	23, // 57: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	23, // 58: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	34, // 59: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	35, // 60: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	23, // 61: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	23, // 62: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	23, // 63: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	23, // 64: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	36, // 65: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	23, // 66: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
