@@ -60,10 +60,10 @@ func (s *State) Decide(in Input) []*pb.Record {
 	for _, id := range d.fired {
 		d.plan(id)
 	}
+	d.memory() // bounded, and before the plans: a backlog of unwinds must not put off evictions
 	if !d.full() {
 		d.turned(s.todo.first(todoPerTurn))
 	}
-	d.memory()
 	return d.records
 }
 

@@ -150,3 +150,22 @@ func TestManyLeasesOfANodeFireInLinearTime(t *testing.T) {
 		}
 	}
 }
+
+// TestAnUnwindBacklogDoesNotPutOffEvictions.
+func TestAnUnwindBacklogDoesNotPutOffEvictions(t *testing.T) {
+	w := newWorld(t)
+	w.memoryMax = 1000
+	for i := range 300 {
+		plan := fmt.Sprintf("p%04d", i)
+		w.must(w.agent(plan, opened(0)))
+		w.do(plan, "a")
+		w.must(w.agent(plan, planFailed()))
+	}
+	for i := range 50 {
+		w.must(w.append(sensor, asserted(fmt.Sprintf("k%d", i), `"`+strings.Repeat("x", 1000)+`"`)))
+	}
+	w.must(w.append(holder, w.decide(nil)...))
+	if used := w.state.meta.FactBytes; used > 1000 {
+		t.Fatalf("%d bytes in memory after the first commit", used)
+	}
+}

@@ -122,9 +122,6 @@ func New(cfg Config) (*Host, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the state folder: %w", err)
 	}
-	if err := dropRebuilds(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("cannot remove what is left of a rebuild: %w", err)
-	}
 	if cfg.Holder == "" {
 		id, err := identity(cfg.Dir)
 		if err != nil {
@@ -135,6 +132,9 @@ func New(cfg Config) (*Host, error) {
 	db, err := openPebble(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
+	}
+	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
+		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
 	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{})}
 	for _, tenant := range cfg.Tenants {
