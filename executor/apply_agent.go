@@ -311,6 +311,7 @@ func (s *State) signal(e ledger.Entry, p *plan, signal pb.Signal, reason, to str
 		return refused("plan %s is already %s", p.id, statusName(p.row))
 	}
 	p.row.Signal, p.row.Reason, p.row.Signalled, p.row.ToSavepoint = signal, reason, e.Address, to
+	p.row.Asked = s.asked(e, signal, reason)
 	s.touch(p)
 	s.evaluatePlan(p, e.Address)
 	return effective

@@ -86,11 +86,13 @@ func (s *State) made(keys []string) (by *pb.Made) {
 
 // turning is as what a lease that is true fires, after the facts that it read.
 func (s *State) turning(p *plan, l *pb.LeaseRow, read []string) *pb.Firing {
-	f := &pb.Firing{Depth: 1}
+	f := &pb.Firing{Depth: 1, TurnedNs: s.meta.TimeNs}
 	if passed := p.row.Passed; passed != nil && l.Name == leaseFailed {
 		f.Depth, f.Passed = passed.Depth, passed.Fired
 	} else if f.By = s.made(read); f.By != nil {
 		f.Depth = f.By.Depth + 1
+	} else {
+		f.Read = s.readLast(read)
 	}
 	if l.Cascade == pb.Cascade_CASCADE_RESUMED {
 		f.Depth = 1
@@ -104,7 +106,7 @@ func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string
 	if t == nil || t.Firing != nil {
 		return
 	}
-	if f := s.turning(p, l, read); f.Depth > 1 || f.By != nil {
+	if f := s.turning(p, l, read); f.Depth > 1 || f.By != nil || f.Read != nil {
 		t.Firing = f
 	}
 }
@@ -114,6 +116,7 @@ func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string
 func (s *State) firing(p *plan, a *action, l *pb.LeaseRow) (*pb.Firing, triggers.Truth) {
 	f := &pb.Firing{Depth: 1}
 	if t := turnedBy(p, leaseRef{p.id, number(a), l.Name}); t != nil {
+		f.TurnedNs = t.Ns
 		if t.Firing != nil {
 			f = t.Firing.CloneVT()
 		}
@@ -202,6 +205,7 @@ func (s *State) chain(f *pb.Firing) (links []*pb.Link) {
 
 // noteFired takes note of a lease that fires.
 func (s *State) noteFired(p *plan, l *pb.LeaseRow, f *pb.Firing) {
+	f.Said, f.Resumed = s.turnedFor(p, l, f), s.resumedBy(p, l, f)
 	l.Cascade = pb.Cascade_CASCADE_NONE
 	p.row.Firing = f
 	if f.Depth < 2 {

@@ -7,12 +7,6 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// The owner's answers to a cut cascade, as a Proposal has them.
-const (
-	cascadeResume = "resume"
-	cascadeEnd    = "end"
-)
-
 // cascadeAnswered takes the owner's word on leases that are cut: they fire again,
 // from depth 1 on, or are given up. The plan goes on either way.
 func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) Result {
@@ -20,9 +14,9 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 	if refusal.Verdict != Effective {
 		return refusal
 	}
-	answer, to := cascadeEnd, pb.Cascade_CASCADE_ENDED
+	answer, to := saidGiveUp, pb.Cascade_CASCADE_ENDED
 	if k.Resume {
-		answer, to = cascadeResume, pb.Cascade_CASCADE_RESUMED
+		answer, to = saidResume, pb.Cascade_CASCADE_RESUMED
 	}
 	var said []*pb.Cut // that count now
 	for i, c := range p.row.Cuts {
@@ -32,6 +26,11 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 		proposal := &pb.Proposal{Answer: answer, Actor: k.Actor}
 		if confirms(e, c.Proposal, proposal) || !p.row.Declared.SecondApprover {
 			said = append(said, c)
+			word := &pb.Word{Said: answer, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
+			if p.row.Declared.SecondApprover {
+				word.By = c.Proposal.Operator + " and " + word.By
+			}
+			s.keepAnswer(p, c, word)
 			continue
 		}
 		c = c.CloneVT()
@@ -75,7 +74,7 @@ func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(
 		if meant(c) {
 			return meant, effective
 		}
-		cut = append(cut, c.Lease)
+		cut = append(cut, s.cutName(p, c))
 		if named(c) {
 			at = append(at, ledger.FormatAddress(c.At))
 		}
@@ -83,5 +82,20 @@ func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(
 	if len(at) > 0 {
 		return nil, refused("cause: %s, but the cascade was cut at %s", ledger.FormatAddress(e.Record.Cause), strings.Join(at, ", "))
 	}
-	return nil, refused("lease %s of plan %s is not cut; cut: %s", k.Lease, p.id, strings.Join(cut, ", "))
+	what := "lease " + k.Lease
+	switch {
+	case k.Lease == "":
+		what = "action " + e.Record.Action
+	case e.Record.Action != "":
+		what += " of action " + e.Record.Action
+	}
+	return nil, refused("%s of plan %s is not cut; cut: %s", what, p.id, strings.Join(cut, ", "))
+}
+
+// cutName is a lease that is cut, with its action.
+func (s *State) cutName(p *plan, c *pb.Cut) string {
+	if c.Action == 0 {
+		return c.Lease
+	}
+	return c.Lease + " of action " + s.action(p.id, c.Action).fixed.Id
 }

@@ -74,7 +74,7 @@ func TestACutWaitsForASecondApprover(t *testing.T) {
 		who      string
 		resume   bool
 		proposal string
-	}{{"ann", true, "resume by ann"}, {"ann", true, "resume by ann"}, {"bob", false, "end by bob"}, {"cleo", true, "resume by cleo"}} {
+	}{{"ann", true, "resume by ann"}, {"ann", true, "resume by ann"}, {"bob", false, "give-up by bob"}, {"cleo", true, "resume by cleo"}} {
 		r.must(r.owner(c.who, "w0-2", c.resume))
 		r.run()
 		if cuts := r.show("w0-2").Cuts; len(cuts) != 1 || !strings.HasPrefix(cuts[0].Proposal, c.proposal+" at ") {

@@ -21,16 +21,19 @@ type WhyAnswer struct {
 }
 
 // WhyView is the chain of causes behind the unwind of a plan, or behind the first of
-// its leases that is cut.
+// its leases that is cut, or behind the last that was and has not fired since.
 type WhyView struct {
-	Plan    string    `json:"plan"`
-	State   string    `json:"state"`
-	Owner   string    `json:"owner,omitempty"`
-	Reason  string    `json:"reason,omitempty"`  // of the unwind
-	Steps   []WhyStep `json:"steps"`             // oldest first; empty: no lease has fired
-	Omitted bool      `json:"omitted,omitempty"` // more than 64 came before
-	Cycle   *Cycle    `json:"cycle,omitempty"`
-	Cuts    []CutView `json:"cuts,omitempty"` // leases that wait for the owner
+	Plan     string       `json:"plan"`
+	State    string       `json:"state"`
+	Owner    string       `json:"owner,omitempty"`
+	Reason   string       `json:"reason,omitempty"`    // of the unwind
+	Origin   string       `json:"origin,omitempty"`    // the committed plan that this one undoes
+	UndoneAs string       `json:"undone_as,omitempty"` // the plan that undoes this committed one; the steps are of that one
+	Steps    []WhyStep    `json:"steps"`               // oldest first; empty: no lease has fired
+	Omitted  bool         `json:"omitted,omitempty"`   // more than 64 came before
+	Cycle    *Cycle       `json:"cycle,omitempty"`
+	Cuts     []CutView    `json:"cuts,omitempty"`    // leases that wait for the owner
+	Answers  []AnswerView `json:"answers,omitempty"` // leases that the owner has answered, the last answer to each; the last 16
 }
 
 // WhyStep is one lease of the chain: what it turned at, and that it fired.
@@ -44,11 +47,40 @@ type WhyStep struct {
 	By         string `json:"by,omitempty"`          // fact, part: a plan that is part of it; empty: the chain begins here
 	Undone     string `json:"undone,omitempty"`      // fact: the action of the step before whose undo made it
 	UndonePlan string `json:"undone_plan,omitempty"` // fact: of that undo, the plan of the step before or one that is part of it
-	Key        string `json:"key,omitempty"`
-	Fact       string `json:"fact,omitempty"` // address
+	Key        string `json:"key,omitempty"`         // of that fact; without By: the last fact that the condition read
+	Fact       string `json:"fact,omitempty"`        // address
+	FactNs     int64  `json:"fact_ns,omitempty"`     // without By, and so are the next two
+	Source     string `json:"source,omitempty"`
+	Value      string `json:"value,omitempty"` // JSON; empty: retracted, in the ledger only, or above 1 KiB
 	Retracted  bool   `json:"retracted,omitempty"`
-	Reason     string `json:"reason,omitempty"` // of a failure, a cancel, a verdict: who said so and why
-	At         string `json:"at,omitempty"`     // address of what was said
+
+	Said        string    `json:"said,omitempty"`         // failed, cancelled, unwind, late, block, redirect: what turned it, if somebody said so
+	SaidOf      string    `json:"said_of,omitempty"`      // late: the action
+	ToSavepoint string    `json:"to_savepoint,omitempty"` // unwind: back to here
+	Actor       string    `json:"actor,omitempty"`        // who said so
+	Reason      string    `json:"reason,omitempty"`
+	At          string    `json:"at,omitempty"`          // address of what was said; of a deadline: where the plan was opened
+	DeadlineNs  int64     `json:"deadline_ns,omitempty"` // of the plan, where that has turned it
+	TurnedNs    int64     `json:"turned_ns,omitempty"`
+	Resumed     *WordView `json:"resumed,omitempty"` // it was cut, and its owner let it fire
+}
+
+// WordView is an owner's answer to a cut.
+type WordView struct {
+	Answer string `json:"answer"` // resume, give-up
+	By     string `json:"by"`     // who: of two approvers both
+	Reason string `json:"reason,omitempty"`
+	At     string `json:"at"` // address
+	AtNs   int64  `json:"at_ns"`
+}
+
+// AnswerView is a lease that was cut, and its owner's answer.
+type AnswerView struct {
+	Action string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease  string `json:"lease"`
+	Why    string `json:"why"` // it was cut
+	Cut    string `json:"cut"` // address
+	WordView
 }
 
 // Cycle is what repeats in a chain.
@@ -61,6 +93,7 @@ type Cycle struct {
 // CutView is a lease that a cascade limit holds until its plan's owner answers.
 type CutView struct {
 	Action   string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Number   int    `json:"number,omitempty"` // of that action
 	Lease    string `json:"lease"`
 	Depth    int    `json:"depth"` // that it would have fired at
 	Why      string `json:"why"`   // "depth 9 of 8"
@@ -73,7 +106,7 @@ type CutView struct {
 func (r *Reader) cuts(p *plan) (views []CutView) {
 	for _, c := range p.row.Cuts {
 		view := CutView{
-			Action: c.Firing.GetAction(), Lease: c.Lease, Depth: int(c.Firing.GetDepth()), Why: c.Why,
+			Action: c.Firing.GetAction(), Number: int(c.Action), Lease: c.Lease, Depth: int(c.Firing.GetDepth()), Why: c.Why,
 			At: ledger.FormatAddress(c.At), AtNs: c.AtNs, Cut: ledger.FormatFullAddress(c.At),
 		}
 		if q := c.Proposal; q != nil {
@@ -91,11 +124,11 @@ func (r *Reader) Why(id string) (WhyView, error) {
 	if p == nil {
 		return WhyView{}, ledger.Refuse("plan", "there is no plan "+id, "a plan of this tenant")
 	}
-	view := WhyView{Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Steps: []WhyStep{}, Cuts: r.cuts(p)}
-	f := p.row.Firing
-	if len(p.row.Cuts) > 0 {
-		f = p.row.Cuts[0].Firing
+	view := WhyView{
+		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
+		Steps: []WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p),
 	}
+	f := r.s.whyFiring(p)
 	if f == nil {
 		return view, nil
 	}
@@ -108,44 +141,89 @@ func (r *Reader) Why(id string) (WhyView, error) {
 	return view, nil
 }
 
+// whyFiring is what Why tells of a plan, or nil.
+func (s *State) whyFiring(p *plan) *pb.Firing {
+	if len(p.row.Cuts) > 0 {
+		return p.row.Cuts[0].Firing
+	}
+	if p.row.UndoneAs != "" {
+		if u := s.plan(p.row.UndoneAs); u != nil && u.row.Firing != nil {
+			return u.row.Firing
+		}
+	}
+	f := p.row.Firing
+	if n := len(p.row.Answered); n > 0 && p.row.Fired == nil && p.row.Unwinding == nil {
+		if c := p.row.Answered[n-1]; f == nil || laterThan(c.Answer.At, f.Fired) {
+			return c.Firing
+		}
+	}
+	return f
+}
+
+func answersOf(p *plan) (views []AnswerView) {
+	for _, c := range p.row.Answered {
+		views = append(views, AnswerView{
+			Action: c.Firing.GetAction(), Lease: c.Lease, Why: c.Why, Cut: ledger.FormatAddress(c.At), WordView: *wordView(c.Answer),
+		})
+	}
+	return views
+}
+
+func wordView(w *pb.Word) *WordView {
+	view := &WordView{Answer: w.Said, By: w.By, Reason: w.Reason, AtNs: w.AtNs}
+	if w.At != nil {
+		view.At = ledger.FormatAddress(w.At)
+	}
+	return view
+}
+
 func (r *Reader) whyStep(f *pb.Firing) WhyStep {
-	step := WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth)}
+	step := WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth), TurnedNs: f.TurnedNs}
 	if f.Fired != nil {
 		step.Fired = ledger.FormatAddress(f.Fired)
 	}
-	switch by := f.By; {
+	switch by, read := f.By, f.Read; {
 	case by != nil:
 		step.By, step.Undone, step.UndonePlan = "fact", by.Undone, by.UndonePlan
 		step.Key, step.Fact, step.Retracted = by.Key, ledger.FormatAddress(by.Fact), by.Retracted
 	case f.Passed != nil:
 		step.By = "part"
+	case read != nil:
+		step.Key, step.Fact, step.FactNs, step.Retracted = read.Key, ledger.FormatAddress(read.At), read.AtNs, read.Retracted
+		step.Source, step.Value = read.Source, string(read.Value)
+	}
+	if w := f.Said; w != nil {
+		step.Said, step.ToSavepoint, step.Actor, step.Reason = w.Said, w.Savepoint, w.By, w.Reason
+		if w.At != nil {
+			step.At = ledger.FormatAddress(w.At)
+		}
+		if w.Said == saidLate {
+			step.SaidOf = w.Action
+		}
+	}
+	if f.Resumed != nil {
+		step.Resumed = wordView(f.Resumed)
 	}
 	p := r.s.plan(f.Plan)
 	if p == nil {
 		return step
 	}
-	l, a := r.s.lease(p, leaseRef{f.Plan, r.s.number(f.Plan, f.Action), f.Lease})
-	if l == nil {
-		return step
+	if f.Lease == leaseDeadline {
+		step.DeadlineNs, step.At = p.row.Declared.GetDeadlineNs(), ledger.FormatAddress(p.row.Opened)
 	}
-	step.Condition = conditionOf(p, a, l)
-	if standing(l.Name) == "" || f.Passed != nil {
-		return step
-	}
-	if a != nil {
-		step.Reason = joinText(verdictName(a.row.Verdict)+" by "+a.row.VerdictBy, a.row.VerdictReason)
-		return step
-	}
-	if p.row.Signalled != nil && p.row.Firing.GetFired() != nil && sameAddress(p.row.Firing.Fired, f.Fired) {
-		step.Reason, step.At = p.row.Reason, ledger.FormatAddress(p.row.Signalled)
+	if l, a := r.s.lease(p, leaseRef{f.Plan, r.s.number(f.Plan, f.Action), f.Lease}); l != nil {
+		step.Condition = conditionOf(p, a, l)
 	}
 	return step
 }
 
 // cycleOf finds what a chain ends in: the shortest run of leases that comes again.
 // The same leases of the same plans show a cycle, and so do leases of one name on one
-// fact, or on one kind of fact, where each round has plans of its own.
+// fact of the same plans. Where each round has plans of its own, leases of one name on
+// one fact, or on one kind of fact, are a cycle only in a chain that a limit has cut:
+// else they are as many plans in a row, all of which came to their end.
 func cycleOf(steps []WhyStep) *Cycle {
+	cut := slices.ContainsFunc(steps, func(s WhyStep) bool { return s.Fired == "" || s.Resumed != nil })
 	for _, way := range [...]struct {
 		others string
 		name   func(WhyStep) string
@@ -176,7 +254,9 @@ func cycleOf(steps []WhyStep) *Cycle {
 		if cycle.Others == "plans" && slices.EqualFunc(run[size:], run[:len(run)-size], same) {
 			cycle.Others = "actions"
 		}
-		return cycle
+		if cut || cycle.Others == "" || cycle.Others == "actions" {
+			return cycle
+		}
 	}
 	return nil
 }

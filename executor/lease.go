@@ -362,6 +362,7 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
 	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name, k.Reason, s.meta.TimeNs
+	s.noteVerdict(e, p, a)
 	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
 		for _, name := range []string{leaseVerdict, leaseUnheard} {
 			a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})

@@ -26,6 +26,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
 		Proposals: slices.Clone(r.Proposals),
 		Firing:    r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
+		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
 	}
 }
 

@@ -106,7 +106,7 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	says(t, l.run(t, exitLook, "doctor"), "1 plan waits for its owner", "next: sagenbaum plan why price-3")
 	says(t, l.run(t, exitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
 	r := l.run(t, exitLook, "plan why price-3")
-	says(t, r, "  1 plan shop-1 was cancelled: the shop moves (ana) (", "that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
+	says(t, r, "  1 plan shop-1 was cancelled by ana: the shop moves (", "that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
 		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (", "that turned lease moved of plan stock-1, and its plan was undone (",
 		`condition: "undone/shop" in facts && facts["undone/shop"] == 1`,
 		"  9 the undo of action 1 of plan stock-3 asserted fact undone/stock (", "that turned lease moved of plan price-3, and is held: the cascade was cut",
@@ -122,19 +122,22 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	l.run(t, exitConflict, "plan resume price-3 --lease other --reason x --actor ana", "is not cut; cut: lease moved")
 	says(t, l.run(t, exitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"), "price-3 lease moved goes on from depth 1, as told by ana")
 	l.cut(t, "stock-6")
-	says(t, l.run(t, exitLook, "plan why stock-6"), "as its owner said; depth counts from 1 again", "went round 5 times")
+	says(t, l.run(t, exitLook, "plan why stock-6"), "; resumed by ana: the stock is right now (", "), depth counts from 1 again", "went round 5 times")
 	says(t, l.run(t, exitGood, "plan give-up stock-6 --reason 'enough' --actor ana"), "stock-6 lease moved given up, as told by ana", "plan now open")
 	l.run(t, exitConflict, "plan give-up stock-6 --reason again --actor ana", "no lease of plan stock-6 waits")
 	l.run(t, exitGood, "quarantine ls")
 	says(t, l.run(t, exitGood, "plan show stock-6"), "given up")
-	says(t, l.run(t, exitGood, "plan why price-3"), "price-3  compensated", "went round 2 times")
+	says(t, l.run(t, exitGood, "plan why stock-6"), "stock-6  open", "lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
+		"lease moved was cut (", "), depth 9 of 8; given up by ana: enough (")
+	says(t, l.run(t, exitGood, "plan why price-3"), "price-3  compensated", "went round 2 times", "; resumed by ana: the stock is right now (", "lease moved was cut (")
 }
 
 // TestServeRefusesCascadeLimitsThatAreNone, and says what would be right.
 func TestServeRefusesCascadeLimitsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for flags, says := range map[string]string{
-		"--cascade-depth 0":        "--cascade-depth of at least 1",
+		"--cascade-depth 0":        "--cascade-depth of at least 1; with 1 nothing fires by what an undo makes",
+		"--cascade-plan 0":         "--cascade-plan of at least 1\n",
 		"--cascade-depth 65":       "--cascade-depth of 1 to 64",
 		"--cascade-plan 2000000":   "--cascade-plan of 1 to 1048576",
 		"--cascade-tenant 0":       "--cascade-tenant cannot be 0",
@@ -160,10 +163,29 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 		return s
 	}
 	for want, steps := range map[string][]executor.WhyStep{
-		"plan p was declared failed: no card (8.0-cd)\n":    {step(func(s *executor.WhyStep) { s.Lease, s.Reason, s.At = "plan.failed", "no card", "8.0-cd" })},
-		"the deadline of plan p passed\n":                   {step(func(s *executor.WhyStep) { s.Lease = "plan.deadline" })},
-		"verdict on action 3 of plan p: block by law: no\n": {step(func(s *executor.WhyStep) { s.Lease, s.Action, s.Reason = "action.verdict", "3", "block by law: no" })},
-		"became true: facts[\"stock\"] < 1\n":               {step(func(*executor.WhyStep) {})},
+		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *executor.WhyStep) {
+			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
+		})},
+		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(s *executor.WhyStep) {
+			s.Lease, s.Said, s.ToSavepoint, s.Actor, s.Reason, s.At = "plan.cancelled", "unwind", "sp", "root", "back", "8.0-cd"
+		})},
+		"plan p was told to unwind by root (8.0-cd)\n": {step(func(s *executor.WhyStep) {
+			s.Lease, s.Said, s.Actor, s.At = "plan.cancelled", "unwind", "root", "8.0-cd"
+		})},
+		"action 3 of plan p completed late: it stands (8.0-cd)\n": {step(func(s *executor.WhyStep) {
+			s.Lease, s.Said, s.SaidOf, s.Reason, s.At = "plan.cancelled", "late", "3", "it stands", "8.0-cd"
+		})},
+		"the deadline of plan p passed: 1970-01-01 00:00:09Z, set when it was opened (2.0-cd)\n": {step(func(s *executor.WhyStep) { s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd" })},
+		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *executor.WhyStep) {
+			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
+		})},
+		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) { s.TurnedNs = 9e9 })},
+		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) {
+			s.Key, s.Source, s.Value, s.Fact, s.FactNs, s.TurnedNs = "stock", "store", "0", "7.0-ef", 9e9, 9e9
+		})},
+		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(s *executor.WhyStep) {
+			s.Key, s.Fact, s.FactNs, s.TurnedNs, s.Retracted = "stock", "7.0-ef", 8e9, 9e9, true
+		})},
 		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan p, and its plan was undone (9.0-ab)\n": {
 			step(func(s *executor.WhyStep) { s.Plan = "o" }),
 			step(func(s *executor.WhyStep) {
@@ -182,5 +204,60 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 	}
 	if got := told(executor.WhyView{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestPlanWhyTellsWhoToldAPlanToUnwind: of a plan that is open again, and of a
+// committed one by the plan that undoes it.
+func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	open := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
+	if err := open.Savepoint(t.Context(), "paid"); err != nil {
+		t.Fatal(err)
+	}
+	report(t, open, "room.book")
+	s.run(t, exitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
+	says(t, s.run(t, exitGood, "plan why p1"), "p1  open", "  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
+		"that turned lease plan.cancelled of plan p1, and its plan was undone back to savepoint paid (")
+	done := s.trip(t, coordinator.Plan{ID: "p2", Owner: "travel"}, "room.book")
+	if err := done.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, exitGood, "plan unwind p2 --reason 'bad release' --actor ana --wait")
+	r := s.run(t, exitGood, "plan why p2")
+	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1", "  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
+	if strings.Contains(r.stdout, "is a part of it") {
+		t.Error(r.stdout)
+	}
+	says(t, s.run(t, exitGood, "plan why p2~1"), "it undoes the committed plan p2", "  1 plan p2~1 was told to unwind by ana: bad release (")
+}
+
+// TestAnAnswerFindsItsActionByNumberOrID, and a refusal names it.
+func TestAnAnswerFindsItsActionByNumberOrID(t *testing.T) {
+	t.Parallel()
+	plan := executor.PlanView{Plan: "p", Actions: []executor.ActionView{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}}, Cuts: []executor.CutView{
+		{Lease: "low"}, {Lease: "low", Number: 2, Action: "y"}, {Lease: "high", Number: 2, Action: "y"}, {Lease: "low", Number: 700, Action: "far"},
+	}}
+	for _, c := range []struct {
+		action, lease string
+		meant         int
+		refusal       string
+	}{
+		{"", "", 4, ""}, {"", "low", 3, ""}, {"2", "", 2, ""}, {"y", "", 2, ""}, {"y", "high", 1, ""}, {"700", "", 1, ""}, {"far", "low", 1, ""},
+		{"1", "", 0, "action 1 of plan p is not cut; cut: lease low, lease low of action y, lease high of action y, lease low of action far"},
+		{"z", "low", 0, "lease low of action z of plan p is not cut"},
+		{"2", "third", 0, "lease third of action 2 of plan p is not cut"},
+		{"", "third", 0, "lease third of plan p is not cut"},
+		{"nope", "", 0, `plan p has no action "nope"`},
+	} {
+		meant, err := cutsMeant(plan, c.action, c.lease)
+		if len(meant) != c.meant || (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+			t.Errorf("%s %s: %+v, %v", c.action, c.lease, meant, err)
+		}
+	}
+	if line := resumeCommand("p", plan.Cuts, true); !strings.HasSuffix(line, "[--lease LEASE] [--action ACTION]") {
+		t.Error(line)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,16 +91,12 @@ func answerCascade(cmd *cobra.Command, s *settings, c *client, id string, w *cas
 	record := &pb.Record{Plan: id, Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{
 		Resume: w.resume, Lease: w.lease, Reason: w.reason, Actor: w.actor,
 	}}}
-	if w.action != "" {
-		a, err := findAction(plan, w.action)
-		if err != nil {
-			return err
-		}
-		record.Action = a.Action
-	}
-	meant, err := cutsMeant(plan, record.Action, w.lease)
+	meant, err := cutsMeant(plan, w.action, w.lease)
 	if err != nil {
 		return err
+	}
+	if w.action != "" {
+		record.Action = meant[0].Action
 	}
 	if len(meant) == 1 { // it never meets a later cut
 		if record.Cause, err = ledger.ParseAddress(meant[0].Cut); err != nil {
@@ -118,8 +115,8 @@ func answerCascade(cmd *cobra.Command, s *settings, c *client, id string, w *cas
 		if err != nil {
 			return err
 		}
-		for _, cut := range now.Cuts {
-			if cut.Proposal != "" && (w.lease == "" || cut.Lease == w.lease) {
+		for _, cut := range cutsOf(now, record.Action, w.lease) {
+			if cut.Proposal != "" {
 				result.Proposal = cut.Proposal
 			}
 		}
@@ -142,19 +139,41 @@ func answerCascade(cmd *cobra.Command, s *settings, c *client, id string, w *cas
 
 // cutsMeant are the leases that an answer is about; none is a conflict, before
 // anything is sent. The log has the last word.
-func cutsMeant(plan executor.PlanView, action, lease string) (meant []executor.CutView, err error) {
-	for _, cut := range plan.Cuts {
-		if (action == "" || cut.Action == action) && (lease == "" || cut.Lease == lease) {
-			meant = append(meant, cut)
+func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView, error) {
+	next := "sagenbaum plan why " + plan.Plan
+	if len(plan.Cuts) == 0 {
+		return nil, fail(exitConflict, next, "no lease of plan %s waits behind a cut cascade: it is %s", plan.Plan, plan.State)
+	}
+	id, what := action, "lease "+lease
+	if at := slices.IndexFunc(plan.Cuts, func(c executor.CutView) bool { return c.Action != "" && fmt.Sprint(c.Number) == action }); at >= 0 {
+		id = plan.Cuts[at].Action
+	} else if action != "" && !slices.ContainsFunc(plan.Cuts, func(c executor.CutView) bool { return c.Action == action }) {
+		a, err := findAction(plan, action)
+		if err != nil {
+			return nil, err
 		}
+		id = a.Action
+	}
+	if meant := cutsOf(plan, id, lease); len(meant) > 0 {
+		return meant, nil
 	}
 	switch {
-	case len(plan.Cuts) == 0:
-		return nil, fail(exitConflict, "sagenbaum plan why "+plan.Plan, "no lease of plan %s waits behind a cut cascade: it is %s", plan.Plan, plan.State)
-	case len(meant) == 0:
-		return nil, fail(exitConflict, "sagenbaum plan why "+plan.Plan, "that lease of plan %s is not cut; cut: %s", plan.Plan, cutNames(plan.Cuts))
+	case lease == "":
+		what = "action " + action
+	case action != "":
+		what += " of action " + action
 	}
-	return meant, nil
+	return nil, fail(exitConflict, next, "%s of plan %s is not cut; cut: %s", what, plan.Plan, cutNames(plan.Cuts))
+}
+
+// cutsOf are the cuts of an action's leases, of leases of a name, or of both.
+func cutsOf(plan executor.PlanView, id, lease string) (list []executor.CutView) {
+	for _, cut := range plan.Cuts {
+		if (id == "" || cut.Action == id) && (lease == "" || cut.Lease == lease) {
+			list = append(list, cut)
+		}
+	}
+	return list
 }
 
 func cutNames(cuts []executor.CutView) string {
@@ -177,6 +196,9 @@ func resumeCommand(plan string, cuts []executor.CutView, resume bool) string {
 	line := fmt.Sprintf("sagenbaum plan %s %s --reason WHY --actor NAME", cascadeVerb(resume), plan)
 	if len(cuts) > 1 {
 		line += " [--lease LEASE]"
+		if slices.ContainsFunc(cuts, func(c executor.CutView) bool { return c.Action != "" }) {
+			line += " [--action ACTION]"
+		}
 	}
 	return line
 }

@@ -19,6 +19,8 @@ func newPlanWhy(s *settings) *cobra.Command {
 		Long: `Tell why a plan unwinds or has unwound: what happened first, which lease that
 turned, what the undo of that plan made, which lease that turned in its turn, and
 so on, with the address of each record. A chain that comes round is called a cycle.
+What the owner has answered to a cut is told too. For a committed plan that was undone
+it tells of the plan that undoes it.
 For a plan with a lease that a cascade limit holds, it tells why that one is cut, and
 the commands that answer it; exit code 1 then.`,
 		Example:           "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 -o json | jq .steps",
@@ -58,7 +60,7 @@ func (c *client) why(ctx context.Context, id string) (executor.WhyView, error) {
 
 // writeWhy prints a chain of causes as a numbered story.
 //
-//	1 plan a was declared failed: the card was refused (9.0-547ab179)
+//	1 plan a was declared failed by traveller: the card was refused (9.0-547ab179)
 //	  that turned lease plan.failed of plan a, and its plan was undone (14.0-0fd319a7)
 //	2 the undo of action 3 of plan a asserted fact stock/7 (15.0-0a935aa2)
 //	  that turned lease low of plan b, and its plan was undone (16.2-0fd319a7)
@@ -66,8 +68,15 @@ func (c *client) why(ctx context.Context, id string) (executor.WhyView, error) {
 func writeWhy(w io.Writer, p pen, why executor.WhyView) {
 	why = forPeople(why)
 	fmt.Fprintf(w, "%s  %s%s\n", p.bold(why.Plan), p.state(why.State), because(why.Reason))
+	if why.UndoneAs != "" {
+		fmt.Fprintf(w, "plan %s is undone as plan %s\n", why.Plan, p.bold(why.UndoneAs))
+	}
+	if why.Origin != "" {
+		fmt.Fprintf(w, "it undoes the committed plan %s\n", why.Origin)
+	}
 	if len(why.Steps) == 0 {
 		fmt.Fprintf(w, "no lease of it has fired; what it holds: sagenbaum plan show %s\n", why.Plan)
+		writeAnswers(w, p, why)
 		return
 	}
 	if why.Omitted {
@@ -79,49 +88,76 @@ func writeWhy(w io.Writer, p pen, why executor.WhyView) {
 			before = why.Steps[i-1]
 		}
 		number := fmt.Sprintf("%3d ", i+1)
-		for _, line := range whyLines(p, step, before) {
+		for _, line := range whyLines(p, step, before, len(why.Cuts) > 0) {
 			fmt.Fprintln(w, number+line)
 			number = "    "
 		}
 	}
 	last := why.Steps[len(why.Steps)-1]
-	if last.Plan != why.Plan {
+	if last.Plan != why.Plan && why.UndoneAs == "" {
 		fmt.Fprintf(w, "plan %s is a part of it, and is undone with it\n", why.Plan)
 	}
 	if why.Cycle != nil {
 		fmt.Fprintln(w, p.bold(why.Cycle.String()))
 	}
+	writeAnswers(w, p, why)
 	writeCuts(w, p, why)
 }
 
-// whyLines tell one step: what turned the lease, and that it fired.
-func whyLines(p pen, step, before executor.WhyStep) []string {
+// writeAnswers says what the owner has answered to leases that were cut.
+func writeAnswers(w io.Writer, p pen, why executor.WhyView) {
+	for _, a := range why.Answers {
+		name := cutName(executor.CutView{Action: a.Action, Lease: a.Lease})
+		fmt.Fprintf(w, "%s was cut %s, %s; %s, %s\n", name, p.dim("("+a.Cut+")"), a.Why, answeredText(p, a.WordView), moment(a.AtNs))
+	}
+}
+
+// answeredText says "given up by ana: reason (18.0-0fd319a7)".
+func answeredText(p pen, a executor.WordView) string {
+	said := "given up"
+	if a.Answer == cascadeVerb(true) {
+		said = "resumed"
+	}
+	return said + by(a.By) + colon(a.Reason) + address(p, a.At)
+}
+
+// whyLines tell one step: what turned the lease, and that it fired, or is held.
+func whyLines(p pen, step, before executor.WhyStep, held bool) []string {
 	lease := fmt.Sprintf("lease %s of plan %s", step.Lease, step.Plan)
 	if step.Action != "" {
 		lease = fmt.Sprintf("lease %s of action %s of plan %s", step.Lease, step.Action, step.Plan)
 	}
-	end := "and its plan was undone " + p.dim("("+step.Fired+")")
-	if step.Fired == "" {
+	end := "and its plan was undone"
+	if step.ToSavepoint != "" {
+		end += " back to savepoint " + step.ToSavepoint
+	}
+	end += address(p, step.Fired)
+	switch {
+	case step.Fired == "" && held:
 		end = p.in("33", "and is held: the cascade was cut")
+	case step.Fired == "":
+		end = "and was held: the cascade was cut"
 	}
-	if step.Depth == 1 && step.By != "" {
-		end += ", as its owner said; depth counts from 1 again"
+	if step.Resumed != nil {
+		end += "; " + answeredText(p, *step.Resumed) + ", depth counts from 1 again"
 	}
+	turned := fmt.Sprintf("that turned %s, %s", lease, end)
+	condition := p.dim("condition: " + clip(step.Condition, 160))
 	switch step.By {
 	case "fact":
 		verb := "asserted"
 		if step.Retracted {
 			verb = "retracted"
 		}
-		return []string{
-			fmt.Sprintf("the undo of %s of plan %s %s fact %s %s", undoneText(step), step.UndonePlan, verb, p.bold(step.Key), p.dim("("+step.Fact+")")),
-			fmt.Sprintf("that turned %s, %s", lease, end),
-			p.dim("condition: " + clip(step.Condition, 160)),
-		}
+		began := fmt.Sprintf("the undo of %s of plan %s %s fact %s%s", undoneText(step), step.UndonePlan, verb, p.bold(step.Key), address(p, step.Fact))
+		return []string{began, turned, condition}
 	case "part":
 		return []string{fmt.Sprintf("plan %s is a part of plan %s: %s fired, %s", before.Plan, step.Plan, lease, end)}
 	}
-	return []string{whyBegan(p, step), fmt.Sprintf("that turned %s, %s", lease, end)}
+	if step.Key != "" {
+		return []string{whyFact(p, step), turned, condition}
+	}
+	return []string{whyBegan(p, step), turned}
 }
 
 func undoneText(step executor.WhyStep) string {
@@ -131,24 +167,65 @@ func undoneText(step executor.WhyStep) string {
 	return "action " + step.Undone
 }
 
+// whyFact tells the last fact that the condition of the first lease read.
+func whyFact(p pen, step executor.WhyStep) string {
+	text := "fact " + p.bold(step.Key) + " was asserted" + bySource(step.Source) + colon(clip(step.Value, 80))
+	if step.Retracted {
+		text = "fact " + p.bold(step.Key) + " was retracted" + bySource(step.Source)
+	}
+	text += address(p, step.Fact)
+	if step.TurnedNs > step.FactNs {
+		text += "; what lease " + step.Lease + " waits for became true at " + moment(step.TurnedNs)
+	}
+	return text
+}
+
+func bySource(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " by source " + name
+}
+
 // whyBegan says in words what the first lease of a chain turned at.
 func whyBegan(p pen, step executor.WhyStep) string {
-	said := ""
-	if step.At != "" {
-		said = " " + p.dim("("+step.At+")")
-	}
-	switch step.Lease {
-	case "plan.failed":
-		return "plan " + step.Plan + " was declared failed" + colon(step.Reason) + said
-	case "plan.cancelled":
-		return "plan " + step.Plan + " was cancelled" + colon(step.Reason) + said
-	case "plan.deadline":
-		return "the deadline of plan " + step.Plan + " passed"
-	case "action.verdict", "action.verdict.unheard":
-		return "a supervisor's verdict on action " + step.Action + " of plan " + step.Plan + ": " + step.Reason
+	plan := "plan " + step.Plan
+	said := by(step.Actor) + colon(clip(step.Reason, 160)) + address(p, step.At)
+	switch {
+	case step.Said == "failed" || step.Said == "" && step.Lease == "plan.failed":
+		return plan + " was declared failed" + said
+	case step.Said == "unwind" && step.ToSavepoint != "":
+		return plan + " was told to unwind (back to savepoint " + step.ToSavepoint + ")" + said
+	case step.Said == "unwind":
+		return plan + " was told to unwind" + said
+	case step.Said == "late":
+		return "action " + step.SaidOf + " of " + plan + " completed late" + said
+	case step.Lease == "plan.cancelled":
+		return plan + " was cancelled" + said
+	case step.Lease == "plan.deadline":
+		return fmt.Sprintf("the deadline of plan %s passed: %s, set when it was opened%s", step.Plan, moment(step.DeadlineNs), address(p, step.At))
+	case step.Said != "":
+		return "a verdict on action " + step.Action + " of " + plan + " was " + step.Said + said
+	case step.TurnedNs > 0:
+		return "what it waits for became true at " + moment(step.TurnedNs) + ": " + clip(step.Condition, 160)
 	default:
 		return "what it waits for became true: " + clip(step.Condition, 160)
 	}
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
+// address is where a record is, behind what is told of it.
+func address(p pen, at string) string {
+	if at == "" {
+		return ""
+	}
+	return " " + p.dim("("+at+")")
 }
 
 func colon(text string) string {

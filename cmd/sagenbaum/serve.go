@@ -137,11 +137,11 @@ func (v *serving) check() error {
 func (v *serving) checkCascade() error {
 	limits := v.cascade
 	for _, l := range [...]struct {
-		name string
-		zero bool
-	}{{"depth", limits.Depth == 0}, {"plan", limits.Plan == 0}, {"tenant", limits.Tenant == 0}} {
+		name, hint string
+		zero       bool
+	}{{"depth", "; with 1 nothing fires by what an undo makes", limits.Depth == 0}, {"plan", "", limits.Plan == 0}, {"tenant", "", limits.Tenant == 0}} {
 		if l.zero {
-			return fail(exitUsage, "--cascade-"+l.name+" of at least 1; with 1 nothing fires by what an undo makes", "--cascade-%s cannot be 0", l.name)
+			return fail(exitUsage, "--cascade-"+l.name+" of at least 1"+l.hint, "--cascade-%s cannot be 0", l.name)
 		}
 	}
 	var refused *ledger.Refused

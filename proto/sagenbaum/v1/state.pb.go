@@ -610,6 +610,9 @@ type PlanRow struct {
 	Cascaded      uint32                 `protobuf:"varint,51,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                                // leases of it that fired at a depth above 1 since its owner's last word
 	Cuts          []*Cut                 `protobuf:"bytes,52,rep,name=cuts,proto3" json:"cuts,omitempty"`                                         // leases that a cascade limit holds, in order
 	Passed        *Firing                `protobuf:"bytes,53,opt,name=passed,proto3" json:"passed,omitempty"`                                     // the lease of a plan that is part of it, for which it was declared failed
+	Asked         *Word                  `protobuf:"bytes,54,opt,name=asked,proto3" json:"asked,omitempty"`                                       // the record behind signal; it stays when the plan is open again
+	Verdicts      []*Word                `protobuf:"bytes,55,rep,name=verdicts,proto3" json:"verdicts,omitempty"`                                 // where verdicts that block or redirect are, the last on each action, in order; the last 64
+	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,6 +1032,205 @@ func (x *PlanRow) GetPassed() *Firing {
 	return nil
 }
 
+func (x *PlanRow) GetAsked() *Word {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *PlanRow) GetVerdicts() []*Word {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+func (x *PlanRow) GetAnswered() []*Cut {
+	if x != nil {
+		return x.Answered
+	}
+	return nil
+}
+
+// Word is what somebody said of a plan, of an action of it or of a lease.
+type Word struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Said          string                 `protobuf:"bytes,1,opt,name=said,proto3" json:"said,omitempty"` // failed, cancelled, unwind, late, block, redirect, resume, give-up
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`     // empty: nobody asked for it
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *Address               `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`                  // the record
+	AtNs          int64                  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"` // logical time
+	Savepoint     string                 `protobuf:"bytes,6,opt,name=savepoint,proto3" json:"savepoint,omitempty"`    // unwind: back to it
+	Action        string                 `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`          // late, block, redirect: that it is about
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Word) Reset() {
+	*x = Word{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Word) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Word) ProtoMessage() {}
+
+func (x *Word) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Word.ProtoReflect.Descriptor instead.
+func (*Word) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Word) GetSaid() string {
+	if x != nil {
+		return x.Said
+	}
+	return ""
+}
+
+func (x *Word) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Word) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Word) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Word) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *Word) GetSavepoint() string {
+	if x != nil {
+		return x.Savepoint
+	}
+	return ""
+}
+
+func (x *Word) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+// Read is the last of the facts that a condition read, as it was when that turned.
+type Read struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	At            *Address               `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"` // the assertion or the retraction
+	AtNs          int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // empty: the holder
+	Value         []byte                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`   // empty: retracted, in the ledger only, or above 1 KiB
+	Retracted     bool                   `protobuf:"varint,6,opt,name=retracted,proto3" json:"retracted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Read) Reset() {
+	*x = Read{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Read) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Read) ProtoMessage() {}
+
+func (x *Read) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Read.ProtoReflect.Descriptor instead.
+func (*Read) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Read) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Read) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Read) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *Read) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Read) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Read) GetRetracted() bool {
+	if x != nil {
+		return x.Retracted
+	}
+	return false
+}
+
 // Firing is why a plan unwinds: one link of a cascade.
 type Firing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1037,15 +1239,19 @@ type Firing struct {
 	Lease         string                 `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
 	Fired         *Address               `protobuf:"bytes,4,opt,name=fired,proto3" json:"fired,omitempty"` // the effective LeaseFired
 	Depth         uint32                 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"`
-	By            *Made                  `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the fact that it turned at, if an undo made that
-	Passed        *Address               `protobuf:"bytes,7,opt,name=passed,proto3" json:"passed,omitempty"` // the firing of a plan that is part of this one, which it goes on
+	By            *Made                  `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                               // the fact that it turned at, if an undo made that
+	Passed        *Address               `protobuf:"bytes,7,opt,name=passed,proto3" json:"passed,omitempty"`                       // the firing of a plan that is part of this one, which it goes on
+	Said          *Word                  `protobuf:"bytes,8,opt,name=said,proto3" json:"said,omitempty"`                           // what somebody said that turned it: a signal, a verdict
+	Read          *Read                  `protobuf:"bytes,9,opt,name=read,proto3" json:"read,omitempty"`                           // what else turned it, where no undo made any fact that it read
+	TurnedNs      int64                  `protobuf:"varint,10,opt,name=turned_ns,json=turnedNs,proto3" json:"turned_ns,omitempty"` // logical time at which it turned
+	Resumed       *Word                  `protobuf:"bytes,11,opt,name=resumed,proto3" json:"resumed,omitempty"`                    // it was cut: the owner's word that let it fire
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1263,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1276,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1122,6 +1328,34 @@ func (x *Firing) GetPassed() *Address {
 	return nil
 }
 
+func (x *Firing) GetSaid() *Word {
+	if x != nil {
+		return x.Said
+	}
+	return nil
+}
+
+func (x *Firing) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *Firing) GetTurnedNs() int64 {
+	if x != nil {
+		return x.TurnedNs
+	}
+	return 0
+}
+
+func (x *Firing) GetResumed() *Word {
+	if x != nil {
+		return x.Resumed
+	}
+	return nil
+}
+
 // Made is a fact that an undo made, and where that came from.
 type Made struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1138,7 +1372,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1384,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1397,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Made) GetKey() string {
@@ -1225,13 +1459,14 @@ type Cut struct {
 	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
 	Firing        *Firing                `protobuf:"bytes,6,opt,name=firing,proto3" json:"firing,omitempty"` // as it would have fired
 	Proposal      *Proposal              `protobuf:"bytes,7,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	Answer        *Word                  `protobuf:"bytes,8,opt,name=answer,proto3" json:"answer,omitempty"` // the owner's, once it counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1478,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1491,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -1308,6 +1543,13 @@ func (x *Cut) GetProposal() *Proposal {
 	return nil
 }
 
+func (x *Cut) GetAnswer() *Word {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 // Turned is the moment a lease turned true.
 type Turned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1317,14 +1559,14 @@ type Turned struct {
 	Ns            int64                  `protobuf:"varint,4,opt,name=ns,proto3" json:"ns,omitempty"`            // logical time at that record
 	Clocked       bool                   `protobuf:"varint,5,opt,name=clocked,proto3" json:"clocked,omitempty"`  // the condition read the clock: it may not fire before ns
 	Readings      []*Reading             `protobuf:"bytes,6,rep,name=readings,proto3" json:"readings,omitempty"` // what it read at that record
-	Firing        *Firing                `protobuf:"bytes,20,opt,name=firing,proto3" json:"firing,omitempty"`    // as what it fires; none: at depth 1
+	Firing        *Firing                `protobuf:"bytes,20,opt,name=firing,proto3" json:"firing,omitempty"`    // as what it fires; none: at depth 1, for no fact
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1578,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1591,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -1413,7 +1655,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1667,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1680,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Savepoint) GetName() string {
@@ -1480,7 +1722,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1734,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1747,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -1576,7 +1818,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1830,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1843,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -1643,7 +1885,7 @@ type ActionStatic struct {
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1897,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1910,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -1784,7 +2026,7 @@ type ActionRow struct {
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2038,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2051,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -2138,7 +2380,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2392,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2405,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -2348,7 +2590,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2602,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2615,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -2431,7 +2673,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2685,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2698,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CommandRow) GetDispatched() *CompensationDispatched {
@@ -2490,7 +2732,7 @@ func (x *CommandRow) GetResult() []byte {
 // Proposal is an owner's answer that waits for a second operator.
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry", "resume", "end" or the name of a resolution
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // "retry", "resume", "give-up" or the name of a resolution
 	Halt          bool                   `protobuf:"varint,2,opt,name=halt,proto3" json:"halt,omitempty"`
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"` // of the subject
@@ -2503,7 +2745,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2757,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2770,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -2594,7 +2836,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2848,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2861,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -2680,7 +2922,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2934,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2947,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -2820,7 +3062,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3074,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3087,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PageRow) GetKind() string {
@@ -2917,7 +3159,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"tombstones\x12!\n" +
 	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
-	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\x87\x0f\n" +
+	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\x90\x10\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -2978,7 +3220,25 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06firing\x182 \x01(\v2\x14.sagenbaum.v1.FiringR\x06firing\x12\x1a\n" +
 	"\bcascaded\x183 \x01(\rR\bcascaded\x12%\n" +
 	"\x04cuts\x184 \x03(\v2\x11.sagenbaum.v1.CutR\x04cuts\x12,\n" +
-	"\x06passed\x185 \x01(\v2\x14.sagenbaum.v1.FiringR\x06passed\"\xe0\x01\n" +
+	"\x06passed\x185 \x01(\v2\x14.sagenbaum.v1.FiringR\x06passed\x12(\n" +
+	"\x05asked\x186 \x01(\v2\x12.sagenbaum.v1.WordR\x05asked\x12.\n" +
+	"\bverdicts\x187 \x03(\v2\x12.sagenbaum.v1.WordR\bverdicts\x12-\n" +
+	"\banswered\x188 \x03(\v2\x11.sagenbaum.v1.CutR\banswered\"\xb4\x01\n" +
+	"\x04Word\x12\x12\n" +
+	"\x04said\x18\x01 \x01(\tR\x04said\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
+	"\x02at\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
+	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs\x12\x1c\n" +
+	"\tsavepoint\x18\x06 \x01(\tR\tsavepoint\x12\x16\n" +
+	"\x06action\x18\a \x01(\tR\x06action\"\xa0\x01\n" +
+	"\x04Read\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
+	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\x12\x1c\n" +
+	"\tretracted\x18\x06 \x01(\bR\tretracted\"\xfb\x02\n" +
 	"\x06Firing\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
@@ -2986,7 +3246,12 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x05fired\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\x12\x14\n" +
 	"\x05depth\x18\x05 \x01(\rR\x05depth\x12\"\n" +
 	"\x02by\x18\x06 \x01(\v2\x12.sagenbaum.v1.MadeR\x02by\x12-\n" +
-	"\x06passed\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x06passed\"\xdd\x01\n" +
+	"\x06passed\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x06passed\x12&\n" +
+	"\x04said\x18\b \x01(\v2\x12.sagenbaum.v1.WordR\x04said\x12&\n" +
+	"\x04read\x18\t \x01(\v2\x12.sagenbaum.v1.ReadR\x04read\x12\x1b\n" +
+	"\tturned_ns\x18\n" +
+	" \x01(\x03R\bturnedNs\x12,\n" +
+	"\aresumed\x18\v \x01(\v2\x12.sagenbaum.v1.WordR\aresumed\"\xdd\x01\n" +
 	"\x04Made\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x04fact\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x04fact\x12\x1c\n" +
@@ -2995,7 +3260,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\vundone_plan\x18\x05 \x01(\tR\n" +
 	"undonePlan\x12\x16\n" +
 	"\x06undone\x18\x06 \x01(\tR\x06undone\x12+\n" +
-	"\x05fired\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\"\xe3\x01\n" +
+	"\x05fired\x18\a \x01(\v2\x15.sagenbaum.v1.AddressR\x05fired\"\x8f\x02\n" +
 	"\x03Cut\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
@@ -3003,7 +3268,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12,\n" +
 	"\x06firing\x18\x06 \x01(\v2\x14.sagenbaum.v1.FiringR\x06firing\x122\n" +
-	"\bproposal\x18\a \x01(\v2\x16.sagenbaum.v1.ProposalR\bproposal\"\xe8\x01\n" +
+	"\bproposal\x18\a \x01(\v2\x16.sagenbaum.v1.ProposalR\bproposal\x12*\n" +
+	"\x06answer\x18\b \x01(\v2\x12.sagenbaum.v1.WordR\x06answer\"\xe8\x01\n" +
 	"\x06Turned\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\rR\x06action\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12%\n" +
@@ -3239,7 +3505,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -3248,110 +3514,121 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Undo)(0),                      // 4: sagenbaum.v1.Undo
 	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
 	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
-	(*Firing)(nil),                 // 7: sagenbaum.v1.Firing
-	(*Made)(nil),                   // 8: sagenbaum.v1.Made
-	(*Cut)(nil),                    // 9: sagenbaum.v1.Cut
-	(*Turned)(nil),                 // 10: sagenbaum.v1.Turned
-	(*Savepoint)(nil),              // 11: sagenbaum.v1.Savepoint
-	(*LeaseRow)(nil),               // 12: sagenbaum.v1.LeaseRow
-	(*NodeRow)(nil),                // 13: sagenbaum.v1.NodeRow
-	(*ActionStatic)(nil),           // 14: sagenbaum.v1.ActionStatic
-	(*ActionRow)(nil),              // 15: sagenbaum.v1.ActionRow
-	(*FactRow)(nil),                // 16: sagenbaum.v1.FactRow
-	(*RefusedRow)(nil),             // 17: sagenbaum.v1.RefusedRow
-	(*CommandRow)(nil),             // 18: sagenbaum.v1.CommandRow
-	(*Proposal)(nil),               // 19: sagenbaum.v1.Proposal
-	(*ContractRow)(nil),            // 20: sagenbaum.v1.ContractRow
-	(*AttemptRow)(nil),             // 21: sagenbaum.v1.AttemptRow
-	(*PageRow)(nil),                // 22: sagenbaum.v1.PageRow
-	(*Address)(nil),                // 23: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 24: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 25: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 26: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 27: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 28: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 29: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 30: sagenbaum.v1.CompensationReported
-	(Question)(0),                  // 31: sagenbaum.v1.Question
-	(Presence)(0),                  // 32: sagenbaum.v1.Presence
-	(*CompensationSucceeded)(nil),  // 33: sagenbaum.v1.CompensationSucceeded
-	(*CompensationDispatched)(nil), // 34: sagenbaum.v1.CompensationDispatched
-	(*ProbeAsked)(nil),             // 35: sagenbaum.v1.ProbeAsked
-	(*Timing)(nil),                 // 36: sagenbaum.v1.Timing
+	(*Word)(nil),                   // 7: sagenbaum.v1.Word
+	(*Read)(nil),                   // 8: sagenbaum.v1.Read
+	(*Firing)(nil),                 // 9: sagenbaum.v1.Firing
+	(*Made)(nil),                   // 10: sagenbaum.v1.Made
+	(*Cut)(nil),                    // 11: sagenbaum.v1.Cut
+	(*Turned)(nil),                 // 12: sagenbaum.v1.Turned
+	(*Savepoint)(nil),              // 13: sagenbaum.v1.Savepoint
+	(*LeaseRow)(nil),               // 14: sagenbaum.v1.LeaseRow
+	(*NodeRow)(nil),                // 15: sagenbaum.v1.NodeRow
+	(*ActionStatic)(nil),           // 16: sagenbaum.v1.ActionStatic
+	(*ActionRow)(nil),              // 17: sagenbaum.v1.ActionRow
+	(*FactRow)(nil),                // 18: sagenbaum.v1.FactRow
+	(*RefusedRow)(nil),             // 19: sagenbaum.v1.RefusedRow
+	(*CommandRow)(nil),             // 20: sagenbaum.v1.CommandRow
+	(*Proposal)(nil),               // 21: sagenbaum.v1.Proposal
+	(*ContractRow)(nil),            // 22: sagenbaum.v1.ContractRow
+	(*AttemptRow)(nil),             // 23: sagenbaum.v1.AttemptRow
+	(*PageRow)(nil),                // 24: sagenbaum.v1.PageRow
+	(*Address)(nil),                // 25: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 26: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 27: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 28: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 29: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 30: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 31: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 32: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 33: sagenbaum.v1.Question
+	(Presence)(0),                  // 34: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 35: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 36: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 37: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 38: sagenbaum.v1.Timing
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	23, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	23, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	24, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	25, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	25, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	26, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	23, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	10, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	23, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	23, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	23, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	23, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	12, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	23, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	11, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
-	19, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
-	10, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
-	7,  // 16: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
-	9,  // 17: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
-	7,  // 18: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
-	23, // 19: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
-	8,  // 20: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	23, // 21: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
-	23, // 22: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	23, // 23: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	23, // 24: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
-	7,  // 25: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
-	19, // 26: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
-	23, // 27: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	25, // 28: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	7,  // 29: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	23, // 30: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 31: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	23, // 32: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	26, // 33: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	27, // 34: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 35: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	23, // 36: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 37: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	23, // 38: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	23, // 39: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	28, // 40: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	29, // 41: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	12, // 42: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	30, // 43: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	23, // 44: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	31, // 45: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	32, // 46: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	33, // 47: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	19, // 48: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	23, // 49: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	23, // 50: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	23, // 51: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	23, // 52: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	23, // 53: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	23, // 54: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	23, // 55: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	23, // 56: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	23, // 57: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	23, // 58: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	34, // 59: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	35, // 60: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	23, // 61: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	23, // 62: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	23, // 63: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	23, // 64: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	36, // 65: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	23, // 66: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	25, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	12, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
+	25, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	25, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	25, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	25, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	14, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	25, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	13, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
+	21, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
+	12, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
+	9,  // 16: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
+	11, // 17: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
+	9,  // 18: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
+	7,  // 19: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
+	7,  // 20: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
+	11, // 21: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
+	25, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
+	25, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
+	25, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	10, // 25: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
+	25, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	7,  // 27: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
+	8,  // 28: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
+	7,  // 29: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
+	25, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	25, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	25, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	9,  // 33: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
+	21, // 34: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
+	7,  // 35: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
+	25, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	27, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	9,  // 38: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
+	25, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 40: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
+	25, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	28, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	29, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 44: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	25, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 46: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	25, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	25, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	30, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	31, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	14, // 51: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	32, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	25, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	33, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	34, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	35, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	21, // 57: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	25, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	25, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	25, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	25, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	25, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	25, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	25, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	25, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	25, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	25, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	36, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	37, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	25, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	25, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	25, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	25, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	38, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	25, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -3366,7 +3643,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
