@@ -127,7 +127,7 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	if a != nil {
 		s.change(a)
 	}
-	s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil)
+	s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil, false)
 	p.row.Turned, p.row.Behind = nil, nil
 	defer s.touch(p)
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)

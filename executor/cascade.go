@@ -246,7 +246,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	if turnedBy(p, ref) != nil {
 		s.nextTurn(p, anyTurn)
 	}
-	s.index(ref, l, 0, nil)
+	s.index(ref, l, 0, nil, false)
 	if len(p.row.Cuts) == 0 {
 		s.meta.Cut++
 	}

@@ -103,13 +103,13 @@ func TestAChildPassesItsDepthToItsRoot(t *testing.T) {
 }
 
 // TestAFactWithoutAnUndoHasNoDepth: of a source that names nothing, of a plan that
-// never unwound, of none.
+// never unwound.
 func TestAFactWithoutAnUndoHasNoDepth(t *testing.T) {
 	w := newWorld(t)
 	w.limits.Depth = 1
 	w.must(w.agent("p", opened(0)))
 	w.do("p", "a")
-	for i, from := range []string{"", "p", "never-opened"} {
+	for i, from := range []string{"", "p"} {
 		plan := fmt.Sprint("q", i)
 		w.must(w.agent(plan, opened(0, when("x", fmt.Sprintf(`facts["x"] == %d`, i)))))
 		w.must(w.made(from, "", "x", fmt.Sprint(i)))

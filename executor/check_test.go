@@ -33,7 +33,7 @@ func checkRows(t testing.TB, kv KV) error {
 	t.Helper()
 	s := look(kv, "t")
 	want := &pb.Meta{}
-	indexes := map[string]bool{} // rows of the kinds d, h, x, c, q that there must be
+	indexes := map[string]bool{} // rows of the kinds d, h, y, x, c, q that there must be
 	plans, actions := rowsOf(t, kv)
 	for _, p := range plans {
 		if err := checkPlanRows(p, actions[p.id], want, indexes); err != nil {
@@ -50,7 +50,14 @@ func checkRows(t testing.TB, kv KV) error {
 	if err := checkWatches(s, plans, actions, indexes); err != nil {
 		return err
 	}
-	for _, kind := range []byte{keyDue, keyMember, keyFlight, keyCommand, keyOwner, keyTodo} {
+	faulty := uint64(0)
+	for range kv.Scan([]byte{keyFaulty}, after([]byte{keyFaulty})) {
+		faulty++
+	}
+	if m.Faulty != faulty {
+		return fmt.Errorf("%d leases and nodes in error, counted %d", m.Faulty, faulty)
+	}
+	for _, kind := range []byte{keyDue, keyMember, keyFaulty, keyFlight, keyCommand, keyOwner, keyTodo} {
 		for k := range kv.Scan([]byte{kind}, after([]byte{kind})) {
 			if kind == keyTodo && k[1] != todoPlan[0] {
 				continue
@@ -81,6 +88,9 @@ func checkFacts(s *State) error {
 			want.Facts++
 			want.FactBytes += uint64(len(key) + len(row.Value))
 			indexes[string(residentKey(key, row))] = true
+			if size(key, row) >= largeMin {
+				indexes[string(largeKey(key, size(key, row)))] = true
+			}
 		}
 		if (row.Evicted != nil || row.Retracted) != (len(row.Value) == 0) {
 			return fmt.Errorf("fact %q: evicted or retracted, and its value has %d bytes", key, len(row.Value))
@@ -96,7 +106,7 @@ func checkFacts(s *State) error {
 	if m := s.meta; m.Facts != want.Facts || m.FactBytes != want.FactBytes || m.Evicted != want.Evicted || m.Tombstones != want.Tombstones {
 		return fmt.Errorf("working memory: have %v\nwant %v", m, want)
 	}
-	for _, prefix := range []string{string([]byte{keyResident}), string([]byte{keyTodo}) + todoEvict, string([]byte{keyTodo}) + todoRestore} {
+	for _, prefix := range []string{string([]byte{keyResident}), string([]byte{keyLarge}), string([]byte{keyTodo}) + todoEvict, string([]byte{keyTodo}) + todoRestore} {
 		for k := range s.kv.Scan([]byte(prefix), after([]byte(prefix))) {
 			if !indexes[string(k)] {
 				return fmt.Errorf("left over: %q", k)
@@ -196,6 +206,9 @@ func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[stri
 		}
 		if l.Node != nil {
 			indexes[string(memberKey(l.Node, ref))] = true
+		}
+		if l.Faulty {
+			indexes[string(faultyKey(ref))] = true
 		}
 	}
 }

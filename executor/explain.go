@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -46,6 +48,36 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 		return ExplainView{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
 	}
 	return view, nil
+}
+
+// faultyShown bounds the plans with leases in error that a status names.
+const faultyShown = 10
+
+// faultyPlans names plans that hold leases in error, up to limit: those with one of
+// their own first, then one of each condition that many share.
+func (r *Reader) faultyPlans(limit int) (plans []string) {
+	end := after([]byte{keyFaulty})
+	for from := []byte{keyFaulty, 1}; from != nil && len(plans) < limit; {
+		next := from
+		from = nil
+		for k := range r.s.kv.Scan(next, end) {
+			plan := parseLeaseRef(k[1:]).plan
+			plans, from = append(plans, plan), append(planKey(keyFaulty, plan), 1)
+			break
+		}
+	}
+	nodes := []byte{keyFaulty, 0}
+	for k := range r.s.kv.Scan(nodes, after(nodes)) {
+		if len(plans) >= limit {
+			break
+		}
+		for _, ref := range r.s.members(k[2:], 1) {
+			if !slices.Contains(plans, ref.plan) {
+				plans = append(plans, ref.plan)
+			}
+		}
+	}
+	return plans
 }
 
 // explainPrograms bounds the conditions that one question compiles.

@@ -13,6 +13,9 @@ import (
 
 // applyFact folds what a source observed.
 func (s *State) applyFact(e ledger.Entry) Result {
+	if why := s.unregistered(e.Record); why != "" {
+		return Result{Refused, why}
+	}
 	if a := s.actionOf(e.Record); a != nil && e.Record.About != nil && !sameAddress(e.Record.About, a.fixed.Registered) {
 		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(e.Record.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
 	}
@@ -20,13 +23,27 @@ func (s *State) applyFact(e ledger.Entry) Result {
 	case *pb.Record_FactAsserted:
 		s.assertFact(e, k.FactAsserted)
 	case *pb.Record_FactRetracted:
-		if s.fact(k.FactRetracted.Key) != nil {
+		// A tombstone keeps the record that ended the fact, whoever says it again.
+		if row := s.fact(k.FactRetracted.Key); row != nil && !row.Retracted {
 			s.retractFact(e, k.FactRetracted.Key)
 		}
 	default:
 		panic("executor: unknown fact record " + ledger.KindOf(e.Record).Name)
 	}
 	return effective
+}
+
+// unregistered says which plan or action a record names that is not there, or "".
+// A fact of an action is stored after its registration.
+func (s *State) unregistered(r *pb.Record) string {
+	switch {
+	case r.Plan == "" || s.plan(r.Plan) != nil && (r.Action == "" || s.byName(r.Plan, r.Action) != nil):
+		return ""
+	case r.Action == "":
+		return "plan " + r.Plan + " was never opened"
+	default:
+		return "action " + r.Action + " of plan " + r.Plan + " is not registered"
+	}
 }
 
 // actionOf is the action that a record names, or nil.

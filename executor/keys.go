@@ -17,10 +17,13 @@ import "encoding/binary"
 //	d <ns> n <node>                 due: the wake instant of a node
 //	f <key>                         FactRow
 //	e <ns> <key>                    (empty) facts in memory, by their last assertion or return to it
+//	E <^size> <key>                 (empty) large ones of them, the largest first
 //	w <key>                         who reads a fact: a few of them, or how many
 //	k <len> <key> <watcher>         who reads a fact, where they are many
 //	n <node>                        NodeRow
 //	h <node> <plan> 00 <n> <lease>  (empty) leases of a node
+//	y <plan> 00 <n> <lease>         (empty) leases in error
+//	y 00 <node>                     (empty) nodes in error
 //	o <len> <key> <ns> <seq> <index>    occurrences: assertions of a fact
 //	O <len> <key> <seq> <index>     kind of a retraction, eviction or re-ingestion of a fact
 //	O <0> <seq> <index>             key of a fact that was evicted there: the latest evictions
@@ -48,6 +51,7 @@ const (
 	keyWatch    = 'k'
 	keyNode     = 'n'
 	keyMember   = 'h'
+	keyFaulty   = 'y'
 	keyOccurred = 'o'
 	keyRefused  = 'r'
 	keyRefusal  = 'R'
@@ -60,6 +64,7 @@ const (
 	keyContract = 'C'
 
 	keyResident  = 'e'
+	keyLarge     = 'E'
 	keyChronicle = 'O'
 )
 
@@ -168,6 +173,13 @@ func after(prefix []byte) []byte {
 }
 
 func nodeKey(node []byte) []byte { return append([]byte{keyNode}, node...) }
+
+func faultyKey(ref leaseRef) []byte {
+	return ref.append(append(make([]byte, 0, 6+len(ref.plan)+len(ref.lease)), keyFaulty))
+}
+
+// faultyNodeKey comes before those of leases: no plan has an empty id.
+func faultyNodeKey(node []byte) []byte { return append([]byte{keyFaulty, 0}, node...) }
 
 func memberKey(node []byte, ref leaseRef) []byte {
 	k := make([]byte, 0, 6+len(node)+len(ref.plan)+len(ref.lease))

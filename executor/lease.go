@@ -166,7 +166,8 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 	held := s.hold(p, a, l)
 	if held == nil {
 		s.mark(p, a)
-		return // it waits for ever; plan show says why
+		s.index(ref, l, 0, nil, true)
+		return // it waits for ever; doctor warns, plan show says why
 	}
 	if l.WakeNs == 0 && len(l.Keys) == 0 {
 		if node, shared := held.Shared(); shared && s.joinNode(ref, l, held, node[:]) {
@@ -188,9 +189,9 @@ func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held 
 		s.noteTurning(p, ref, l, full.Keys)
 		s.mark(p, a)
 		if clocked {
-			s.index(ref, l, wakeNow, nil)
+			s.index(ref, l, wakeNow, nil, false)
 		} else {
-			s.index(ref, l, 0, nil)
+			s.index(ref, l, 0, nil, false)
 		}
 		return
 	}
@@ -198,13 +199,13 @@ func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held 
 	if result.Moot {
 		keys = nil
 	}
-	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || !slices.Equal(l.Keys, keys) {
+	if l.Moot != result.Moot || l.WakeNs != result.WakeNs || l.Faulty != faulty(result) || !slices.Equal(l.Keys, keys) {
 		s.mark(p, a)
 	}
 	l.Moot = result.Moot
-	s.index(ref, l, result.WakeNs, keys)
+	s.index(ref, l, result.WakeNs, keys, faulty(result))
 	if len(keys) > 0 {
-		s.remember(&watcher{id: string(ref.append(nil)), held: held, wakeNs: l.WakeNs, keys: l.Keys})
+		s.remember(&watcher{id: string(ref.append(nil)), held: held, wakeNs: l.WakeNs, keys: l.Keys, faulty: l.Faulty})
 	}
 }
 
@@ -289,8 +290,13 @@ func turnOf(p *plan, ref leaseRef) *pb.Turned {
 	return nil
 }
 
-// index moves a lease to the wake instant and the facts it waits for now.
-func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string) {
+// faulty reports whether a condition can give no answer, as things are, and might
+// have fired.
+func faulty(r triggers.Result) bool { return r.Err != nil && !r.Moot }
+
+// index moves a lease to the wake instant and the facts it waits for now, and on or
+// off the list of those in error.
+func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
 	if l.Node != nil {
 		s.leaveNode(ref, l)
 	}
@@ -305,12 +311,28 @@ func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string)
 	}
 	s.setWatches(string(ref.append(nil)), l.Keys, keys)
 	l.Keys = keys
+	if l.Faulty != faulty {
+		s.setFaulty(faultyKey(ref), faulty)
+		l.Faulty = faulty
+	}
+}
+
+// setFaulty puts a lease or a node on the list of those in error, which doctor warns
+// of, or takes it off.
+func (s *State) setFaulty(key []byte, on bool) {
+	if on {
+		s.set(key, nil)
+		s.meta.Faulty++
+		return
+	}
+	s.delete(key)
+	s.meta.Faulty--
 }
 
 // disarmPlan gives up the leases that a plan holds for itself.
 func (s *State) disarmPlan(p *plan) {
 	for _, l := range p.row.Leases {
-		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil)
+		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
 	}
 	s.uncut(p, pb.Cascade_CASCADE_NONE, ofPlan)
 	s.touch(p)
@@ -323,7 +345,7 @@ func (s *State) disarm(p *plan) {
 	for _, n := range p.row.Watchers {
 		a := s.action(p.id, n)
 		for _, l := range a.row.Leases {
-			s.index(leaseRef{p.id, n, l.Name}, l, 0, nil)
+			s.index(leaseRef{p.id, n, l.Name}, l, 0, nil, false)
 		}
 		s.change(a)
 	}

@@ -47,6 +47,10 @@ func (s *State) renew(key string, old, row *pb.FactRow) {
 	if old != nil && resident(old) && old.Asked == nil && row.SinceNs-old.SinceNs < residentStep {
 		row.SinceNs = old.SinceNs
 		s.meta.FactBytes += size(key, row) - size(key, old)
+		if size(key, row) != size(key, old) {
+			s.setLarge(key, size(key, old), false)
+			s.setLarge(key, size(key, row), true)
+		}
 		s.writeFact(key, row)
 		return
 	}
@@ -63,6 +67,28 @@ func residentKey(key string, row *pb.FactRow) []byte {
 	return append(k, key...)
 }
 
+// largeMin is from which size on, in bytes, the facts in memory are listed by it.
+// A capacity below it needs no list: there, what is in memory beyond the facts that
+// one turn looks at must go anyway, for each takes two bytes.
+const largeMin = 4 << 10
+
+// largeKey orders the large facts in memory, the largest first.
+func largeKey(key string, bytes uint64) []byte {
+	k := make([]byte, 0, 9+len(key))
+	k = binary.BigEndian.AppendUint64(append(k, keyLarge), ^bytes)
+	return append(k, key...)
+}
+
+func (s *State) setLarge(key string, bytes uint64, on bool) {
+	switch {
+	case bytes < largeMin:
+	case on:
+		s.set(largeKey(key, bytes), nil)
+	default:
+		s.delete(largeKey(key, bytes))
+	}
+}
+
 // enter writes a fact's row and counts it.
 func (s *State) enter(key string, row *pb.FactRow) {
 	switch {
@@ -74,6 +100,7 @@ func (s *State) enter(key string, row *pb.FactRow) {
 		s.meta.Facts++
 		s.meta.FactBytes += size(key, row)
 		s.set(residentKey(key, row), nil)
+		s.setLarge(key, size(key, row), true)
 	}
 	s.writeFact(key, row)
 }
@@ -92,6 +119,7 @@ func (s *State) leave(key string, row *pb.FactRow) {
 		s.meta.Facts--
 		s.meta.FactBytes -= size(key, row)
 		s.delete(residentKey(key, row))
+		s.setLarge(key, size(key, row), false)
 	}
 	if row.Asked != nil {
 		s.todo.remove(todoEvict + key)

@@ -30,12 +30,7 @@ func (d *decider) memory() {
 		d.live.miss(key)
 	}
 	if d.in.MemoryMax > 0 && d.state.meta.FactBytes > uint64(d.in.MemoryMax) {
-		for _, c := range d.live.evictionOrder(evictScanMax) {
-			if d.state.meta.FactBytes <= lowWater(d.in.MemoryMax) || len(d.records) >= evictTurnMax || d.full() {
-				break
-			}
-			d.evict(c.key, c.row.SinceNs, nil)
-		}
+		d.makeRoom(uint64(d.in.MemoryMax))
 		return
 	}
 	for _, key := range d.live.misses {
@@ -46,6 +41,24 @@ func (d *decider) memory() {
 		if !d.reingest(key, row, row.Evicted) {
 			return
 		}
+	}
+}
+
+// makeRoom evicts the facts that can never fit, for which nothing else goes; then,
+// if that is not enough, others down to the low water. What has come into memory in
+// this very turn is for the next one, whose order has it.
+func (d *decider) makeRoom(capacity uint64) {
+	came := d.state.meta.FactBytes - min(d.state.meta.FactBytes, d.live.meta.FactBytes)
+	enough := capacity
+	for _, c := range d.live.evictionOrder(evictScanMax, capacity) {
+		used := d.state.meta.FactBytes - came
+		if used > capacity && !c.oversize {
+			enough = lowWater(d.in.MemoryMax)
+		}
+		if used <= enough || len(d.records) >= evictTurnMax || d.full() {
+			break
+		}
+		d.evict(c.key, c.row.SinceNs, nil)
 	}
 }
 
@@ -93,15 +106,19 @@ func (d *decider) reingest(key string, row *pb.FactRow, cause *pb.Address) bool 
 
 // candidate is a fact that may be evicted.
 type candidate struct {
-	key     string
-	row     *pb.FactRow
-	watched bool
+	key string
+	row *pb.FactRow
+
+	oversize bool // larger than the capacity
+	watched  bool
 }
 
-// evictionOrder lists up to max facts in the order in which they would be evicted:
-// those that were asserted, or brought back, longest ago; of these, first the ones
-// that no held lease reads.
-func (s *State) evictionOrder(most int) []candidate {
+// evictionOrder lists facts in the order in which they would be evicted: those that
+// are larger than the capacity (in bytes; 0: no limit), then up to most of those that
+// were asserted, or brought back, longest ago; of these, first the ones that no held
+// lease reads.
+func (s *State) evictionOrder(most int, capacity uint64) []candidate {
+	list := s.oversize(capacity)
 	var keys []string
 	from := []byte{keyResident}
 	for k := range s.kv.Scan(from, after(from)) {
@@ -110,17 +127,41 @@ func (s *State) evictionOrder(most int) []candidate {
 		}
 		keys = append(keys, string(k[9:]))
 	}
-	list := make([]candidate, 0, len(keys))
-	var watched []candidate
+	var others, watched []candidate
 	for _, key := range keys {
-		c := candidate{key, s.fact(key), s.watched(key)}
-		if c.watched {
+		c := candidate{key: key, row: s.fact(key), watched: s.watched(key)}
+		switch {
+		case capacity > 0 && size(key, c.row) > capacity:
+			if capacity < largeMin && size(key, c.row) < largeMin {
+				c.oversize = true
+				list = append(list, c)
+			}
+		case c.watched:
 			watched = append(watched, c)
-		} else {
-			list = append(list, c)
+		default:
+			others = append(others, c)
 		}
 	}
-	return append(list, watched...)
+	return append(append(list, others...), watched...)
+}
+
+// oversize lists the facts that are larger than the capacity, of those that are
+// listed by size, the largest first.
+func (s *State) oversize(capacity uint64) (list []candidate) {
+	if capacity == 0 {
+		return nil
+	}
+	for k := range s.kv.Scan([]byte{keyLarge}, largeKey("", capacity)) {
+		if len(list) == evictTurnMax {
+			break
+		}
+		key := string(k[9:])
+		list = append(list, candidate{key: key, oversize: true})
+	}
+	for i := range list {
+		list[i].row, list[i].watched = s.fact(list[i].key), s.watched(list[i].key)
+	}
+	return list
 }
 
 // watched reports whether a held lease is indexed by a fact.

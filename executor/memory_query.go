@@ -35,6 +35,7 @@ type FactView struct {
 	RetractedNs int64           `json:"retracted_ns,omitempty"`
 	Asked       string          `json:"asked,omitempty"` // address of an operator's request that is not carried out yet
 	Watched     bool            `json:"watched"`         // a held lease reads it
+	Oversize    bool            `json:"oversize"`        // memory.queue: larger than the capacity
 }
 
 // FactQuery asks for one fact (fact.get), or for its history (fact.history).

@@ -168,15 +168,15 @@ func (r *Reader) Memory(capacity int64) MemoryView {
 }
 
 // Queue returns what would be evicted next, in its order, and where the latest
-// evictions stand (S84). Values are left out.
-func (r *Reader) Queue(q QueueQuery) (next []FactView, latest []Place) {
+// evictions stand (S84). Values are left out; capacity is the host's.
+func (r *Reader) Queue(q QueueQuery, capacity int64) (next []FactView, latest []Place) {
 	limit := limitOf(q.Limit)
-	for i, c := range r.s.evictionOrder(evictScanMax) {
+	for i, c := range r.s.evictionOrder(evictScanMax, uint64(max(capacity, 0))) {
 		if i == limit {
 			break
 		}
 		view := r.factView(c.key, c.row)
-		view.Value = nil
+		view.Value, view.Oversize = nil, c.oversize
 		next = append(next, view)
 	}
 	prefix := sized(keyChronicle, "", 0)

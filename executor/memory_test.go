@@ -458,7 +458,7 @@ func TestTheLatestEvictionsAreKeptInAList(t *testing.T) {
 		w.must(w.append(ops, evictAsked(key)))
 		w.turn()
 	}
-	_, latest := NewReader(w.kv, "t", w).Queue(QueueQuery{Limit: 1000})
+	_, latest := NewReader(w.kv, "t", w).Queue(QueueQuery{Limit: 1000}, 0)
 	if len(latest) != latestMax || w.state.Meta().Evictions != latestMax+7 {
 		t.Fatalf("%d, of %d", len(latest), w.state.Meta().Evictions)
 	}

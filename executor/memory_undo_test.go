@@ -189,6 +189,31 @@ func TestAFactThatNamesAnActionRefersToItByAddress(t *testing.T) {
 	if got := w.append(sensor, r)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "about: ") {
 		t.Fatalf("%+v", got)
 	}
-	r.Plan = "unknown" // what is not known yet is taken as it is said
-	w.must(w.append(sensor, r))
+}
+
+// TestAFactOfWhatIsNotRegisteredIsRefused: a typing error must not look like
+// provenance.
+func TestAFactOfWhatIsNotRegisteredIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	w.do("p", "a")
+	w.must(w.append(sensor, asserted("k", `1`)))
+	for _, c := range []struct{ plan, action, want string }{
+		{"nope", "", "plan nope was never opened"},
+		{"nope", "a", "action a of plan nope is not registered"},
+		{"p", "no", "action no of plan p is not registered"},
+	} {
+		for _, r := range []*pb.Record{asserted("k", `2`), forgotten("k")} {
+			r.Plan, r.Action = c.plan, c.action
+			if got := w.append(sensor, r)[0]; got.Verdict != Refused || got.Reason != c.want {
+				t.Errorf("%+v, want %s", got, c.want)
+			}
+		}
+	}
+	if row := w.state.fact("k"); string(row.Value) != "1" || row.Plan != "" {
+		t.Errorf("%v", row)
+	}
+	ofPlan := asserted("k", `3`)
+	ofPlan.Plan = "p"
+	w.must(w.append(sensor, ofPlan))
 }

@@ -32,7 +32,7 @@ func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node
 		}
 		if row == nil {
 			row = new(pb.NodeRow)
-			s.indexNode(node, row, held, result)
+			s.indexNode(node, row, held, result, false)
 		}
 	}
 	row.Leases++
@@ -56,11 +56,15 @@ func (s *State) leaveNode(ref leaseRef, l *pb.LeaseRow) {
 	if row.WakeNs != 0 {
 		s.dropDueKey(row.WakeNs, dueNodeKey(row.WakeNs, node))
 	}
+	if _, on := s.get(faultyNodeKey(node)); on {
+		s.setFaulty(faultyNodeKey(node), false)
+	}
 	s.delete(nodeKey(node))
 }
 
-// indexNode moves a node to the facts and the instant it waits for now.
-func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, result triggers.Result) {
+// indexNode moves a node to the facts and the instant it waits for now; wasFaulty
+// says whether it is on the list of those in error.
+func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, result triggers.Result, wasFaulty bool) {
 	keys := held.Watched(result, s.meta.TimeNs, factView{s})
 	s.setWatches(nodeID(node), row.Keys, keys)
 	if row.WakeNs != result.WakeNs {
@@ -72,7 +76,10 @@ func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, res
 		}
 	}
 	row.Keys, row.WakeNs = keys, result.WakeNs
-	s.remember(&watcher{id: nodeID(node), held: held, wakeNs: result.WakeNs, keys: keys})
+	if faulty(result) != wasFaulty {
+		s.setFaulty(faultyNodeKey(node), !wasFaulty)
+	}
+	s.remember(&watcher{id: nodeID(node), held: held, wakeNs: result.WakeNs, keys: keys, faulty: faulty(result)})
 }
 
 // nodeChanged follows a node whose answer is another now.
@@ -83,14 +90,14 @@ func (s *State) nodeChanged(w *watcher, result triggers.Result, at *pb.Address) 
 		return
 	}
 	if row := s.nodeRow(node); row != nil {
-		s.indexNode(node, row, w.held, result)
+		s.indexNode(node, row, w.held, result, w.faulty)
 		s.set(nodeKey(node), encode(row))
 	}
 }
 
 // dissolve looks at each lease of a node by itself.
 func (s *State) dissolve(node []byte, at *pb.Address) {
-	for _, ref := range s.members(node) {
+	for _, ref := range s.members(node, 0) {
 		p := s.plan(ref.plan)
 		l, a := s.lease(p, ref)
 		if l == nil || l.Node == nil {
@@ -104,10 +111,14 @@ func (s *State) dissolve(node []byte, at *pb.Address) {
 	}
 }
 
-func (s *State) members(node []byte) []leaseRef {
+// members lists the leases of a node, up to limit where it is above 0.
+func (s *State) members(node []byte, limit int) []leaseRef {
 	prefix := append([]byte{keyMember}, node...)
 	var refs []leaseRef
 	for k := range s.kv.Scan(prefix, after(prefix)) {
+		if limit > 0 && len(refs) == limit {
+			break
+		}
 		refs = append(refs, parseLeaseRef(k[len(prefix):]))
 	}
 	return refs
@@ -125,7 +136,8 @@ func (s *State) nodeWatcher(node []byte) *watcher {
 		p := s.plan(ref.plan)
 		if l, a := s.lease(p, ref); l != nil && l.Node != nil {
 			if held := s.hold(p, a, l); held != nil {
-				return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys}
+				_, faulty := s.get(faultyNodeKey(node))
+				return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys, faulty: faulty}
 			}
 		}
 	}

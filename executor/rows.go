@@ -52,7 +52,7 @@ func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
 	for i, l := range list {
 		out[i] = &pb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
-			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Cascade: l.Cascade,
+			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty, Cascade: l.Cascade,
 		}
 	}
 	return out

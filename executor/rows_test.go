@@ -103,7 +103,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 	})...))
 	s.play("judge:a=allow a+ b b+ b=fail fact:x=1 fact:y=1 !a- fail turn @1s @9h resolve:b turn")
 	s.wantState("p", "resolved", "a=compensated b=resolved")
-	for _, kind := range []byte{keyTodo, keyDue, keyWatch, keyCommand, keyFlight, keyOwner} {
+	for _, kind := range []byte{keyTodo, keyDue, keyWatch, keyCommand, keyFlight, keyOwner, keyFaulty} {
 		for k := range s.kv.Scan([]byte{kind}, after([]byte{kind})) {
 			t.Errorf("left over: %q", k)
 		}

@@ -41,7 +41,7 @@ func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
 		}
 		return strings.Join(out, "\n")
 	case "queue":
-		next, latest := r.Queue(QueueQuery{})
+		next, latest := r.Queue(QueueQuery{}, s.memoryMax)
 		out := []string{}
 		for i, v := range next {
 			out = append(out, fmt.Sprintf("%d. %s, %d bytes, since %s%s", i+1, v.Key, v.Bytes, since(v.SinceNs), flag(", a lease reads it", v.Watched)))

@@ -254,7 +254,7 @@ func (r *Reader) Status() StatusView {
 	view := StatusView{
 		Tenant: r.s.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(), Records: m.Records,
 		TimeNs: m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
-		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut,
+		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut, Faulty: m.Faulty,
 	}
 	if m.TimeNs/hourNs == m.CascadeHour {
 		view.Cascaded = m.Cascaded
@@ -265,6 +265,9 @@ func (r *Reader) Status() StatusView {
 	}
 	for range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
 		view.Unpaged++
+	}
+	if m.Faulty > 0 {
+		view.FaultyPlans = r.faultyPlans(faultyShown)
 	}
 	return view
 }

@@ -167,11 +167,13 @@ type StatusView struct {
 	Void        uint64        `json:"void"`
 	NextDueNs   int64         `json:"next_due_ns,omitempty"`
 	InFlight    int           `json:"in_flight"`
-	Waiting     []WaitingView `json:"waiting,omitempty"` // commands without a worker
-	Unpaged     int           `json:"unpaged,omitempty"` // pages that no hook has taken yet
-	Cut         uint64        `json:"cut"`               // plans with a lease that a cascade limit holds
-	Cascade     CascadeLimits `json:"cascade"`           // in force on this host
-	Cascaded    uint64        `json:"cascaded"`          // leases that fired at a depth above 1 in this hour of logical time
+	Waiting     []WaitingView `json:"waiting,omitempty"`      // commands without a worker
+	Unpaged     int           `json:"unpaged,omitempty"`      // pages that no hook has taken yet
+	Faulty      uint64        `json:"faulty"`                 // leases in error, where many share one condition counted as one
+	FaultyPlans []string      `json:"faulty_plans,omitempty"` // some plans that hold them
+	Cut         uint64        `json:"cut"`                    // plans with a lease that a cascade limit holds
+	Cascade     CascadeLimits `json:"cascade"`                // in force on this host
+	Cascaded    uint64        `json:"cascaded"`               // leases that fired at a depth above 1 in this hour of logical time
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has

@@ -17,6 +17,7 @@ type watcher struct {
 	held   *triggers.Held
 	wakeNs int64
 	keys   []string
+	faulty bool
 }
 
 func (w *watcher) isNode() bool { return w.id[0] == 0 }
@@ -172,7 +173,7 @@ func (s *State) watcher(id string) *watcher {
 	if held == nil {
 		return nil // was compiled when it was armed
 	}
-	return &watcher{id: id, held: held, wakeNs: l.WakeNs, keys: l.Keys}
+	return &watcher{id: id, held: held, wakeNs: l.WakeNs, keys: l.Keys, faulty: l.Faulty}
 }
 
 // wakeReaders looks at every lease that reads a fact, and at no other (S72).
@@ -201,7 +202,7 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 
 // unchanged reports whether an answer leaves everything as it was.
 func (s *State) unchanged(w *watcher, r triggers.Result) bool {
-	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && slices.Equal(w.held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
+	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && faulty(r) == w.faulty && slices.Equal(w.held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
 }
 
 // hold reads what a lease's condition needs of its plan and action. It is nil when

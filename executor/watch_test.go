@@ -39,6 +39,10 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 		if row.WakeNs != 0 {
 			indexes[string(dueNodeKey(row.WakeNs, node))] = true
 		}
+		indexes[string(faultyNodeKey(node))] = true
+		if _, on := s.get(faultyNodeKey(node)); !on { // TestALeaseInErrorIsListed knows which
+			delete(indexes, string(faultyNodeKey(node)))
+		}
 		for _, key := range row.Keys {
 			watching[key] = append(watching[key], nodeID(node))
 		}

@@ -109,7 +109,7 @@ func examine(ctx context.Context, c *client, now time.Time) []finding {
 		findings = append(findings, ok("fold", "all %d commits folded", status.Last))
 	}
 	findings = append(findings, examineWorkers(status, now)...)
-	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examinePages(status))
+	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status))
 	return append(findings, examineRefused(ctx, c, status))
 }
 

@@ -52,6 +52,23 @@ func examineQuarantine(ctx context.Context, c *client, v executor.StatusView) fi
 	return f
 }
 
+// examineConditions warns of leases that hold in silence: their condition does not
+// compile, or ends in an error as things are.
+func examineConditions(v executor.StatusView) finding {
+	if v.Faulty == 0 {
+		return ok("conditions", "no lease is in error")
+	}
+	next := "sagenbaum plan ls"
+	if len(v.FaultyPlans) > 0 {
+		next = "sagenbaum trigger explain " + v.FaultyPlans[0]
+	}
+	f := warn("conditions", next, "%s in error: as things are, nothing makes it fire", countOf(int(v.Faulty), "condition"))
+	for _, plan := range v.FaultyPlans {
+		f.Details = append(f.Details, "plan "+plan+": sagenbaum trigger explain "+plan)
+	}
+	return f
+}
+
 // examinePages warns of calls to owners that have not come through.
 func examinePages(v executor.StatusView) finding {
 	if v.Unpaged == 0 {

@@ -32,13 +32,18 @@ func examineRefused(ctx context.Context, c *client, v executor.StatusView) findi
 	}
 	moot := map[string]bool{} // plans that have ended, or never were
 	var fresh []executor.RefusedView
+	asked := 0
 	for _, r := range newest {
+		if told(r) {
+			asked++
+			continue
+		}
 		if v.TimeNs-r.StampNs < refusedRecent.Nanoseconds() {
 			fresh = append(fresh, r)
 			continue
 		}
-		over, asked := moot[r.Plan]
-		if !asked {
+		over, known := moot[r.Plan]
+		if !known {
 			over = r.Plan == "" || c.over(ctx, r.Plan)
 			moot[r.Plan] = over
 		}
@@ -47,14 +52,29 @@ func examineRefused(ctx context.Context, c *client, v executor.StatusView) findi
 		}
 	}
 	if len(fresh) == 0 {
-		f := ok("records", "%d refused, none within a day before the ledger's time or about a plan that has not ended", v.Refused)
+		f := ok("records", "%d refused, none within a day before the ledger's time or about a plan that has not ended%s", v.Refused, requestsText(asked))
 		f.Details = refusedDetails(newest)
 		return f
 	}
 	next := fmt.Sprintf("sagenbaum ledger tail --since %d", fresh[min(len(fresh), refusedShown)-1].Sequence)
-	f := warn("records", next, "%d refused, %d of the newest %d want a look", v.Refused, len(fresh), len(newest))
+	f := warn("records", next, "%d refused, %d of the newest %d want a look%s", v.Refused, len(fresh), len(newest), requestsText(asked))
 	f.Details = refusedDetails(fresh)
 	return f
+}
+
+// told reports whether a refused record is an operator's own request: whoever
+// made it was told at once, and nothing waits for it.
+func told(r executor.RefusedView) bool {
+	source, ok := ledger.ParseSubject(r.Subject)
+	return ok && source.Class == ledger.ClassOperator && r.Kind != ""
+}
+
+// requestsText counts the refused requests of operators, which are no reason to warn.
+func requestsText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s of operators among them, answered when made", countOf(n, "request"))
 }
 
 // refusedDetails names the first few, which are the newest.

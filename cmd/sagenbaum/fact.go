@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +42,9 @@ func newFactPut(s *settings) *cobra.Command {
 		Long: `Assert a fact: its value is one JSON value. Every lease that reads it is asked at
 once. With --retract the fact ends; its key stays as a tombstone. --plan and
 --action say of which action it is the effect; the fact then refers to that action
-by address. It is a record under the source's name, which the server lets it write
-under or not; exit code 75 means that the log refused it.`,
+by address, and both must be registered. A retraction of what is no fact changes nothing.
+It is a record under the source's name, which the server lets it write under or not;
+exit code 75 means that the log refused it.`,
 		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
   sagenbaum fact put risk '"high"' --source scanner
   sagenbaum fact put seat/12A '"taken"' --plan 01JD3BX7 --action book
@@ -65,7 +68,7 @@ under or not; exit code 75 means that the log refused it.`,
 			return failed("write the fact", putFact(cmd, s, c, v.source, args[0], record))
 		},
 	}
-	cmd.Flags().StringVar(&v.source, "source", defaultActor(), "`NAME` of who observed it")
+	cmd.Flags().StringVar(&v.source, "source", defaultActor(), "`NAME` of who observed it; by itself the user who runs this")
 	cmd.Flags().StringVar(&v.plan, "plan", "", "`PLAN` of the action that it is the effect of")
 	cmd.Flags().StringVar(&v.action, "action", "", "`ACTION` that it is the effect of, by its id")
 	cmd.Flags().BoolVar(&v.retract, "retract", false, "end the fact")
@@ -76,7 +79,7 @@ under or not; exit code 75 means that the log refused it.`,
 func (v putting) record(args []string) (*pb.Record, error) {
 	switch {
 	case !ledger.ValidToken(v.source):
-		return nil, fail(exitUsage, "--source NAME of 1 to 64 letters, digits, '-' or '_'", "%q is no source: a fact has one", v.source)
+		return nil, fail(exitUsage, "--source NAME of who observed it: 1 to 64 letters, digits, '-' or '_'", "%q is no source, and each fact has one", v.source)
 	case v.action != "" && v.plan == "":
 		return nil, fail(exitUsage, "--plan PLAN --action ACTION", "--action is one of a plan")
 	}
@@ -85,7 +88,7 @@ func (v putting) record(args []string) (*pb.Record, error) {
 		r.Kind = &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: args[0]}}
 	} else {
 		if !json.Valid([]byte(args[1])) {
-			return nil, fail(exitUsage, fmt.Sprintf("sagenbaum fact put %s '\"text\"'; a text is JSON in quotes", args[0]), "%q is no JSON value", clip(args[1], 60))
+			return nil, fail(exitUsage, fmt.Sprintf("sagenbaum fact put %s '\"text\"'; a text is JSON in quotes", keyArg(args[0])), "%q is no JSON value", clip(args[1], 60))
 		}
 		r.Kind = &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: args[0], Value: []byte(args[1])}}
 	}
@@ -109,8 +112,58 @@ func putFact(cmd *cobra.Command, s *settings, c *client, source, key string, rec
 	if s.json() {
 		return printJSON(cmd.OutOrStdout(), result)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d\n", printable(key), s.pen(cmd).state(dash(result.Fact.State)), result.Record)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", keyText(key, keyWhole), s.pen(cmd).state(stateOf(result.Fact)), result.Record, unchanged(record, result))
 	return nil
+}
+
+// stateOf is the state of a fact; a key that was never asserted has none.
+func stateOf(v executor.FactView) string {
+	if v.State == "" {
+		return "never was a fact"
+	}
+	return v.State
+}
+
+// unchanged says that a retraction ended nothing.
+func unchanged(record *pb.Record, result written) string {
+	switch v := result.Fact; {
+	case record.GetFactRetracted() == nil:
+		return ""
+	case v.State == "":
+		return " changes nothing: there is nothing to retract"
+	case v.State == executor.FactRetracted && !strings.HasPrefix(v.Tombstone, fmt.Sprintf("%d.", result.Record)):
+		return " changes nothing: it was retracted at " + v.Tombstone
+	default:
+		return ""
+	}
+}
+
+const (
+	keyShown = 48                // columns of a key in a table
+	keyWhole = ledger.FactKeyMax // where it stands alone
+)
+
+// keyText shows a key in at most n columns: in quotes where one would not see where
+// it begins and ends, or take it for two cells.
+func keyText(key string, n int) string {
+	if key != strings.Join(strings.Fields(key), " ") || strings.HasPrefix(key, `"`) {
+		key = strconv.Quote(key)
+	}
+	text := []rune(printable(key))
+	if len(text) > n {
+		text = append(text[:n-1], '…')
+	}
+	return string(text)
+}
+
+// keyArg is a key as a shell takes it.
+func keyArg(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool {
+		return !strings.ContainsRune("/._:@%+,-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
+	}
+	return key
 }
 
 // write appends one record about a fact and waits until it is folded. A refusal
@@ -132,7 +185,7 @@ func (c *client) write(ctx context.Context, source ledger.Source, key string, re
 		return written{}, err
 	}
 	if len(answer.Refused) > 0 {
-		return written{}, fail(exitConflict, "sagenbaum fact get "+key, "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+		return written{}, fail(exitConflict, "sagenbaum fact get "+keyArg(key), "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	}
 	return written{sequence, answer.Fact}, nil
 }
@@ -174,7 +227,7 @@ func (c *client) fact(ctx context.Context, key string) (executor.FactView, error
 // writeFact prints one fact for people; nothing in it is trusted.
 func writeFact(out io.Writer, p pen, fact executor.FactView, now time.Time) {
 	v := forPeople(fact)
-	fmt.Fprintf(out, "%s %s\n", p.bold(v.Key), p.state(v.State))
+	fmt.Fprintf(out, "%s %s\n", p.bold(keyText(fact.Key, keyWhole)), p.state(v.State))
 	line := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(out, "  %-12s %s\n", name, text)
@@ -222,8 +275,6 @@ func purposeOf(v executor.FactView) string {
 		return fmt.Sprintf("undo of %s/%s, registered at %s, dispatched at %s", v.Plan, v.Action, v.About, v.Cause)
 	case v.Action == "":
 		return v.Plan
-	case v.About == "":
-		return fmt.Sprintf("%s/%s, not known when it came", v.Plan, v.Action)
 	default:
 		return fmt.Sprintf("effect of %s/%s, registered at %s", v.Plan, v.Action, v.About)
 	}
@@ -314,11 +365,11 @@ func writeFacts(cmd *cobra.Command, p pen, answer executor.FactsAnswer) {
 		if v.Compensates {
 			of = "undo of " + of
 		}
-		t.add(v.Key, v.State, fmt.Sprint(v.Bytes), relative(v.AssertedNs, now), sourceOf(v.By), dash(of), dash(clip(string(v.Value), 40)))
+		t.add(keyText(v.Key, keyShown), v.State, fmt.Sprint(v.Bytes), relative(v.AssertedNs, now), sourceOf(v.By), dash(of), dash(clip(string(v.Value), 40)))
 	}
 	t.write(cmd.OutOrStdout())
 	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n", printable(answer.Next))
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n", printable(keyArg(answer.Next)))
 	}
 }
 
@@ -368,7 +419,7 @@ func writeEvents(out io.Writer, events []executor.FactEvent, keys bool) {
 	for _, e := range events {
 		cells := []string{e.At, moment(e.StampNs), strings.TrimPrefix(e.Kind, "fact_"), sourceOf(e.By), eventText(e)}
 		if keys {
-			cells = append(cells[:2], append([]string{e.Key}, cells[2:]...)...)
+			cells = append(cells[:2], append([]string{keyText(e.Key, keyShown)}, cells[2:]...)...)
 		}
 		t.add(cells...)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,10 +63,12 @@ func newMemoryQueue(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "List what would be evicted next, and the latest evictions",
-		Long: `List what would be evicted next, in its order, and the latest evictions. Working
-memory that is over its capacity is brought down to nine tenths of it: the facts
-that were asserted longest ago go first, those that a held lease reads last. SINCE is
-a fact's place in that order, to the minute. An eviction is a record; the value stays in the ledger, and no condition changes its answer.`,
+		Long: `List what would be evicted next, in its order, and the latest evictions. A fact
+that is larger than the capacity goes first, and no other for it. Working memory that
+is over its capacity without such is brought down to nine tenths of it: the facts that
+were asserted longest ago go first, those that a held lease reads last. SINCE is a
+fact's place in that order, to the minute. An eviction is a record; the value stays in
+the ledger, and no condition changes its answer.`,
 		Example: "  sagenbaum memory queue\n  sagenbaum memory queue --limit 10 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,13 +101,16 @@ func writeQueue(cmd *cobra.Command, answer executor.QueueAnswer) {
 	if len(answer.Next) > 0 {
 		t := table{head: []string{"NEXT", "KEY", "BYTES", "SINCE", "WHY"}}
 		for i, v := range answer.Next {
-			why := "asserted longest ago"
-			if v.Watched {
+			why := "then"
+			switch {
+			case v.Oversize:
+				why = "larger than the capacity"
+			case v.Watched:
 				why = "a held lease reads it: after all others"
-			} else if i > 0 {
-				why = "then"
+			case i == 0 || answer.Next[i-1].Oversize:
+				why = "asserted longest ago"
 			}
-			t.add(fmt.Sprint(i+1), v.Key, fmt.Sprint(v.Bytes), relative(v.SinceNs, now), why)
+			t.add(fmt.Sprint(i+1), keyText(v.Key, keyShown), fmt.Sprint(v.Bytes), relative(v.SinceNs, now), why)
 		}
 		t.write(out)
 	}
@@ -148,8 +154,9 @@ func newMemoryRestore(s *settings) *cobra.Command {
 		Use:   "restore KEY...",
 		Short: "Bring the values of evicted facts back from the ledger",
 		Long: `Bring the values of evicted facts back from the ledger: the compensation of their
-eviction. Where there is no room for them, others are evicted for it. The request is
-a record; exit code 75 means that the log refused it.`,
+eviction. Where there is no room for them, others are evicted for it; one that is
+larger than the capacity is not asked for. The request is a record; exit code 75 means
+that the log refused it.`,
 		Example: "  sagenbaum memory restore report/2025",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,6 +192,11 @@ func askAbout(cmd *cobra.Command, s *settings, keys []string, v asking, state st
 	defer c.close()
 	source.Tenant = c.tenant
 	ctx := cmd.Context()
+	if state == executor.FactInMemory {
+		if err := c.fit(ctx, keys); err != nil {
+			return failed("ask for it", err)
+		}
+	}
 	result, err := c.write(ctx, source, keys[0], record)
 	if err != nil {
 		return failed("ask for it", err)
@@ -201,11 +213,53 @@ func askAbout(cmd *cobra.Command, s *settings, keys []string, v asking, state st
 		return printJSON(cmd.OutOrStdout(), map[string]any{"record": result.Record, "facts": facts})
 	}
 	for _, fact := range facts {
-		at := fact.Evicted
-		if state == executor.FactInMemory {
-			at = fact.Reingested
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d%s\n", keyText(fact.Key, keyWhole), s.pen(cmd).state(fact.State), sinceText(fact), result.Record, overtaken(fact, state))
+	}
+	return nil
+}
+
+// sinceText says which record made a fact what it is.
+func sinceText(fact executor.FactView) string {
+	at := fact.Asserted
+	switch {
+	case fact.State == executor.FactEvicted:
+		at = fact.Evicted
+	case fact.State == executor.FactRetracted:
+		at = fact.Tombstone
+	case fact.Reingested != "":
+		at = fact.Reingested
+	}
+	return "at " + dash(at)
+}
+
+// overtaken says that a fact is not what was asked for: another record has changed it
+// since, such as an assertion, or an eviction for want of room.
+func overtaken(fact executor.FactView, asked string) string {
+	if fact.State == asked {
+		return ""
+	}
+	return ", after which another record changed it: sagenbaum fact history " + keyArg(fact.Key)
+}
+
+// fit refuses to ask for facts that never fit into working memory: they would be
+// evicted again at once. Whether they are evicted at all is for the fold to say.
+func (c *client) fit(ctx context.Context, keys []string) error {
+	var answer executor.MemoryAnswer
+	if err := c.ask(ctx, "memory.status", struct{}{}, &answer); err != nil {
+		return err
+	}
+	if answer.Memory.Capacity <= 0 {
+		return nil
+	}
+	for _, key := range keys {
+		var fact executor.FactAnswer
+		if err := c.ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: 1}, &fact); err != nil {
+			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d\n", printable(fact.Key), s.pen(cmd).state(fact.State), strings.TrimSpace("at "+dash(at)), result.Record)
+		if fact.Fact.State == executor.FactEvicted && fact.Fact.Bytes > uint64(answer.Memory.Capacity) {
+			return fail(exitConflict, "serve --memory-bytes; sagenbaum fact get "+keyArg(key)+" reads it from the ledger",
+				"fact %q: %d bytes do not fit in %d", key, fact.Fact.Bytes, answer.Memory.Capacity)
+		}
 	}
 	return nil
 }
@@ -219,7 +273,7 @@ func (c *client) carriedOut(ctx context.Context, key string) (executor.FactView,
 			return fact, err
 		}
 		if !time.Now().Before(deadline) {
-			return fact, fail(exitFailed, "sagenbaum status", "the request of %s about %s is recorded and not carried out yet", fact.Asked, key)
+			return fact, fail(exitFailed, "sagenbaum status", "the request of %s about fact %q is recorded and not carried out yet", fact.Asked, key)
 		}
 		select {
 		case <-ctx.Done():
@@ -244,13 +298,14 @@ func newMemoryRebuild(s *settings) *cobra.Command {
 		Long: `Fold the ledger anew beside the running executor, up to where its state stands, and
 compare working memory and the whole state, byte for byte. It changes nothing. Exit
 code 1 when the two differ: then the state is not what the ledger says. Stop serve,
-delete the folder 'state' in its data folder, and start it: the state is a cache.`,
+delete the folder executor/state in its data folder, and start it: the state is a
+cache. It takes as long as a fold of the whole ledger; --wait-timeout bounds it.`,
 		Example: "  sagenbaum memory rebuild --check\n  sagenbaum memory rebuild --check -o json | jq .equal",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !check:
-				return fail(exitUsage, "sagenbaum memory rebuild --check", "rebuild only checks: to rebuild the state, delete its folder and start serve")
+				return fail(exitUsage, "sagenbaum memory rebuild --check", "rebuild only checks: to rebuild the state, stop serve, delete executor/state in its data folder and start it")
 			case limit <= 0:
 				return fail(exitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
@@ -262,7 +317,7 @@ delete the folder 'state' in its data folder, and start it: the state is a cache
 			c.timeout = limit
 			var answer executor.RebuildAnswer
 			if err := c.ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
-				return failed("rebuild", err)
+				return failed("rebuild", lateRebuild(err))
 			}
 			if s.json() {
 				err = printJSON(cmd.OutOrStdout(), answer)
@@ -278,6 +333,15 @@ delete the folder 'state' in its data folder, and start it: the state is a cache
 	cmd.Flags().BoolVar(&check, "check", false, "compare; there is nothing else that it does")
 	cmd.Flags().DurationVar(&limit, "wait-timeout", rebuildWait, "how long to wait at most")
 	return cmd
+}
+
+// lateRebuild names the flag that a rebuild waits by.
+func lateRebuild(err error) error {
+	var f *failure
+	if errors.As(err, &f) && f.code == exitNoServer && strings.Contains(f.hint, "--timeout") {
+		return fail(f.code, "sagenbaum doctor, or a longer --wait-timeout", "%s", f.text)
+	}
+	return err
 }
 
 func writeRebuild(cmd *cobra.Command, p pen, answer executor.RebuildAnswer) {

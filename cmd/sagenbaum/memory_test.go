@@ -3,10 +3,14 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // TestFactsAreWrittenReadEvictedAndRestored by commands, as docs/guide/memory.md shows.
@@ -135,5 +139,118 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 	}
 	if out := s.run(t, exitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") || !strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
 		t.Errorf("the history is\n%s", out)
+	}
+}
+
+// TestAFactThatNeverFitsIsNotAskedBack: the others stay, and the operator is told the
+// two sizes.
+func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "--memory-bytes", "600")
+	defer s.stop(t)
+	s.run(t, exitGood, "fact put a 1 --source shop")
+	s.run(t, exitGood, `fact put big "`+strings.Repeat("x", 701)+`" --source shop`)
+	for end := time.Now().Add(10 * time.Second); ; {
+		fact := decoded[executor.FactView](t, s.run(t, exitGood, "fact get big -o json"))
+		if fact.State == executor.FactEvicted {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v", fact)
+		}
+	}
+	r := s.run(t, exitConflict, "memory restore big --actor root", `fact "big": 706 bytes do not fit in 600`)
+	if !strings.Contains(r.stderr, "serve --memory-bytes") {
+		t.Errorf("%s", r.stderr)
+	}
+	says(t, s.run(t, exitGood, "memory status"), "1 facts in memory · 1 evicted", "1 evictions so far")
+	says(t, s.run(t, exitGood, "fact get a"), "a in memory")
+}
+
+// TestWhatAFactCommandDidNotDoIsSaid: a retraction that ends nothing, a plan and an
+// action that are not there; and the doctor does not warn of an operator's slip.
+func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	s.run(t, exitConflict, "memory evict nope --actor root", `there is no fact "nope"`)
+	says(t, s.run(t, exitGood, "doctor"), "ok   records    1 refused, none within a day", "1 request of operators among them", `there is no fact "nope"`)
+	says(t, s.run(t, exitGood, "fact put never --retract --source shop"), "never never was a fact · record ", " changes nothing: there is nothing to retract")
+	s.run(t, exitGood, "fact put risk 3 --source shop")
+	if out := s.run(t, exitGood, "fact put risk --retract --source shop").stdout; strings.Contains(out, "nothing") {
+		t.Errorf("%s", out)
+	}
+	had := decoded[executor.FactView](t, s.run(t, exitGood, "fact get risk -o json"))
+	says(t, s.run(t, exitGood, "fact put risk --retract --source other"), "risk retracted · record ", " changes nothing: it was retracted at "+had.Tombstone)
+	if got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get risk -o json")); got.By != "shop" || got.Tombstone != had.Tombstone {
+		t.Errorf("%+v", got)
+	}
+	s.run(t, exitConflict, "fact put risk 4 --source shop --plan nope --action no", "has no effect: action no of plan nope is not registered")
+	s.run(t, exitConflict, "fact put risk 4 --source shop --plan nope", "has no effect: plan nope was never opened")
+	r := s.run(t, exitLook, "doctor") // of a source's records it does
+	says(t, r, "warn records    3 refused, 2 of the newest 3 want a look", "1 request of operators among them")
+	if strings.Contains(r.stdout, `there is no fact "nope"`) {
+		t.Errorf("%s", r.stdout)
+	}
+}
+
+// TestTheDoctorWarnsOfLeasesInError, which hold in silence: an agent in another
+// language may publish what does not compile.
+func TestTheDoctorWarnsOfLeasesInError(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	says(t, s.run(t, exitGood, "doctor"), "ok   conditions no lease is in error")
+	source := ledger.Source{Tenant: "default", Class: ledger.ClassAgent, Name: "other", Plan: "px"}
+	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "px", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
+		Triggers: []*pb.Trigger{{Name: "late", Condition: "facts["}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{conn: s.conn, tenant: "default", server: s.url, timeout: 10 * time.Second}
+	sequence, err := c.append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.plan(t.Context(), "px", sequence); err != nil {
+		t.Fatal(err)
+	}
+	says(t, s.run(t, exitLook, "doctor"), "warn conditions 1 condition in error", "next: sagenbaum trigger explain px")
+	says(t, s.run(t, exitGood, "plan tree px"), "in error: lease late", "next: sagenbaum trigger explain px")
+	says(t, s.run(t, exitGood, "plan show px"), "in error: lease late", ", error: ")
+}
+
+// TestKeysAreShownSoThatTheyCanBeRead, and typed.
+func TestKeysAreShownSoThatTheyCanBeRead(t *testing.T) {
+	long := strings.Repeat("k", ledger.FactKeyMax)
+	for _, c := range []struct{ key, shown, typed string }{
+		{"order/7", "order/7", "order/7"}, {" ", `" "`, "' '"}, {"a  b", `"a  b"`, "'a  b'"}, {"a b", "a b", "'a b'"},
+		{"it's", "it's", `'it'\''s'`}, {`"a"`, `"\"a\""`, `'"a"'`}, {"a\nb", `"a\nb"`, "'a\nb'"}, {long, long[:keyShown-1] + "…", long},
+	} {
+		if shown, typed := keyText(c.key, keyShown), keyArg(c.key); shown != c.shown || typed != c.typed {
+			t.Errorf("%q: %s, %s", c.key, shown, typed)
+		}
+	}
+	if got := keyText(long, keyWhole); got != long {
+		t.Errorf("alone it is %s", got)
+	}
+}
+
+// TestAFactThatChangedMeanwhileIsShownAsItIs: another record may come between a
+// request that was carried out and the look at it.
+func TestAFactThatChangedMeanwhileIsShownAsItIs(t *testing.T) {
+	for _, c := range []struct {
+		fact executor.FactView
+		at   string
+		same bool
+	}{
+		{executor.FactView{State: executor.FactEvicted, Asserted: "1.0", Evicted: "2.0"}, "at 2.0", true},
+		{executor.FactView{State: executor.FactInMemory, Asserted: "1.0", Reingested: "3.0"}, "at 3.0", false},
+		{executor.FactView{State: executor.FactInMemory, Asserted: "4.0"}, "at 4.0", false},
+		{executor.FactView{State: executor.FactRetracted, Tombstone: "5.0"}, "at 5.0", false},
+	} {
+		if got, more := sinceText(c.fact), overtaken(c.fact, executor.FactEvicted); got != c.at || (more == "") != c.same {
+			t.Errorf("%+v: %s%s", c.fact, got, more)
+		}
 	}
 }

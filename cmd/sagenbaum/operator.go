@@ -78,7 +78,11 @@ func (c *client) append(ctx context.Context, a ledger.Append) (uint64, error) {
 	case err == nil:
 		return sequence, nil
 	case denied != nil:
-		return 0, fail(exitNotAllowed, "credentials of an operator, with --creds FILE", "not allowed: %s", *denied)
+		hint := "credentials of an operator, with --creds FILE"
+		if source, ok := ledger.ParseSubject(a.Subject); ok && source.Class == ledger.ClassFact {
+			hint = "--source NAME of one that your credentials may write as, or others with --creds FILE"
+		}
+		return 0, fail(exitNotAllowed, hint, "not allowed: %s", *denied)
 	case errors.Is(err, ledger.ErrInDoubt):
 		return 0, fail(exitFailed, "look before you try again: sagenbaum ledger tail", "it is not known whether the record was stored: %v", err)
 	case errors.Is(err, jetstream.ErrNoStream):

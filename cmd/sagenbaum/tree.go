@@ -41,8 +41,28 @@ func writeTree(w io.Writer, p pen, f family, now time.Time) {
 	}
 	for _, part := range f.plans() {
 		cutLines(w, p, part, now)
+		errorLines(w, p, part)
 	}
 	fmt.Fprintln(w, p.dim(countLine(plan)))
+}
+
+// errorLines marks a plan with leases in error.
+func errorLines(w io.Writer, p pen, plan executor.PlanView) {
+	var names []string
+	note := func(of string, leases []executor.LeaseView) {
+		for _, l := range leases {
+			if l.Error != "" && !l.Moot && !l.Fired {
+				names = append(names, of+l.Name)
+			}
+		}
+	}
+	note("", plan.Leases)
+	for _, a := range plan.Actions {
+		note(fmt.Sprintf("%d ", a.Number), a.Leases)
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(w, "%s: %s\n  next: sagenbaum trigger explain %s\n", p.in("33", "in error"), clip("lease "+strings.Join(names, ", lease "), treeWidth), plan.Plan)
+	}
 }
 
 // treeWidth is how many columns a line of a tree has where that depends on us.

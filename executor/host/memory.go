@@ -163,7 +163,7 @@ func (a *actor) askQueue(q executor.QueueQuery) any {
 	answer := executor.QueueAnswer{Next: []executor.FactView{}, Latest: []executor.FactEvent{}}
 	var places []executor.Place
 	a.look(func(r *executor.Reader) {
-		next, latest := r.Queue(q)
+		next, latest := r.Queue(q, a.host.cfg.MemoryBytes)
 		answer.Memory, answer.Next, places = r.Memory(a.host.cfg.MemoryBytes), append(answer.Next, next...), latest
 	})
 	events, _, err := a.events(places)

@@ -344,6 +344,7 @@ type Meta struct {
 	CascadeHour   int64                  `protobuf:"varint,25,opt,name=cascade_hour,json=cascadeHour,proto3" json:"cascade_hour,omitempty"` // hour of logical time, from the epoch, that cascaded counts
 	Cascaded      uint64                 `protobuf:"varint,26,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                          // leases that fired at a depth above 1 in it
 	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
+	Faulty        uint64                 `protobuf:"varint,30,opt,name=faulty,proto3" json:"faulty,omitempty"`                              // leases in error, and nodes of equal ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +550,13 @@ func (x *Meta) GetCascaded() uint64 {
 func (x *Meta) GetCut() uint64 {
 	if x != nil {
 		return x.Cut
+	}
+	return 0
+}
+
+func (x *Meta) GetFaulty() uint64 {
+	if x != nil {
+		return x.Faulty
 	}
 	return 0
 }
@@ -1714,7 +1722,8 @@ type LeaseRow struct {
 	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`                    // facts it is indexed by
 	Fired         bool                   `protobuf:"varint,8,opt,name=fired,proto3" json:"fired,omitempty"`
 	Moot          bool                   `protobuf:"varint,9,opt,name=moot,proto3" json:"moot,omitempty"`
-	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"` // of its equals, which is indexed in its place
+	Node          []byte                 `protobuf:"bytes,11,opt,name=node,proto3" json:"node,omitempty"`      // of its equals, which is indexed in its place
+	Faulty        bool                   `protobuf:"varint,12,opt,name=faulty,proto3" json:"faulty,omitempty"` // its condition does not compile, or its last evaluation ended in an error
 	Cascade       Cascade                `protobuf:"varint,20,opt,name=cascade,proto3,enum=sagenbaum.v1.Cascade" json:"cascade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1797,6 +1806,13 @@ func (x *LeaseRow) GetNode() []byte {
 		return x.Node
 	}
 	return nil
+}
+
+func (x *LeaseRow) GetFaulty() bool {
+	if x != nil {
+		return x.Faulty
+	}
+	return false
 }
 
 func (x *LeaseRow) GetCascade() Cascade {
@@ -3129,7 +3145,7 @@ var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xc2\x05\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xda\x05\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -3159,7 +3175,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"tombstones\x12!\n" +
 	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
-	"\x03cut\x18\x1b \x01(\x04R\x03cut\"\x90\x10\n" +
+	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
+	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\"\x90\x10\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -3281,7 +3298,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\tSavepoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12%\n" +
-	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\xed\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\"\x85\x02\n" +
 	"\bLeaseRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\barmed_ns\x18\x03 \x01(\x03R\aarmedNs\x12\x17\n" +
@@ -3289,7 +3306,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
 	"\x05fired\x18\b \x01(\bR\x05fired\x12\x12\n" +
 	"\x04moot\x18\t \x01(\bR\x04moot\x12\x12\n" +
-	"\x04node\x18\v \x01(\fR\x04node\x12/\n" +
+	"\x04node\x18\v \x01(\fR\x04node\x12\x16\n" +
+	"\x06faulty\x18\f \x01(\bR\x06faulty\x12/\n" +
 	"\acascade\x18\x14 \x01(\x0e2\x15.sagenbaum.v1.CascadeR\acascadeJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\a\x10\bJ\x04\b\n" +
 	"\x10\v\"N\n" +
 	"\aNodeRow\x12\x16\n" +

@@ -49,6 +49,7 @@ func (m *Meta) CloneVT() *Meta {
 	r.CascadeHour = m.CascadeHour
 	r.Cascaded = m.Cascaded
 	r.Cut = m.Cut
+	r.Faulty = m.Faulty
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -393,6 +394,7 @@ func (m *LeaseRow) CloneVT() *LeaseRow {
 	r.WakeNs = m.WakeNs
 	r.Fired = m.Fired
 	r.Moot = m.Moot
+	r.Faulty = m.Faulty
 	r.Cascade = m.Cascade
 	if rhs := m.Keys; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
@@ -769,6 +771,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Faulty != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Faulty))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf0
 	}
 	if m.Cut != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Cut))
@@ -2255,6 +2264,16 @@ func (m *LeaseRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xa0
 	}
+	if m.Faulty {
+		i--
+		if m.Faulty {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x60
+	}
 	if len(m.Node) > 0 {
 		i -= len(m.Node)
 		copy(dAtA[i:], m.Node)
@@ -3710,6 +3729,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Cut != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cut))
 	}
+	if m.Faulty != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Faulty))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4257,6 +4279,9 @@ func (m *LeaseRow) SizeVT() (n int) {
 	l = len(m.Node)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Faulty {
+		n += 2
 	}
 	if m.Cascade != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Cascade))
@@ -5331,6 +5356,25 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Cut |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 30:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Faulty", wireType)
+			}
+			m.Faulty = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Faulty |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -9393,6 +9437,26 @@ func (m *LeaseRow) UnmarshalVT(dAtA []byte) error {
 				m.Node = []byte{}
 			}
 			iNdEx = postIndex
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Faulty", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Faulty = bool(v != 0)
 		case 20:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Cascade", wireType)
