@@ -2,6 +2,8 @@ package executor
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -18,7 +20,7 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 	if p == nil {
 		return ExplainView{}, ledger.Refuse("plan", "there is no plan "+q.Plan, "a plan of this tenant")
 	}
-	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.s.meta.TimeNs, Leases: []HeldLease{}}
+	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []HeldLease{}}
 	add := func(name string, a *action, rows []*pb.LeaseRow) {
 		for _, l := range rows {
 			if q.Lease != "" && q.Lease != l.Name {
@@ -38,11 +40,11 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 			add(a.fixed.Id, a, a.row.Leases)
 		}
 	} else {
-		a := r.s.byName(p.id, q.Action)
+		a := r.numbered(p, q.Action)
 		if a == nil {
 			return ExplainView{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
 		}
-		add(q.Action, a, a.row.Leases)
+		add(a.fixed.Id, a, a.row.Leases)
 	}
 	if len(view.Leases) == 0 && q.Lease != "" {
 		return ExplainView{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
@@ -80,11 +82,31 @@ func (r *Reader) faultyPlans(limit int) (plans []string) {
 	return plans
 }
 
+// numbered is the action of an id or, where no action has that, of a number; or nil.
+func (r *Reader) numbered(p *plan, which string) *action {
+	if a := r.s.byName(p.id, which); a != nil {
+		return a
+	}
+	n, err := strconv.ParseUint(which, 10, 32)
+	if err != nil || n == 0 || n > uint64(p.row.Actions) {
+		return nil
+	}
+	return r.s.action(p.id, uint32(n))
+}
+
 // explainPrograms bounds the conditions that one question compiles.
 const explainPrograms = 256
 
+// condition compiles a condition, once for the questions of this reader.
+func (r *Reader) condition(text string) (*triggers.Condition, error) {
+	if r.s.programs == nil {
+		r.s.programs = triggers.NewCache(explainPrograms)
+	}
+	return r.s.programs.Condition(text)
+}
+
 // leases shows what a plan (a is nil) or an action holds, with what each condition
-// answers at the logical time of the state.
+// answers now.
 func (r *Reader) leases(p *plan, a *action) []LeaseView {
 	rows := p.row.Leases
 	if a != nil {
@@ -100,49 +122,97 @@ func (r *Reader) leases(p *plan, a *action) []LeaseView {
 // lease shows one lease; with what it reads where whole is set.
 func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView {
 	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
-	ref := leaseRef{p.id, number(a), l.Name}
-	switch {
-	case l.Fired:
-		view.Truth = triggers.True.String()
-		return view
-	case !armed(p.row) || a != nil && settled(a.row.Undo):
-		view.Moot = true // its plan is not open any more: it never fires
+	if l.Fired {
+		view.Truth, view.Moot, view.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
 		return view
 	}
-	if r.s.programs == nil {
-		r.s.programs = triggers.NewCache(explainPrograms)
+	if !armed(p.row) || a != nil && settled(a.row.Undo) {
+		view.Moot = false
+		view.Suspended, view.Retired = rest(p, a)
+		return view
 	}
-	condition, err := r.s.programs.Condition(view.Condition)
+	if r.asked++; r.asked > explainedMax { // of a plan with many, only so many are asked
+		view.Error = "not asked: name an action, as trigger explain does"
+		return view
+	}
+	condition, err := r.condition(view.Condition)
 	if err != nil {
 		view.Error = err.Error()
 		return view
 	}
-	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.s.meta.TimeNs, factView{r.s})
+	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.nowNs(), factView{r.s})
 	view.Truth, view.Waits = result.Truth.String(), result.Waits
-	if turnedBy(p, ref) != nil || l.Cascade == pb.Cascade_CASCADE_CUT {
-		view.Truth = triggers.True.String() // it fires as soon as the clock allows
+	turned := turnedBy(p, leaseRef{p.id, number(a), l.Name}) != nil
+	if turned || l.Cascade == pb.Cascade_CASCADE_CUT {
+		view.Truth, view.Waits = triggers.True.String(), nil
 	}
 	if result.Err != nil {
 		view.Error = result.Err.Error()
 	}
-	if view.Moot {
+	if view.Moot = !turned && !stopped(l) && (l.Moot || result.Moot); view.Moot {
+		view.MootWhy = result.MootWhy
 		return view
 	}
-	view.Keys, view.WakeNs = l.Keys, l.WakeNs
+	if stopped(l) {
+		return view
+	}
+	if !turned {
+		view.WakeNs = result.WakeNs
+	}
+	if whole {
+		r.reads(&view, l, result)
+	}
 	if l.Node != nil {
 		if node := r.s.nodeRow(l.Node); node != nil {
-			view.Keys, view.WakeNs, view.Shared = node.Keys, node.WakeNs, node.Leases
+			view.Shared = node.Leases - 1
 		}
 	}
-	if view.WakeNs == wakeNow {
-		view.WakeNs = 0
-	}
-	if !whole {
-		view.Keys = nil
-		return view
+	return view
+}
+
+// reads adds what a lease is indexed by and what its condition reads.
+func (r *Reader) reads(view *LeaseView, l *pb.LeaseRow, result triggers.Result) {
+	view.Keys = l.Keys
+	if l.Node != nil {
+		if node := r.s.nodeRow(l.Node); node != nil {
+			view.Keys = node.Keys
+		}
 	}
 	for _, reading := range result.Readings {
-		view.Readings = append(view.Readings, ReadingView{Name: reading.Name, Value: string(reading.Value), Sequence: reading.Sequence})
+		view.Readings = append(view.Readings, ReadingView{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
 	}
-	return view
+}
+
+// firedAt is where a lease that fired did, or "": the plan knows of the last only.
+func firedAt(p *plan, a *action, l *pb.LeaseRow) string {
+	f, name := p.row.Firing, ""
+	if a != nil {
+		name = a.fixed.Id
+	}
+	if f == nil || f.Fired == nil || f.Plan != p.id || f.Lease != l.Name || f.Action != name {
+		return ""
+	}
+	return ledger.FormatAddress(f.Fired)
+}
+
+// rest says why a lease of a plan or action that is not open is not asked: until
+// the plan is back at a savepoint, or since when.
+func rest(p *plan, a *action) (suspended, retired string) {
+	switch {
+	case a != nil && settled(a.row.Undo):
+		return "", "its action was " + undoName(a.row.Undo)
+	case p.row.Phase == pb.Phase_PHASE_COMMITTED:
+		return "", "the plan was committed"
+	case p.row.Rewinding && (a == nil || a.id.n <= p.row.Target):
+		if strings.Contains(p.row.ToSavepoint, dutySign) {
+			return "where it was", "" // a late duty is undone, and nothing else
+		}
+		return p.row.ToSavepoint, ""
+	case p.row.Rewinding:
+		return "", "the undo of its action began"
+	case p.row.Phase == pb.Phase_PHASE_UNWINDING || p.row.Phase == pb.Phase_PHASE_QUARANTINED:
+		return "", "the unwind of the plan began"
+	default:
+		return "", "the plan was undone"
+	}
 }

@@ -45,7 +45,7 @@ type PreviewQuery struct {
 // ExplainQuery asks what the leases of a plan or an action answer, and why.
 type ExplainQuery struct {
 	Plan   string `json:"plan"`
-	Action string `json:"action,omitempty"` // empty: the plan's own, and those of all its actions
+	Action string `json:"action,omitempty"` // number or id; empty: the plan's own, and those of all its actions
 	Lease  string `json:"lease,omitempty"`  // empty: all
 }
 

@@ -13,15 +13,27 @@ import (
 // Reader answers questions about a flushed state, over any snapshot of its KV.
 // It may run beside the actor and changes nothing.
 type Reader struct {
-	s *State
+	s       *State
+	asked   int   // conditions so far
+	clockNs int64 // unix ns; 0: the logical time of the state
 }
 
 // NewReader reads the state of tenant in kv.
 func NewReader(kv KV, tenant string, archive Archive) *Reader {
 	s := look(kv, tenant)
 	s.archive = archive
-	return &Reader{s}
+	return &Reader{s: s}
 }
+
+// At has the reader answer as of a clock (unix ns), as what waits for time does. It
+// never goes back behind the logical time of the state.
+func (r *Reader) At(clockNs int64) *Reader {
+	r.clockNs = clockNs
+	return r
+}
+
+// nowNs is the instant at which conditions are asked.
+func (r *Reader) nowNs() int64 { return max(r.clockNs, r.s.meta.TimeNs) }
 
 // listMax bounds one page in entries, pageSizeMax in bytes of JSON: an answer
 // must fit into one NATS message (1 MiB by default).
@@ -259,7 +271,7 @@ func (r *Reader) Status() StatusView {
 	if m.TimeNs/hourNs == m.CascadeHour {
 		view.Cascaded = m.Cascaded
 	}
-	view.NextDueNs, _ = r.s.NextWake()
+	view.NextDueNs = r.nextDue()
 	for range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {
 		view.InFlight++
 	}

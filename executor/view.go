@@ -98,25 +98,29 @@ type ActionView struct {
 type LeaseView struct {
 	Name      string   `json:"name"`
 	Condition string   `json:"condition"`
-	Truth     string   `json:"truth"` // true, unknown, false: at the logical time of the state
+	Truth     string   `json:"truth"` // true, unknown, false: now, by the clock of the host that answers
 	ArmedNs   int64    `json:"armed_ns,omitempty"`
 	Fired     bool     `json:"fired"`
-	Moot      bool     `json:"moot,omitempty"`    // no future makes it fire
-	WakeNs    int64    `json:"wake_ns,omitempty"` // when time alone could change it
-	Waits     []string `json:"waits,omitempty"`   // what an unknown waits for
-	Keys      []string `json:"keys,omitempty"`    // facts that it is indexed by
-	Shared    uint64   `json:"shared,omitempty"`  // leases that always have this answer, and are asked as one; 0: it is alone
+	FiredAt   string   `json:"fired_at,omitempty"`  // address of its LeaseFired, while the plan knows it
+	Moot      bool     `json:"moot,omitempty"`      // no future makes it fire
+	MootWhy   []string `json:"moot_why,omitempty"`  // the name that is never set, the time that has passed; none: the expression alone says so
+	Retired   string   `json:"retired,omitempty"`   // it is asked no more since then: the plan was committed, the plan was undone, ...
+	Suspended string   `json:"suspended,omitempty"` // it is asked again when the plan is back at this savepoint
+	WakeNs    int64    `json:"wake_ns,omitempty"`   // when time alone could change it
+	Waits     []string `json:"waits,omitempty"`     // what an unknown waits for
+	Keys      []string `json:"keys,omitempty"`      // facts that it is indexed by
+	Shared    uint64   `json:"shared,omitempty"`    // other leases that always have this answer, and are asked as one with it
 	Error     string   `json:"error,omitempty"`
 	Cascade   string   `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
 
 	Readings []ReadingView `json:"readings,omitempty"`
 }
 
-// ExplainView is what leases answer at the logical time of the state, and why.
+// ExplainView is what leases answer now, and why.
 type ExplainView struct {
 	Plan    string      `json:"plan"`
 	State   string      `json:"state"`
-	TimeNs  int64       `json:"time_ns"`
+	TimeNs  int64       `json:"time_ns"` // of the answers: the clock of the host, or the logical time where that is ahead
 	Leases  []HeldLease `json:"leases"`
 	Omitted bool        `json:"omitted,omitempty"` // there are more: name an action
 }
@@ -130,7 +134,8 @@ type HeldLease struct {
 // ReadingView is one value that a condition reads.
 type ReadingView struct {
 	Name     string `json:"name"`
-	Value    string `json:"value,omitempty"`    // JSON; empty: unknown
+	Present  bool   `json:"present"`            // there is such a fact; a function has an answer
+	Value    string `json:"value,omitempty"`    // JSON; empty where the condition asks only whether it is there, or when
 	Sequence uint64 `json:"sequence,omitempty"` // of the record that set it
 }
 
@@ -165,7 +170,7 @@ type StatusView struct {
 	Ended       uint64        `json:"ended"`
 	Refused     uint64        `json:"refused"`
 	Void        uint64        `json:"void"`
-	NextDueNs   int64         `json:"next_due_ns,omitempty"`
+	NextDueNs   int64         `json:"next_due_ns,omitempty"` // when time calls for the next decision; in the past: it waits to be made
 	InFlight    int           `json:"in_flight"`
 	Waiting     []WaitingView `json:"waiting,omitempty"`      // commands without a worker
 	Unpaged     int           `json:"unpaged,omitempty"`      // pages that no hook has taken yet

@@ -42,7 +42,7 @@ func TestRefusalsHavePlaceReasonAndHint(t *testing.T) {
 		`.facts["x"] == 1`:                          `a leading dot`,
 		`google.protobuf.Int64Value{value: 1} == 1`: `a message; use a map`,
 		`plan.status == 3`:                          `found no matching overload for '_==_'`,
-		`plan.status = "x"`:                         `1:13: Syntax error`,
+		`plan.status = "x"`:                         `1:13: a single =; use ==`,
 		`has(plan)`:                                 `has() wants a path`,
 		`@in`:                                       `Syntax error`,
 		``:                                          `1:1: empty`,

@@ -71,7 +71,8 @@ type Plan struct {
 
 // Action is what a condition may read of the action it is held for. Input and
 // Output are what the contract lifts out of the payload: JSON objects, or nil.
-// A nil Output means that the forward has not completed.
+// A nil Output means that the forward has not completed; of one whose Outcome is
+// "completed" it means that nothing was lifted, and nothing ever will be.
 type Action struct {
 	ID, Capability string
 	AtNs           int64 // unix ns of its registration
@@ -80,6 +81,10 @@ type Action struct {
 	Presence       string // what a probe found of its effect; empty: none was asked
 	Labels         map[string]string
 }
+
+// answered reports whether the forward has completed, so that what it returned is
+// all that there ever is.
+func (a *Action) answered() bool { return a.Output != nil || a.Outcome == "completed" }
 
 // Verdict is the decision of a supervisor on the action.
 type Verdict struct {
@@ -102,7 +107,8 @@ type Scope struct {
 // Reading is one value that an evaluation read, for the record of a firing.
 type Reading struct {
 	Name     string          // as in the expression: plan.status, facts["paid/o7"], first_at("paid/o7")
-	Value    json.RawMessage // empty: unknown
+	Value    json.RawMessage // empty: unknown, or a fact that was only asked for
+	Present  bool            // there is such a fact, or an answer
 	Sequence uint64          // of the record that set a fact; 0: none
 }
 
@@ -111,6 +117,7 @@ type Result struct {
 	Truth    Truth
 	WakeNs   int64     // the least instant after the epoch at which time alone could change Truth; 0: none, or moot
 	Moot     bool      // no future can make it true
+	MootWhy  []string  // what ended that, sorted; empty where the expression alone says so
 	Readings []Reading // by name
 	Waits    []string  // what an unknown waits for, sorted: "fact shipped/o7", "time 2026-..."
 	Keys     []string  // facts that were read, sorted; of Ask only where Keys of the condition are not all

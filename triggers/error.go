@@ -61,6 +61,12 @@ func issueError(issues *cel.Issues, d dialect, expression string) *Error {
 		name, _, _ = strings.Cut(name, "'")
 		e.Hint = usage(name)
 	}
+	switch {
+	case strings.Contains(first.Message, "token recognition error at: '="):
+		e.Message, e.Hint = "a single =", "use =="
+	case strings.Contains(first.Message, "invalid duration argument"):
+		e.Hint = "the largest unit is the hour, as in duration(\"24h\")"
+	}
 	if strings.Contains(first.Message, "recursion") || strings.Contains(first.Message, "node count") {
 		e.Hint = d.split
 	}

@@ -31,10 +31,12 @@ type evaluation struct {
 	leaves   []leafValue
 	broken   any   // what the view panicked with
 	stopped  error // it read more than it may
-	bytes    int   // of the values of facts
-	times    int   // occurrences
-	parts    int   // of what was compared
-	scanned  int   // by regular expressions: bytes times instructions
+	leaf     int   // that is asked now; -1: none
+	ends     []end
+	bytes    int // of the values of facts
+	times    int // occurrences
+	parts    int // of what was compared
+	scanned  int // by regular expressions: bytes times instructions
 
 	// What most evaluations need, in one piece.
 	world      world
@@ -112,6 +114,7 @@ func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 		e.scope.s = h.scope
 	}
 	e.world, e.facts, e.waits = world{e, worldFacts}, e.factsFirst[:0], e.waitsFirst[:0]
+	e.leaf = -1
 	if s.leafCount > len(e.leafFirst) {
 		e.leaves = make([]leafValue, s.leafCount)
 	} else {
@@ -140,6 +143,9 @@ func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 	}
 	if result.Truth != True && e.stopped == nil && s.skeleton != nil && s.skeleton.never(true, e.leaves) {
 		result.Moot, result.WakeNs = true, 0
+		if full {
+			result.MootWhy = e.mootWhy(s.skeleton)
+		}
 	}
 	if full || s.computed {
 		result.Keys = e.keysRead()
@@ -182,7 +188,7 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 		if (kind == worldOutput || kind == worldInput || kind == worldActionLabels) && e.scope.s.Action == nil {
 			return e.absent(noAction), true
 		}
-		if kind == worldOutput && e.scope.s.Action.Output == nil {
+		if kind == worldOutput && !e.scope.s.Action.answered() {
 			return e.absent(noOutput), true
 		}
 		return &world{e, kind}, true
@@ -386,7 +392,7 @@ func (e *evaluation) written() []Reading {
 	out := make([]Reading, 0, len(e.readings)+len(e.facts))
 	for i := range e.facts {
 		fact := &e.facts[i]
-		r := Reading{Name: "facts[" + quote(fact.key) + "]"}
+		r := Reading{Name: "facts[" + quote(fact.key) + "]", Present: fact.Fact != nil}
 		if fact.Fact != nil {
 			r.Sequence = fact.Sequence
 			if fact.read {
@@ -401,7 +407,8 @@ func (e *evaluation) written() []Reading {
 		if r.kind == readCall {
 			name += "(" + quote(r.key) + ")"
 		}
-		out = append(out, Reading{Name: name, Value: readingValue(r.value)})
+		value := readingValue(r.value)
+		out = append(out, Reading{Name: name, Value: value, Present: value != nil})
 	}
 	slices.SortFunc(out, func(a, b Reading) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -125,7 +125,7 @@ func (r *scopeReader) value(root, field string) any {
 	case "action.input":
 		return r.lifted(&r.input, a.Input, root, field, "input")
 	case "action.output":
-		if a.Output == nil {
+		if !a.answered() {
 			return noOutput
 		}
 		return r.lifted(&r.output, a.Output, root, field, "output")

@@ -135,10 +135,21 @@ type leafWatch struct {
 
 // Exec evaluates the leaf.
 func (w *leafWatch) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	value := w.InterpretableV2.Exec(frame)
-	if e, ok := frame.Scope().(*evaluation); ok {
-		e.leaves[w.leaf] = e.leafValueOf(value)
+	e, ok := frame.Scope().(*evaluation)
+	if !ok {
+		return w.InterpretableV2.Exec(frame)
 	}
+	e.leaf = w.leaf
+	value := w.InterpretableV2.Exec(frame)
+	e.leaves[w.leaf] = e.leafValueOf(value)
+	if unknown, is := value.(*types.Unknown); is && e.full {
+		for _, id := range unknown.IDs() {
+			if id >= 0 && id < int64(len(e.waits)) && e.waits[id].kind == waitForever {
+				e.ends = append(e.ends, end{e.leaf, e.waits[id].name})
+			}
+		}
+	}
+	e.leaf = -1
 	return value
 }
 

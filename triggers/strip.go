@@ -173,7 +173,7 @@ const stripLabel = 9
 
 // Text draws the strip in ASCII, one line for each truth, the axis, and the times
 // below it, in width columns or a few more. F is the firing, x where the condition
-// turned moot; on the axis a digit or letter is an event by its number, * one of
+// turned moot, R where it was retired with its plan; on the axis a digit or letter is an event by its number, * one of
 // more, ~ a flip of the clock, // a stretch that is not to scale. The axis is
 // dotted where no lease looks any more.
 func (s *Strip) Text(width int) []string {
@@ -247,6 +247,8 @@ func (t *stripText) marks() {
 		over = t.column(c.FiresNs)
 	case c.Moot:
 		over, letter = t.column(c.MootNs), 'x'
+	case c.Retired:
+		over, letter = t.column(c.RetiredNs), 'R'
 	}
 	for column := over; column < len(t.axis); column++ {
 		t.axis[column] = '.'
@@ -261,7 +263,7 @@ func (t *stripText) marks() {
 		if len(c.Spans[i].Events) == 0 && c.Spans[i].FromNs > 0 {
 			t.axis[t.column(c.Spans[i].FromNs)] = '~'
 		}
-		if c.Spans[i].FromNs <= max(c.FiresNs, c.MootNs) {
+		if c.Spans[i].FromNs <= max(c.FiresNs, c.MootNs, c.RetiredNs) {
 			lane = slices.IndexFunc(stripRows[:], func(row stripRow) bool { return row.truth == c.Spans[i].Truth })
 		}
 	}

@@ -133,6 +133,7 @@ func (e *evaluation) after(t int64) ref.Val {
 // before is true until t, then false: a guard.
 func (e *evaluation) before(t int64) ref.Val {
 	if e.nowNs >= t {
+		e.ended("time %[2]s, which has passed", "", t)
 		return types.False
 	}
 	e.flip(t)
@@ -229,10 +230,12 @@ func (e *evaluation) within(_ string, args ...ref.Val) ref.Val {
 	key, t0, end := text(args[0]), nanoseconds(args[1]), shifted(args[1], args[2])
 	for ns := range e.occurrences(key, addNs(t0, -1), min(end, e.nowNs)) {
 		e.note(reading{kind: readCall, name: "within", key: key, value: timestamp(ns)})
+		e.ended("fact %[1]s, which was asserted in its window at %[2]s", key, ns)
 		return types.True
 	}
 	e.note(reading{kind: readCall, name: "within", key: key})
 	if e.nowNs > end {
+		e.ended("the window for fact %[1]s, which closed at %[2]s", key, end)
 		return types.False
 	}
 	e.flip(addNs(end, 1))

@@ -60,6 +60,8 @@ type Span struct {
 	Err    error    // why the evaluation stopped
 	Events []int    // those that began it, by index in Course.Events; none: arming or a flip of the clock
 	After  bool     // behind the instant of firing, where no lease looks any more
+
+	Retired bool // the plan is not open: no lease looks behind its beginning
 }
 
 // Course is how a timeline went.
@@ -71,12 +73,16 @@ type Course struct {
 	FiresNs     int64 // ns after arming
 	Moot        bool  // it can never fire
 	MootNs      int64 // since when, ns after arming
+	Retired     bool  // it did not fire before its plan was undone or committed, and does not any more
+	RetiredNs   int64 // since when, ns after arming
 	Last        Result
 	Evaluations int
 }
 
 // Run plays a timeline: it evaluates at arming, after the events of an instant and
-// at every instant that the evaluation before asked to wake at, and nowhere else.
+// at every instant that the evaluation before asked to wake at, and nowhere else. A
+// lease whose plan is no longer open turns at that very instant or is retired; one
+// whose plan is open again, back at a savepoint, is asked again.
 // The error is a *ledger.Refused.
 func (c *Condition) Run(t Timeline) (Course, error) {
 	r, err := newTimelineRun(c, t)
@@ -182,15 +188,22 @@ func (r *timelineRun) evaluate(at int64) {
 	if result.WakeNs != 0 && (result.WakeNs <= r.scope.NowNs || result.Moot) {
 		panic(fmt.Sprintf("triggers: wakes at %d, asked at %d, moot %v", result.WakeNs, r.scope.NowNs, result.Moot))
 	}
+	open := r.scope.Plan.Status == ledger.StateOpen
+	c.Retired = c.Retired && !open // back at a savepoint
+	asked := !c.Fires && !c.Moot && !c.Retired
 	span := Span{FromNs: at, Truth: result.Truth, Moot: result.Moot, Waits: result.Waits, Err: result.Err, After: c.Fires, Events: r.eventsOf(at)}
+	switch {
+	case !asked:
+	case result.Truth == True:
+		c.Fires, c.FiresNs = true, at
+	case result.Moot:
+		c.Moot, c.MootNs = true, at
+	case !open:
+		c.Retired, c.RetiredNs = true, at
+	}
+	span.Retired = c.Retired
 	if n := len(c.Spans); n == 0 || !c.Spans[n-1].same(&span) {
 		c.Spans = append(c.Spans, span)
-	}
-	if result.Truth == True && !c.Fires {
-		c.Fires, c.FiresNs = true, at
-	}
-	if result.Moot && !c.Moot && !c.Fires {
-		c.Moot, c.MootNs = true, at
 	}
 	c.Last = result
 }
@@ -208,7 +221,7 @@ func (r *timelineRun) eventsOf(at int64) []int {
 // same reports whether a span says what the one before it says. What a moot
 // condition waits for does not matter any more.
 func (s *Span) same(next *Span) bool {
-	if s.Truth != next.Truth || s.Moot != next.Moot || fmt.Sprint(s.Err) != fmt.Sprint(next.Err) {
+	if s.Truth != next.Truth || s.Moot != next.Moot || s.Retired != next.Retired || fmt.Sprint(s.Err) != fmt.Sprint(next.Err) {
 		return false
 	}
 	return s.Moot || slices.Equal(s.Waits, next.Waits)

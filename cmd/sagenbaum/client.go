@@ -141,7 +141,7 @@ func (c *client) ask(ctx context.Context, verb string, question, answer any) err
 }
 
 func hintFor(verb string) string {
-	if strings.HasPrefix(verb, "plan.") || verb == "undo.ls" {
+	if strings.HasPrefix(verb, "plan.") || verb == "undo.ls" || verb == "trigger.explain" {
 		return "sagenbaum plan ls"
 	}
 	if strings.HasPrefix(verb, "fact.") {

@@ -100,21 +100,18 @@ func writeAction(w io.Writer, p pen, a executor.ActionView, now time.Time) {
 
 func writeLeases(w io.Writer, p pen, indent string, leases []executor.LeaseView) {
 	for _, l := range leases {
-		state := l.Truth
-		switch {
-		case l.Fired:
-			state = "fired"
-		case l.Cascade == "cut", l.Cascade == "given up":
-			state = l.Cascade
-		case l.Moot:
-			state = "moot"
-		}
-		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, clip(l.Condition, 120), p.bold(state))
-		if len(l.Waits) > 0 && !l.Fired && !l.Moot {
+		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, clip(l.Condition, 120), p.bold(leaseWord(l)))
+		if len(l.Waits) > 0 && asked(l) {
 			fmt.Fprintf(w, ", waits for %s", strings.Join(l.Waits, ", "))
 		}
-		if l.WakeNs != 0 && !l.Fired && !l.Moot {
+		if l.WakeNs != 0 && asked(l) {
 			fmt.Fprintf(w, ", wakes %s", moment(l.WakeNs))
+		}
+		if l.Moot {
+			fmt.Fprintf(w, ": %s", mootWhy(l))
+		}
+		if l.FiredAt != "" {
+			fmt.Fprintf(w, " %s", l.FiredAt)
 		}
 		if l.Error != "" {
 			fmt.Fprintf(w, ", error: %s", l.Error)

@@ -79,7 +79,7 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	line("holder", "%s, term %d", dash(v.Holder), v.Term)
 	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, moment(v.TimeNs))
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
-	line("held", "%d registrations, next due %s", v.Held, relative(v.NextDueNs, now))
+	line("held", "%d registrations, next due %s", v.Held, dueText(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
 		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
@@ -102,6 +102,14 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
 			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), triesText(waiting.Tries))
 	}
+}
+
+// dueText is when time calls for the next decision.
+func dueText(ns int64, now time.Time) string {
+	if ns != 0 && ns <= now.UnixNano() {
+		return "now"
+	}
+	return relative(ns, now)
 }
 
 // obligationNames are what of a plan waits for its owner, short.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -100,9 +101,12 @@ func newTriggerLint(s *settings) *cobra.Command {
 	return cmd
 }
 
-// conditionMax is how many bytes are read of a file with one condition: more than a
-// condition may have, so that the language says what is too long.
+// conditionMax is how many bytes are kept of a file with one condition, more than a
+// condition may have. What is behind them is counted only.
 const conditionMax = 1 << 16
+
+// byteOrderMark is what some editors put before UTF-8.
+const byteOrderMark = "\ufeff"
 
 func conditionText(stdin io.Reader, file string, args []string) (string, error) {
 	if file == "" {
@@ -118,7 +122,17 @@ func conditionText(stdin io.Reader, file string, args []string) (string, error) 
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, conditionMax))
-	return strings.TrimRight(string(text), " \t\r\n"), err
+	if err != nil {
+		return "", err
+	}
+	more, err := io.Copy(io.Discard, in)
+	if err != nil {
+		return "", err
+	}
+	if more > 0 {
+		return "", &ledger.Refused{Field: "file", Problem: fmt.Sprintf("%d bytes", conditionMax+more), Want: fmt.Sprintf("at most %d", ledger.ExpressionMax)}
+	}
+	return strings.TrimRight(strings.TrimPrefix(string(text), byteOrderMark), " \t\r\n"), nil
 }
 
 // lintCondition looks at one condition.

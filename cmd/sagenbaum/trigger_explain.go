@@ -42,13 +42,13 @@ are conditions like any other.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&q.Action, "action", "", "only the conditions of `ACTION`")
+	cmd.Flags().StringVar(&q.Action, "action", "", "only the conditions of `ACTION`, by number or id")
 	cmd.Flags().StringVar(&q.Lease, "lease", "", "only the condition of this `NAME`")
 	return cmd
 }
 
 func writeExplain(w io.Writer, p pen, e executor.ExplainView, now time.Time) {
-	fmt.Fprintf(w, "plan %s is %s; answers as of %s\n", p.bold(e.Plan), p.state(e.State), moment(e.TimeNs))
+	fmt.Fprintf(w, "plan %s is %s; answers as of %s by the executor's clock\n", p.bold(e.Plan), p.state(e.State), moment(e.TimeNs))
 	for _, l := range e.Leases {
 		of := "the plan"
 		if l.Action != "" {
@@ -58,7 +58,11 @@ func writeExplain(w io.Writer, p pen, e executor.ExplainView, now time.Time) {
 		out := lines{w: w, width: 12, indent: "    "}
 		out.line("condition", "%s", triggers.Spaced(l.Condition))
 		out.line("error", "%s", l.Error)
-		if l.Fired || l.Moot {
+		out.line("fired at", "%s", l.FiredAt)
+		if l.Moot {
+			out.line("because", "%s", mootWhy(l.LeaseView))
+		}
+		if !asked(l.LeaseView) {
 			continue
 		}
 		out.line("waits for", "%s", strings.Join(l.Waits, ", "))
@@ -67,18 +71,10 @@ func writeExplain(w io.Writer, p pen, e executor.ExplainView, now time.Time) {
 		}
 		out.line("indexed by", "%s", strings.Join(l.Keys, ", "))
 		if l.Shared > 0 {
-			out.line("asked as one", "with %d leases that always answer the same", l.Shared)
+			out.line("asked as one", "with %s that always answer the same", otherLeases(l.Shared))
 		}
 		for _, r := range l.Readings {
-			value := r.Value
-			if value == "" {
-				value = "unknown"
-			}
-			from := ""
-			if r.Sequence != 0 {
-				from = fmt.Sprintf("  (record %d)", r.Sequence)
-			}
-			out.line("read", "%s = %s%s", r.Name, clip(value, 200), from)
+			out.line("read", "%s", readingText(r))
 		}
 	}
 	if e.Omitted {
@@ -86,14 +82,71 @@ func writeExplain(w io.Writer, p pen, e executor.ExplainView, now time.Time) {
 	}
 }
 
+// otherLeases counts the leases beside one.
+func otherLeases(n uint64) string {
+	if n == 1 {
+		return "1 other lease"
+	}
+	return fmt.Sprintf("%d other leases", n)
+}
+
+// readingText is one thing that a condition read: a value, that there is a fact of
+// which it asked no more, or that there is none.
+func readingText(r executor.ReadingView) string {
+	from := ""
+	if r.Sequence != 0 {
+		from = fmt.Sprintf("(record %d)", r.Sequence)
+	}
+	_, _, call := strings.Cut(r.Name, "(")
+	switch fact := strings.HasPrefix(r.Name, "facts["); {
+	case r.Value != "" && from != "":
+		return fmt.Sprintf("%s = %s  %s", r.Name, clip(r.Value, 200), from)
+	case r.Value != "":
+		return fmt.Sprintf("%s = %s", r.Name, clip(r.Value, 200))
+	case fact && r.Present:
+		return fmt.Sprintf("%s: present %s", r.Name, from)
+	case fact:
+		return r.Name + ": no such fact"
+	case call:
+		return r.Name + ": no occurrence"
+	}
+	return r.Name + ": unknown"
+}
+
+// asked reports whether the condition of a lease is still asked by itself.
+func asked(l executor.LeaseView) bool {
+	return !l.Fired && !l.Moot && l.Retired == "" && l.Suspended == "" && l.Cascade != "cut" && l.Cascade != "given up"
+}
+
+// mootWhy says why a moot lease never fires.
+func mootWhy(l executor.LeaseView) string {
+	if len(l.MootWhy) == 0 {
+		return "no future makes it true"
+	}
+	return strings.Join(l.MootWhy, "; ")
+}
+
 // leaseWord is what became of a lease, or what its condition answers.
 func leaseWord(l executor.LeaseView) string {
+	turned := l.Truth == triggers.True.String()
 	switch {
 	case l.Fired:
 		return "fired"
+	case l.Retired != "":
+		return "retired when " + l.Retired
+	case l.Cascade == "given up":
+		return "given up"
+	case l.Suspended != "":
+		return "suspended until the plan is back at " + l.Suspended
+	case l.Cascade == "cut":
+		return "true, held: the cascade was cut, see plan why"
 	case l.Moot:
 		return "moot, it never fires"
-	case l.Truth == triggers.True.String():
+	case l.Cascade == "resumed" && turned:
+		return "true, resumed by its owner"
+	case l.Cascade == "resumed":
+		return l.Truth + ", resumed by its owner"
+	case turned:
 		return "true, it fires as soon as the clock allows"
 	default:
 		return l.Truth

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,6 +110,7 @@ func readTriggerTest(name string, data []byte, armed time.Time, programs *trigge
 	r := &triggerReader{document: document, armedNs: armed.UnixNano()}
 	test := &triggerTest{file: name, text: f.Condition}
 	r.condition(test, programs)
+	r.reads = test.condition != nil && test.condition.ReadsAction()
 	if len(f.Cases) > 0 && (len(f.Steps) > 0 || f.Until != "" || f.Expect != nil) {
 		r.refuse("cases", "beside steps, until or expect of the file", "write these in each case")
 	}
@@ -139,7 +141,8 @@ func readTriggerTest(name string, data []byte, armed time.Time, programs *trigge
 type triggerReader struct {
 	document *contract.Document
 	armedNs  int64
-	steps    int // of all cases so far
+	steps    int  // of all cases so far
+	reads    bool // the condition reads the action
 	findings contract.Findings
 }
 
@@ -197,6 +200,13 @@ func (r *triggerReader) json(field string, value any) json.RawMessage {
 }
 
 func (r *triggerReader) read(at string, c *triggerCase) timelineCase {
+	if r.reads && c.Action == nil {
+		field := "condition"
+		if at != "" {
+			field = at + "action"
+		}
+		r.refuse(field, "the condition reads action, and there is none", "add action: {} for a trigger of an action")
+	}
 	out := timelineCase{name: c.Name, timeline: triggers.Timeline{
 		Scope:   triggers.Scope{Plan: r.plan(at, c), Action: r.action(at, c), ArmedNs: r.armedNs},
 		UntilNs: r.offset(at+"until", c.Until),
@@ -215,8 +225,35 @@ func (r *triggerReader) read(at string, c *triggerCase) timelineCase {
 		}
 		out.timeline.Events = append(out.timeline.Events, e)
 	}
+	r.possible(at, &out.timeline)
 	r.expect(at+"expect", c.Expect, &out)
 	return out
+}
+
+// possible refuses steps that no ledger has, in the order in which they happen.
+func (r *triggerReader) possible(at string, t *triggers.Timeline) {
+	order := make([]int, len(t.Events))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Events[a].AtNs, t.Events[b].AtNs) })
+	outcome, count := "", t.Scope.Plan.Actions
+	for _, i := range order {
+		field := fmt.Sprintf("%ssteps[%d].", at, i)
+		switch e := &t.Events[i]; e.Kind {
+		case triggers.EventOutcome:
+			late := outcome == ledger.StateFailed && e.Text == "completed" // the failure was not known to be none
+			if outcome != "" && outcome != "in_doubt" && !late || outcome == "in_doubt" && e.Text == "in_doubt" {
+				r.refuse(field+"outcome", "the forward is "+outcome+" already", "one outcome; after in_doubt completed or failed, after failed completed")
+			}
+			outcome = e.Text
+		case triggers.EventActions:
+			if e.Count < count {
+				r.refuse(field+"actions", fmt.Sprintf("%d, after %d", e.Count, count), "a number that never goes down")
+			}
+			count = e.Count
+		}
+	}
 }
 
 // planStatuses are what plan.status may be.

@@ -34,6 +34,8 @@ type courseView struct {
 	FiresNs     *int64      `json:"fires_ns,omitempty"` // after arming, as all that ends in _ns
 	Moot        bool        `json:"moot"`
 	MootNs      *int64      `json:"moot_ns,omitempty"`
+	Retired     bool        `json:"retired"` // with its plan
+	RetiredNs   *int64      `json:"retired_ns,omitempty"`
 	EndNs       int64       `json:"end_ns"`
 	Evaluations int         `json:"evaluations"`
 	Events      []eventView `json:"events"`
@@ -57,6 +59,8 @@ type spanView struct {
 	Error  string   `json:"error,omitempty"`
 	Events []int    `json:"events,omitempty"` // that began it; none: arming, or a flip of the clock
 	After  bool     `json:"after_firing,omitempty"`
+
+	Retired bool `json:"retired,omitempty"` // the plan is not open: nobody asks
 }
 
 func newTriggerTest(s *settings) *cobra.Command {
@@ -158,7 +162,7 @@ func runTriggerTests(tests []*triggerTest, armed time.Time) ([]courseView, error
 
 func viewOf(test *triggerTest, c *timelineCase, course triggers.Course, armed time.Time) courseView {
 	v := courseView{File: test.file, Case: c.name, Condition: test.text, Armed: armed.UTC().Format(time.RFC3339Nano),
-		Unmet: c.unmet(&course), Fires: course.Fires, Moot: course.Moot, EndNs: course.EndNs, Evaluations: course.Evaluations,
+		Unmet: c.unmet(&course), Fires: course.Fires, Moot: course.Moot, Retired: course.Retired, EndNs: course.EndNs, Evaluations: course.Evaluations,
 		Events: []eventView{}, course: course, expects: c.expects}
 	v.OK = v.Unmet == ""
 	if course.Fires {
@@ -167,12 +171,15 @@ func viewOf(test *triggerTest, c *timelineCase, course triggers.Course, armed ti
 	if course.Moot {
 		v.MootNs = &course.MootNs
 	}
+	if course.Retired {
+		v.RetiredNs = &course.RetiredNs
+	}
 	for i := range course.Events {
 		v.Events = append(v.Events, eventView{course.Events[i].AtNs, course.Events[i].String()})
 	}
 	for i := range course.Spans {
 		span := &course.Spans[i]
-		view := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(), Moot: span.Moot, Waits: span.Waits, Events: span.Events, After: span.After}
+		view := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(), Moot: span.Moot, Waits: span.Waits, Events: span.Events, After: span.After, Retired: span.Retired}
 		if span.Err != nil {
 			view.Error = span.Err.Error()
 		}
@@ -213,7 +220,7 @@ func finishTriggerTest(cmd *cobra.Command, s *settings, tests []*triggerTest, vi
 const stripWidth = 78
 
 // stripLegend explains the marks of all strips.
-const stripLegend = "F fires, x moot, 1-9 what happens, ~ the clock, // drawn short, + a nanosecond later"
+const stripLegend = "F fires, x moot, R retired, 1-9 a-z what happens, * beyond z, ~ the clock, // drawn short, + a nanosecond later"
 
 // truthColors are the SGR codes of the truths, and of what is said of a case.
 var truthColors = map[string]string{"true": "33;1", "unknown": "36", "false": "2"}
@@ -261,6 +268,8 @@ func (v *courseView) verdict(p pen) string {
 		text = "fires at " + triggers.FormatOffset(*v.FiresNs)
 	case v.Moot:
 		text = "never fires, moot since " + triggers.FormatOffset(*v.MootNs)
+	case v.Retired:
+		text = "never fires, retired at " + triggers.FormatOffset(*v.RetiredNs)
 	}
 	switch {
 	case !v.OK:
@@ -327,6 +336,10 @@ func (v *courseView) why(span *triggers.Span) string {
 		return "FIRES"
 	case span.After:
 		return "after the firing"
+	case v.Retired && span.FromNs == *v.RetiredNs:
+		return "retired with the plan"
+	case span.Retired:
+		return "nobody asks: the plan is not open"
 	case span.Moot:
 		return "moot: no future makes it true"
 	case span.Err != nil:

@@ -200,7 +200,7 @@ func (s *drawnStrip) lanes() {
 			to = s.x(spans[i+1].FromNs)
 		}
 		lane, pale := laneOf(span.Truth), ""
-		if span.After || span.Moot {
+		if span.After || span.Moot || span.Retired {
 			pale = ` opacity="0.4"` // no lease looks any more
 		}
 		fmt.Fprintf(&s.out, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"%s/>`+"\n", from, s.laneTop(lane), max(to-from, 1), svgLane, svgLanes[lane].fill, pale)
@@ -234,6 +234,8 @@ func (s *drawnStrip) ending() {
 		at, text, class, style = c.FiresNs, "fires at "+triggers.FormatOffset(c.FiresNs), "fires middle", `stroke="#1F2328" stroke-width="2.2"`
 	case c.Moot:
 		at, text = c.MootNs, "moot since "+triggers.FormatOffset(c.MootNs)
+	case c.Retired:
+		at, text = c.RetiredNs, "retired at "+triggers.FormatOffset(c.RetiredNs)
 	default:
 		return
 	}

@@ -104,6 +104,9 @@ func TestTheTriggerPageShowsWhatIsPrinted(t *testing.T) {
 	shown := 0
 	for _, block := range strings.Split(string(page), "\n    $ sagenbaum trigger ")[1:] {
 		line, rest, _ := strings.Cut(block, "\n")
+		if strings.HasPrefix(line, "explain ") {
+			continue // it needs an executor: see TestThePageShowsWhatExplainPrints
+		}
 		var want strings.Builder
 		for printed := range strings.Lines(rest) {
 			text, indented := strings.CutPrefix(printed, "    ")

@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
+var slowVerbs = []string{"status", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -175,11 +175,11 @@ func decoded[Q any](data []byte, ask func(Q) any) any {
 	return ask(q)
 }
 
-// look runs read over a snapshot of the state.
+// look runs read over a snapshot of the state, as of this host's guarded clock.
 func (a *actor) look(read func(*executor.Reader)) {
 	snapshot := a.host.db.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
-	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen())))
+	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen())).At(a.host.clock.now().UnixNano()))
 }
 
 func (a *actor) askPlans(f executor.Filter) any {
@@ -290,12 +290,17 @@ func (a *actor) askPreview(q executor.PreviewQuery) any {
 	return answer
 }
 
-// askExplain says what leases answer at the logical time of the folded state.
+// askExplain says what leases answer now.
 func (a *actor) askExplain(q executor.ExplainQuery) any {
 	var answer executor.ExplainAnswer
 	a.look(func(r *executor.Reader) {
 		explained, err := r.Explain(q)
-		if err != nil {
+		var refused *ledger.Refused
+		switch {
+		case errors.As(err, &refused):
+			answer.Error = refused.Problem
+			return
+		case err != nil:
 			answer.Error = err.Error()
 			return
 		}
