@@ -195,17 +195,40 @@ func (a *actor) askPlan(q executor.PlanQuery) any {
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
 		return executor.PlanAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
 	}
-	var answer executor.PlanAnswer
+	answer, known := a.seenPlan(q.Plan)
+	if !known && a.catchUp() { // its first record may have been acknowledged just now
+		answer, _ = a.seenPlan(q.Plan)
+	}
+	return answer
+}
+
+func (a *actor) seenPlan(id string) (answer executor.PlanAnswer, known bool) {
 	a.look(func(r *executor.Reader) {
-		view, ok := r.Plan(q.Plan)
-		if !ok {
-			answer.Error = "there is no plan " + q.Plan
+		var view executor.PlanView
+		if view, known = r.Plan(id); !known {
+			answer.Error = "there is no plan " + id
 			return
 		}
 		a.showWaiting(&view)
 		answer.Plan = view
 	})
-	return answer
+	return answer, known
+}
+
+// catchUpMax is how long a question about what is not known waits for the fold.
+const catchUpMax = 2 * time.Second
+
+// catchUp waits until all that the ledger has now is folded, and reports whether
+// that took a wait and came to its end.
+func (a *actor) catchUp() bool {
+	store := a.ledgerSeen()
+	if store == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), catchUpMax)
+	defer cancel()
+	head, err := store.Head(ctx)
+	return err == nil && a.await(&waiter{sequence: head.Last}, catchUpMax)
 }
 
 // showWaiting says which of a plan's commands have found no worker.
