@@ -132,9 +132,8 @@ func benchIdle(ctx context.Context, out io.Writer, dir string, held int) error {
 const idleFor = 10 * time.Second
 
 func measureIdle(ctx context.Context, out io.Writer, rig *bench, held int) error {
-	heapBytes() // what was made before is collected before
-	if !pause(ctx, 2*time.Second) {
-		return ctx.Err()
+	if err := calm(ctx); err != nil {
+		return err
 	}
 	before := processorTime()
 	if !pause(ctx, idleFor) {
@@ -146,6 +145,25 @@ func measureIdle(ctx context.Context, out io.Writer, rig *bench, held int) error
 		return err
 	}
 	fmt.Fprintf(out, "  %-46s %9s of processor time in %s, %d held\n", fmt.Sprintf("server and executor idle, %d leases", held), short(used), idleFor, status.Held)
+	return nil
+}
+
+// calmMax is how long calm waits at most.
+const calmMax = time.Minute
+
+// calm waits until what was registered before is collected and compacted: what an
+// idle process does after it has worked is the work's.
+func calm(ctx context.Context) error {
+	heapBytes()
+	for start := time.Now(); time.Since(start) < calmMax; {
+		before := processorTime()
+		if !pause(ctx, time.Second) {
+			return ctx.Err()
+		}
+		if processorTime()-before < 20*time.Millisecond {
+			break
+		}
+	}
 	return nil
 }
 
