@@ -238,11 +238,7 @@ func (s *State) keepOutput(a *action, output []byte) {
 
 func (s *State) payload(key []byte) *pb.Payload {
 	payload := new(pb.Payload)
-	if v, ok := s.get(key); ok {
-		if err := payload.UnmarshalVT(v); err != nil {
-			panic(&StoreError{"get", err})
-		}
-	}
+	s.find(key, payload)
 	return payload
 }
 

@@ -195,13 +195,9 @@ const codeUnverified = "unverified"
 
 // commandRow is the command in flight, or nil.
 func (s *State) commandRow(a *action) *pb.CommandRow {
-	v, ok := s.get(actionKey(keyCommand, a.id.plan, a.id.n))
-	if !ok {
-		return nil
-	}
 	row := new(pb.CommandRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
+	if !s.find(actionKey(keyCommand, a.id.plan, a.id.n), row) {
+		return nil
 	}
 	return row
 }

@@ -46,13 +46,9 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 		return
 	}
 	key := attemptKey(a.id.plan, a.id.n, attempt)
-	v, ok := s.get(key)
-	if !ok {
-		return
-	}
 	row := new(pb.AttemptRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
+	if !s.find(key, row) {
+		return
 	}
 	row.Ended, row.EndedNs, row.State = e.Address, s.meta.TimeNs, end.state
 	row.Message = end.message

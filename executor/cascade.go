@@ -62,13 +62,9 @@ func (s *State) firingAt(at *pb.Address) *pb.Firing {
 	if at == nil {
 		return nil
 	}
-	v, ok := s.get(recordKey(keyFiring, at.Sequence, at.Index))
-	if !ok {
-		return nil
-	}
 	f := new(pb.Firing)
-	if err := f.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
+	if !s.find(recordKey(keyFiring, at.Sequence, at.Index), f) {
+		return nil
 	}
 	return f
 }

@@ -23,9 +23,7 @@ func (s *State) contractPublished(e ledger.Entry, k *pb.ContractPublished) Resul
 	}
 	if last != nil {
 		row := new(pb.ContractRow)
-		if err := row.UnmarshalVT(last); err != nil {
-			panic(&StoreError{"scan", err})
-		}
+		decode("scan", last, row)
 		if string(row.Digest) == string(k.Digest) {
 			return repeated
 		}
@@ -81,9 +79,7 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 
 func contractView(k, v []byte) ContractView {
 	row := new(pb.ContractRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"scan", err})
-	}
+	decode("scan", v, row)
 	return ContractView{
 		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,
 		At: ledger.FormatAddress(row.At), AtNs: row.AtNs, Contract: append([]byte(nil), row.Contract...),

@@ -151,8 +151,7 @@ func (d *decider) turned(entries []string) {
 func (d *decider) refusal(place []byte) {
 	sequence, index := binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])
 	row := new(pb.RefusedRow)
-	v, ok := d.state.get(recordKey(keyRefused, sequence, index))
-	if !ok || row.UnmarshalVT(v) != nil {
+	if !d.state.find(recordKey(keyRefused, sequence, index), row) {
 		panic(&StoreError{"get", errMissingRow})
 	}
 	d.propose(&pb.Record{Plan: row.Plan, Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{

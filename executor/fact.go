@@ -171,9 +171,7 @@ func (s *State) flushFacts() {
 
 func factRow(v []byte) *pb.FactRow {
 	row := new(pb.FactRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
-	}
+	decode("get", v, row)
 	return row
 }
 

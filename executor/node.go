@@ -10,13 +10,9 @@ import (
 // place; they are looked at when it turns true.
 
 func (s *State) nodeRow(node []byte) *pb.NodeRow {
-	v, ok := s.get(nodeKey(node))
-	if !ok {
-		return nil
-	}
 	row := new(pb.NodeRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
+	if !s.find(nodeKey(node), row) {
+		return nil
 	}
 	return row
 }

@@ -79,13 +79,9 @@ func (s *State) ownerPaged(e ledger.Entry, p *plan, k *pb.OwnerPaged) Result {
 
 // pageRow is an open page, or nil.
 func (s *State) pageRow(key []byte) *pb.PageRow {
-	v, ok := s.get(key)
-	if !ok {
-		return nil
-	}
 	row := new(pb.PageRow)
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
+	if !s.find(key, row) {
+		return nil
 	}
 	return row
 }
@@ -107,9 +103,7 @@ func (s *State) Unpaged() []Page {
 	from := []byte{keyPage}
 	for k, v := range s.kv.Scan(from, after(from)) {
 		row := new(pb.PageRow)
-		if err := row.UnmarshalVT(v); err != nil {
-			panic(&StoreError{"scan", err})
-		}
+		decode("scan", v, row)
 		planID, n := splitActionKey(k[:len(k)-len(row.Kind)])
 		p := s.plan(planID)
 		var a *action

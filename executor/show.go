@@ -88,9 +88,7 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 	}
 	for k, v := range r.s.kv.Scan(from, after([]byte{keyPlan})) {
 		row := new(pb.PlanRow)
-		if err := row.UnmarshalVT(v); err != nil {
-			panic(&StoreError{"scan", err})
-		}
+		decode("scan", v, row)
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}

@@ -123,9 +123,7 @@ func look(kv KV, tenant string) *State {
 		meta: &pb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
-		if err := s.meta.UnmarshalVT(v); err != nil {
-			panic(&StoreError{"get", err})
-		}
+		decode("get", v, s.meta)
 	}
 	return s
 }
@@ -196,9 +194,7 @@ func (s *State) plan(id string) *plan {
 		}
 	} else if v, ok := s.kv.Get(planKey(keyPlan, id)); ok {
 		row := new(pb.PlanRow)
-		if err := row.UnmarshalVT(v); err != nil {
-			panic(&StoreError{"get", err})
-		}
+		decode("get", v, row)
 		p = newPlan(id, row)
 		p.numbers = map[string]uint32{}
 	}
@@ -248,14 +244,31 @@ func (s *State) action(planID string, n uint32) *action {
 	return a
 }
 
-func (s *State) load(key []byte, row interface{ UnmarshalVT([]byte) error }) {
+type decoder interface{ UnmarshalVT([]byte) error }
+
+// decode reads a row that was got or scanned, as op says.
+func decode(op string, v []byte, row decoder) {
+	if err := row.UnmarshalVT(v); err != nil {
+		panic(&StoreError{op, err})
+	}
+}
+
+// find reads a row that may not be there, and reports whether it is.
+func (s *State) find(key []byte, row decoder) bool {
+	v, ok := s.get(key)
+	if ok {
+		decode("get", v, row)
+	}
+	return ok
+}
+
+// load reads a row that must be there, past what a fork has written.
+func (s *State) load(key []byte, row decoder) {
 	v, ok := s.kv.Get(key)
 	if !ok {
 		panic(&StoreError{"get", errMissingRow})
 	}
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{"get", err})
-	}
+	decode("get", v, row)
 }
 
 func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
