@@ -19,7 +19,7 @@ func (s *State) contractPublished(e ledger.Entry, k *pb.ContractPublished) Resul
 	prefix := append(planKey(keyContract, k.Capability), 0)
 	var last []byte
 	for _, v := range s.kv.Scan(prefix, after(prefix)) {
-		last = v
+		last = append(last[:0], v...) // v is valid until the next step only
 	}
 	if last != nil {
 		row := new(pb.ContractRow)
