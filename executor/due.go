@@ -202,7 +202,7 @@ func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 	if held == nil {
 		return 0
 	}
-	result := d.answerOf(held)
+	result := d.state.answerAt(held, d.in.EpochNs)
 	if result.Truth == triggers.True {
 		result = held.Evaluate(d.in.EpochNs, factView{d.state})
 		return d.fireDue(p, a, l, readingsOf(result.Readings), p.row.Opened)
@@ -215,16 +215,6 @@ func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 		again = turned.Ns
 	}
 	return again
-}
-
-// answerOf asks at this epoch. A firing lands at logical time, which a stamp may
-// have put ahead of it: what is true at one of the two only does not fire.
-func (d *decider) answerOf(held *triggers.Held) triggers.Result {
-	result := d.state.ask(held, d.in.EpochNs)
-	if landing := d.state.meta.TimeNs; result.Truth == triggers.True && landing > d.in.EpochNs {
-		return d.state.ask(held, landing)
-	}
-	return result
 }
 
 func (d *decider) fireDue(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {

@@ -73,10 +73,8 @@ func (r *Reader) faultyPlans(limit int) (plans []string) {
 		if len(plans) >= limit {
 			break
 		}
-		for _, ref := range r.s.members(k[2:], 1) {
-			if !slices.Contains(plans, ref.plan) {
-				plans = append(plans, ref.plan)
-			}
+		if p, _, _ := r.s.member(k[2:]); p != nil && !slices.Contains(plans, p.id) {
+			plans = append(plans, p.id)
 		}
 	}
 	return plans
@@ -159,28 +157,22 @@ func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView
 	if !turned {
 		view.WakeNs = result.WakeNs
 	}
-	if whole {
-		r.reads(&view, l, result)
-	}
+	keys := l.Keys
 	if l.Node != nil {
-		if node := r.s.nodeRow(l.Node); node != nil {
-			view.Shared = node.Leases - 1
-		}
+		node := r.s.nodeRow(l.Node)
+		keys, view.Shared = node.Keys, node.Leases-1
+	}
+	if whole {
+		view.Keys, view.Readings = keys, readingViews(result.Readings)
 	}
 	return view
 }
 
-// reads adds what a lease is indexed by and what its condition reads.
-func (r *Reader) reads(view *LeaseView, l *pb.LeaseRow, result triggers.Result) {
-	view.Keys = l.Keys
-	if l.Node != nil {
-		if node := r.s.nodeRow(l.Node); node != nil {
-			view.Keys = node.Keys
-		}
+func readingViews(list []triggers.Reading) (views []ReadingView) {
+	for _, reading := range list {
+		views = append(views, ReadingView{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
 	}
-	for _, reading := range result.Readings {
-		view.Readings = append(view.Readings, ReadingView{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
-	}
+	return views
 }
 
 // firedAt is where a lease that fired did, or "": the plan knows of the last only.

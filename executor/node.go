@@ -1,6 +1,9 @@
 package executor
 
 import (
+	"iter"
+	"slices"
+
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -93,7 +96,7 @@ func (s *State) nodeChanged(w *watcher, result triggers.Result, at *pb.Address) 
 
 // dissolve looks at each lease of a node by itself.
 func (s *State) dissolve(node []byte, at *pb.Address) {
-	for _, ref := range s.members(node, 0) {
+	for _, ref := range slices.Collect(s.members(node)) { // they leave it
 		p := s.plan(ref.plan)
 		l, a := s.lease(p, ref)
 		if l == nil || l.Node == nil {
@@ -107,37 +110,43 @@ func (s *State) dissolve(node []byte, at *pb.Address) {
 	}
 }
 
-// members lists the leases of a node, up to limit where it is above 0.
-func (s *State) members(node []byte, limit int) []leaseRef {
+// members yields the leases of a node, in ascending order.
+func (s *State) members(node []byte) iter.Seq[leaseRef] {
 	prefix := append([]byte{keyMember}, node...)
-	var refs []leaseRef
-	for k := range s.kv.Scan(prefix, after(prefix)) {
-		if limit > 0 && len(refs) == limit {
-			break
-		}
-		refs = append(refs, parseLeaseRef(k[len(prefix):]))
-	}
-	return refs
-}
-
-// nodeWatcher reads a node as its first lease sees it: all see the same.
-func (s *State) nodeWatcher(node []byte) *watcher {
-	row := s.nodeRow(node)
-	if row == nil {
-		return nil
-	}
-	prefix := append([]byte{keyMember}, node...)
-	for k := range s.kv.Scan(prefix, after(prefix)) {
-		ref := parseLeaseRef(k[len(prefix):])
-		p := s.plan(ref.plan)
-		if l, a := s.lease(p, ref); l != nil && l.Node != nil {
-			if held := s.hold(p, a, l); held != nil {
-				_, faulty := s.get(faultyNodeKey(node))
-				return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys, faulty: faulty}
+	return func(yield func(leaseRef) bool) {
+		for k := range s.kv.Scan(prefix, after(prefix)) {
+			if !yield(parseLeaseRef(k[len(prefix):])) {
+				return
 			}
 		}
 	}
-	return nil
+}
+
+// member is the first lease of a node: all see the same.
+func (s *State) member(node []byte) (p *plan, a *action, l *pb.LeaseRow) {
+	for ref := range s.members(node) {
+		if p = s.plan(ref.plan); p != nil {
+			if l, a = s.lease(p, ref); l != nil && l.Node != nil {
+				return p, a, l
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
+// nodeWatcher reads a node as its first lease sees it.
+func (s *State) nodeWatcher(node []byte) *watcher {
+	row := s.nodeRow(node)
+	p, a, l := s.member(node)
+	if row == nil || l == nil {
+		return nil
+	}
+	held := s.hold(p, a, l)
+	if held == nil {
+		return nil // was compiled when it was armed
+	}
+	_, faulty := s.get(faultyNodeKey(node))
+	return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys, faulty: faulty}
 }
 
 // dueNode asks a node whose wake instant has come, and fires its leases.
@@ -149,16 +158,14 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
 	}
-	result := d.answerOf(w.held)
+	result := d.state.answerAt(w.held, d.in.EpochNs)
 	if result.Truth != triggers.True {
 		return max(result.WakeNs, 0) // 0: only a fact can change it now
 	}
-	prefix := append([]byte{keyMember}, node...)
-	for k := range d.live.kv.Scan(prefix, after(prefix)) { // what has fired is a member no more
+	for ref := range d.live.members(node) { // what has fired is a member no more
 		if d.full() {
 			break
 		}
-		ref := parseLeaseRef(k[len(prefix):])
 		p := d.state.plan(ref.plan)
 		l, a := d.state.lease(p, ref)
 		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {

@@ -47,7 +47,7 @@ func (r *Reader) again(key []byte, clock int64) int64 {
 	if key[9] == dueNode {
 		ns := int64(binary.BigEndian.Uint64(key[1:]))
 		row := r.s.nodeRow(key[10:])
-		p, a, l := r.member(key[10:])
+		p, a, l := r.s.member(key[10:])
 		if row == nil || row.WakeNs != ns || l == nil {
 			return 0
 		}
@@ -87,27 +87,9 @@ func (r *Reader) trueAt(p *plan, a *action, l *pb.LeaseRow, ns, clock int64) int
 	if err != nil {
 		return 0
 	}
-	held := condition.Hold(scopeOf(p, a, l))
-	result := held.Evaluate(clock, factView{r.s})
-	if landing := r.nowNs(); result.Truth == triggers.True && landing > clock { // a firing lands at logical time
-		result = held.Evaluate(landing, factView{r.s})
-	}
+	result := r.s.answerAt(condition.Hold(scopeOf(p, a, l)), clock)
 	if result.Truth == triggers.True {
 		return ns
 	}
 	return result.WakeNs
-}
-
-// member is the first lease of a node: all have one answer.
-func (r *Reader) member(node []byte) (*plan, *action, *pb.LeaseRow) {
-	prefix := append([]byte{keyMember}, node...)
-	for k := range r.s.kv.Scan(prefix, after(prefix)) {
-		ref := parseLeaseRef(k[len(prefix):])
-		if p := r.s.plan(ref.plan); p != nil {
-			if l, a := r.s.lease(p, ref); l != nil && l.Node != nil {
-				return p, a, l
-			}
-		}
-	}
-	return nil, nil, nil
 }

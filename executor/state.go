@@ -145,6 +145,17 @@ func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
 	return held.Ask(&s.room, nowNs, factView{s})
 }
 
+// answerAt asks whether a lease would fire at an epoch. A firing lands at logical
+// time, which a stamp may have put ahead of it: what is true at one of the two only
+// does not fire.
+func (s *State) answerAt(held *triggers.Held, epochNs int64) triggers.Result {
+	result := s.ask(held, epochNs)
+	if landing := s.meta.TimeNs; result.Truth == triggers.True && landing > epochNs {
+		return s.ask(held, landing)
+	}
+	return result
+}
+
 // fork returns a scratch state over s. Folding into it leaves s untouched.
 func (s *State) fork() *State {
 	return &State{
