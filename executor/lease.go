@@ -3,7 +3,6 @@ package executor
 import (
 	"slices"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -91,12 +90,18 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
 		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
-		if c, err := s.programs.Condition(t.Condition); err == nil && c.Reads("plan.actions", "plan.step") {
+		if s.counts(t.Condition) {
 			p.row.Counting = insert(p.row.Counting, a.id.n)
 		}
 	}
 	s.watch(p, a)
 	s.evaluateAction(p, a, at)
+}
+
+// counts reports whether a condition reads the number of its plan's actions.
+func (s *State) counts(condition string) bool {
+	c, err := s.programs.Condition(condition)
+	return err == nil && c.Reads("plan.actions", "plan.step")
 }
 
 func (s *State) watch(p *plan, a *action) {
@@ -131,10 +136,7 @@ func (s *State) evaluateActions(p *plan, numbers []uint32, at *pb.Address) {
 // actions, which has changed. The standing ones do not.
 func (s *State) evaluateCounting(p *plan, at *pb.Address) {
 	for _, l := range p.row.Leases {
-		if standing(l.Name) != "" {
-			continue
-		}
-		if c, err := s.programs.Condition(conditionOf(p, nil, l)); err == nil && c.Reads("plan.actions", "plan.step") {
+		if standing(l.Name) == "" && s.counts(conditionOf(p, nil, l)) {
 			s.evaluate(p, nil, l, at)
 		}
 	}
@@ -369,31 +371,4 @@ func (s *State) lease(p *plan, ref leaseRef) (l *pb.LeaseRow, a *action) {
 		}
 	}
 	return nil, nil
-}
-
-// applyVerdict folds a supervisor's verdict on an action; the lease on it is
-// the mechanism that undoes (S76).
-func (s *State) applyVerdict(e ledger.Entry) Result {
-	k := e.Record.GetVerdictGiven()
-	p := s.plan(e.Record.Plan)
-	if p == nil {
-		return refused("plan %s was never opened", e.Record.Plan)
-	}
-	a := s.byName(p.id, e.Record.Action)
-	if a == nil {
-		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
-	}
-	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name, k.Reason, s.meta.TimeNs
-	s.noteVerdict(e, p, a)
-	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
-		for _, name := range []string{leaseVerdict, leaseUnheard} {
-			a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
-		}
-	}
-	s.notices = append(s.notices, Notice{
-		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id, Verdict: verdictName(k.Outcome), By: e.Source.Name,
-	})
-	s.watch(p, a)
-	s.evaluateAction(p, a, e.Address)
-	return effective
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -168,14 +169,23 @@ func (s *State) noteEviction(key string, at *pb.Address) {
 	}
 }
 
+// standingFact is the fact under a key, in memory or evicted, or why there is none.
+func (s *State) standingFact(key string) (row *pb.FactRow, gone string) {
+	switch row = s.fact(key); {
+	case row == nil:
+		return nil, fmt.Sprintf("there is no fact %q", key)
+	case row.Retracted:
+		return nil, fmt.Sprintf("fact %q was retracted at %s", key, ledger.FormatAddress(row.Tombstone))
+	}
+	return row, ""
+}
+
 // factEvicted takes a value out of memory, if it is still the one that was meant.
 func (s *State) factEvicted(e ledger.Entry, k *pb.FactEvicted) Result {
-	row := s.fact(k.Key)
+	row, gone := s.standingFact(k.Key)
 	switch {
-	case row == nil:
-		return void("there is no fact %q", k.Key)
-	case row.Retracted:
-		return void("fact %q was retracted at %s", k.Key, ledger.FormatAddress(row.Tombstone))
+	case gone != "":
+		return Result{Void, gone}
 	case row.Evicted != nil:
 		return void("fact %q was evicted at %s", k.Key, ledger.FormatAddress(row.Evicted))
 	case !sameAddress(k.Fact, row.Source):
@@ -194,12 +204,10 @@ func (s *State) factEvicted(e ledger.Entry, k *pb.FactEvicted) Result {
 
 // factReingested brings a value back: the very bytes that were evicted.
 func (s *State) factReingested(e ledger.Entry, k *pb.FactReingested) Result {
-	row := s.fact(k.Key)
+	row, gone := s.standingFact(k.Key)
 	switch {
-	case row == nil:
-		return void("there is no fact %q", k.Key)
-	case row.Retracted:
-		return void("fact %q was retracted at %s", k.Key, ledger.FormatAddress(row.Tombstone))
+	case gone != "":
+		return Result{Void, gone}
 	case row.Evicted == nil:
 		return void("fact %q is in memory", k.Key)
 	case !sameAddress(k.Fact, row.Source), !sameAddress(k.Evicted, row.Evicted):
@@ -246,12 +254,10 @@ func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
 func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *pb.FactRow) Result) Result {
 	rows := make([]*pb.FactRow, len(keys))
 	for i, key := range keys {
-		row := s.fact(key)
+		row, gone := s.standingFact(key)
 		switch {
-		case row == nil:
-			return refused("there is no fact %q", key)
-		case row.Retracted:
-			return refused("fact %q was retracted at %s", key, ledger.FormatAddress(row.Tombstone))
+		case gone != "":
+			return Result{Refused, gone}
 		case row.Asked != nil:
 			return refused("fact %q: the same was asked at %s", key, ledger.FormatAddress(row.Asked))
 		}

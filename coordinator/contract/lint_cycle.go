@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -16,7 +17,7 @@ import (
 
 // factCalls are the capabilities whose argument key names a fact that they make or
 // end.
-var factCalls = []string{"fact.assert", "fact.retract"}
+var factCalls = []string{ledger.CapabilityAssert, ledger.CapabilityRetract}
 
 // factKey is what a contract says of the key of the fact that its undo makes: the
 // key, or the texts from which an expression builds it.
@@ -34,7 +35,7 @@ func made(c Contract) (k factKey, ok bool) {
 	if c.Inverse == nil || !slices.Contains(factCalls, c.Inverse.Call) {
 		return k, false
 	}
-	text, ok := c.Inverse.With["key"].(string)
+	text, ok := c.Inverse.With[ledger.ArgumentKey].(string)
 	if !ok {
 		return k, false
 	}
