@@ -182,6 +182,15 @@ func (c *Condition) ReadsAction() bool { return c.shape.roots["action"] }
 // its truth depends on the instant at which it is asked.
 func (c *Condition) ReadsClock() bool { return c.shape.roots[clockRoot] }
 
+// StepsMax bounds the steps of one evaluation: where nothing is looped over or
+// scanned, its nodes; elsewhere what an evaluation is stopped at.
+func (c *Condition) StepsMax() int {
+	if c.shape.extent.costly {
+		return costMax
+	}
+	return c.shape.extent.nodes
+}
+
 // instance makes the condition that text is of a shape. It is nil when a literal
 // of the text is not what one may be at its place: compiling the text says why.
 func (s *shape) instance(text string, literals []literal) *Condition {

@@ -107,10 +107,8 @@ func candidates() []string {
 
 // usage returns the hint for a call with arguments of the wrong kind.
 func usage(name string) string {
-	for _, f := range timeFunctions() {
-		if f.name == name {
-			return "use " + f.usage
-		}
+	if f, ok := timeFunctionOf(name); ok {
+		return "use " + f.usage
 	}
 	return "convert one side, as in double(x), string(x) or timestamp(x)"
 }

@@ -17,7 +17,6 @@ import (
 // It is the activation that cel-go resolves names in.
 type evaluation struct {
 	held     *Held
-	language *language
 	scope    scopeReader // of a condition that asks the scope for more than names
 	view     View
 	nowNs    int64
@@ -109,7 +108,7 @@ func (h *Held) Ask(room *Scratch, nowNs int64, v View) Result {
 
 func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 	s := h.condition.shape
-	*e = evaluation{held: h, language: s.language, view: v, nowNs: nowNs, full: full}
+	*e = evaluation{held: h, view: v, nowNs: nowNs, full: full}
 	if s.whole {
 		e.scope.s = h.scope
 	}
@@ -322,6 +321,8 @@ func (e *evaluation) note(r reading) {
 	e.readings = append(e.readings, r)
 }
 
+func (e *evaluation) language() *language { return e.held.condition.shape.language }
+
 // unknown returns the unknown that waits for w.
 func (e *evaluation) unknown(w wait) ref.Val {
 	i := slices.Index(e.waits, w)
@@ -329,8 +330,8 @@ func (e *evaluation) unknown(w wait) ref.Val {
 		i = len(e.waits)
 		e.waits = append(e.waits, w)
 	}
-	if i < len(e.language.unknowns) {
-		return e.language.unknowns[i]
+	if i < len(e.language().unknowns) {
+		return e.language().unknowns[i]
 	}
 	return types.NewUnknown(int64(i), nil)
 }

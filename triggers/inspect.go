@@ -182,29 +182,27 @@ func (i *inspector) actionField(e, key ast.Expr, selected bool) {
 
 // constants refuses arguments of time functions that can never be right.
 func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
-	for _, f := range timeFunctions() {
-		if f.name != name || len(args) != len(f.args) {
-			continue
+	f, ok := timeFunctionOf(name)
+	if !ok || len(args) != len(f.args) {
+		return
+	}
+	if f.key >= 0 {
+		if key, ok := constantText(args[f.key]); ok && (key == "" || len(key) > keyMax) {
+			i.refuse(args[f.key], "a key of "+fmt.Sprint(len(key))+" bytes", fmt.Sprintf("1 to %d", keyMax))
 		}
-		if f.key >= 0 {
-			if key, ok := constantText(args[f.key]); ok && (key == "" || len(key) > keyMax) {
-				i.refuse(args[f.key], "a key of "+fmt.Sprint(len(key))+" bytes", fmt.Sprintf("1 to %d", keyMax))
+	}
+	if f.most > 0 && args[0].Kind() == ast.LiteralKind {
+		if n, ok := args[0].AsLiteral().(types.Int); ok && (n < 1 || n > types.Int(f.most)) {
+			what, hint := "at least %d", "use 1 to %d"
+			if name == "latest" {
+				what, hint = "the latest %d", "1 to %d"
 			}
+			i.refuse(args[0], fmt.Sprintf(what, int64(n)), fmt.Sprintf(hint, f.most))
 		}
-		if name == "at_least" && args[0].Kind() == ast.LiteralKind {
-			if n, ok := args[0].AsLiteral().(types.Int); ok && (n < 1 || n > countMax) {
-				i.refuse(args[0], fmt.Sprintf("at least %d", int64(n)), fmt.Sprintf("use 1 to %d", countMax))
-			}
-		}
-		if name == "latest" && args[0].Kind() == ast.LiteralKind {
-			if n, ok := args[0].AsLiteral().(types.Int); ok && (n < 1 || n > latestMax) {
-				i.refuse(args[0], fmt.Sprintf("the latest %d", int64(n)), fmt.Sprintf("1 to %d", latestMax))
-			}
-		}
-		if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" && len(last.AsCall().Args()) == 1 {
-			if text, ok := constantText(last.AsCall().Args()[0]); ok && (strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
-				i.refuse(last, "a window of "+text, "use a duration above zero")
-			}
+	}
+	if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" && len(last.AsCall().Args()) == 1 {
+		if text, ok := constantText(last.AsCall().Args()[0]); ok && (strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
+			i.refuse(last, "a window of "+text, "use a duration above zero")
 		}
 	}
 }

@@ -59,7 +59,17 @@ func variables() []variable {
 	}
 }
 
-// newLanguage builds the two environments. It panics if cel-go refuses them,
+// isVariable reports whether name is one of the language, not of a loop.
+func isVariable(name string) bool {
+	root, _, _ := strings.Cut(name, ".")
+	switch root {
+	case "facts", "action", "plan", "verdict":
+		return true
+	}
+	return false
+}
+
+// newLanguage builds the environments. It panics if cel-go refuses them,
 // which no input can cause.
 func newLanguage() *language {
 	l := &language{worldType: cel.ObjectType("scope", traits.ContainerType, traits.IndexerType, traits.FieldTesterType)}
@@ -284,10 +294,8 @@ func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bo
 			if i := keyArgument(call); i >= 0 {
 				add(call.Args()[i])
 			}
-			for _, f := range timeFunctions() {
-				if f.name == call.FunctionName() {
-					roots[clockRoot] = true
-				}
+			if _, ok := timeFunctionOf(call.FunctionName()); ok {
+				roots[clockRoot] = true
 			}
 		}
 	}))
@@ -304,10 +312,8 @@ func keyArgument(call ast.CallExpr) int {
 	case name == "@in" && isFacts(args[1]):
 		return 0
 	}
-	for _, f := range timeFunctions() {
-		if f.name == call.FunctionName() {
-			return f.key
-		}
+	if f, ok := timeFunctionOf(call.FunctionName()); ok {
+		return f.key
 	}
 	return -1
 }

@@ -210,21 +210,16 @@ func (b *shaper) call(e ast.Expr) {
 			b.key(args[key], i, !isIndex(name) && name != operators.In)
 		}
 	}
-	if name == "at_least" {
+	f, _ := timeFunctionOf(name)
+	if f.most > 0 {
 		if i := b.literalAt(args[0]); i >= 0 {
-			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= countMax }})
+			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= types.Int(f.most) }})
 		}
 	}
-	if name == "latest" {
-		if i := b.literalAt(args[0]); i >= 0 {
-			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= latestMax }})
-		}
-	}
-	positive := name == "at_least" || name == "count"
 	for n, arg := range args {
 		if convert := b.conversion(arg); convert != nil {
 			p := param{literal: b.literalAt(arg.AsCall().Args()[0]), convert: convert, check: isValue}
-			if positive && n == len(args)-1 {
+			if f.positive && n == len(args)-1 {
 				p.check = func(v ref.Val) bool { d, ok := v.(types.Duration); return ok && d.Duration > 0 }
 			}
 			b.param(arg, p)
@@ -312,4 +307,25 @@ func isCommon(root string) bool {
 func (b *shaper) replace(e ast.Expr, name string) {
 	e.SetKindCase(b.factory.NewIdent(e.ID(), name))
 	b.checked.SetReference(e.ID(), ast.NewIdentReference(name, nil))
+}
+
+// extent is how far an evaluation goes.
+type extent struct {
+	nodes  int  // of the checked expression
+	costly bool // it may take more steps than it has nodes
+	closed bool // it asks what is known now
+}
+
+func extentOf(root ast.Expr) extent {
+	x := extent{costly: mayCost(root)}
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		x.nodes++
+		if e.Kind() == ast.CallKind {
+			switch e.AsCall().FunctionName() {
+			case hasFunction, operators.OptIndex, operators.OptSelect:
+				x.closed = true
+			}
+		}
+	}))
+	return x
 }

@@ -19,26 +19,37 @@ type timeFunction struct {
 	result   *cel.Type
 	key      int  // the argument that is a fact key, or -1
 	positive bool // the last argument is a duration above zero
+	most     int  // the first argument is a number from 1 to this; 0: it is none
 }
 
 // timeFunctions lists the functions of time in the order of the documentation.
 func timeFunctions() []timeFunction {
 	at, span, key := cel.TimestampType, cel.DurationType, cel.StringType
 	return []timeFunction{
-		{"after", "after(t) with a timestamp, as in after(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false},
-		{"before", "before(t) with a timestamp, as in before(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false},
-		{"elapsed", "elapsed(t0, d), as in elapsed(action.at, duration(\"72h\"))", []*cel.Type{at, span}, cel.BoolType, -1, false},
-		{"at", "at(key), as in at(\"paid/o7\")", []*cel.Type{key}, at, 0, false},
-		{"since", "since(key), as in since(\"paid/o7\")", []*cel.Type{key}, at, 0, false},
-		{"seen", "seen(key), as in seen(\"paid/o7\")", []*cel.Type{key}, cel.BoolType, 0, false},
-		{"first_at", "first_at(key), as in first_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false},
-		{"last_at", "last_at(key), as in last_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false},
-		{"within", "within(key, t0, d), as in within(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false},
-		{"absent_for", "absent_for(key, t0, d), as in absent_for(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false},
-		{"at_least", "at_least(n, key, d), as in at_least(3, \"declined/o7\", duration(\"10m\"))", []*cel.Type{cel.IntType, key, span}, cel.BoolType, 1, true},
-		{"count", "count(key, d), as in count(\"declined/o7\", duration(\"10m\"))", []*cel.Type{key, span}, cel.IntType, 0, true},
-		{"latest", "latest(n, key, t0, d), as in latest(3, \"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{cel.IntType, key, at, span}, cel.ListType(at), 1, false},
+		{"after", "after(t) with a timestamp, as in after(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false, 0},
+		{"before", "before(t) with a timestamp, as in before(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false, 0},
+		{"elapsed", "elapsed(t0, d), as in elapsed(action.at, duration(\"72h\"))", []*cel.Type{at, span}, cel.BoolType, -1, false, 0},
+		{"at", "at(key), as in at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
+		{"since", "since(key), as in since(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
+		{"seen", "seen(key), as in seen(\"paid/o7\")", []*cel.Type{key}, cel.BoolType, 0, false, 0},
+		{"first_at", "first_at(key), as in first_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
+		{"last_at", "last_at(key), as in last_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
+		{"within", "within(key, t0, d), as in within(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
+		{"absent_for", "absent_for(key, t0, d), as in absent_for(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
+		{"at_least", "at_least(n, key, d), as in at_least(3, \"declined/o7\", duration(\"10m\"))", []*cel.Type{cel.IntType, key, span}, cel.BoolType, 1, true, countMax},
+		{"count", "count(key, d), as in count(\"declined/o7\", duration(\"10m\"))", []*cel.Type{key, span}, cel.IntType, 0, true, 0},
+		{"latest", "latest(n, key, t0, d), as in latest(3, \"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{cel.IntType, key, at, span}, cel.ListType(at), 1, false, latestMax},
 	}
+}
+
+// timeFunctionOf finds a function of time by name.
+func timeFunctionOf(name string) (timeFunction, bool) {
+	for _, f := range timeFunctions() {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return timeFunction{}, false
 }
 
 // ResolveFunction binds a function of time to this evaluation.

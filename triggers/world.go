@@ -131,7 +131,7 @@ func (w *world) Equal(ref.Val) ref.Val { return types.NewErr("no such overload")
 
 // Type has the traits of the world and no other, so that what needs more is "no
 // such overload".
-func (w *world) Type() ref.Type { return w.e.language.worldType }
+func (w *world) Type() ref.Type { return w.e.language().worldType }
 
 // Value returns the world itself.
 func (w *world) Value() any { return w }
