@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -112,6 +113,16 @@ func (c *client) within(ctx context.Context) (context.Context, context.CancelFun
 		cancel()
 		release()
 	}
+}
+
+// question connects for one question; doing names the command where it fails.
+func (s *settings) question(cmd *cobra.Command, doing, verb string, question, answer any) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return failed(doing, c.ask(cmd.Context(), verb, question, answer))
 }
 
 // ask puts one question to the tenant's executor and decodes its answer. An

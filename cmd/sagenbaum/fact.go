@@ -387,14 +387,9 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 			if limit < 1 || limit > pageSize {
 				return fail(exitUsage, "--limit 100", "--limit is 1 to %d, not %d", pageSize, limit)
 			}
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			var answer executor.HistoryAnswer
-			if err := c.ask(cmd.Context(), "fact.history", executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
-				return failed("read the history of the fact", err)
+			if err := s.question(cmd, "read the history of the fact", "fact.history", executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+				return err
 			}
 			if s.json() {
 				return printJSON(cmd.OutOrStdout(), answer)

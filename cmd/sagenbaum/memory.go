@@ -31,14 +31,9 @@ func newMemoryStatus(s *settings) *cobra.Command {
 		Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			var answer executor.MemoryAnswer
-			if err := c.ask(cmd.Context(), "memory.status", struct{}{}, &answer); err != nil {
-				return failed("read working memory", err)
+			if err := s.question(cmd, "read working memory", "memory.status", struct{}{}, &answer); err != nil {
+				return err
 			}
 			if s.json() {
 				return printJSON(cmd.OutOrStdout(), answer.Memory)
@@ -75,14 +70,9 @@ the ledger, and no condition changes its answer.`,
 			if limit < 1 || limit > pageSize {
 				return fail(exitUsage, "--limit 100", "--limit is 1 to %d, not %d", pageSize, limit)
 			}
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			var answer executor.QueueAnswer
-			if err := c.ask(cmd.Context(), "memory.queue", executor.QueueQuery{Limit: limit}, &answer); err != nil {
-				return failed("read the eviction queue", err)
+			if err := s.question(cmd, "read the eviction queue", "memory.queue", executor.QueueQuery{Limit: limit}, &answer); err != nil {
+				return err
 			}
 			if s.json() {
 				return printJSON(cmd.OutOrStdout(), answer)

@@ -37,15 +37,11 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 		Args:              exactly("PLAN"),
 		ValidArgsFunction: completePlans(s, "plan.ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			q.Plan = args[0]
 			var answer executor.PreviewAnswer
-			if err := c.ask(cmd.Context(), "plan.preview", q, &answer); err != nil {
-				return failed("preview the unwind", err)
+			err := s.question(cmd, "preview the unwind", "plan.preview", q, &answer)
+			if err != nil {
+				return err
 			}
 			if s.json() {
 				err = printJSON(cmd.OutOrStdout(), answer.Preview)

@@ -25,15 +25,10 @@ are conditions like any other.`,
 		Args:              exactly("PLAN"),
 		ValidArgsFunction: completePlans(s, "plan.ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			q.Plan = args[0]
 			var answer executor.ExplainAnswer
-			if err := c.ask(cmd.Context(), "trigger.explain", q, &answer); err != nil {
-				return failed("explain the triggers", err)
+			if err := s.question(cmd, "explain the triggers", "trigger.explain", q, &answer); err != nil {
+				return err
 			}
 			if s.json() {
 				return printJSON(cmd.OutOrStdout(), answer.Explain)

@@ -182,6 +182,19 @@ func (a *actor) look(read func(*executor.Reader)) {
 	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen())).At(a.host.clock.now().UnixNano()))
 }
 
+// looked is look for what may be refused: the value, or what is wrong.
+func looked[T any](a *actor, read func(*executor.Reader) (T, error)) (value T, problem string) {
+	a.look(func(r *executor.Reader) {
+		v, err := read(r)
+		if err != nil {
+			problem = err.Error()
+			return
+		}
+		value = v
+	})
+	return value, problem
+}
+
 func (a *actor) askPlans(f executor.Filter) any {
 	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	a.look(func(r *executor.Reader) {
@@ -300,49 +313,28 @@ func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 // askPreview decides nothing and appends nothing: it says what an unwind would do
 // at this host's clock.
 func (a *actor) askPreview(q executor.PreviewQuery) any {
-	var answer executor.PreviewAnswer
-	now := a.host.clock.now().UnixNano()
-	a.look(func(r *executor.Reader) {
-		preview, err := r.Preview(q, now)
-		if err != nil {
-			answer.Error = err.Error()
-			return
-		}
-		answer.Preview = preview
+	preview, problem := looked(a, func(r *executor.Reader) (executor.PreviewView, error) {
+		return r.Preview(q, a.host.clock.now().UnixNano())
 	})
-	return answer
+	return executor.PreviewAnswer{Preview: preview, Error: problem}
 }
 
 // askExplain says what leases answer now.
 func (a *actor) askExplain(q executor.ExplainQuery) any {
-	var answer executor.ExplainAnswer
-	a.look(func(r *executor.Reader) {
-		explained, err := r.Explain(q)
+	explained, problem := looked(a, func(r *executor.Reader) (executor.ExplainView, error) {
+		view, err := r.Explain(q)
 		var refused *ledger.Refused
-		switch {
-		case errors.As(err, &refused):
-			answer.Error = refused.Problem
-			return
-		case err != nil:
-			answer.Error = err.Error()
-			return
+		if errors.As(err, &refused) {
+			err = errors.New(refused.Problem) // as the other commands say it
 		}
-		answer.Explain = explained
+		return view, err
 	})
-	return answer
+	return executor.ExplainAnswer{Explain: explained, Error: problem}
 }
 
 func (a *actor) askWhy(q executor.WhyQuery) any {
-	var answer executor.WhyAnswer
-	a.look(func(r *executor.Reader) {
-		why, err := r.Why(q.Plan)
-		if err != nil {
-			answer.Error = err.Error()
-			return
-		}
-		answer.Why = why
-	})
-	return answer
+	why, problem := looked(a, func(r *executor.Reader) (executor.WhyView, error) { return r.Why(q.Plan) })
+	return executor.WhyAnswer{Why: why, Error: problem}
 }
 
 func (a *actor) askUndos(q executor.UndoQuery) any {
