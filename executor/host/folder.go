@@ -27,8 +27,12 @@ func OpenFolder(dir, tenant string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state folder: %w", err)
 	}
+	return newFolder(db, tenant, nil), nil
+}
+
+func newFolder(db *pebble.DB, tenant string, archive executor.Archive) *Folder {
 	kv := newTenantKV(db, tenant)
-	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant, nil)}, nil
+	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant, archive)}
 }
 
 // Fold folds entries as one turn and returns what became of each. A failing store
@@ -38,9 +42,15 @@ func (f *Folder) Fold(entries []ledger.Entry) []executor.Result {
 	for i, e := range entries {
 		results[i] = f.state.Apply(e)
 	}
+	f.flush()
+	return results
+}
+
+// flush ends a turn. What it would have sent and told is dropped: nobody is there.
+func (f *Folder) flush() {
 	f.state.Flush()
 	f.kv.commit()
-	return results
+	_, _, _ = f.state.Commands(), f.state.Notices(), f.state.Pages()
 }
 
 // State returns the folded state; Decide may be asked of it between folds.

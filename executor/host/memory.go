@@ -226,33 +226,32 @@ func (a *actor) rebuild(ctx context.Context) (answer executor.RebuildAnswer, err
 	if err != nil {
 		return answer, err
 	}
-	kv := newTenantKV(db, a.tenant)
-	defer func() { err = errors.Join(err, kv.close(), db.Close()) }()
+	anew := newFolder(db, a.tenant, newArchive(a.tenant, store))
+	defer func() { err = errors.Join(err, anew.Close()) }()
 	snapshot := a.host.db.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
 	had := snapshotKV{snapshot, tenantPrefix(a.tenant)}
 	answer.Applied = executor.NewReader(had, a.tenant, nil).Applied()
-	if err := refold(ctx, kv, a.tenant, store, answer.Applied); err != nil {
+	if err := refold(ctx, anew, a.tenant, store, answer.Applied); err != nil {
 		return answer, err
 	}
-	state, rebuilt := executor.Digest(had), executor.Digest(kv)
+	state, rebuilt := executor.Digest(had), anew.Digest()
 	facts, rows := executor.FactsDigest(had)
-	refolded, _ := executor.FactsDigest(kv)
+	refolded, _ := executor.FactsDigest(anew.kv)
 	answer.Equal, answer.Rows = state == rebuilt, rows
 	answer.State, answer.Rebuilt = executor.FormatDigest(state), executor.FormatDigest(rebuilt)
 	answer.Facts, answer.Refolded = executor.FormatDigest(facts), executor.FormatDigest(refolded)
 	if !answer.Equal {
-		answer.Differ = executor.Differences(had, kv, differencesMax)
+		answer.Differ = executor.Differences(had, anew.kv, differencesMax)
 	}
 	return answer, nil
 }
 
-// refold folds a ledger into an empty kv, up to a sequence.
-func refold(ctx context.Context, kv *tenantKV, tenant string, store ledger.Store, upTo uint64) error {
+// refold folds a ledger into an empty folder, up to a sequence.
+func refold(ctx context.Context, f *Folder, tenant string, store ledger.Store, upTo uint64) error {
 	if upTo == 0 {
 		return nil
 	}
-	s := executor.Open(kv, tenant, newArchive(tenant, store))
 	turn := 0
 	for m, err := range store.Read(ctx, 1) {
 		if err != nil {
@@ -263,12 +262,10 @@ func refold(ctx context.Context, kv *tenantKV, tenant string, store ledger.Store
 			return err
 		}
 		for _, e := range entries {
-			s.Apply(e)
+			f.state.Apply(e)
 		}
 		if turn += len(m.Data); turn > turnBytesMax || m.Sequence == upTo {
-			s.Flush()
-			kv.commit()
-			_, _, _ = s.Commands(), s.Notices(), s.Pages() // nobody is told
+			f.flush()
 			turn = 0
 		}
 		if m.Sequence == upTo {
