@@ -27,9 +27,11 @@ func (r *rig) begun(agent, plan string, open *pb.PlanOpened) {
 	r.append(agentOf(agent, plan), opened(plan, open))
 }
 
-// notices subscribes to what an agent is told about a plan.
+// notices subscribes to what an agent is told about a plan, by the holder alone: it
+// waits until there is one.
 func (r *rig) notices(agent, plan string) func() ledger.Notice {
 	r.t.Helper()
+	r.eventually("the tenant is held", func() bool { return r.status().Mode == executor.ModeHolding })
 	sub, err := r.conn.SubscribeSync(ledger.NoticeSubject("t", agent, plan))
 	if err != nil {
 		r.t.Fatal(err)
