@@ -33,7 +33,7 @@ vuln: ## look for known vulnerabilities; says so loudly when the database cannot
 generate: ## compile proto/**.proto to Go, with a compiler that is itself Go (docs/adr/0006)
 	cd proto/gen && $(GO) run . ..
 
-verify: ## prove that the generated Go is current: generate into a copy and compare
+verify: ## prove that the generated Go is current, and that the schema breaks no stored record
 	@.ci/verify "$(GO)"
 
 bench: ## measure against the embedded server and print the figures (docs/performance.md)

@@ -69,8 +69,9 @@ func RecordSize(r *pb.Record) int {
 
 // Decode splits a message into its entries. It is total: any message gives at
 // least one entry, and an entry that is no record says why in Err. Only a
-// commit of the holder that needs a newer reader is an error of Decode itself: the
-// tenant must halt and nothing may be skipped.
+// commit of the holder that needs a newer reader, or has a record of a kind that this
+// one does not know, is an error of Decode itself, a *Halted: the tenant must halt and
+// nothing may be skipped.
 func Decode(tenant string, m Message) ([]Entry, error) {
 	source, ok := ParseSubject(m.Subject)
 	if !ok || source.Tenant != tenant {
@@ -103,10 +104,10 @@ func opaque(tenant string, m Message, source Source, err error) []Entry {
 // old. Anybody else's is refused, or two bytes of one agent would stop the
 // tenant for good (ADR 0007).
 func newerReader(tenant string, m Message, source Source, version uint64) ([]Entry, error) {
-	problem := fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)
 	if source.Class == ClassExecutor {
-		return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: problem}
+		return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("the commit needs version %d of the reader, this is version %d", version, ReaderVersion)}
 	}
+	problem := fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)
 	return opaque(tenant, m, source, Refuse("commit.min_reader", problem, fmt.Sprintf("at most %d: the holder raises it, then the others", ReaderVersion))), nil
 }
 
@@ -129,11 +130,37 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf", "a record of sagenbaum.v1")
 			continue
 		}
+		if number := newerKind(record); number != 0 && source.Class == ClassExecutor {
+			return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("records[%d] is of kind %d, which needs a later version of the reader, this is version %d", i, number, ReaderVersion)}
+		}
 		e.Record = record
 		e.Err = Check(record, source)
 	}
 	checkPairs(entries)
 	return entries, nil
+}
+
+// fieldKinds is the first field number of Record that is a kind.
+const fieldKinds = 20
+
+// newerKind returns the number of the kind of a record that a later version has
+// written; 0: it has a kind, or none at all. A holder that writes one asks for its
+// reader with min_reader, too; this is the second lock on the same door.
+func newerKind(r *pb.Record) protowire.Number {
+	if r.Kind != nil {
+		return 0
+	}
+	for unknown := r.ProtoReflect().GetUnknown(); len(unknown) > 0; {
+		number, _, n := protowire.ConsumeField(unknown)
+		if n < 0 {
+			return 0
+		}
+		if number >= fieldKinds {
+			return number
+		}
+		unknown = unknown[n:]
+	}
+	return 0
 }
 
 // splitCommit finds the records' bytes. Only the canonical envelope is a

@@ -20,10 +20,18 @@ const (
 	FaultBusy          // not stored, answered ErrBusy
 )
 
-// Memory is a Store in memory, for tests and the simulator. It is safe for
-// concurrent use, starts no goroutine and promises nothing beyond the process.
-// The methods below Head break it on purpose, so that guards can be tried.
+// Memory is a Store in memory, for tests and the simulator: a model of a JetStream
+// stream, held to the real server by TestStoreContract in ledger/jetstream. It is
+// safe for concurrent use, starts no goroutine and promises nothing beyond the
+// process. The methods below Head break it on purpose, so that guards can be tried.
 type Memory struct {
+	// Replicated models a stream of several replicas: it looks at an append's ID
+	// before its fence, one of a single replica the other way round. Set it before use.
+	Replicated bool
+	// BytesMax is the stream's capacity, 0: none. A message takes its subject, its
+	// bytes and messageOverhead; one that has no room is *Refused. Set it before use.
+	BytesMax int64
+
 	// Fault, when set, is asked before each append that is not refused. It is
 	// called under the lock, in the order of the appends; set it before use.
 	Fault func(Append) Fault
@@ -31,14 +39,22 @@ type Memory struct {
 	tenant string
 	stamp  func() int64
 
-	mu        sync.Mutex // guards all below
-	slots     []slot     // sequence 1 stands at index 0
-	deleted   uint64
+	mu        sync.Mutex        // guards all below
+	slots     []slot            // sequence 1 stands at index 0
+	lost      uint64            // slots that are dropped
+	bytes     int64             // taken of BytesMax
 	ids       map[string]uint64 // commit ID -> sequence
+	forgotten uint64            // the dedupe window has passed for the IDs up to this sequence
 	last      map[string]uint64 // subject -> its last sequence
-	changed   chan struct{}     // closed and replaced whenever a reader may go on
+	muted     bool
+	restarts  uint64        // readers compare where they stand after each
+	changed   chan struct{} // closed and replaced whenever a reader may go on
 	createdNs int64
 }
+
+// messageOverhead is what a message takes beside its subject and bytes, as about in
+// a stream on disk: its place, stamp, hash and the header with the ID.
+const messageOverhead = 100
 
 type slot struct {
 	message Message
@@ -74,7 +90,7 @@ func (m *Memory) Append(ctx context.Context, a Append) (uint64, error) {
 	case FaultLost:
 		return 0, fmt.Errorf("cannot append to %s: %w: the append was lost", a.Subject, ErrInDoubt)
 	case FaultRefused:
-		return 0, Refuse("stream", "no room", "a stream with room")
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, Refuse("stream", "no room", "a stream with room"))
 	case FaultBusy:
 		return 0, ErrBusy
 	default:
@@ -87,32 +103,46 @@ func (m *Memory) Append(ctx context.Context, a Append) (uint64, error) {
 	return sequence, err
 }
 
-// store appends a unless its ID is known or its fence has moved. As on a server,
-// the fence comes first, and the retry of what is last on its subject is known.
+// store appends a unless its ID is known or its fence has moved. Which of the two a
+// server looks at first is its own; and jetstream.Store finds the retry of what is
+// last on its subject by itself, remembered or not.
 func (m *Memory) store(a Append) (uint64, error) {
 	first, known := m.ids[a.ID]
+	if known && m.Replicated {
+		return first, nil
+	}
 	if a.FenceSubject != "" && m.last[a.FenceSubject] != a.Fence {
-		if known && m.last[a.Subject] == first {
-			return first, nil
+		if last := m.last[a.Subject]; last != 0 && m.slots[last-1].id == a.ID {
+			return last, nil
 		}
 		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, ErrConflict)
 	}
 	if known {
 		return first, nil
 	}
-	sequence := m.put(Message{Subject: a.Subject, Data: a.Data})
-	m.slots[sequence-1].id = a.ID
-	m.ids[a.ID] = sequence
-	return sequence, nil
+	if m.muted {
+		return 0, fmt.Errorf("cannot append to %s: %w: no reply since a write error", a.Subject, ErrInDoubt)
+	}
+	msg := Message{Subject: a.Subject, Data: a.Data}
+	if m.BytesMax > 0 && m.bytes+sizeOf(msg) > m.BytesMax {
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, Refuse("stream", "no room", "a stream with room"))
+	}
+	return m.put(msg, a.ID), nil
 }
 
+func sizeOf(msg Message) int64 { return int64(len(msg.Subject)+len(msg.Data)) + messageOverhead }
+
 // put stores a message behind the last and wakes the readers.
-func (m *Memory) put(msg Message) uint64 {
+func (m *Memory) put(msg Message, id string) uint64 {
 	msg.Sequence = uint64(len(m.slots)) + 1
 	msg.StampNs = m.stamp()
 	msg.Data = bytes.Clone(msg.Data)
-	m.slots = append(m.slots, slot{message: msg})
+	m.slots = append(m.slots, slot{message: msg, id: id})
+	m.bytes += sizeOf(msg)
 	m.last[msg.Subject] = msg.Sequence
+	if id != "" {
+		m.ids[id] = msg.Sequence
+	}
 	m.wake()
 	return msg.Sequence
 }
@@ -125,12 +155,13 @@ func (m *Memory) wake() {
 // Read is as in Store.
 func (m *Memory) Read(ctx context.Context, from uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		if err := m.readable(from); err != nil {
+		r := memoryReader{store: m, next: from}
+		if err := r.start(); err != nil {
 			yield(Message{}, err)
 			return
 		}
-		for next := from; ; next++ {
-			msg, err := m.wait(ctx, next)
+		for {
+			msg, err := r.wait(ctx)
 			if !yield(msg, err) || err != nil {
 				return
 			}
@@ -138,38 +169,76 @@ func (m *Memory) Read(ctx context.Context, from uint64) iter.Seq2[Message, error
 	}
 }
 
-// readable is guard G1 before the first message.
-func (m *Memory) readable(from uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.head().Readable(from)
+// memoryReader is one Read.
+type memoryReader struct {
+	store    *Memory
+	next     uint64
+	last     Message // given out before next; Sequence 0: none
+	restarts uint64  // of the store when the guards last looked
 }
 
-// wait returns the message at a sequence as soon as it is there.
-func (m *Memory) wait(ctx context.Context, sequence uint64) (Message, error) {
+// start is guard G1 before the first message.
+func (r *memoryReader) start() error {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.restarts = r.store.restarts
+	return r.store.head().Readable(r.next)
+}
+
+// wait returns the next message as soon as it is there.
+func (r *memoryReader) wait(ctx context.Context) (Message, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return Message{}, err
 		}
-		m.mu.Lock()
-		last, changed := uint64(len(m.slots)), m.changed
-		if sequence <= last {
-			s := m.slots[sequence-1]
-			m.mu.Unlock()
-			if s.dropped {
-				return Message{}, missing(sequence)
-			}
-			return s.message, nil
-		}
-		m.mu.Unlock()
-		if sequence > last+1 {
-			return Message{}, &Halted{Guard: "G1", Sequence: last, Problem: fmt.Sprintf("the stream ends here, and %d was read before", sequence-1)}
+		msg, changed, err := r.step()
+		if changed == nil {
+			return msg, err
 		}
 		select {
 		case <-ctx.Done():
 		case <-changed:
 		}
 	}
+}
+
+// step returns the next message, or what is closed when there may be one.
+func (r *memoryReader) step() (Message, chan struct{}, error) {
+	m := r.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.restarts != m.restarts {
+		if err := r.again(); err != nil {
+			return Message{}, nil, err
+		}
+	}
+	if r.next > uint64(len(m.slots)) {
+		return Message{}, m.changed, nil
+	}
+	s := m.slots[r.next-1]
+	if s.dropped {
+		return Message{}, nil, missing(r.next)
+	}
+	r.last = s.message
+	r.next++
+	return s.message, nil, nil
+}
+
+// again holds the guards G1 and G2 behind a restart, as a reader of a server does.
+func (r *memoryReader) again() error {
+	r.restarts = r.store.restarts
+	if err := r.store.head().Readable(r.next); err != nil || r.last.Sequence == 0 {
+		return err
+	}
+	at := r.store.slots[r.last.Sequence-1]
+	if at.dropped {
+		return missing(r.last.Sequence)
+	}
+	now := at.message
+	if now.StampNs != r.last.StampNs || now.Subject != r.last.Subject || !bytes.Equal(now.Data, r.last.Data) {
+		return &Halted{Guard: "G2", Sequence: now.Sequence, Problem: "the stream has another record here than was read before"}
+	}
+	return nil
 }
 
 func missing(sequence uint64) error {
@@ -202,8 +271,14 @@ func (m *Memory) Head(ctx context.Context) (Head, error) {
 	return m.head(), nil
 }
 
+// head counts what is lost behind the first that is left, as a server does: a lost
+// first record only moves First.
 func (m *Memory) head() Head {
-	return Head{First: 1, Last: uint64(len(m.slots)), Deleted: m.deleted, CreatedNs: m.createdNs}
+	first := uint64(1)
+	for first <= uint64(len(m.slots)) && m.slots[first-1].dropped {
+		first++
+	}
+	return Head{First: first, Last: uint64(len(m.slots)), Deleted: m.lost - (first - 1), CreatedNs: m.createdNs}
 }
 
 // Put stores a message as a foreign client would, unchecked, and returns its
@@ -211,16 +286,29 @@ func (m *Memory) head() Head {
 func (m *Memory) Put(subject, contentType string, data []byte) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.put(Message{Subject: subject, ContentType: contentType, Data: data})
+	return m.put(Message{Subject: subject, ContentType: contentType, Data: data}, "")
 }
 
 // Drop loses the message at a sequence, as a flipped bit on disk does.
 func (m *Memory) Drop(sequence uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := &m.slots[sequence-1]; !s.dropped {
-		s.dropped = true
-		m.deleted++
+	s := &m.slots[sequence-1]
+	if s.dropped {
+		return
+	}
+	s.dropped = true
+	m.lost++
+	m.bytes -= sizeOf(s.message)
+	subject := s.message.Subject
+	if m.last[subject] != sequence {
+		return
+	}
+	delete(m.last, subject)
+	for at := sequence - 1; at > 0 && m.last[subject] == 0; at-- {
+		if before := m.slots[at-1]; !before.dropped && before.message.Subject == subject {
+			m.last[subject] = at
+		}
 	}
 }
 
@@ -234,24 +322,50 @@ func (m *Memory) Corrupt(sequence uint64, f func(*Message)) {
 	m.slots[sequence-1].message = msg
 }
 
-// Truncate loses everything behind a sequence, as a lost tail does; what is
-// appended then takes the lost sequences again.
+// Truncate restarts the store without everything behind a sequence, as a lost tail
+// does; what is appended then takes the lost sequences again.
 func (m *Memory) Truncate(last uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, lost := range m.slots[last:] {
-		delete(m.ids, lost.id)
-	}
-	kept := m.slots[:last:last]
-	m.slots, m.deleted, m.last = kept, 0, map[string]uint64{}
-	for i := range kept {
-		if kept[i].dropped {
-			m.deleted++
-		} else {
-			m.last[kept[i].message.Subject] = uint64(i) + 1
+	m.slots = m.slots[:last:last]
+	m.forgotten = min(m.forgotten, last)
+	m.restart()
+}
+
+// Restart is that of the server: what is stored is there, a muted stream speaks, IDs
+// are known as far as their records and the dedupe window reach, and readers look
+// again where they stand.
+func (m *Memory) Restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restart()
+}
+
+func (m *Memory) restart() {
+	m.muted, m.lost, m.bytes = false, 0, 0
+	m.ids, m.last = map[string]uint64{}, map[string]uint64{}
+	for i, s := range m.slots {
+		sequence := uint64(i) + 1
+		if s.dropped {
+			m.lost++
+			continue
+		}
+		m.bytes += sizeOf(s.message)
+		m.last[s.message.Subject] = sequence
+		if s.id != "" && sequence > m.forgotten {
+			m.ids[s.id] = sequence
 		}
 	}
+	m.restarts++
 	m.wake()
+}
+
+// Mute is one write error: until Restart nothing is stored, and who would have been
+// answered that it is gets no reply.
+func (m *Memory) Mute() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.muted = true
 }
 
 // Forget empties the memory of commit IDs, as when the dedupe window has passed.
@@ -259,4 +373,5 @@ func (m *Memory) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.ids)
+	m.forgotten = uint64(len(m.slots))
 }

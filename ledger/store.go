@@ -103,8 +103,8 @@ func (h Head) Holds(sequence uint64) error {
 	return nil
 }
 
-// Store is a tenant's ledger as bytes. It has two implementations, Memory (below)
-// and ledger/jetstream; one contract test holds both.
+// Store is a tenant's ledger as bytes. It has two implementations, Memory and
+// ledger/jetstream; one contract test holds both, and the server that Memory models.
 //
 // What a crash means: an Append that returned nil survives it whole; one that
 // did not return, or returned ErrInDoubt, is stored whole or not at all.
@@ -113,8 +113,9 @@ type Store interface {
 	// ErrConflict or ErrBusy (not stored by this call), ErrInDoubt (unknown).
 	// A commit whose ID the store still remembers is not stored again; its first
 	// sequence is returned. A retry after ErrInDoubt that gets ErrConflict may have
-	// been stored the first time: whoever is fenced stops and reads. Only while the
-	// commit is still the last of its subject does the store see that it is there.
+	// been stored the first time: whoever is fenced stops and reads. The store sees
+	// that it is there while the commit is still the last of its subject, and over a
+	// stream of several replicas, which look at the ID first, while they remember it.
 	Append(ctx context.Context, a Append) (uint64, error)
 
 	// Read yields the stream from sequence `from` (1 or more) on, in order, and

@@ -69,8 +69,13 @@ type served struct {
 // serveFor starts `serve` on a free port and returns when it is ready.
 func serveFor(t *testing.T, dir string, args ...string) *served {
 	t.Helper()
-	s := &served{dir: dir, stderr: new(bytes.Buffer)}
-	s.command = sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...)
+	return serveBy(t, sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...), dir)
+}
+
+// serveBy starts a `serve` command, as serveFor does.
+func serveBy(t *testing.T, command *exec.Cmd, dir string) *served {
+	t.Helper()
+	s := &served{dir: dir, stderr: new(bytes.Buffer), command: command}
 	s.command.Stderr = s.stderr
 	stdin, err := s.command.StdinPipe()
 	if err != nil {

@@ -5,12 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"iter"
 	"net"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,12 +52,22 @@ func retrying(ctx context.Context, s ledger.Store, a ledger.Append) (uint64, err
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		seq, err := s.Append(ctx, a)
+		seq, err := appendWithin(ctx, s, a)
 		if ctx.Err() != nil || !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrInDoubt) {
 			return seq, err
 		}
 		<-tick.C
 	}
+}
+
+// answerWait is how long a question waits that a restart may have lost.
+const answerWait = 700 * time.Millisecond
+
+// appendWithin gives up waiting for a server that lost the question in a restart.
+func appendWithin(ctx context.Context, s ledger.Store, a ledger.Append) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return s.Append(ctx, a)
 }
 
 func mustAppend(tb testing.TB, ctx context.Context, s ledger.Store, a ledger.Append) uint64 {
@@ -104,27 +109,24 @@ func headOf(tb testing.TB, s ledger.Store) ledger.Head {
 // take reads n messages.
 func take(tb testing.TB, ctx context.Context, s ledger.Store, from uint64, n int) []ledger.Message {
 	tb.Helper()
-	var all []ledger.Message
+	all, err := taken(ctx, s, from, n)
+	if err != nil {
+		tb.Fatalf("read from %d, %d messages later: %v", from, len(all), err)
+	}
+	return all
+}
+
+// taken reads n messages, or as many as there are before an error.
+func taken(ctx context.Context, s ledger.Store, from uint64, n int) (all []ledger.Message, err error) {
 	for m, err := range s.Read(ctx, from) {
 		if err != nil {
-			tb.Fatalf("read from %d, %d messages later: %v", from, len(all), err)
+			return all, err
 		}
 		if all = append(all, m); len(all) == n {
 			break
 		}
 	}
-	return all
-}
-
-// take2 reads messages without their errors.
-func take2(ctx context.Context, s ledger.Store, from uint64) iter.Seq[ledger.Message] {
-	return func(yield func(ledger.Message) bool) {
-		for m, err := range s.Read(ctx, from) {
-			if err != nil || !yield(m) {
-				return
-			}
-		}
-	}
+	return all, nil
 }
 
 // readErr reads until the error.
@@ -145,11 +147,6 @@ func isRefused(err error, field string) bool {
 func isHalted(err error, guard string) bool {
 	var halted *ledger.Halted
 	return errors.As(err, &halted) && halted.Guard == guard
-}
-
-func newMemory() *ledger.Memory {
-	var clock atomic.Int64
-	return ledger.NewMemory("t", func() int64 { return clock.Add(1) })
 }
 
 func startServer(tb testing.TB, cfg embedded.Config) *embedded.Server {
@@ -184,7 +181,8 @@ func openOn(tb testing.TB, server *embedded.Server, conn *nats.Conn) *jetstream.
 	return store
 }
 
-func putOver(t *testing.T, conn *nats.Conn) putter {
+// putOver stores messages as a foreign client does.
+func putOver(t *testing.T, conn *nats.Conn) func(subject, contentType string, data []byte) {
 	return func(subject, contentType string, data []byte) {
 		msg := nats.NewMsg(subject)
 		msg.Data = data
@@ -200,17 +198,14 @@ func putOver(t *testing.T, conn *nats.Conn) putter {
 	}
 }
 
-func openSingle(t *testing.T) (ledger.Store, putter) {
-	server := startServer(t, embedded.Config{Dir: t.TempDir()})
-	conn := connect(t, server)
-	return openOn(t, server, conn), putOver(t, conn)
-}
-
 // cluster is three servers in this process, shared by the tests that need one:
 // each test has the tenant's stream for itself.
 type cluster struct {
-	servers []*natsd.Server
-	system  *nats.Conn
+	dir        string
+	generation int   // of the folders
+	ports      []int // of clients, then of routes
+	servers    []*natsd.Server
+	system     *nats.Conn
 }
 
 var theCluster = sync.OnceValues(func() (*cluster, error) {
@@ -238,66 +233,37 @@ func freePorts(n int) ([]int, error) {
 
 const clusterConfig = `
 server_name: n%d
-listen: "127.0.0.1:-1"
-jetstream { store_dir: "%s/n%d", sync_interval: always }
+listen: "127.0.0.1:%d"
+jetstream { store_dir: %q, sync_interval: always }
 accounts {
   TENANTS { jetstream: enabled, users: [ { user: tenant, password: tenant } ] }
   SYS { users: [ { user: sys, password: sys } ] }
 }
 system_account: SYS
 no_auth_user: tenant
-cluster { name: c, listen: "127.0.0.1:%d", routes: [ "%s", "%s", "%s" ] }
+cluster { name: c, listen: "127.0.0.1:%d", routes: [ %s ] }
 `
 
 func startCluster(dir string) (*cluster, error) {
-	ports, err := freePorts(3)
+	ports, err := freePorts(6)
 	if err != nil {
 		return nil, err
 	}
-	var routes []*url.URL
-	for _, port := range ports {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	c := &cluster{dir: dir, ports: ports}
+	if err := c.start(); err != nil {
+		return nil, err
 	}
-	c := &cluster{}
-	for i, port := range ports {
-		config := fmt.Sprintf(clusterConfig, i, dir, i, port, routes[0], routes[1], routes[2])
-		file := filepath.Join(dir, fmt.Sprintf("n%d.conf", i))
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			return nil, err
-		}
-		options, err := natsd.ProcessConfigFile(file)
-		if err != nil {
-			return nil, err
-		}
-		options.NoSigs, options.NoLog = true, true
-		server, err := natsd.NewServer(options)
-		if err != nil {
-			return nil, err
-		}
-		c.servers = append(c.servers, server)
-		server.Start()
-	}
-	for _, server := range c.servers {
-		if !server.ReadyForConnections(20 * time.Second) {
-			return nil, errors.New("a server of the cluster is not ready")
-		}
-	}
-	c.system, err = nats.Connect(c.servers[0].ClientURL(), nats.UserInfo("sys", "sys"))
+	c.system, err = nats.Connect(c.servers[0].ClientURL(), nats.UserInfo("sys", "sys"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	return c, err
 }
 
 func (c *cluster) close() {
 	c.system.Close()
-	for _, server := range c.servers {
-		server.Shutdown()
-	}
-	for _, server := range c.servers {
-		server.WaitForShutdown()
-	}
+	c.stop()
 }
 
 // openCluster opens an empty R3 stream, verified through the system account.
-func openCluster(t *testing.T) (ledger.Store, putter) {
+func openCluster(t *testing.T) ledger.Store {
 	c, err := theCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +277,7 @@ func openCluster(t *testing.T) (ledger.Store, putter) {
 	var store *jetstream.Store
 	until(t, ctx, "open on the cluster", func() error {
 		// Before the cluster has a leader nobody answers.
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		store, err = jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", Replicas: 3, System: c.system})
 		return err
@@ -321,5 +287,5 @@ func openCluster(t *testing.T) (ledger.Store, putter) {
 			t.Error(err)
 		}
 	})
-	return store, putOver(t, conn)
+	return store
 }

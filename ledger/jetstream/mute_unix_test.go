@@ -38,6 +38,54 @@ func limitFileSize(t *testing.T, size uint64) (lift func()) {
 	return lift
 }
 
+// TestAMutedStoreAnswersAsItsModel: what is stored is read, what is known is answered,
+// and nothing new is, on the server as in Memory.
+func TestAMutedStoreAnswersAsItsModel(t *testing.T) {
+	memory, server := &memoryRig{}, newServerRig(t)
+	for _, c := range []struct {
+		name string
+		rig  rig
+		mute func() (lift func())
+	}{
+		{"memory", memory, func() func() { memory.stores[0].Mute(); return func() {} }},
+		{"jetstream R1", server, func() func() { return limitFileSize(t, 1<<20) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := c.rig.open(t, "t", 0)
+			b.must(b.fenced(b.term(), "term 1", 0), 1)
+			known := b.commit("p", "known")
+			b.must(known, 2)
+			lift := c.mute()
+			stored, doubtful := uint64(2), ledger.Append{}
+			for doubtful.ID == "" {
+				a := b.commit("p", strings.Repeat("x", 60<<10))
+				switch err := b.briefly(b.store, a); {
+				case err == nil:
+					stored++
+				case errors.Is(err, ledger.ErrInDoubt):
+					doubtful = a
+				default:
+					t.Fatal(err)
+				}
+			}
+			lift()
+			b.inDoubt(b.store, b.commit("p", "small"))
+			if err := b.briefly(b.store, known); err != nil {
+				t.Errorf("a known id: %v", err)
+			}
+			if err := b.briefly(b.store, b.fenced(b.executor(), "late", 7)); !errors.Is(err, ledger.ErrConflict) {
+				t.Errorf("a fence that moved: %v", err)
+			}
+			b.wantLast(stored)
+			take(b, b.ctx, b.store, 1, int(stored))
+			c.rig.restart(t, false)
+			b.must(doubtful, stored+1)
+			b.must(known, 2)
+			b.wantLast(stored + 1)
+		})
+	}
+}
+
 func TestAfterAWriteErrorAppendsAreInDoubtUntilTheServerIsRestarted(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	dir := t.TempDir()

@@ -23,6 +23,9 @@ const (
 	pullHeartbeat    = 2 * time.Second  // two missing ones: the reader starts again
 	consumerIdleMax  = 30 * time.Second // after which the server forgets a reader
 	readRetryWait    = 100 * time.Millisecond
+	// questionWait bounds a reader's questions: a cluster without a leader drops
+	// them, and a reader must not wait for its own end then.
+	questionWait = 2 * time.Second
 )
 
 // Read is as in ledger.Store. It outlives reconnects, restarts of the server and
@@ -84,17 +87,11 @@ type reader struct {
 
 // run reads with one consumer until the caller wants no more or something breaks.
 func (r *reader) run(ctx context.Context) error {
-	if err := r.guard(ctx); err != nil {
-		return err
-	}
-	s := r.store
-	consumer, err := s.stream.CreateConsumer(ctx, js.ConsumerConfig{
-		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next, AckPolicy: js.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerIdleMax,
-	})
+	consumer, err := r.begin(ctx)
 	if err != nil {
 		return err
 	}
+	s := r.store
 	// No answer is waited for: a consumer that stays is forgotten when idle.
 	defer s.conn.Publish("$JS.API.CONSUMER.DELETE."+StreamName(s.tenant)+"."+consumer.CachedInfo().Name, nil) //nolint:errcheck
 	messages, err := consumer.Messages(js.PullMaxMessagesWithBytesLimit(readAheadLenMax, readAheadSizeMax),
@@ -127,6 +124,19 @@ func (r *reader) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begin holds the guards and makes the consumer.
+func (r *reader) begin(ctx context.Context) (js.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, questionWait)
+	defer cancel()
+	if err := r.guard(ctx); err != nil {
+		return nil, err
+	}
+	return r.store.stream.CreateConsumer(ctx, js.ConsumerConfig{
+		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next, AckPolicy: js.AckNonePolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerIdleMax,
+	})
 }
 
 // guard compares where this reader stands with the stream as it is now.

@@ -214,7 +214,7 @@ func TestAReaderNoticesATailThatWasLostAndGrewAnew(t *testing.T) {
 // and none is stored twice or lost.
 func TestAReplicatedStreamIsBusyUnderConcurrentFencedAppends(t *testing.T) {
 	ctx := within(t, 60*time.Second)
-	store, _ := openCluster(t)
+	store := openCluster(t)
 	term := mustAppend(t, ctx, store, fenced(termSubject, "term 1", 0))
 	const writers, each = 8, 20
 	var busy atomic.Int64

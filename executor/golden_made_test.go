@@ -1,0 +1,135 @@
+package executor
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// madeLedgers are golden ledgers of what no script is about.
+var madeLedgers = []struct {
+	name string
+	log  func(t *testing.T) []ledger.Message
+}{
+	{"working-memory", goldenOfMemory},
+	{"clock-and-checkpoint", goldenOfClock},
+	{"json", goldenInJSON},
+	{"nothing-that-is-read", goldenOfRefusals},
+	{"later-version", goldenOfLaterVersion},
+}
+
+// goldenOfMemory has facts that come, change, leave memory, are read and come back.
+func goldenOfMemory(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.memoryMax = 60
+	s.must(s.agent("p", append([]*pb.Record{opened(epoch0+100*second, when("both", `facts["x"] == 2 && facts["y"] == 1`))}, pair("a")...)...))
+	for _, word := range []string{"fact:x=1", "fact:y=1", `fact:z="0123456789"`, "fact:v=[1,2,3]", "turn", "forget:v", "@1s", "a+", "turn"} {
+		s.play(word)
+	}
+	s.must(s.append(ops, evictAsked("y")))
+	s.turn()
+	s.must(s.append(ops, restoreAsked("y")))
+	s.turn()
+	s.play("fact:x=2 turn @101s")
+	return s.log
+}
+
+// goldenOfClock has what the fold only counts, and a clock that goes back.
+func goldenOfClock(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open@5s a a+")
+	s.must(s.append(ops, &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ops", Reason: "looked at it", WallNs: epoch0}}}))
+	s.must(s.append(holder, &pb.Record{Term: 1, EpochNs: s.now, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}}))
+	s.now -= 3600 * second
+	s.play("b b?")
+	s.now = epoch0
+	s.play("@6s")
+	return s.log
+}
+
+// goldenInJSON is a plan of a client that has no protobuf.
+func goldenInJSON(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	for _, commit := range []struct{ subject, text string }{
+		{"saga.t.agent.py.p", `{"records":[{"plan":"p","planOpened":{"label":"from a foreign client","triggers":[{"name":"stop","condition":"facts[\"stop\"] == true"}]}}]}`},
+		{"saga.t.agent.py.p", ` { "minReader" : 1 , "records" : [
+			{"plan":"p","action":"a","forwardRegistered":{"capability":"do.a","class":"CLASS_COMPENSABLE"},"payload":{"input":"eyJpZCI6MX0="}},
+			{"plan":"p","action":"a","compensation_registered":{"capability":"undo.a","bindings":[{"name":"id","expression":"input.id"}]}} ] }`},
+		{"saga.t.agent.py.p", `{"min_reader":1,"records":[{"plan":"p","action":"a","forwardCompleted":{"externalRef":"x7"}}]}`},
+		{"saga.t.agent.py.p", `{"records":[{"plan":"p","action":"b","forwardRegistered":{"capability":"do.b"}}]}`}, // half a pair
+		{"saga.t.agent.py.p", `{"records":[{"plan":"p","fromALaterVersion":{}}]}`},
+		{"saga.t.agent.py.p", `{"frames":[]}`},
+		{"saga.t.fact.sensor", `{"records":[{"factAsserted":{"key":"stop","value":"dHJ1ZQ=="}}]}`},
+	} {
+		s.raw(commit.subject, ledger.ContentTypeJSON, []byte(commit.text))
+	}
+	s.turn()
+	s.wantState("p", ledger.StateQuarantined, "a=compensated") // b is its owner's
+	return s.log
+}
+
+// goldenOfRefusals is a plan in between what is none of its ledger's.
+func goldenOfRefusals(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+")
+	newer, err := ledger.EncodeCommit([]*pb.Record{completed("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer[1] = 99 // far from any version that will come
+	for _, m := range []ledger.Message{
+		{Subject: "saga.t.agent.a1.p", Data: nil},
+		{Subject: "saga.t.agent.a1.p", Data: []byte("garbage")},
+		{Subject: "saga.t.agent.a1.p", Data: newer},
+		{Subject: "saga.t.nonsense", Data: []byte{8, 1}},
+		{Subject: "saga.elsewhere.executor", Data: []byte{8, 1, 18, 0}},
+		{Subject: "saga.t.operator.ann", ContentType: "text/html", Data: []byte("<p>")},
+		{Subject: "saga.t.worker.w1", ContentType: ledger.ContentTypeJSON, Data: []byte("{")},
+		{Subject: "saga.t.executor", Data: []byte{8, 1, 18, 2, 10, 0}},
+	} {
+		s.raw(m.Subject, m.ContentType, m.Data)
+	}
+	s.play("=again !lone:x turn fail turn")
+	return s.log
+}
+
+// goldenOfLaterVersion is a plan whose writers say more than this version reads.
+func goldenOfLaterVersion(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ fail turn")
+	return withUnknownFields(t, s)
+}
+
+// unknownField is one that no version has.
+const unknownField = 900
+
+// withUnknownFields plays the records of a ledger again, each with a field in it that
+// this version does not know; who decides knows the field as little.
+func withUnknownFields(t *testing.T, played *schedule) []ledger.Message {
+	t.Helper()
+	s := newSchedule(t)
+	for _, m := range played.log[1:] {
+		source, _ := ledger.ParseSubject(m.Subject)
+		if source.Class == ledger.ClassExecutor {
+			continue
+		}
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), ledger.ReaderVersion)
+		for _, e := range entries {
+			body := protowire.AppendTag(bytes.Clone(e.Body), unknownField, protowire.BytesType)
+			body = protowire.AppendString(body, fmt.Sprint("of a later version, ", m.Sequence))
+			data = protowire.AppendBytes(protowire.AppendTag(data, 2, protowire.BytesType), body)
+		}
+		s.must(s.raw(m.Subject, m.ContentType, data))
+	}
+	s.turn()
+	return s.log
+}

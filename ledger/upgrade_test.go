@@ -1,0 +1,95 @@
+package ledger_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// commitOf is the canonical envelope around the bytes of records.
+func commitOf(minReader uint64, bodies ...[]byte) []byte {
+	data := protowire.AppendVarint([]byte{8}, minReader)
+	for _, body := range bodies {
+		data = protowire.AppendBytes(append(data, 18), body)
+	}
+	return data
+}
+
+// withField appends a field that this version does not know.
+func withField(body []byte, number protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(bytes.Clone(body), number, protowire.BytesType), text)
+}
+
+// TestARecordOfALaterKindHaltsWhenTheHolderWroteIt, whatever its commit says of its
+// reader; anybody else's is refused, and what is beside it in the commit is read.
+func TestARecordOfALaterKindHaltsWhenTheHolderWroteIt(t *testing.T) {
+	known, err := (&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}}).MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := withField([]byte{10, 1, 'p'}, 199, "a kind of a later version")
+	m := message(holderSource, "", commitOf(1, known, later))
+	entries, err := ledger.Decode("t", m)
+	if !isHalted(err, "reader") || entries != nil || !strings.Contains(err.Error(), "records[1] is of kind 199, which needs a later version") {
+		t.Errorf("the holder's: %d entries, %v", len(entries), err)
+	}
+	m = message(holderSource, "", commitOf(ledger.ReaderVersion+1, later))
+	if _, err := ledger.Decode("t", m); !isHalted(err, "reader") || !strings.Contains(err.Error(), fmt.Sprintf("needs version %d of the reader", ledger.ReaderVersion+1)) {
+		t.Errorf("the holder's of a later version: %v", err)
+	}
+	fact, err := good()[0].record.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := decode(t, message(good()[0].source, "", commitOf(1, later, fact)))
+	if len(e) != 2 || e[0].Err == nil || e[1].Err != nil {
+		t.Errorf("another's: %+v", e)
+	}
+}
+
+// TestAFieldOfALaterVersionHaltsNobody: in a known kind, in the record or inside of
+// it, from the holder as from others.
+func TestAFieldOfALaterVersionHaltsNobody(t *testing.T) {
+	inner := withField([]byte{10, 1, 'h'}, 900, "of a later version")
+	term := protowire.AppendBytes(protowire.AppendTag([]byte{40, 1}, 60, protowire.BytesType), inner)
+	for what, body := range map[string][]byte{"inside": term, "beside": withField(term, 900, "too"), "a control field": withField(term, 9, "too")} {
+		source := holderSource
+		source.Term = true
+		e := decode(t, message(source, "", commitOf(1, body)))
+		if e[0].Err != nil || e[0].Record.GetTermStarted().GetHolder() != "h" {
+			t.Errorf("%s: %v", what, e[0].Err)
+		}
+	}
+}
+
+// TestAnAddressCoversWhatALaterVersionWrote: the leaf is over the bytes as they came,
+// and what decodes encodes to them again, unknown fields of every depth included.
+func TestAnAddressCoversWhatALaterVersionWrote(t *testing.T) {
+	for _, g := range good() {
+		body, err := g.record.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, changed := range [][]byte{body, withField(body, 900, "x"), withField(body, 900, "y")} {
+			m := message(g.source, "", commitOf(1, changed))
+			entries := decode(t, m)
+			if len(entries) != 1 || entries[0].Record == nil {
+				t.Fatalf("%s: %+v", ledger.KindOf(g.record).Name, entries)
+			}
+			leaf := ledger.Leaf("t", m, 0, 1, 1, changed)
+			again, err := entries[0].Record.MarshalVT()
+			if err != nil || !bytes.Equal(entries[0].Address.Leaf, leaf[:]) || !bytes.Equal(entries[0].Body, changed) {
+				t.Fatalf("%s: leaf or body differ, %v", ledger.KindOf(g.record).Name, err)
+			}
+			if !bytes.Equal(again, changed) {
+				t.Errorf("%s: encodes to %x, was %x", ledger.KindOf(g.record).Name, again, changed)
+			}
+		}
+	}
+}
