@@ -38,6 +38,15 @@ type Action struct {
 	// Review has Do wait for a supervisor's verdict before the forward runs, as a
 	// contract with review does for each action.
 	Review bool
+
+	// Undo is the handler that undoes it, in this code; Repeat and Find say what
+	// becomes of a forward that the process has died in. Only in a Run; see replay.go.
+	Undo   *Undo
+	Repeat bool
+	Find   Find
+
+	version  string // of the handler that is recorded
+	compiled *contract.Compiled
 }
 
 // Call is what a forward is told.
@@ -78,11 +87,12 @@ const (
 )
 
 // action is one action of an open plan; its plan's mu guards it. number, pair, call,
-// contract and reviewTimeout do not change once it is registered.
+// contract, before and reviewTimeout do not change once it is registered.
 type action struct {
 	number        int // in the order of registration, from 1
 	call          Call
 	contract      *contract.Compiled
+	before        json.RawMessage // nil: the contract wants to know nothing
 	pair          *bundle
 	reported      bool
 	reviewTimeout time.Duration // 0: no verdict is needed
@@ -106,6 +116,8 @@ const (
 	codeBlocked    = "blocked"     // a supervisor blocked it before it ran
 	codeRedirected = "redirected"  // a supervisor redirected it before it ran
 	codeNoVerdict  = "no_verdict"  // no supervisor said a word in time
+
+	codeInterrupted = "interrupted" // the process ended while the forward may have been under way
 )
 
 // Do registers an action, runs its forward once the pair is durable, and returns
@@ -121,6 +133,13 @@ const (
 // of an output that cannot be recorded comes after it: the action is completed
 // without an output then, and its undo must do without.
 func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+	if err := declared.plain(); err != nil {
+		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
+	}
+	return p.do(ctx, declared, forward)
+}
+
+func (p *OpenPlan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if forward == nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, ledger.Refuse("forward", "missing", "a function, or Report for what has happened"))
 	}
@@ -131,12 +150,17 @@ func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (js
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
 	}
+	return p.execute(ctx, a, forward)
+}
+
+// execute runs the forward of a registered action, after its verdict.
+func (p *OpenPlan) execute(ctx context.Context, a *action, forward Forward) (json.RawMessage, error) {
 	if a.reviewTimeout > 0 {
 		if err := p.review(ctx, a); err != nil {
 			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 		}
 	}
-	ctx, err = p.start(ctx, a)
+	ctx, err := p.start(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
@@ -150,6 +174,9 @@ func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (js
 // Report registers an action that has already happened: its pair and its
 // completion are one commit, durable when Report returns. Errors as of Do.
 func (p *OpenPlan) Report(ctx context.Context, declared Action, outcome Outcome) error {
+	if err := declared.plain(); err != nil {
+		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
+	}
 	a, err := p.register(ctx, declared, &outcome)
 	if err != nil {
 		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
@@ -206,7 +233,10 @@ func (p *OpenPlan) register(ctx context.Context, declared Action, happened *Outc
 
 // draft checks a declaration by itself.
 func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome) (*draft, error) {
-	t, err := p.c.registry.find(ctx, declared.Capability, happened != nil)
+	t, err := declared.compiled, error(nil)
+	if t == nil {
+		t, err = p.c.registry.find(ctx, declared.Capability, happened != nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +347,7 @@ func (p *OpenPlan) add(d *draft) (*action, error) {
 	}
 	a := &action{
 		call:     Call{Plan: p.id, Action: id, Capability: d.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
-		contract: d.contract, finished: make(chan struct{}),
+		contract: d.contract, before: d.before, finished: make(chan struct{}),
 	}
 	records, err := p.pair(a, d)
 	if err != nil {
@@ -359,7 +389,8 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 		Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
 		Pivot: d.Pivot, Review: d.Review,
 	})
-	inverse.GetCompensationRegistered().ValidUntilNs = d.validUntilNs
+	compensation := inverse.GetCompensationRegistered()
+	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version
 	if len(d.input) > 0 {
 		forward.Payload = &pb.Payload{Input: d.input}
 	}
@@ -447,12 +478,18 @@ func (p *OpenPlan) vanished(a *action) {
 
 // finishFailed records what a forward's error means and returns it for Do.
 func (p *OpenPlan) finishFailed(a *action, cause error) error {
+	if errors.Is(cause, errLeftOpen) {
+		p.leaveOpen(a)
+		return cause
+	}
 	record, message := p.outcome(a), clip(cause.Error())
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken, Message: message}}
 	} else {
 		code := codeError
 		switch {
+		case errors.Is(cause, ErrInterrupted):
+			code = codeInterrupted
 		case errors.Is(cause, context.DeadlineExceeded):
 			code = codeDeadline
 		case errors.Is(cause, context.Canceled):

@@ -65,6 +65,11 @@ type committer struct {
 	logger *slog.Logger
 	places chan struct{} // one element per call that waits
 
+	// fenced: only one plan is queued, and the first append claims its subject. Each
+	// further one is stored only where last is still the last of it. run owns last.
+	fenced bool
+	last   uint64
+
 	mu      sync.Mutex
 	queue   []*bundle
 	urgent  int // bundles in the queue that a call waits for
@@ -317,14 +322,20 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 	}
 	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
 	a := ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}
+	if c.fenced && c.last > 0 {
+		a.FenceSubject, a.Fence = a.Subject, c.last
+	}
 	defer c.setTrouble(nil)
 	doubt := false
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
 		seq, err := c.try(ctx, a)
 		switch {
 		case err == nil:
+			c.last = seq
 			return seq, nil
 		case errors.Is(err, ledger.ErrBusy):
+		case c.fenced && errors.Is(err, ledger.ErrConflict):
+			return 0, superseded(doubt)
 		case isRefused(err) && !doubt, errors.Is(err, ledger.ErrConflict) && !doubt:
 			return 0, err
 		default:

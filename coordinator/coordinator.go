@@ -82,9 +82,12 @@ type Coordinator struct {
 	halt           context.CancelCauseFunc // ends the committer by force
 	bus            bus                     // nil without a connection
 	silence        func()                  // ends the notices
+	conn           *nats.Conn              // for Run; nil without one
 
-	mu    sync.Mutex
-	plans map[string]*OpenPlan // those that this process has not ended
+	mu      sync.Mutex
+	plans   map[string]*OpenPlan // those that this process has not ended
+	runs    map[string]*run      // by plan: those under way, and those whose handlers are offered still
+	closing bool
 }
 
 // New checks the configuration, every contract with its expressions, and starts
@@ -118,7 +121,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		bus:            b, silence: func() {}, plans: map[string]*OpenPlan{},
+		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*OpenPlan{}, runs: map[string]*run{},
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{}, timeout: c.confirmTimeout, logger: c.logger,
@@ -180,7 +183,7 @@ func checkConfig(config Config, b bus) error {
 // Every other call returns ErrClosed from now on. Close twice is harmless.
 func (c *Coordinator) Close(ctx context.Context) error {
 	c.silence()
-	var errs []error
+	errs := c.closeRuns(ctx)
 	for _, p := range c.openPlans() {
 		errs = append(errs, p.flushOutcomes(ctx))
 	}

@@ -1,6 +1,6 @@
 // Package coordinator is what an agent acts through: it pairs every action with
 // its compensation in the tenant's ledger before the action's effect may cross
-// the boundary. It contains no rollback logic, and neither does its caller
+// the boundary. It contains no rollback logic, and its caller needs none
 // (S55): a plan that must be undone is undone by the executor, which meets the
 // coordinator only in the ledger.
 //
@@ -29,6 +29,12 @@
 //
 // What undoes an action, and what is asked before and after, is a contract: package
 // contract, in code or published by an operator (S103).
+//
+// # Replay
+//
+// Run runs a function under a plan that survives its process: run again, actions
+// that are recorded return what is recorded. There, and only there, what undoes an
+// action may be a handler in the agent's code (S33-S40); docs/guide/replay.md.
 //
 // # Doubt
 //

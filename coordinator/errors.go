@@ -45,6 +45,19 @@ var (
 	// time. The forward did not run.
 	ErrNoVerdict = errors.New("no verdict")
 
+	// ErrSuperseded means that another process has claimed the plan of a Run. Nothing
+	// of this one is stored from then on, and it starts no forward.
+	ErrSuperseded = errors.New("another process has taken over the plan")
+
+	// ErrRunning means that another process runs the plan now, or one that does not
+	// answer has not been found gone yet. Nothing was done.
+	ErrRunning = errors.New("another process runs the plan")
+
+	// ErrInterrupted means that the process ended while the forward may have been
+	// under way, and that nothing says whether its effect happened. The action is in
+	// doubt.
+	ErrInterrupted = errors.New("the process ended before the outcome was known")
+
 	errNobody = errors.New("no executor answers")
 )
 
@@ -63,6 +76,15 @@ type notTaken struct{ cause error }
 
 func (e *notTaken) Error() string   { return e.cause.Error() }
 func (e *notTaken) Unwrap() []error { return []error{e.cause, ErrNotTaken} }
+
+// superseded says that the fence has moved. doubt: an earlier try of the same bytes
+// had no answer, and may have been stored.
+func superseded(doubt bool) error {
+	if doubt {
+		return fmt.Errorf("%w: %w", ledger.ErrInDoubt, ErrSuperseded)
+	}
+	return ErrSuperseded
+}
 
 func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
 

@@ -29,10 +29,16 @@ import (
 // live is an agent with an executor and a worker on one server, each with the
 // permissions that docs/agents.md and docs/workers.md give it.
 type live struct {
-	t     *testing.T
+	t     testing.TB
 	agent *coordinator.Coordinator
 	store *jetstream.Store // with every right
 	work  *worker.Worker
+
+	connect func(user string) *nats.Conn
+	root    *nats.Conn
+	url     string
+
+	declared []contract.Contract // of the processes of Run
 
 	mu     sync.Mutex
 	undone []ledger.Command
@@ -45,13 +51,13 @@ func files() contract.Contract {
 	}
 }
 
-func newLive(t *testing.T, config coordinator.Config) *live {
+func newLive(t testing.TB, config coordinator.Config) *live {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
 		{
 			Name: "a1", Password: "secret",
-			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "ask.default.>"},
-			Subscribe: []string{"notice.default.a1.>"},
+			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "query.default.history.a1", "run.default.a1.>", "ask.default.>"},
+			Subscribe: []string{"notice.default.a1.>", "undo.default.handler.a1.>", "run.default.a1.>"},
 		},
 		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
 	}})
@@ -73,7 +79,7 @@ func newLive(t *testing.T, config coordinator.Config) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	l := &live{t: t}
+	l := &live{t: t, connect: connect, root: root, url: server.URL()}
 	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(), DurableServer: server.DurableID()})
 	if err != nil {
 		t.Fatal(err)

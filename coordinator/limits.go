@@ -40,6 +40,12 @@ const (
 	askWaitMax       = 2 * time.Second       // how long the executor may keep one question
 	askSlack         = time.Second           // what its answer may take beyond that
 
+	presenceTries   = 4                      // to find out whether a process runs a plan
+	presenceMax     = 500 * time.Millisecond // that it may take to say so, each time
+	historyWait     = 6 * time.Second        // for one page of what is recorded
+	historyPage     = 1000                   // actions in one
+	handlerAgentMax = 24                     // bytes of an agent's name that has handlers in code
+
 	expressionsMax = 1024 // checked expressions that are remembered
 	contractsPage  = 100  // published contracts in one answer
 )

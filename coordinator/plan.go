@@ -102,10 +102,7 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	if err := c.follow(ctx, plan); err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
-	p := &OpenPlan{
-		c: c, id: plan.ID, opening: record, vars: c.planVars(record), actions: map[string]*action{}, reserved: map[string]bool{},
-		changed: make(chan struct{}),
-	}
+	p := newOpenPlan(c, record)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.plans[plan.ID] != nil {
@@ -113,6 +110,13 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	}
 	c.plans[plan.ID] = p
 	return p, nil
+}
+
+func newOpenPlan(c *Coordinator, opening *pb.Record) *OpenPlan {
+	return &OpenPlan{
+		c: c, id: opening.Plan, opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
+		changed: make(chan struct{}),
+	}
 }
 
 // Begin opens a child of this plan, as Coordinator.Begin does with Plan.Parent.

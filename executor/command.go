@@ -18,6 +18,9 @@ type Command struct {
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
 	ResendUntilNs int64
+	// Handler names, for people, the handler in an agent's code that carries it out;
+	// empty: a worker does.
+	Handler string
 	ledger.Command
 }
 
@@ -54,6 +57,9 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
 	if c.DedupeNs > 0 {
 		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
+	}
+	if c.HandlerVersion != "" {
+		command.Handler = ledger.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}
 	if inMemory(a) {
 		command.Actuator = ledger.ActuatorMemory

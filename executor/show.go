@@ -353,7 +353,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
 		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(), ClosesNs: row.ClosesNs,
 		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
-		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(),
+		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(), Handler: c.GetHandlerVersion(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
 		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
@@ -394,6 +394,9 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	}
 	if row.Undo == pb.Undo_UNDO_DISPATCHED {
 		view.WaitsFor = "a worker of " + c.GetCapability()
+		if c.GetHandlerVersion() != "" {
+			view.WaitsFor = "an answer of " + ledger.HandlerText(a.fixed.Id, c.GetHandlerVersion(), p.row.Agent)
+		}
 		if row.Asking != pb.Question_QUESTION_UNSPECIFIED {
 			view.WaitsFor = "an answer of " + callOf(c, row.Asking).GetCapability()
 		}

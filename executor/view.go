@@ -54,6 +54,7 @@ type ActionView struct {
 	Outcome       string          `json:"outcome"` // unknown, completed, failed, in_doubt
 	Undo          string          `json:"undo"`    // held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined, resolved
 	Compensation  string          `json:"compensation,omitempty"`
+	Handler       string          `json:"handler,omitempty"` // version of the handler in the agent's code that undoes it
 	Key           string          `json:"key,omitempty"`
 	After         []int           `json:"after,omitempty"` // numbers of the actions it came after
 	Attempt       int             `json:"attempt,omitempty"`
@@ -185,6 +186,7 @@ type StatusView struct {
 // taken it, or one says that it is still working.
 type WaitingView struct {
 	Working    bool   `json:"working,omitempty"`
+	Handler    string `json:"handler,omitempty"` // in an agent's code, which no process offers; for people
 	Capability string `json:"capability"`
 	Plan       string `json:"plan"`
 	Action     string `json:"action"`

@@ -148,7 +148,7 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 	if p.ParentPlan == "" && p.ParentAction != "" {
 		return Refuse("plan_opened.parent_action", "given without parent_plan", "both, or none")
 	}
-	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan}, {"parent_action", p.ParentAction}} {
+	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan}, {"parent_action", p.ParentAction}, {"function", p.Function}} {
 		if f.id != "" && !ValidToken(f.id) {
 			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), tokenWant)
 		}

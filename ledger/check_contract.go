@@ -36,6 +36,8 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 		return Refuse(at+"dedupe_ns", "negative", "nanoseconds, or 0 for ever")
 	case c.Page != "" && !ValidToken(c.Page):
 		return Refuse(at+"page", fmt.Sprintf("%q", c.Page), tokenWant)
+	case c.HandlerVersion != "" && !ValidToken(c.HandlerVersion):
+		return Refuse(at+"handler_version", fmt.Sprintf("%q", c.HandlerVersion), tokenWant)
 	}
 	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key), text(at+"worker_version", c.WorkerVersion),
 		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop", c.Stop),

@@ -156,6 +156,9 @@ func examineWorkers(v executor.StatusView, now time.Time) (findings []finding) {
 	for _, w := range v.Waiting {
 		since := now.Sub(time.Unix(0, w.SinceNs))
 		switch {
+		case w.Handler != "" && !w.Working:
+			findings = append(findings, warn("handler", "run that agent's function under plan "+w.Plan+" again",
+				"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action, w.Handler, triesText(w.Tries)))
 		case !w.Working:
 			findings = append(findings, warn("worker", "start a worker for "+w.Capability, "%s for plan %s waits, no worker in %s", w.Capability, w.Plan, triesText(w.Tries)))
 		case since >= workingLong:

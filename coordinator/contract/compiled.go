@@ -138,3 +138,8 @@ func (c *Compiled) ValidUntil(input json.RawMessage) (int64, error) {
 	}
 	return t.UnixNano(), nil
 }
+
+// Recorded returns what a registration under this contract records of it.
+func (c *Compiled) Recorded() (class pb.Class, digest []byte) {
+	return classes(c.Class), c.Digest[:]
+}

@@ -201,6 +201,7 @@ func (d *dispatcher) waiting() []executor.WaitingView {
 		if f.tries > 0 || f.working {
 			out = append(out, executor.WaitingView{
 				Working:    f.working,
+				Handler:    f.command.Handler,
 				Capability: f.command.Capability, Plan: id.plan, Action: id.action,
 				SinceNs: f.since.UnixNano(), Tries: f.tries,
 			})

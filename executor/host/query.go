@@ -37,7 +37,7 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 		if a.silent() || !a.asking.enter() {
 			return
 		}
-		if slices.Contains(slowVerbs, verb) {
+		if slices.Contains(slowVerbs, verb) || strings.HasPrefix(verb, ledger.HistoryVerb) {
 			go func() { defer a.asking.leave(); a.answer(m, verb) }()
 			return
 		}
@@ -118,6 +118,9 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 			answer = executor.ErrorAnswer{Error: broken.Error()}
 		}
 	}()
+	if agent, ok := strings.CutPrefix(verb, ledger.HistoryVerb); ok {
+		return decoded(data, func(q ledger.HistoryQuery) any { return a.askHistoryOf(agent, q) })
+	}
 	switch verb {
 	case "plan.ls":
 		return decoded(data, a.askPlans)
@@ -250,12 +253,29 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 		for i := range view.Actions {
 			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
 				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d", w.Capability, w.Tries)
-				if w.Working {
+				switch {
+				case w.Handler != "" && !w.Working:
+					view.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d", w.Handler, w.Tries)
+				case w.Working:
 					view.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
 				}
 			}
 		}
 	}
+}
+
+// askHistoryOf answers an agent about a plan of its own.
+func (a *actor) askHistoryOf(agent string, q ledger.HistoryQuery) any {
+	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
+		return executor.ErrorAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
+	}
+	var answer ledger.HistoryAnswer
+	read := func() { a.look(func(r *executor.Reader) { answer = r.History(agent, q) }) }
+	read()
+	if answer.Agent == "" && q.Sequence == 0 && a.catchUp() { // its first record may have been acknowledged just now
+		read()
+	}
+	return answer
 }
 
 func (a *actor) askOutcome(q ledger.OutcomeQuery) any {

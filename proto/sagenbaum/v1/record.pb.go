@@ -2012,6 +2012,7 @@ type PlanOpened struct {
 	Trace          []byte                 `protobuf:"bytes,9,opt,name=trace,proto3" json:"trace,omitempty"` // W3C traceparent of the agent
 	OnUndoFailure  OnUndoFailure          `protobuf:"varint,10,opt,name=on_undo_failure,json=onUndoFailure,proto3,enum=sagenbaum.v1.OnUndoFailure" json:"on_undo_failure,omitempty"`
 	SecondApprover bool                   `protobuf:"varint,11,opt,name=second_approver,json=secondApprover,proto3" json:"second_approver,omitempty"` // an owner's answer counts when a second operator has given the same
+	Function       string                 `protobuf:"bytes,12,opt,name=function,proto3" json:"function,omitempty"`                                    // name of the agent's function that is replayed under this plan; empty: none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2123,6 +2124,13 @@ func (x *PlanOpened) GetSecondApprover() bool {
 	return false
 }
 
+func (x *PlanOpened) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
 type ForwardRegistered struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
@@ -2232,34 +2240,35 @@ func (x *ForwardRegistered) GetReview() bool {
 }
 
 type CompensationRegistered struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Capability    string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
-	Bindings      []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
-	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key of the undo, the same for every attempt: empty, or the one derived from tenant, plan and action
-	Attempts      uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 1..100
-	BackoffNs     int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles
-	BackoffMaxNs  int64                  `protobuf:"varint,6,opt,name=backoff_max_ns,json=backoffMaxNs,proto3" json:"backoff_max_ns,omitempty"`
-	TimeoutNs     int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // of one attempt
-	OnInDoubt     OnInDoubt              `protobuf:"varint,8,opt,name=on_in_doubt,json=onInDoubt,proto3,enum=sagenbaum.v1.OnInDoubt" json:"on_in_doubt,omitempty"`
-	Triggers      []*Trigger             `protobuf:"bytes,9,rep,name=triggers,proto3" json:"triggers,omitempty"`
-	WorkerVersion string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
-	ValidForNs    int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
-	Fidelity      string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
-	Actuator      string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty), "agent" or "memory"
-	Probe         *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
-	Verify        *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
-	Done          string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
-	Stop          string                 `protobuf:"bytes,18,opt,name=stop,proto3" json:"stop,omitempty"` // CEL, likewise: an error that means it never will be
-	OnLate        OnLate                 `protobuf:"varint,19,opt,name=on_late,json=onLate,proto3,enum=sagenbaum.v1.OnLate" json:"on_late,omitempty"`
-	Page          string                 `protobuf:"bytes,20,opt,name=page,proto3" json:"page,omitempty"`                                         // name of the hook that pages the owner; empty: "default"
-	Agent         *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                       // of actuator "agent"
-	Approve       bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                  // its undo waits for the owner's word
-	JitterPercent uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // 0..100: each backoff grows by up to this much
-	DedupeNs      int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
-	ValidUntilNs  int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`  // undo window by the calendar, unix ns; 0: no limit
-	WarnNs        int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                      // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
+	Bindings       []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
+	Key            string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key of the undo, the same for every attempt: empty, or the one derived from tenant, plan and action
+	Attempts       uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 1..100
+	BackoffNs      int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles
+	BackoffMaxNs   int64                  `protobuf:"varint,6,opt,name=backoff_max_ns,json=backoffMaxNs,proto3" json:"backoff_max_ns,omitempty"`
+	TimeoutNs      int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // of one attempt
+	OnInDoubt      OnInDoubt              `protobuf:"varint,8,opt,name=on_in_doubt,json=onInDoubt,proto3,enum=sagenbaum.v1.OnInDoubt" json:"on_in_doubt,omitempty"`
+	Triggers       []*Trigger             `protobuf:"bytes,9,rep,name=triggers,proto3" json:"triggers,omitempty"`
+	WorkerVersion  string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
+	ValidForNs     int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
+	Fidelity       string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
+	Actuator       string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty), "agent" or "memory"
+	Probe          *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
+	Verify         *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
+	Done           string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
+	Stop           string                 `protobuf:"bytes,18,opt,name=stop,proto3" json:"stop,omitempty"` // CEL, likewise: an error that means it never will be
+	OnLate         OnLate                 `protobuf:"varint,19,opt,name=on_late,json=onLate,proto3,enum=sagenbaum.v1.OnLate" json:"on_late,omitempty"`
+	Page           string                 `protobuf:"bytes,20,opt,name=page,proto3" json:"page,omitempty"`                                           // name of the hook that pages the owner; empty: "default"
+	Agent          *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                         // of actuator "agent"
+	Approve        bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                    // its undo waits for the owner's word
+	JitterPercent  uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`   // 0..100: each backoff grows by up to this much
+	DedupeNs       int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                  // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
+	ValidUntilNs   int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`    // undo window by the calendar, unix ns; 0: no limit
+	WarnNs         int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                        // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
+	HandlerVersion string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"` // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CompensationRegistered) Reset() {
@@ -2465,6 +2474,13 @@ func (x *CompensationRegistered) GetWarnNs() int64 {
 		return x.WarnNs
 	}
 	return 0
+}
+
+func (x *CompensationRegistered) GetHandlerVersion() string {
+	if x != nil {
+		return x.HandlerVersion
+	}
+	return ""
 }
 
 type ForwardCompleted struct {
@@ -5452,7 +5468,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x16\n" +
 	"\x06prompt\x18\x02 \x01(\tR\x06prompt\x12\x1b\n" +
 	"\tmax_turns\x18\x03 \x01(\rR\bmaxTurns\x12\x14\n" +
-	"\x05model\x18\x04 \x01(\tR\x05model\"\xa5\x03\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\"\xc1\x03\n" +
 	"\n" +
 	"PlanOpened\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x14\n" +
@@ -5468,7 +5484,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05trace\x18\t \x01(\fR\x05trace\x12C\n" +
 	"\x0fon_undo_failure\x18\n" +
 	" \x01(\x0e2\x1b.sagenbaum.v1.OnUndoFailureR\ronUndoFailure\x12'\n" +
-	"\x0fsecond_approver\x18\v \x01(\bR\x0esecondApprover\"\xa2\x02\n" +
+	"\x0fsecond_approver\x18\v \x01(\bR\x0esecondApprover\x12\x1a\n" +
+	"\bfunction\x18\f \x01(\tR\bfunction\"\xa2\x02\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5480,7 +5497,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06lifted\x18\x06 \x01(\fR\x06lifted\x12%\n" +
 	"\x0eeffect_crossed\x18\a \x01(\bR\reffectCrossed\x12\x14\n" +
 	"\x05pivot\x18\b \x01(\bR\x05pivot\x12\x16\n" +
-	"\x06review\x18\t \x01(\bR\x06review\"\x80\a\n" +
+	"\x06review\x18\t \x01(\bR\x06review\"\xa9\a\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5512,7 +5529,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0ejitter_percent\x18\x17 \x01(\rR\rjitterPercent\x12\x1b\n" +
 	"\tdedupe_ns\x18\x18 \x01(\x03R\bdedupeNs\x12$\n" +
 	"\x0evalid_until_ns\x18\x19 \x01(\x03R\fvalidUntilNs\x12\x17\n" +
-	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNsJ\x04\b\r\x10\x0e\"M\n" +
+	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNs\x12'\n" +
+	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersionJ\x04\b\r\x10\x0e\"M\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\"=\n" +

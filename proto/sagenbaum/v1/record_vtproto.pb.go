@@ -693,6 +693,7 @@ func (m *PlanOpened) CloneVT() *PlanOpened {
 	r.ParentAction = m.ParentAction
 	r.OnUndoFailure = m.OnUndoFailure
 	r.SecondApprover = m.SecondApprover
+	r.Function = m.Function
 	if rhs := m.Triggers; rhs != nil {
 		tmpContainer := make([]*Trigger, len(rhs))
 		for k, v := range rhs {
@@ -788,6 +789,7 @@ func (m *CompensationRegistered) CloneVT() *CompensationRegistered {
 	r.DedupeNs = m.DedupeNs
 	r.ValidUntilNs = m.ValidUntilNs
 	r.WarnNs = m.WarnNs
+	r.HandlerVersion = m.HandlerVersion
 	if rhs := m.Bindings; rhs != nil {
 		tmpContainer := make([]*Binding, len(rhs))
 		for k, v := range rhs {
@@ -3372,6 +3374,13 @@ func (m *PlanOpened) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Function) > 0 {
+		i -= len(m.Function)
+		copy(dAtA[i:], m.Function)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Function)))
+		i--
+		dAtA[i] = 0x62
+	}
 	if m.SecondApprover {
 		i--
 		if m.SecondApprover {
@@ -3596,6 +3605,15 @@ func (m *CompensationRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.HandlerVersion) > 0 {
+		i -= len(m.HandlerVersion)
+		copy(dAtA[i:], m.HandlerVersion)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.HandlerVersion)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xda
 	}
 	if m.WarnNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WarnNs))
@@ -7218,6 +7236,10 @@ func (m *PlanOpened) SizeVT() (n int) {
 	if m.SecondApprover {
 		n += 2
 	}
+	l = len(m.Function)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7362,6 +7384,10 @@ func (m *CompensationRegistered) SizeVT() (n int) {
 	}
 	if m.WarnNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.WarnNs))
+	}
+	l = len(m.HandlerVersion)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -12242,6 +12268,38 @@ func (m *PlanOpened) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.SecondApprover = bool(v != 0)
+		case 12:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Function", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Function = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -13236,6 +13294,38 @@ func (m *CompensationRegistered) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 27:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HandlerVersion", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.HandlerVersion = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

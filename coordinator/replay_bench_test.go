@@ -1,0 +1,89 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+)
+
+// quiet is a handler that is never called.
+func quiet(context.Context, coordinator.UndoCall) error { return nil }
+
+// benchAct is the action that is measured.
+var benchAct = coordinator.Action{Capability: "file.write", Input: "path"}
+
+func benchForward(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+	return coordinator.Outcome{Output: map[string]string{"id": "0123456789"}}, nil
+}
+
+// benchPlay does n actions with a handler.
+func benchPlay(ctx context.Context, p *coordinator.ReplayPlan, n int) error {
+	act := benchAct
+	act.Undo = &coordinator.Undo{Handler: quiet}
+	for range n {
+		if _, err := p.Do(ctx, act, benchForward); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BenchmarkReplay is an action of OpenPlan.Do beside one of a Run, and one that is
+// replayed, over a real server that syncs every write:
+//
+//	go test -run '^$' -bench Replay ./coordinator
+func BenchmarkReplay(b *testing.B) {
+	l := newLive(b, coordinator.Config{Contracts: []contract.Contract{files()}})
+	c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close(b.Context())
+	rounds := 0
+	run := func(ctx context.Context, plan int, f func(context.Context, *coordinator.ReplayPlan) error) error {
+		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: fmt.Sprint("plan-", plan)}, Function: "bench"}, f)
+	}
+	b.Run("do", func(b *testing.B) {
+		p := l.begin(coordinator.Plan{})
+		for b.Loop() {
+			if _, err := p.Do(b.Context(), benchAct, benchForward); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("run", func(b *testing.B) {
+		rounds++
+		if err := run(b.Context(), rounds, func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			for b.Loop() {
+				if err := benchPlay(ctx, p, 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+	})
+	const length = 10_000
+	b.Run("replayed-plan-of-10000", func(b *testing.B) {
+		rounds++
+		life := func() {
+			ctx, stop := context.WithCancel(b.Context())
+			if err := run(ctx, rounds, func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				defer stop()
+				return benchPlay(ctx, p, length)
+			}); !errors.Is(err, context.Canceled) {
+				b.Fatal(err)
+			}
+		}
+		life()
+		for b.Loop() {
+			life()
+		}
+		b.ReportMetric(float64(length)*float64(b.N)/b.Elapsed().Seconds(), "actions/s")
+	})
+}

@@ -1,0 +1,338 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// lostInside runs "a", and loses the process inside the forward of "b", whose effect
+// may have happened.
+func lostInside(t *testing.T, w *tour, plan string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	first := w.l.process()
+	err := first.Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		if err := w.act(ctx, p, "a"); err != nil {
+			return err
+		}
+		waitCommitted(t, w.l, plan, 0)
+		_, err := p.Do(ctx, w.action("b"), func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			w.l.registered(plan, "b")
+			return coordinator.Outcome{}, first.lose(cancel)
+		})
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("the first life ends with %v", err)
+	}
+}
+
+// TestAForwardThatTheProcessDiedInFollowsItsRule is the table of docs/guide/replay.md.
+func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	nobodyKnows := errors.New("the provider does not answer")
+	for name, rule := range map[string]struct {
+		change  func(*coordinator.Action)
+		ran     string // in both lives, as far as counted
+		is      error  // what Do returns for b
+		output  string
+		outcome string
+		undone  string
+	}{
+		"nothing":        {func(*coordinator.Action) {}, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
+		"repeat":         {func(a *coordinator.Action) { a.Repeat = true }, "a b", nil, string(oddOutput("b")), "completed", "b a"},
+		"found":          {func(a *coordinator.Action) { a.Find = finds(true, nil) }, "a", nil, `"found"`, "completed", "b a"},
+		"not-found":      {func(a *coordinator.Action) { a.Find = finds(false, nil) }, "a b", nil, string(oddOutput("b")), "completed", "b a"},
+		"cannot-be-said": {func(a *coordinator.Action) { a.Find = finds(false, nobodyKnows) }, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTour(l)
+			lostInside(t, w, "doubt-"+name)
+			ctx, cancel := bounded(t)
+			defer cancel()
+			for range 2 { // the second finds it recorded
+				err := l.process().Run(ctx, config("doubt-"+name), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+					if err := w.act(ctx, p, "a"); err != nil {
+						return err
+					}
+					b := w.action("b")
+					rule.change(&b)
+					output, err := w.do(ctx, p, b, nil)
+					if !errors.Is(err, rule.is) || string(output) != rule.output {
+						t.Errorf("Do returns %s, %v", output, err)
+					}
+					return errNoRoom
+				})
+				wantUnwound(t, err, ledger.StateCompensated)
+			}
+			if w.ranText() != rule.ran || w.undoneText() != rule.undone {
+				t.Errorf("ran %s, undone %s", w.ranText(), w.undoneText())
+			}
+			if b := l.shown("doubt-" + name).Actions[1]; b.Outcome != rule.outcome || w.calls["b"].Blind != (rule.outcome == "in_doubt") {
+				t.Errorf("recorded %s, the handler is told %+v", b.Outcome, w.calls["b"])
+			}
+		})
+	}
+}
+
+func finds(found bool, err error) coordinator.Find {
+	return func(_ context.Context, call coordinator.Call) (coordinator.Outcome, bool, error) {
+		if call.Key != ledger.Key("default", call.Plan, "b", ledger.PurposeDo) || string(call.Input) != `{"for":"b"}` {
+			return coordinator.Outcome{}, false, errors.New("called with " + call.Key + string(call.Input))
+		}
+		return coordinator.Outcome{Output: "found"}, found, err
+	}
+}
+
+// TestWhatFailedIsReturnedAsItWasRecorded: the kind of the error, so that the function
+// takes the same path.
+func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ctx1, lose := context.WithCancel(ctx)
+	first := l.process()
+	kinds := []error{coordinator.ErrNotTaken, context.DeadlineExceeded}
+	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
+		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			for i, failure := range []error{coordinator.NotTaken(errNoRoom), context.DeadlineExceeded} {
+				if _, err := w.do(ctx, p, w.action([]string{"no", "late"}[i]), failure); !errors.Is(err, kinds[i]) || errors.Is(err, kinds[1-i]) {
+					t.Errorf("Do returns %v, want %v", err, kinds[i])
+				}
+			}
+			if err := w.act(ctx, p, "c"); err != nil {
+				return err
+			}
+			return end()
+		}
+	}
+	_ = first.Run(ctx1, config("failed"), function(func() error { waitCommitted(t, l, "failed", 1); return first.lose(lose) }))
+	if err := l.process().Run(ctx, config("failed"), function(func() error { return nil })); err != nil {
+		t.Error(err)
+	}
+	if got := w.ranText(); got != "no late c" {
+		t.Errorf("ran %s", got)
+	}
+}
+
+// TestAForwardThatEndsWithItsRunIsLeftOpen: an agent that is stopped in good order
+// leaves no more behind than one that is killed.
+func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ctx1, stop := context.WithCancel(ctx)
+	a := w.action("a")
+	a.Repeat = true
+	err := l.process().Run(ctx1, config("stopped"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		_, err := p.Do(ctx, a, func(ctx context.Context, _ coordinator.Call) (coordinator.Outcome, error) {
+			stop()
+			return coordinator.Outcome{}, ctx.Err()
+		})
+		return err
+	})
+	if !errors.Is(err, context.Canceled) || l.shown("stopped").State != ledger.StateOpen {
+		t.Errorf("ends with %v, plan %s", err, l.shown("stopped").State)
+	}
+	if err := l.process().Run(ctx, config("stopped"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		_, err := w.do(ctx, p, a, nil)
+		return err
+	}); err != nil || w.ranText() != "a" {
+		t.Errorf("ran %s, %v", w.ranText(), err)
+	}
+}
+
+// TestAReviewedActionThatWasNotRuledOnHasNotStarted: it waits for its verdict again.
+func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ctx1, lose := context.WithCancel(ctx)
+	first := l.process()
+	a := w.action("a")
+	a.Review = true
+	function := func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		_, err := w.do(ctx, p, a, nil)
+		return err
+	}
+	go func() { // ends with the first life
+		l.registered("review", "a")
+		_ = first.lose(lose)
+	}()
+	if err := first.Run(ctx1, config("review"), function); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	asked, err := l.root.SubscribeSync(ledger.QuerySubject("default", "plan.outcome"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.process().Run(ctx, config("review"), function) }() // ends with the second life
+	if _, err := asked.NextMsgWithContext(ctx); err != nil {                 // it waits
+		t.Fatal(err)
+	}
+	l.rule("review", "a", pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW)
+	if err := <-done; err != nil || w.ranText() != "a" {
+		t.Errorf("ran %q, %v", w.ranText(), err)
+	}
+}
+
+// shown is a plan as `plan show` has it.
+func (l *live) shown(plan string) executor.PlanView {
+	l.t.Helper()
+	var answer executor.PlanAnswer
+	l.ask("plan.show", executor.PlanQuery{Plan: plan}, &answer)
+	return answer.Plan
+}
+
+// showsAction waits until an action is shown as wanted.
+func (l *live) showsAction(plan, action string, want func(executor.ActionView) bool) executor.ActionView {
+	l.t.Helper()
+	var last executor.ActionView
+	for by := time.Now().Add(20 * time.Second); time.Now().Before(by); {
+		for _, a := range l.shown(plan).Actions {
+			if last = a; a.Action == action && want(a) {
+				return a
+			}
+		}
+	}
+	l.t.Fatalf("action %s of plan %s stays %+v", action, plan, last)
+	return last
+}
+
+// TestB4AnUndoOfAnActionWithoutOutput: with a handler beside it, before and behind a
+// crash.
+func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ctx1, lose := context.WithCancel(ctx)
+	first := l.process()
+	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
+		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+			a := w.action("a")
+			a.Input = nil
+			if output, err := p.Do(ctx, a, w.forward(nil, nil)); err != nil || output != nil {
+				t.Errorf("Do returns %s, %v", output, err)
+			}
+			return end()
+		}
+	}
+	_ = first.Run(ctx1, config("b4"), function(func() error { waitCommitted(t, l, "b4", 1); return first.lose(lose) }))
+	wantUnwound(t, l.process().Run(ctx, config("b4"), function(func() error { return errNoRoom })), ledger.StateCompensated)
+	if u := w.calls["a"]; w.ranText() != "a" || w.undoneText() != "a" || u.Output != nil || u.Input != nil || u.Blind {
+		t.Errorf("ran %s, undone %s, told %+v", w.ranText(), w.undoneText(), u)
+	}
+}
+
+// TestB3BranchesStartedInAnyOrderHaveOneUndoOrder: they are started in every order,
+// the process is lost, they are started in the reverse order, and what came after
+// them is undone first, what came before them last.
+func TestB3BranchesStartedInAnyOrderHaveOneUndoOrder(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	for _, order := range []string{"bcd", "bdc", "cbd", "cdb", "dbc", "dcb"} {
+		w := newTour(l)
+		ctx, cancel := bounded(t)
+		ctx1, lose := context.WithCancel(ctx)
+		first := l.process()
+		function := func(first bool, order string, end func() error) func(context.Context, *coordinator.ReplayPlan) error {
+			return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				if err := w.act(ctx, p, "a"); err != nil {
+					return err
+				}
+				var finish []chan struct{}
+				done := make(chan error, len(order))
+				for _, id := range strings.Split(order, "") { // started in this order, finished in the reverse one
+					branch := w.action(id)
+					branch.After, branch.Branch = []string{"a"}, true
+					started, may := make(chan struct{}), make(chan struct{})
+					finish = append(finish, may)
+					go func() { // ends with its action
+						_, err := p.Do(ctx, branch, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+							close(started)
+							<-may
+							return w.forward(oddOutput(id), nil)(ctx, call)
+						})
+						done <- err
+					}()
+					if first {
+						<-started
+					}
+				}
+				for i := len(finish) - 1; i >= 0; i-- {
+					close(finish[i])
+				}
+				for range finish {
+					if err := <-done; err != nil {
+						return err
+					}
+				}
+				join := w.action("e")
+				join.After, join.Branch = []string{"b", "c", "d"}, true
+				if _, err := w.do(ctx, p, join, nil); err != nil {
+					return err
+				}
+				return end()
+			}
+		}
+		plan := "b3-" + order
+		_ = first.Run(ctx1, config(plan), function(true, order, func() error { waitCommitted(t, l, plan, 5); return first.lose(lose) }))
+		reversed := order[2:] + order[1:2] + order[:1]
+		wantUnwound(t, l.process().Run(ctx, config(plan), function(false, reversed, func() error { return errNoRoom })), ledger.StateCompensated)
+		undone := strings.ReplaceAll(w.undoneText(), " ", "")
+		if len(w.ran) != 5 || len(undone) != 5 || undone[0] != 'e' || undone[4] != 'a' || !strings.Contains(undone, "b") || !strings.Contains(undone, "c") {
+			t.Errorf("started %s: ran %s, undone %s", order, w.ranText(), undone)
+		}
+		cancel()
+	}
+}
+
+// TestAContractBesideAHandlerHolds: its before-image, its attempts and its probe.
+func TestAContractBesideAHandlerHolds(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	conn := l.connect("a1")
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Answers: map[string]coordinator.Answer{
+		"tour.before": func(context.Context, ledger.Command) (any, error) { return map[string]int{"seats": 3}, nil },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	failures := 2
+	a := w.action("a")
+	a.Undo = &coordinator.Undo{
+		Contract: contract.Contract{Before: &contract.Before{Call: "tour.before"}, Inverse: &contract.Inverse{Attempts: 3, Backoff: time.Millisecond}},
+		Handler: func(ctx context.Context, u coordinator.UndoCall) error {
+			if failures--; failures >= 0 {
+				return errNoRoom
+			}
+			return w.handler("")(ctx, u)
+		},
+	}
+	err = c.Run(ctx, config("contract"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		if _, err := w.do(ctx, p, a, nil); err != nil {
+			return err
+		}
+		return errNoRoom
+	})
+	wantUnwound(t, err, ledger.StateCompensated)
+	if u := w.calls["a"]; u.Attempt != 3 || string(u.Before) != `{"seats":3}` {
+		t.Errorf("told %+v", u)
+	}
+}

@@ -1,0 +1,228 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// handlers are those of one run (S37, S38). A version of them is offered to the executor
+// once this process has all handlers that the ledger holds of it, so that no command
+// comes to a process that has lost one (S36).
+type handlers struct {
+	c      *Coordinator
+	config RunConfig
+
+	mu     sync.Mutex
+	held   map[string]*heldHandler    // by action
+	needed map[string]map[string]bool // by version: recorded actions that the function has not come to yet
+	served map[string]bool            // by version
+	worker *worker.Worker             // nil until a version is served
+
+	compiled map[string]compiledHandler // by version and capability; guarded by the run's mu
+}
+
+// heldHandler is a handler with what it is told of its action.
+type heldHandler struct {
+	call                  Handler
+	capability            string // of the forward
+	input, output, before json.RawMessage
+	externalRef           string
+}
+
+type compiledHandler struct {
+	written  contract.Contract
+	compiled *contract.Compiled
+}
+
+func newHandlers(c *Coordinator, config RunConfig) *handlers {
+	return &handlers{
+		c: c, config: config, held: map[string]*heldHandler{}, needed: map[string]map[string]bool{}, served: map[string]bool{},
+		compiled: map[string]compiledHandler{},
+	}
+}
+
+// capability names the handlers of one version: all of them are one subscription,
+// and a command says which action it is about. Function and plan are in it as a digest,
+// with as much of the function's name as there is room for.
+func (h *handlers) capability(version string) string {
+	sum := sha256.Sum256([]byte(h.c.tenant + "\n" + h.c.agent + "\n" + h.config.Function + "\n" + h.config.Plan.ID))
+	digest := hex.EncodeToString(sum[:5])
+	room := ledger.TokenLenMax - len(ledger.HandlerPrefix) - len(h.c.agent) - 1 - 1 - len(digest) - 1 - len(version)
+	return ledger.HandlerPrefix + h.c.agent + "." + h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
+}
+
+// owe says which recorded actions need their handlers.
+func (h *handlers) owe(past map[string]*ledger.PastAction, owed map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, p := range past {
+		if p.HandlerVersion == "" || !owed[id] {
+			continue
+		}
+		if h.needed[p.HandlerVersion] == nil {
+			h.needed[p.HandlerVersion] = map[string]bool{}
+		}
+		h.needed[p.HandlerVersion][id] = true
+	}
+}
+
+// put holds the handler of an action, before the pair of a new one can be stored,
+// and offers its version when that is complete. past is what is recorded; nil: nothing.
+func (h *handlers) put(a Action, call Handler, input json.RawMessage, past *ledger.PastAction) error {
+	if call == nil {
+		return nil // a worker undoes it, or another process has the recorded version
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[a.ID] == nil {
+		held := &heldHandler{call: call, capability: a.Capability, input: input}
+		if past != nil {
+			held.output, held.before, held.externalRef = output(past), past.Before, past.ExternalRef
+		}
+		h.held[a.ID] = held
+	}
+	delete(h.needed[a.version], a.ID)
+	if h.served[a.version] || len(h.needed[a.version]) > 0 {
+		return nil
+	}
+	return h.serve(a.version)
+}
+
+// serve offers a version. Called with mu held.
+func (h *handlers) serve(version string) error {
+	if h.worker == nil {
+		w, err := worker.New(worker.Config{Conn: h.c.conn, Tenant: h.c.tenant, Name: h.c.agent, Logger: h.c.logger})
+		if err != nil {
+			return err
+		}
+		h.worker = w
+	}
+	if err := h.worker.Handle(h.capability(version), h.undo); err != nil {
+		return err
+	}
+	h.served[version] = true
+	return nil
+}
+
+// undo carries out a command.
+func (h *handlers) undo(ctx context.Context, c ledger.Command) (worker.Result, error) {
+	action, _, _ := strings.Cut(c.Action, "~") // of a duty: that of the action
+	h.mu.Lock()
+	held := h.held[action]
+	var u UndoCall
+	if held != nil {
+		u = UndoCall{
+			Plan: c.Plan, Action: c.Action, Capability: held.capability, Key: c.Key, Attempt: int(c.Attempt),
+			Input: held.input, Output: held.output, Before: held.before, ExternalRef: cmp.Or(c.ExternalRef, held.externalRef), Blind: c.BlindCleanup,
+		}
+	}
+	h.mu.Unlock()
+	if held == nil { // registered by another process, after this one had read what is recorded
+		return worker.Result{}, fmt.Errorf("this process has no handler of action %q", c.Action)
+	}
+	return worker.Result{}, held.call(ctx, u)
+}
+
+// completed keeps what a forward of this process has returned.
+func (h *handlers) completed(action string, before json.RawMessage, outcome Outcome) {
+	output, err := encode("outcome.output", outcome.Output)
+	if err != nil {
+		output = nil // it is not recorded either
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if held := h.held[action]; held != nil {
+		held.output, held.externalRef = output, outcome.ExternalRef
+		if before != nil {
+			held.before = before
+		}
+	}
+}
+
+// close takes no further command, and waits a moment for what is at work: the
+// executor asks again for what it gives up.
+func (h *handlers) close() {
+	h.mu.Lock()
+	w := h.worker
+	h.mu.Unlock()
+	if w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
+	defer cancel()
+	if err := w.Close(ctx); err != nil {
+		h.c.logger.Warn("handlers were interrupted", "tenant", h.c.tenant, "plan", h.config.Plan.ID, "error", err)
+	}
+}
+
+// versionMax is the most bytes of a handler's version, which stands in a capability.
+const versionMax = 12
+
+// compile finds the contract of a call, and its handler: nil where a worker undoes
+// it, or where only another process can. Called with mu held.
+func (r *run) compile(ctx context.Context, a *Action, past *ledger.PastAction) (call Handler, err error) {
+	u := a.Undo
+	if u == nil {
+		a.compiled, err = r.c.registry.find(ctx, a.Capability, false)
+		return nil, err
+	}
+	a.version, call = cmp.Or(u.Version, "1"), u.Handler
+	switch {
+	case call == nil:
+		return nil, ledger.Refuse("action.undo.handler", "missing", "a function")
+	case !ledger.ValidToken(a.version) || len(a.version) > versionMax:
+		return nil, ledger.Refuse("action.undo.version", fmt.Sprintf("%q", a.version), fmt.Sprintf("1 to %d letters, digits, '-' or '_'", versionMax))
+	}
+	if past != nil && past.HandlerVersion != a.version {
+		if earlier := u.Earlier[past.HandlerVersion]; earlier != nil {
+			a.version, call = past.HandlerVersion, earlier
+		} else {
+			call = nil // compare refuses it, or it is left to another process
+		}
+	}
+	a.compiled, err = r.handlers.contract(a.Capability, a.version, u.Contract)
+	return call, err
+}
+
+// contract is that of a handler: as written beside it, with its capability as the
+// inverse.
+func (h *handlers) contract(capability, version string, written contract.Contract) (*contract.Compiled, error) {
+	key := version + "\n" + capability
+	if known, ok := h.compiled[key]; ok && reflect.DeepEqual(known.written, written) {
+		return known.compiled, nil
+	}
+	const field = "action.undo.contract."
+	t := written
+	switch {
+	case t.Capability != "" && t.Capability != capability:
+		return nil, ledger.Refuse(field+"capability", fmt.Sprintf("%q", t.Capability), "nothing, or that of the action")
+	case t.Class != "" && t.Class != contract.Compensable:
+		return nil, ledger.Refuse(field+"class", string(t.Class), "nothing, or compensable: its handler undoes it")
+	}
+	t.Capability, t.Class = capability, contract.Compensable
+	inverse := contract.Inverse{}
+	if t.Inverse != nil {
+		inverse = *t.Inverse
+	}
+	if inverse.Call != "" || len(inverse.With) > 0 || inverse.Agent != nil || inverse.Actuator != "" && inverse.Actuator != contract.ActuatorNATS || inverse.WorkerVersion != "" {
+		return nil, ledger.Refuse(field+"inverse", "names a worker or its arguments", "attempts, backoff, timeout, ...: the handler is what undoes it, and its version stands beside it")
+	}
+	inverse.Call = h.capability(version)
+	t.Inverse = &inverse
+	compiled, err := h.c.language.contract(t)
+	if err == nil {
+		h.compiled[key] = compiledHandler{written, compiled}
+	}
+	return compiled, err
+}

@@ -1,0 +1,304 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// asAgent makes the test binary an agent: a process of its own, to be killed. Its
+// value is server, provider, plan and rule.
+const asAgent = "SAGENBAUM_TEST_AS_AGENT"
+
+// Exit codes of the agent.
+const (
+	agentCommitted = 0
+	agentFailed    = 1
+	agentUnwound   = 3
+)
+
+func TestMain(m *testing.M) {
+	if words := strings.Fields(os.Getenv(asAgent)); len(words) == 4 {
+		os.Exit(agent(words[0], words[1], words[2], words[3]))
+	}
+	os.Exit(m.Run())
+}
+
+// agent is the program that is killed: five actions at a provider, the last of which
+// is refused where the plan is to fail.
+func agent(server, provider, plan, rule string) int {
+	conn, err := nats.Connect(server, nats.UserInfo("a1", "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix("a1")))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return agentFailed
+	}
+	defer conn.Close()
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1"})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return agentFailed
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	defer c.Close(ctx)
+	for {
+		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: plan}, Function: "five"}, five(provider, rule, strings.HasPrefix(plan, "good")))
+		if !errors.Is(err, coordinator.ErrRunning) { // the server has not seen yet that the killed one is gone
+			break
+		}
+	}
+	var unwound *coordinator.Unwound
+	switch {
+	case err == nil:
+		return agentCommitted
+	case errors.As(err, &unwound) && unwound.State == ledger.StateCompensated:
+		return agentUnwound
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return agentFailed
+}
+
+func five(provider, rule string, good bool) func(context.Context, *coordinator.ReplayPlan) error {
+	return func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			a := coordinator.Action{ID: id, Capability: "tour." + id, Input: id, Repeat: rule == "repeat", Undo: &coordinator.Undo{
+				Handler: func(ctx context.Context, u coordinator.UndoCall) error {
+					return post(ctx, provider, "undo", p.ID(), id, u.Key)
+				},
+				Contract: contract.Contract{Inverse: &contract.Inverse{Attempts: 10, Backoff: time.Millisecond, Timeout: 300 * time.Millisecond}},
+			}}
+			if rule == "find" {
+				a.Find = func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, bool, error) {
+					err := post(ctx, provider, "find", p.ID(), id, call.Key)
+					return coordinator.Outcome{Output: id}, err == nil, nil
+				}
+			}
+			output, err := p.Do(ctx, a, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+				if id == "e" && !good {
+					return coordinator.Outcome{}, coordinator.NotTaken(errNoRoom)
+				}
+				return coordinator.Outcome{Output: id}, post(ctx, provider, "do", p.ID(), id, call.Key)
+			})
+			if err != nil {
+				return err
+			}
+			if string(output) != `"`+id+`"` {
+				return fmt.Errorf("the output of %s is %s", id, output)
+			}
+		}
+		return nil
+	}
+}
+
+func post(ctx context.Context, provider string, words ...string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, provider+"/"+strings.Join(words, "/"), nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// counter is the provider: it counts what it was asked for, and can strike in the
+// middle of a request, when the effect is there and nobody has been told.
+type counter struct {
+	mu     sync.Mutex
+	count  map[string]int // "do/plan/action/key"
+	order  []string       // what came first under its key
+	seen   int            // requests with an effect
+	strike func(seen int) bool
+}
+
+func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	what := strings.TrimPrefix(r.URL.Path, "/")
+	if done, ok := strings.CutPrefix(what, "find/"); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.count["do/"+done] == 0 {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return
+	}
+	if c.happened(what) {
+		<-r.Context().Done() // until who asked is dead
+	}
+}
+
+// happened counts an effect, and reports whether to strike.
+func (c *counter) happened(what string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count[what]++; c.count[what] == 1 {
+		c.order = append(c.order, what)
+	}
+	c.seen++
+	return c.strike != nil && c.strike(c.seen)
+}
+
+// TestB1AnAgentKilledAnywhereRunsEachForwardOnceAndIsUndoneWhole: a real process is
+// killed with -9 behind the n-th commit to the ledger, or inside the n-th request to
+// the provider, for every n there is, in the unwind too, and is started again.
+func TestB1AnAgentKilledAnywhereRunsEachForwardOnceAndIsUndoneWhole(t *testing.T) {
+	t.Parallel()
+	for _, variant := range []struct {
+		rule, plan string
+		request    bool // strike inside requests
+		least      int  // kills
+	}{
+		{"find", "bad", false, 10},
+		{"find", "bad", true, 8},
+		{"none", "bad", true, 8},
+		{"repeat", "bad", true, 8},
+		{"find", "good", false, 7},
+	} {
+		t.Run(fmt.Sprintf("%s-%s-%v", variant.rule, variant.plan, variant.request), func(t *testing.T) {
+			t.Parallel()
+			l := newLive(t, coordinator.Config{})
+			for n := 1; ; n++ {
+				killed := killedAgent(t, l, n, variant.rule, fmt.Sprintf("%s-%d", variant.plan, n), variant.request)
+				if t.Failed() {
+					return
+				}
+				if !killed {
+					t.Logf("killed %d times", n-1)
+					if n-1 < variant.least {
+						t.Errorf("killed only %d times: the plan was not played", n-1)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// killedAgent plays one plan, and reports whether there was an n-th place to be killed at.
+func killedAgent(t *testing.T, l *live, n int, rule, plan string, request bool) (killed bool) {
+	c := &counter{count: map[string]int{}}
+	hit := make(chan struct{})
+	if request {
+		c.strike = func(seen int) bool {
+			if seen == n {
+				close(hit)
+			}
+			return seen == n
+		}
+	} else {
+		seen := 0
+		sub, err := l.root.Subscribe("saga.default.>", func(*nats.Msg) {
+			if seen++; seen == n {
+				close(hit)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Unsubscribe()
+		if err := l.root.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	provider := httptest.NewServer(c)
+	defer provider.Close()
+	code, said := l.lives(t, provider.URL, plan, rule, hit, &killed)
+	c.check(t, fmt.Sprintf("%s killed at %d: exit %d %s", plan, n, code, said), code, rule, killed)
+	if view := l.shown(plan); len(view.Refused) > 0 {
+		t.Errorf("the ledger has refused %+v", view.Refused)
+	}
+	return killed
+}
+
+// check wants each forward once, in order, and of a plan that failed each undo in the
+// reverse order. A forward that repeats may have been killed in; without a rule the
+// plan fails there.
+func (c *counter) check(t *testing.T, what string, code int, rule string, killed bool) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var did, undid []string
+	double := 0
+	for _, effect := range c.order {
+		words := strings.Split(effect, "/")
+		if words[0] == "undo" {
+			undid = append(undid, words[2])
+			continue
+		}
+		did = append(did, words[2])
+		double += c.count[effect] - 1
+	}
+	may, done, want := 0, "abcd", agentUnwound
+	switch {
+	case strings.HasPrefix(what, "good"):
+		done, want = "abcde", agentCommitted
+	case rule == "none":
+		done = done[:len(did)]
+	}
+	if rule == "repeat" && killed {
+		may = 1
+	}
+	got := strings.Join(did, "")
+	if want == agentUnwound {
+		slices.Reverse(undid)
+		done, got = done+done, got+strings.Join(undid, "")
+	}
+	if code != want || got != done || double > may {
+		t.Errorf("%s: effects %v, %d twice", what, c.order, double)
+	}
+}
+
+// lives runs the agent, kills it when it is hit, and runs it again to its own end.
+func (l *live) lives(t *testing.T, provider, plan, rule string, hit <-chan struct{}, killed *bool) (code int, said string) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var stderr bytes.Buffer
+		command := exec.CommandContext(t.Context(), self)
+		command.Env = slices.Concat(os.Environ(), []string{asAgent + "=" + strings.Join([]string{l.url, provider, plan, rule}, " ")})
+		command.Stderr = &stderr
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { // ends with the process
+			_ = command.Wait() // its exit code is looked at
+			close(ended)
+		}()
+		if !*killed {
+			select {
+			case <-hit:
+				_ = command.Process.Kill() // it may have ended by itself
+				<-ended
+				*killed = true
+				continue
+			case <-ended:
+			}
+		}
+		<-ended
+		return command.ProcessState.ExitCode(), stderr.String()
+	}
+}

@@ -1,0 +1,70 @@
+package executor
+
+import (
+	"crypto/sha256"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// History returns a page of what is recorded of an agent's plan, in order of
+// registration: what the agent needs to run its function again (S34, S35). Of
+// another agent's plan it says whose it is; of none, nothing.
+func (r *Reader) History(agent string, q ledger.HistoryQuery) ledger.HistoryAnswer {
+	p := r.s.plan(q.Plan)
+	if p == nil {
+		return ledger.HistoryAnswer{}
+	}
+	if p.row.Agent != agent {
+		return ledger.HistoryAnswer{Agent: p.row.Agent}
+	}
+	answer := ledger.HistoryAnswer{
+		Agent: p.row.Agent, Opened: encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []ledger.PastAction{},
+	}
+	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.id)
+	size := 0
+	for n := q.After + 1; n <= p.row.Actions; n++ {
+		past := r.pastAction(p, r.s.action(p.id, n))
+		size += len(mustJSON(past))
+		if len(answer.Actions) == limitOf(q.Limit) || len(answer.Actions) > 0 && size > pageSizeMax {
+			answer.Next = n - 1
+			break
+		}
+		answer.Actions = append(answer.Actions, past)
+	}
+	return answer
+}
+
+func (r *Reader) pastAction(p *plan, a *action) ledger.PastAction {
+	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
+	past := ledger.PastAction{
+		Number: a.id.n, Action: a.fixed.Id, Child: a.fixed.Child, Sequence: a.fixed.Registered.GetSequence(),
+		Outcome: outcomeName(row.Outcome), ExternalRef: row.ExternalRef, Verdict: verdictName(row.Verdict),
+		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(), Owed: handlerNeeded(p.row, f, row),
+	}
+	if a.fixed.DutyOf != 0 {
+		past.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
+	}
+	if f == nil || past.Child != "" || past.DutyOf != "" {
+		return past // no call of the function
+	}
+	past.Forward = encode(f)
+	payload := r.s.payload(actionKey(keyPayload, p.id, a.id.n))
+	past.Output, past.Before = payload.Output, payload.Before
+	if len(payload.Input) > 0 {
+		sum := sha256.Sum256(payload.Input)
+		past.Input = sum[:]
+	}
+	switch row.Outcome {
+	case pb.Outcome_OUTCOME_FAILED, pb.Outcome_OUTCOME_IN_DOUBT:
+		past.Code, past.Message, _ = strings.Cut(row.Failure, ": ") // as joinText joined them
+	}
+	return past
+}
+
+// handlerNeeded reports whether the undo of an action may still be asked for (S36).
+func handlerNeeded(p *pb.PlanRow, f *pb.ForwardRegistered, a *pb.ActionRow) bool {
+	retired := a.Undo == pb.Undo_UNDO_RETIRED || p.Phase == pb.Phase_PHASE_COMMITTED && !keeps(p)
+	return f.GetClass() == pb.Class_CLASS_COMPENSABLE && !settled(a.Undo) && !retired && a.Outcome != pb.Outcome_OUTCOME_FAILED
+}

@@ -1,0 +1,82 @@
+package ledger
+
+import "strings"
+
+// HistoryVerb is what HistorySubject ends with, before the agent.
+const HistoryVerb = "history."
+
+// HistorySubject is where an agent asks for what is recorded of its own plans, to
+// run their functions again. The subject carries the authority: of another agent's
+// plan nothing is told but whose it is.
+func HistorySubject(tenant, agent string) string {
+	return QuerySubject(tenant, HistoryVerb+agent)
+}
+
+// RunSubject is where the process that runs a function under a plan says that it is
+// there, so that a second one does not start beside it. A hint: the ledger decides.
+func RunSubject(tenant, agent, plan string) string {
+	return "run." + tenant + "." + agent + "." + plan
+}
+
+// HandlerPrefix begins the capability of every handler in an agent's code:
+// "handler.<agent>.<function and plan>.<version>". Only that agent should be let
+// subscribe to it.
+const HandlerPrefix = "handler."
+
+// HandlerText names a handler for people, as in "the handler of charge, version 2,
+// of agent writer".
+func HandlerText(action, version, agent string) string {
+	action, _, _ = strings.Cut(action, "~") // of a duty: that of the action
+	return "the handler of " + action + ", version " + version + ", of agent " + agent
+}
+
+// HistoryQuery asks, on HistorySubject, what is recorded of a plan.
+type HistoryQuery struct {
+	Plan     string `json:"plan"`
+	Sequence uint64 `json:"sequence,omitempty"` // answer once this has been folded
+	After    uint32 `json:"after,omitempty"`    // number of an action: the page starts behind it
+	Limit    int    `json:"limit,omitempty"`    // actions, 1..1000, default 100
+}
+
+// HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan,
+// and the only field that is set when the plan is another agent's.
+type HistoryAnswer struct {
+	Agent       string       `json:"agent,omitempty"`
+	State       string       `json:"state,omitempty"` // as in OutcomeAnswer
+	Reason      string       `json:"reason,omitempty"`
+	Outstanding []string     `json:"outstanding,omitempty"`
+	UndoneAs    string       `json:"undone_as,omitempty"` // the plan that undoes this committed one
+	Opened      []byte       `json:"opened,omitempty"`    // PlanOpened, as recorded
+	Actions     []PastAction `json:"actions"`
+	Next        uint32       `json:"next,omitempty"` // goes into After; 0: no more
+	Error       string       `json:"error,omitempty"`
+}
+
+// PastAction is one action as it was recorded. Bytes are those of the records.
+type PastAction struct {
+	Number         uint32 `json:"number"` // in the order of registration
+	Action         string `json:"action"`
+	Forward        []byte `json:"forward"`          // ForwardRegistered
+	Input          []byte `json:"input,omitempty"`  // SHA-256 of it; none: no input
+	Before         []byte `json:"before,omitempty"` // the before-image
+	Compensation   string `json:"compensation,omitempty"`
+	HandlerVersion string `json:"handler_version,omitempty"`
+	Sequence       uint64 `json:"sequence"` // of its registration
+	Outcome        string `json:"outcome"`  // unknown, completed, failed, in_doubt
+	Code           string `json:"code,omitempty"`
+	Message        string `json:"message,omitempty"`
+	Output         []byte `json:"output,omitempty"`
+	ExternalRef    string `json:"external_ref,omitempty"`
+	Verdict        string `json:"verdict,omitempty"` // the last one
+	Owed           bool   `json:"owed,omitempty"`    // its undo may still be asked for
+	DutyOf         string `json:"duty_of,omitempty"` // it is owed once more for this action: no call of the function
+	Child          string `json:"child,omitempty"`   // it stands for this plan: likewise
+}
+
+// Outcomes of a PastAction.
+const (
+	OutcomeUnknown   = "unknown"
+	OutcomeCompleted = "completed"
+	OutcomeFailed    = "failed"
+	OutcomeInDoubt   = "in_doubt"
+)
