@@ -15,7 +15,7 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 		return s.termStarted(e, k.TermStarted)
 	}
 	if r.Term != s.meta.Term {
-		return void("decided in term %d, but term %d has begun", r.Term, s.meta.Term)
+		return s.outOfTerm(r.Term)
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused:
@@ -108,10 +108,25 @@ func samePlace(ref *pb.Address, at *pb.Address, e ledger.Entry) bool {
 // is fenced from here on (I26).
 func (s *State) termStarted(e ledger.Entry, k *pb.TermStarted) Result {
 	if e.Record.Term <= s.meta.Term {
-		return void("term %d has begun, held by %s", s.meta.Term, s.meta.Holder)
+		return s.outOfTerm(e.Record.Term)
 	}
 	s.meta.Term, s.meta.Holder, s.meta.TermSequence = e.Record.Term, k.Holder, e.Address.Sequence
 	return effective
+}
+
+// outOfTerm says why a holder's record of another term than the one that is under
+// way does not count.
+func (s *State) outOfTerm(term uint64) Result {
+	switch {
+	case s.meta.Term == 0:
+		return void("term %d has not begun; none has", term)
+	case term > s.meta.Term:
+		return void("term %d has not begun: term %d is %s's", term, s.meta.Term, s.meta.Holder)
+	case term == s.meta.Term:
+		return void("term %d had begun already: it is %s's", term, s.meta.Holder)
+	default:
+		return void("term %d had ended: %s began term %d", term, s.meta.Holder, s.meta.Term)
+	}
 }
 
 func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {

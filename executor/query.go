@@ -100,6 +100,12 @@ type StatusAnswer struct {
 	Error  string     `json:"error,omitempty"`
 }
 
+// HostAnswer answers host, which is asked of all hosts of a tenant.
+type HostAnswer struct {
+	Host  HostView `json:"host"`
+	Error string   `json:"error,omitempty"`
+}
+
 // ErrorAnswer is what every answer can be read as first.
 type ErrorAnswer struct {
 	Error string `json:"error,omitempty"`

@@ -160,8 +160,9 @@ type StatusView struct {
 	Problem     string        `json:"problem,omitempty"`
 	Holder      string        `json:"holder"`
 	Term        uint64        `json:"term"`
-	Applied     uint64        `json:"applied"` // last sequence folded
-	Last        uint64        `json:"last"`    // last sequence of the stream
+	SinceNs     int64         `json:"since_ns,omitempty"` // when that term began
+	Applied     uint64        `json:"applied"`            // last sequence folded
+	Last        uint64        `json:"last"`               // last sequence of the stream
 	Records     uint64        `json:"records"`
 	TimeNs      int64         `json:"time_ns"` // logical time
 	Held        uint64        `json:"held"`
@@ -180,6 +181,15 @@ type StatusView struct {
 	Cut         uint64        `json:"cut"`                    // plans with a lease that a cascade limit holds
 	Cascade     CascadeLimits `json:"cascade"`                // in force on this host
 	Cascaded    uint64        `json:"cascaded"`               // leases that fired at a depth above 1 in this hour of logical time
+}
+
+// HostView is one of the hosts that may hold a tenant.
+type HostView struct {
+	Host    string `json:"host"` // as in StatusView.Holder when it holds
+	Mode    string `json:"mode"`
+	Problem string `json:"problem,omitempty"`
+	Applied uint64 `json:"applied"` // last sequence folded
+	Last    uint64 `json:"last"`    // last sequence of the stream
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has

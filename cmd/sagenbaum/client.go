@@ -60,12 +60,15 @@ func (s *settings) connect() (*client, error) {
 	}
 }
 
-// shown is a server's URL without its password.
+// shown is a server's URL, or several with commas, without passwords.
 func shown(server string) string {
-	if u, err := url.Parse(server); err == nil {
-		return u.Redacted()
+	servers := strings.Split(server, ",")
+	for i, one := range servers {
+		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
+			servers[i] = u.Redacted()
+		}
 	}
-	return server
+	return strings.Join(servers, ",")
 }
 
 // credentials are the options that --creds and --tls-ca stand for.

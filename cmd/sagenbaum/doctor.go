@@ -100,9 +100,9 @@ func examine(ctx context.Context, c *client, now time.Time) []finding {
 	findings := []finding{examineServer(c), examineLedger(ctx, c)}
 	status, err := c.status(ctx)
 	if err != nil {
-		return append(findings, problem("executor", err))
+		return append(findings, problem("executor", c.withoutHolder(ctx, err)))
 	}
-	findings = append(findings, examineMode(status))
+	findings = append(findings, examineMode(status, now), examineHosts(ctx, c, status))
 	if status.Applied < status.Last {
 		findings = append(findings, warn("fold", "run doctor again; if it does not move, look at the server's log", "%d of %d commits folded", status.Applied, status.Last))
 	} else {
@@ -113,12 +113,13 @@ func examine(ctx context.Context, c *client, now time.Time) []finding {
 	return append(findings, examineRefused(ctx, c, status))
 }
 
-func examineMode(v executor.StatusView) finding {
+func examineMode(v executor.StatusView, now time.Time) finding {
 	switch v.Mode {
 	case executor.ModeHolding:
-		return ok("executor", "%s holds tenant %s in term %d", v.Holder, v.Tenant, v.Term)
+		return ok("executor", "tenant %s is held by %s", v.Tenant, holderText(v, now))
 	case executor.ModeStandby:
-		return ok("executor", "this one stands by; %s holds tenant %s in term %d", dash(v.Holder), v.Tenant, v.Term)
+		return warn("executor", "run doctor again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
+			"nobody holds tenant %s now; the last was %s", v.Tenant, holderText(v, now))
 	case executor.ModeHalted:
 		return broken("executor", haltedNext(v.Problem), "tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
 	case executor.ModeGuard:

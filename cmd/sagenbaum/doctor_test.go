@@ -20,7 +20,7 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"core", "the ledger is whole"},
 	} {
 		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
-		f := examineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem})
+		f := examineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem}, time.Now())
 		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/architecture.md") || !strings.Contains(f.Text, "broken") {
 			t.Errorf("%s: %+v", c.guard, f)
 		}

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if os.Getenv(asNATS) != "" {
+		runAsNATS(os.Args[1:])
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -69,11 +73,16 @@ type served struct {
 // serveFor starts `serve` on a free port and returns when it is ready.
 func serveFor(t *testing.T, dir string, args ...string) *served {
 	t.Helper()
-	return serveBy(t, sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...), dir)
+	return serveAs(t, dir, serveCommand(t, dir, args...))
 }
 
-// serveBy starts a `serve` command, as serveFor does.
-func serveBy(t *testing.T, command *exec.Cmd, dir string) *served {
+func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	return sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...)
+}
+
+// serveAs starts a command of serveCommand and returns when it is ready.
+func serveAs(t *testing.T, dir string, command *exec.Cmd) *served {
 	t.Helper()
 	s := &served{dir: dir, stderr: new(bytes.Buffer), command: command}
 	s.command.Stderr = s.stderr

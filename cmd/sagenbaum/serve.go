@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,23 +24,23 @@ import (
 
 // serving is what `serve` was asked to do.
 type serving struct {
-	data        string
-	listen      string
-	tenants     []string
-	external    string // URL of a NATS server that runs elsewhere; empty: embedded
-	systemCreds string
-	noSync      bool
-	lossy       bool
-	maxStore    int64
-	maxMemory   int64 // bytes of facts of one tenant; 0: no limit
-	users       string
-	tlsCert     string
-	tlsKey      string
-	clientCA    string
-	webhooks    []string // [HOOK=]URL
-	verbose     bool
-	stopOnEOF   bool
-	cascade     executor.CascadeLimits
+	data      string
+	listen    string
+	tenants   []string
+	external  string // URL of a NATS server that runs elsewhere; empty: embedded
+	noSync    bool
+	lossy     bool
+	maxStore  int64
+	maxMemory int64 // bytes of facts of one tenant; 0: no limit
+	users     string
+	tlsCert   string
+	tlsKey    string
+	clientCA  string
+	webhooks  []string // [HOOK=]URL
+	verbose   bool
+	stopOnEOF bool
+	cascade   executor.CascadeLimits
+	clustering
 }
 
 func newServe(s *settings) *cobra.Command {
@@ -60,7 +59,8 @@ disk was full, the embedded server is restarted on the same folder.`,
   sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
   sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
   sagenbaum serve --webhook https://pager.example.com/hook --webhook payments=https://pager.example.com/payments
-  sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds`,
+  sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds
+  sagenbaum serve --nats nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222 --replicas 3 --holder host-a --creds holder.creds --system-creds sys.creds`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := v.check(); err != nil {
@@ -80,7 +80,6 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 takes a free one")
 	f.StringArrayVar(&v.tenants, "tenant", []string{"default"}, "`TENANT` to serve; may be given more than once")
 	f.StringVar(&v.external, "nats", "", "`URL` of a NATS server that runs elsewhere, instead of the embedded one")
-	f.StringVar(&v.systemCreds, "system-creds", "", "`FILE` with credentials of the external server's system account, to see that it syncs every write")
 	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
 	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
@@ -93,6 +92,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
 	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
 	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
+	v.clustering.flags(cmd)
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -115,8 +115,11 @@ func (v *serving) check() error {
 	if v.external != "" && (v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" || v.maxStore != 0) {
 		return fail(exitUsage, "configure the external server itself", "--no-sync, --users, --max-store and --tls-* are for the embedded server, not for --nats")
 	}
-	if v.external == "" && (v.lossy || v.systemCreds != "") {
-		return fail(exitUsage, "drop them, or add --nats URL", "--accept-lossy-broker and --system-creds are for --nats")
+	if v.external == "" && v.lossy {
+		return fail(exitUsage, "drop it, or add --nats URL", "--accept-lossy-broker is for --nats")
+	}
+	if err := v.clustering.check(v.external != ""); err != nil {
+		return err
 	}
 	switch {
 	case v.maxMemory < 0:
@@ -351,19 +354,16 @@ func serveExternal(ctx context.Context, s *settings, v *serving, log *slog.Logge
 	setup := hostSetup{
 		giveUp: ctx.Done(),
 		connect: func() (*nats.Conn, error) {
-			return nats.Connect(v.external, append(options, nats.Name("sagenbaum executor"), nats.MaxReconnects(-1), nats.Timeout(s.timeout))...)
+			return nats.Connect(v.external, append(options, steadyOptions("sagenbaum executor", s.timeout)...)...)
 		},
 		ready: func() {
 			announce(ready{URL: shown(v.external), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
 		},
 	}
-	if v.systemCreds != "" {
-		if _, err := os.Stat(v.systemCreds); err != nil {
-			return fail(exitFailed, "", "cannot read %s: %v", v.systemCreds, err)
-		}
-		if setup.system, err = nats.Connect(v.external, nats.UserCredentials(v.systemCreds), nats.Name("sagenbaum system")); err != nil {
-			return fail(exitNotAllowed, "credentials of the system account", "cannot connect to the system account: %v", err)
-		}
+	if setup.system, err = v.system(v.external, s.timeout); err != nil {
+		return err
+	}
+	if setup.system != nil {
 		defer setup.system.Close()
 	}
 	return runHost(ctx, v, log, setup)
@@ -393,6 +393,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
+		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 	})
 	if err != nil {

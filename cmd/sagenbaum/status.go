@@ -51,6 +51,7 @@ executor does not hold the tenant.`,
 // of them when there are many.
 type tenantStatus struct {
 	executor.StatusView
+	Hosts []executor.HostView `json:"hosts,omitempty"` // that answered, by name
 	Stuck []executor.PlanView `json:"stuck,omitempty"` // with the actions that wait
 }
 
@@ -58,7 +59,10 @@ type tenantStatus struct {
 const stuckShown = 10
 
 func (c *client) statusInFull(ctx context.Context) (v tenantStatus, err error) {
-	if v.StatusView, err = c.status(ctx); err != nil || v.Quarantined+v.Cut == 0 {
+	if v.StatusView, err = c.status(ctx); err != nil {
+		return v, c.withoutHolder(ctx, err)
+	}
+	if v.Hosts, err = c.hosts(ctx); err != nil || v.Quarantined+v.Cut == 0 {
 		return v, err
 	}
 	answer, err := c.plans(ctx, "quarantine.ls", executor.Filter{}, stuckShown)
@@ -76,7 +80,10 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	if v.Problem != "" {
 		line("problem", "%s", p.in("31", v.Problem))
 	}
-	line("holder", "%s, term %d", dash(v.Holder), v.Term)
+	line("holder", "%s", holderText(v.StatusView, now))
+	for _, h := range standbys(v.Hosts) {
+		line("host", "%s", standbyText(h))
+	}
 	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, moment(v.TimeNs))
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
 	line("held", "%d registrations, next due %s", v.Held, dueText(v.NextDueNs, now))

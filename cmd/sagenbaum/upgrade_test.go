@@ -76,7 +76,7 @@ func serveLater(t *testing.T, path, dir string) *served {
 	t.Helper()
 	command := sagenbaum(t, "serve", "--data", dir, "--stop-on-eof", "-o", "json", "--listen", "127.0.0.1:0", "--tenant", "default")
 	command.Path, command.Args[0] = path, path
-	return serveBy(t, command, dir)
+	return serveAs(t, dir, command)
 }
 
 // TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn: two real binaries take

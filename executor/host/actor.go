@@ -43,20 +43,26 @@ type actor struct {
 	misses    int      // appends without reply, in a row
 	wake      *time.Timer
 	opened    sync.Once
-	attached  uint64 // last sequence when the session began
-	wantsTerm bool   // this host has the lease
+	attached  uint64        // last sequence when the session began
+	wantsTerm bool          // this host has the lease
+	doubt     chan struct{} // buffered 1: another term has begun, is the lease still this host's?
+	released  chan struct{} // buffered 1: the holder has given the lease back
+	lost      time.Time
+	lostFence uint64 // of the append that another term has beaten, at lost
 
 	asking asking
 
-	mu      sync.Mutex
-	mode    string
-	problem string
-	refusal string       // why the stream refuses appends now
-	seen    ledger.Store // store, for queries
-	last    uint64       // last sequence known to be in the stream
-	applied uint64
-	waiters []*waiter
-	shown   *dispatcher // dispatch, for queries
+	mu        sync.Mutex
+	mode      string
+	problem   string
+	sinceNs   int64        // stamp of the term in the ledger; 0: none yet
+	elsewhere bool         // halted here, and another host holds the tenant
+	refusal   string       // why the stream refuses appends now
+	seen      ledger.Store // store, for queries
+	last      uint64       // last sequence known to be in the stream
+	applied   uint64
+	waiters   []*waiter
+	shown     *dispatcher // dispatch, for queries
 }
 
 // pending is an append that has not been folded back yet.
@@ -76,7 +82,7 @@ func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
-		wake: time.NewTimer(time.Hour), asking: asking{gone: make(chan struct{})},
+		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
 	}
 	return a
 }
@@ -99,7 +105,7 @@ func (a *actor) run(ctx context.Context) error {
 			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
-			<-ctx.Done()
+			a.watchHolder(ctx)
 			return nil
 		case errors.As(err, &refused):
 			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
@@ -234,6 +240,9 @@ func (a *actor) attach(ctx context.Context) error {
 	if err := checkAnchor(ctx, a.tenant, store, head, a.state.Meta()); err != nil {
 		return err
 	}
+	if err := a.noteTerm(ctx); err != nil {
+		return err
+	}
 	a.attached = head.Last
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
@@ -314,6 +323,7 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 // the processor, never waits, and stops when nothing more has come.
 func (a *actor) takeAnswers() {
 	for more := a.dispatch.take(); len(more) > 0; more = a.dispatch.take() {
+		a.noteStale(more)
 		a.answers = append(a.answers, more...)
 		runtime.Gosched()
 	}
@@ -398,6 +408,8 @@ func (a *actor) fold(m ledger.Message) error {
 func (a *actor) folded(e ledger.Entry) {
 	of := about{e.Record.Plan, e.Record.Action}
 	switch k := e.Record.Kind.(type) {
+	case *pb.Record_TermStarted:
+		a.termBegan(e.StampNs)
 	case *pb.Record_CompensationSucceeded:
 		a.settled(attemptID{of, ledger.PurposeUndo, k.CompensationSucceeded.Attempt})
 	case *pb.Record_CompensationFailed:
@@ -519,9 +531,8 @@ func (a *actor) acknowledged(k ack) error {
 		a.mu.Unlock()
 	case errors.Is(k.err, ledger.ErrConflict):
 		a.log.Warn("another holder has begun a term", "term", a.term)
-		a.pending = nil
-		a.stepDown()
-		a.setMode(executor.ModeStandby, "another holder has begun a term")
+		a.pending, a.lost, a.lostFence = nil, time.Now(), p.append.Fence
+		a.fenced("another holder has begun a term")
 	case errors.Is(k.err, ledger.ErrBusy), errors.Is(k.err, ledger.ErrInDoubt):
 		if errors.Is(k.err, ledger.ErrInDoubt) && a.host.cfg.Conn.IsConnected() {
 			if a.misses++; a.misses >= missesMax {

@@ -17,36 +17,24 @@ type holderEvent struct {
 	current string // who has it
 }
 
+// keeper asks for a tenant's lease, and renews it. It belongs to one goroutine.
+type keeper struct {
+	holders *jetstream.Holders
+	tenant  string
+	me      string
+	lease   jetstream.Lease
+	held    bool
+	renewed time.Time // before the request that was the last to succeed
+	eager   int       // tries that follow each other quickly, after a release was heard
+}
+
 // keepLease asks for the tenant's lease and renews it until ctx ends, and tells
 // the actor when that changes. It runs on a goroutine of the session.
 func (a *actor) keepLease(ctx context.Context, events chan<- holderEvent) {
-	holders, me := a.host.holders, a.host.cfg.Holder
-	every := holders.TTL() / holderPollFactor
-	var lease jetstream.Lease
-	var renewed time.Time
-	held, told := false, holderEvent{current: "?"}
-	for {
-		event := holderEvent{}
-		if held {
-			next, err := holders.Renew(ctx, lease)
-			switch {
-			case err == nil:
-				lease, renewed = next, time.Now()
-			case errors.Is(err, jetstream.ErrLeaseLost), time.Since(renewed) > holders.TTL()-every:
-				held = false // it cannot be renewed in time: stop before another begins
-			}
-		} else {
-			asked := time.Now()
-			next, ok, current, err := holders.Acquire(ctx, a.tenant, me)
-			if err == nil && ok {
-				lease, held, renewed = next, true, asked
-			}
-			event.current = current
-		}
-		event.held = held
-		if held {
-			event.current = me
-		}
+	k := &keeper{holders: a.host.holders, tenant: a.tenant, me: a.host.cfg.Holder}
+	told := holderEvent{current: "?"}
+	for ctx.Err() == nil {
+		event, pause := k.turn(ctx)
 		if event != told {
 			select {
 			case events <- event:
@@ -54,14 +42,106 @@ func (a *actor) keepLease(ctx context.Context, events chan<- holderEvent) {
 			case <-ctx.Done():
 			}
 		}
-		if !sleep(ctx, every) {
-			break
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-a.doubt:
+			told = holderEvent{current: "?"}
+		case <-a.released:
+			if !k.held {
+				k.eager = eagerTries
+			}
+		}
+		timer.Stop()
+	}
+	if k.held {
+		a.giveBack(ctx, k)
+	}
+}
+
+// giveBack ends a lease and tells the hosts that stand by. It is best effort: the
+// lease runs out by itself.
+func (a *actor) giveBack(ctx context.Context, k *keeper) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// A renewal that this end has interrupted may be on its way to the bucket still.
+	for k.holders.Release(ctx, k.lease) != nil {
+		if !sleep(ctx, eagerPause) {
+			return
 		}
 	}
-	if held {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = holders.Release(ctx, lease) // it runs out by itself otherwise
+	if conn := a.host.cfg.Conn; conn.Publish(ledger.QuerySubject(a.tenant, verbReleased), nil) == nil {
+		_ = conn.FlushWithContext(ctx)
+	}
+}
+
+// verbReleased is said to all hosts of a tenant when its lease was given back.
+const verbReleased = "released"
+
+// turn asks once, and says what is so now and when to ask again.
+func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
+	if k.held {
+		return k.renew(ctx)
+	}
+	ttl := k.holders.TTL()
+	every := ttl / holderPollFactor
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
+	switch {
+	case err != nil:
+		return holderEvent{current: current.Holder}, every
+	case ok:
+		k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0
+		return holderEvent{held: true, current: k.me}, every
+	case k.eager > 0: // the replica that was asked may not have the release yet
+		k.eager--
+		return holderEvent{current: current.Holder}, eagerPause
+	}
+	// The lease of a holder that died runs out in this time.
+	return holderEvent{current: current.Holder}, min(max(current.Left, ttl/holderLateFactor), every)
+}
+
+// renew lets the lease live on. A holder that cannot renew stops before its lease
+// has run out for others.
+func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
+	ttl := k.holders.TTL()
+	every := ttl / holderPollFactor
+	safe := k.renewed.Add(ttl - ttl/holderLateFactor)
+	asked := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, earlier(asked.Add(every), safe))
+	defer cancel()
+	next, err := k.holders.Renew(ctx, k.lease)
+	switch {
+	case err == nil:
+		k.lease, k.renewed = next, asked
+		return holderEvent{held: true, current: k.me}, every
+	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):
+		k.held = false
+		return holderEvent{}, retryDelayMin
+	}
+	return holderEvent{held: true, current: k.me}, min(max(time.Until(safe), 0), ttl/holderLateFactor)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// fenced stops this host when another term has begun. It claims the next one only
+// when its lease has been confirmed since: two hosts that both believe in theirs, as
+// when the bucket was lost, would else beat each other's terms in turn.
+func (a *actor) fenced(problem string) {
+	a.stepDown()
+	a.wantsTerm = false
+	a.setMode(executor.ModeStandby, problem)
+	select {
+	case a.doubt <- struct{}{}:
+	default:
 	}
 }
 
@@ -72,8 +152,12 @@ func (a *actor) leaseEvent(e holderEvent) {
 	}
 	a.wantsTerm = false
 	a.stepDown()
-	if e.current != "" {
+	switch {
+	case e.current != "":
 		a.setMode(executor.ModeStandby, "held by "+e.current)
+	case a.currentMode() == executor.ModeHolding:
+		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
+		a.setMode(executor.ModeStandby, "")
 	}
 }
 
@@ -81,6 +165,10 @@ func (a *actor) leaseEvent(e holderEvent) {
 // has reached the end of the stream as it was when the lease came.
 func (a *actor) claim() {
 	if !a.wantsTerm || a.cursor() < a.attached || a.term != 0 {
+		return
+	}
+	if wait := claimPause - time.Since(a.lost); wait > 0 && a.state.Meta().Fence == a.lostFence {
+		a.wake.Reset(wait) // the term that was faster is on its way to the fold
 		return
 	}
 	a.term = a.state.Meta().Term + 1
@@ -97,8 +185,7 @@ func (a *actor) applyTerm() {
 	switch {
 	case a.holding && meta.Term != a.term:
 		a.log.Warn("fenced by a newer term", "term", meta.Term, "holder", meta.Holder)
-		a.stepDown()
-		a.setMode(executor.ModeStandby, "held by "+meta.Holder)
+		a.fenced("held by " + meta.Holder)
 	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
 		a.holding, a.fence = true, meta.TermSequence
 		a.dispatch, a.pages = newDispatcher(a.host.actuator, a.host.clock.now), a.newPager()
@@ -110,7 +197,7 @@ func (a *actor) applyTerm() {
 		}
 		a.pages.add(a.state.Unpaged())
 	case !a.holding && a.term != 0 && meta.Term >= a.term:
-		a.term = 0 // another host won this term
+		a.fenced("held by " + meta.Holder) // it won this term
 	}
 }
 
@@ -148,6 +235,55 @@ func (a *actor) setMode(mode, problem string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mode, a.problem = mode, problem
+}
+
+// watchHolder lets a halted host leave questions to the host that holds the tenant,
+// as long as there is one, until ctx ends: its own copy may be all that is bad.
+func (a *actor) watchHolder(ctx context.Context) {
+	for {
+		asked, cancel := context.WithTimeout(ctx, a.host.holders.TTL()/holderPollFactor)
+		holder, err := a.host.holders.Holder(asked, a.tenant)
+		cancel()
+		a.mu.Lock()
+		a.elsewhere = err == nil && holder != "" && holder != a.host.cfg.Holder
+		a.mu.Unlock()
+		if !sleep(ctx, a.host.holders.TTL()/holderPollFactor) {
+			return
+		}
+	}
+}
+
+// termBegan notes when the term began that the ledger is in.
+func (a *actor) termBegan(stampNs int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sinceNs = stampNs
+}
+
+// noteTerm looks up when the term began that the state is in.
+func (a *actor) noteTerm(ctx context.Context) error {
+	sequence := a.state.Meta().TermSequence
+	if sequence == 0 {
+		return nil
+	}
+	m, err := a.store.Get(ctx, sequence)
+	if err == nil {
+		a.termBegan(m.StampNs)
+	}
+	return err
+}
+
+// staleTerm is what a worker answers to a command of a term that has ended.
+const staleTerm = "stale_term"
+
+// noteStale says that a worker refused this host's commands. Its records show that
+// another host has begun a term; what it appends about the answer is void there.
+func (a *actor) noteStale(answers []executor.Answer) {
+	for _, answer := range answers {
+		if answer.Reply != nil && answer.Reply.Code == staleTerm {
+			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action", answer.Number, "attempt", answer.Attempt, "term", a.term, "message", answer.Reply.Message)
+		}
+	}
 }
 
 // show gives queries the dispatcher to look at.

@@ -258,7 +258,17 @@ func why(ctx context.Context) error {
 func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
-	return jetstream.OpenHolders(ctx, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
+	for {
+		// A question that comes while a cluster elects a leader stays without an answer.
+		once, done := context.WithTimeout(ctx, holdersTimeout)
+		holders, err := jetstream.OpenHolders(once, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
+		done()
+		var refused *ledger.Refused
+		if err == nil || errors.As(err, &refused) || !sleep(ctx, retryDelayMin) {
+			return holders, err
+		}
+		h.log.Warn("no leases yet; trying on", "error", err)
+	}
 }
 
 // Close closes the state store; Run must have returned. A store that has failed

@@ -21,7 +21,12 @@ const (
 	retryDelayMax    = 2 * time.Second        //
 	guardPoll        = time.Second            // while the clock guard holds
 	attachTimeout    = 30 * time.Second       // for one attempt to open a tenant
+	holdersTimeout   = 5 * time.Second        // for one attempt to open the bucket of leases
 	holderPollFactor = 3                      // a lease is renewed this often within its TTL
+	holderLateFactor = 20                     // of its TTL: how long before its end a lease that cannot be renewed is given up, and how often one that is due to end is looked at
+	claimPause       = time.Second            // between a claim that another host's term has beaten and the next, unless the fold has come to that term
+	eagerTries       = 20                     // to take a lease that was given back
+	eagerPause       = 10 * time.Millisecond  // between them
 	commitSizeMax    = 60 << 10               // bytes of decisions in one commit
 	roomMin          = 1 << 20                // bytes free on the state store's disk, or writes wait
 	roomPoll         = 500 * time.Millisecond // how often a full disk is looked at

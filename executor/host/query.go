@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"status", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
+var slowVerbs = []string{"status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -34,7 +34,14 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 	prefix := ledger.QuerySubject(a.tenant, "")
 	sub, err := h.cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
 		verb := strings.TrimPrefix(m.Subject, prefix)
-		if a.silent() || !a.asking.enter() {
+		if verb == verbReleased {
+			select {
+			case a.released <- struct{}{}:
+			default:
+			}
+			return
+		}
+		if verb != "host" && a.silent() || !a.asking.enter() {
 			return
 		}
 		if slices.Contains(slowVerbs, verb) || strings.HasPrefix(verb, ledger.HistoryVerb) {
@@ -54,7 +61,7 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 func (a *actor) silent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mode == executor.ModeStandby && a.problem != ""
+	return a.mode == executor.ModeStandby && a.problem != "" || a.mode == executor.ModeHalted && a.elsewhere
 }
 
 // asking counts the questions under way, so that the state store is not closed
@@ -144,6 +151,8 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return decoded(data, a.askRefused)
 	case "status":
 		return a.askStatus()
+	case "host":
+		return a.askHost()
 	}
 	return a.askOfMemory(verb, data)
 }
@@ -404,11 +413,22 @@ func (a *actor) askStatus() any {
 	view.Waiting = a.waitingCommands()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	view.SinceNs = a.sinceNs
 	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
 	if a.refusal != "" {
 		view.Problem = a.refusal
 	}
 	return executor.StatusAnswer{Status: view}
+}
+
+// askHost is the one question that every host answers, also those that stand by.
+func (a *actor) askHost() any {
+	a.askHead()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return executor.HostAnswer{Host: executor.HostView{
+		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied, Last: max(a.last, a.applied),
+	}}
 }
 
 // askHead reads the stream's end, so that a tenant that folds nothing any more

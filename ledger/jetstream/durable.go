@@ -55,7 +55,9 @@ type serverAnswer struct {
 
 // askServers asks every server of the system whether it syncs every write. It is
 // content when all of the cluster's JetStream servers have said yes, the
-// connected one among those that answered.
+// connected one among those that answered. A server that is down says nothing: when
+// the time is up, a majority that said yes and nobody who said no is enough, or no
+// host could start while a cluster mends.
 func askServers(ctx context.Context, system *nats.Conn, connected string) error {
 	ctx, cancel := context.WithTimeout(ctx, durableWait)
 	defer cancel()
@@ -71,6 +73,9 @@ func askServers(ctx context.Context, system *nats.Conn, connected string) error 
 	durable, expected, found := map[string]bool{}, 1, false
 	for {
 		msg, err := answers.NextMsgWithContext(ctx)
+		if err != nil && found && 2*len(durable) > expected {
+			return nil
+		}
 		if err != nil {
 			return ledger.Refuse("sync_interval", fmt.Sprintf("%d of %d JetStream servers said that they sync every write, then: %v", len(durable), expected, err), lossyWant)
 		}

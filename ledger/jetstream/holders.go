@@ -57,12 +57,20 @@ type Holders struct {
 type Lease struct {
 	Tenant   string
 	Holder   string
+	nonce    string // tells this lease from others of the same holder
 	revision uint64
+}
+
+// Standing is what is known of a tenant's live lease.
+type Standing struct {
+	Holder string        // empty: nobody
+	Left   time.Duration // until it runs out unless it is renewed; wrong by as much as the clocks of host and server differ
 }
 
 // leaseValue is what the bucket holds under a tenant.
 type leaseValue struct {
 	Holder string `json:"holder"`
+	Nonce  string `json:"nonce"`
 }
 
 // OpenHolders finds or makes the bucket.
@@ -118,39 +126,47 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 }
 
 // Acquire asks for a tenant. ok tells whether the lease is held now; current is
-// the holder, which is another one when it is not ok. The same holder id gets
-// its lease again at once, and its older lease values are then lost: a host that
-// restarts need not wait for itself.
-func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lease, ok bool, current string, err error) {
+// the live lease, which is another holder's when it is not ok. The same holder id
+// gets its lease again at once, and its older lease values are then lost: a host
+// that restarts need not wait for itself.
+func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error) {
 	if !ledger.ValidToken(tenant) || !ledger.ValidToken(holder) {
-		return Lease{}, false, "", ledger.Refuse("holder", fmt.Sprintf("tenant %q, holder %q", tenant, holder), "names of 1 to 64 letters, digits, '-' or '_'")
+		return Lease{}, false, Standing{}, ledger.Refuse("holder", fmt.Sprintf("tenant %q, holder %q", tenant, holder), "names of 1 to 64 letters, digits, '-' or '_'")
 	}
 	// The second round is for a bucket that had to be made anew, or a race lost.
 	for range 2 {
-		var revision uint64
-		current, revision, err = h.holder(ctx, tenant)
-		if err == nil && current != "" && current != holder {
-			return Lease{}, false, current, nil
+		var last entry
+		last, err = h.last(ctx, tenant)
+		if err == nil && last.Holder != "" && last.Holder != holder {
+			return Lease{}, false, h.standing(last), nil
 		}
 		if err == nil {
-			lease, err = h.put(ctx, Lease{Tenant: tenant, Holder: holder, revision: revision})
+			lease, err = h.put(ctx, Lease{Tenant: tenant, Holder: holder, nonce: NewID(), revision: last.revision})
 		}
 		switch {
 		case err == nil:
-			return lease, true, holder, nil
+			return lease, true, Standing{holder, h.ttl}, nil
 		case bucketGone(err):
 			if _, err := h.provision(ctx); err != nil {
-				return Lease{}, false, "", err
+				return Lease{}, false, Standing{}, err
 			}
 		case !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ledger.ErrBusy):
-			return Lease{}, false, "", err
+			return Lease{}, false, Standing{}, err
 		}
 	}
 	if errors.Is(err, ErrLeaseLost) {
-		current, _, err = h.holder(ctx, tenant)
-		return Lease{}, false, current, err
+		last, err := h.last(ctx, tenant)
+		return Lease{}, false, h.standing(last), err
 	}
-	return Lease{}, false, "", err
+	return Lease{}, false, Standing{}, err
+}
+
+// standing is what an entry of the bucket means to who waits for it.
+func (h *Holders) standing(e entry) Standing {
+	if e.Holder == "" {
+		return Standing{}
+	}
+	return Standing{e.Holder, time.Until(e.stamp.Add(h.ttl))}
 }
 
 // Renew lets a lease live for another TTL. The error is ErrLeaseLost when it is
@@ -158,6 +174,9 @@ func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lea
 // was lost with the server's memory, the lease is written again.
 func (h *Holders) Renew(ctx context.Context, lease Lease) (Lease, error) {
 	renewed, err := h.put(ctx, lease)
+	if errors.Is(err, ErrLeaseLost) {
+		return h.renewAgain(ctx, lease, err)
+	}
 	if !bucketGone(err) {
 		return renewed, err
 	}
@@ -171,12 +190,46 @@ func (h *Holders) Renew(ctx context.Context, lease Lease) (Lease, error) {
 	return h.put(ctx, lease)
 }
 
+// renewAgain is for a lease whose revision has moved. An earlier renewal without a
+// reply, as when the bucket's leader died, may have been stored: then the lease is
+// its holder's still, under a later revision.
+func (h *Holders) renewAgain(ctx context.Context, lease Lease, lost error) (Lease, error) {
+	lease, err := h.moved(ctx, lease, lost)
+	if err != nil {
+		return Lease{}, err
+	}
+	return h.put(ctx, lease)
+}
+
+// moved is a lease under the revision that it has now, or the error lost when it is
+// not its holder's any more.
+func (h *Holders) moved(ctx context.Context, lease Lease, lost error) (Lease, error) {
+	last, err := h.last(ctx, lease.Tenant)
+	if err != nil {
+		return Lease{}, err
+	}
+	if last.Holder != lease.Holder || last.Nonce != lease.nonce || last.revision == lease.revision {
+		return Lease{}, lost
+	}
+	lease.revision = last.revision
+	return lease, nil
+}
+
 // Release gives a lease back, so that another holder need not wait for its TTL.
 // A lease that is lost already is no error.
 func (h *Holders) Release(ctx context.Context, lease Lease) error {
-	msg := nats.NewMsg(leaseSubject(lease.Tenant))
-	msg.Header.Set("KV-Operation", "DEL")
-	_, err := h.write(ctx, msg, lease.revision, LeaseTTLMin)
+	remove := func() error {
+		msg := nats.NewMsg(leaseSubject(lease.Tenant))
+		msg.Header.Set("KV-Operation", "DEL")
+		_, err := h.write(ctx, msg, lease.revision, LeaseTTLMin)
+		return err
+	}
+	err := remove()
+	if errors.Is(err, ErrLeaseLost) { // by a renewal whose reply was not waited for?
+		if lease, err = h.moved(ctx, lease, err); err == nil {
+			err = remove()
+		}
+	}
 	if errors.Is(err, ErrLeaseLost) || bucketGone(err) {
 		return nil
 	}
@@ -185,40 +238,49 @@ func (h *Holders) Release(ctx context.Context, lease Lease) error {
 
 // Holder returns who holds a tenant now; empty: nobody.
 func (h *Holders) Holder(ctx context.Context, tenant string) (string, error) {
-	current, _, err := h.holder(ctx, tenant)
+	last, err := h.last(ctx, tenant)
 	if bucketGone(err) {
 		return "", nil
 	}
-	return current, err
+	return last.Holder, err
 }
 
-// holder returns the live holder and the revision of the key, markers of ended
-// leases included.
-func (h *Holders) holder(ctx context.Context, tenant string) (string, uint64, error) {
+// entry is what the bucket has under a tenant. Holder is empty when the lease has
+// ended; the revision is then that of the marker.
+type entry struct {
+	leaseValue
+	revision uint64
+	stamp    time.Time
+}
+
+func (h *Holders) last(ctx context.Context, tenant string) (entry, error) {
+	fail := func(err error) (entry, error) {
+		return entry{}, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+	}
 	stream, err := h.js.Stream(ctx, holdersStream)
 	if err != nil {
-		return "", 0, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+		return fail(err)
 	}
 	last, err := stream.GetLastMsgForSubject(ctx, leaseSubject(tenant))
 	if errors.Is(err, js.ErrMsgNotFound) {
-		return "", 0, nil
+		return entry{}, nil
 	}
 	if err != nil {
-		return "", 0, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+		return fail(err)
 	}
+	e := entry{revision: last.Sequence, stamp: last.Time}
 	if last.Header.Get("KV-Operation") != "" || last.Header.Get(js.MarkerReasonHeader) != "" {
-		return "", last.Sequence, nil
+		return e, nil
 	}
-	var value leaseValue
-	if err := json.Unmarshal(last.Data, &value); err != nil || value.Holder == "" {
-		return "", 0, fmt.Errorf("cannot read the lease of %s: %q is no lease", tenant, last.Data)
+	if err := json.Unmarshal(last.Data, &e.leaseValue); err != nil || e.Holder == "" {
+		return fail(fmt.Errorf("%q is no lease", last.Data))
 	}
-	return value.Holder, last.Sequence, nil
+	return e, nil
 }
 
 // put writes a lease if its key still has the lease's revision.
 func (h *Holders) put(ctx context.Context, lease Lease) (Lease, error) {
-	data, err := json.Marshal(leaseValue{Holder: lease.Holder})
+	data, err := json.Marshal(leaseValue{lease.Holder, lease.nonce})
 	if err != nil {
 		panic("jetstream: a lease that JSON cannot encode: " + err.Error())
 	}

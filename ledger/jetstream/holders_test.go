@@ -32,21 +32,22 @@ func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
 		t.Fatalf("TTL %v", h.TTL())
 	}
 	first, ok, current, err := h.Acquire(ctx, "t", "host1")
-	if err != nil || !ok || current != "host1" {
-		t.Fatalf("%v, %q, %v", ok, current, err)
+	if err != nil || !ok || current.Holder != "host1" {
+		t.Fatalf("%v, %v, %v", ok, current, err)
 	}
-	if _, ok, current, err = h.Acquire(ctx, "t", "host2"); err != nil || ok || current != "host1" {
-		t.Fatalf("a second holder: %v, %q, %v", ok, current, err)
+	if _, ok, current, err = h.Acquire(ctx, "t", "host2"); err != nil || ok || current.Holder != "host1" {
+		t.Fatalf("a second holder: %v, %v, %v", ok, current, err)
 	}
 	if _, ok, _, err = h.Acquire(ctx, "another", "host2"); err != nil || !ok {
 		t.Fatalf("another tenant: %v, %v", ok, err)
 	}
-	renewed, err := h.Renew(ctx, first)
-	if err != nil {
+	if _, err := h.Renew(ctx, first); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Renew(ctx, first); !errors.Is(err, jetstream.ErrLeaseLost) {
-		t.Fatalf("an old lease was renewed: %v", err)
+	// The reply to a renewal may be lost: then the holder has the older value only.
+	renewed, err := h.Renew(ctx, first)
+	if err != nil {
+		t.Fatalf("a renewal that was stored and not heard: %v", err)
 	}
 	restarted, ok, _, err := h.Acquire(ctx, "t", "host1")
 	if err != nil || !ok {
@@ -60,6 +61,9 @@ func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
 	}
 	if who, err := h.Holder(ctx, "t"); err != nil || who != "host1" {
 		t.Fatalf("releasing a lost lease took it from %q, %v", who, err)
+	}
+	if _, err := h.Renew(ctx, restarted); err != nil { // and its reply is lost
+		t.Fatal(err)
 	}
 	if err := h.Release(ctx, restarted); err != nil {
 		t.Fatal(err)
@@ -87,7 +91,7 @@ func TestALeaseThatIsNotRenewedRunsOut(t *testing.T) {
 	until(t, ctx, "take over", func() error {
 		_, ok, current, err := h.Acquire(ctx, "t", "host2")
 		if err == nil && !ok {
-			err = fmt.Errorf("held by %q", current)
+			err = fmt.Errorf("held by %q", current.Holder)
 		}
 		return err
 	})
@@ -105,8 +109,8 @@ func TestOfManyHostsOneAcquires(t *testing.T) {
 	for i := range 16 {
 		group.Go(func() {
 			_, ok, current, err := h.Acquire(ctx, "t", fmt.Sprint("host", i))
-			if err != nil || current == "" {
-				t.Errorf("host %d: current %q, %v", i, current, err)
+			if err != nil || current.Holder == "" {
+				t.Errorf("host %d: current %v, %v", i, current, err)
 			}
 			if ok {
 				won.Add(1)

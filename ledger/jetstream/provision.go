@@ -25,6 +25,10 @@ const MessageSizeMax = ledger.CommitSizeMax + ledger.HeaderSizeMax
 // dedupeWindow is how long the server remembers commit IDs: an optimisation.
 const dedupeWindow = 2 * time.Minute
 
+// lookupWait bounds the question for a stream, so that whoever opens it asks again:
+// while a cluster elects a leader nobody answers, also not afterwards.
+const lookupWait = 5 * time.Second
+
 // checkServer refuses a server that cannot hold a ledger.
 func checkServer(conn *nats.Conn) error {
 	if !conn.IsConnected() {
@@ -88,7 +92,9 @@ func wanted(cfg Config) js.StreamConfig {
 // provision returns the tenant's stream, made if it is not there.
 func provision(ctx context.Context, client js.JetStream, cfg Config) (js.Stream, error) {
 	want := wanted(cfg)
-	stream, err := client.Stream(ctx, want.Name)
+	lookup, done := context.WithTimeout(ctx, lookupWait)
+	stream, err := client.Stream(lookup, want.Name)
+	done()
 	if errors.Is(err, js.ErrStreamNotFound) {
 		stream, err = client.CreateStream(ctx, want)
 		if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another process was faster
