@@ -33,7 +33,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "triggers", "triggers/timescales", "executor"}
+var purePackages = []string{"ledger", "ledger/audit", "triggers", "triggers/timescales", "executor"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -41,6 +41,7 @@ var purePackages = []string{"ledger", "triggers", "triggers/timescales", "execut
 var layers = map[string][]string{
 	"proto":                     {},
 	"ledger":                    {"proto/sagenbaum/v1"},
+	"ledger/audit":              {"proto/sagenbaum/v1", "ledger", "triggers"},
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
@@ -339,6 +340,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"executor imports coordinator", "executor/a.go", `package executor; import _ "` + module + `/coordinator"`, "may not import coordinator"},
 		{"coordinator imports executor", "coordinator/a.go", `package coordinator; import _ "` + module + `/executor"`, "may not import executor"},
 		{"ledger imports triggers", "ledger/a.go", `package ledger; import _ "` + module + `/triggers"`, "may not import triggers"},
+		{"the audit imports what it audits", "ledger/audit/a.go", `package audit; import _ "` + module + `/executor"`, "may not import executor"},
 		{"unknown folder", "newthing/a.go", `package newthing`, "outside the dependency rule"},
 		{"cel outside triggers", "executor/a.go", `package executor; import _ "cel.dev/cel-go/cel"`, "use package triggers"},
 		{"cel by its old path", "triggers/a.go", `package triggers; import _ "github.com/google/cel-go/cel"`, "canonical path"},

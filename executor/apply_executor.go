@@ -220,8 +220,9 @@ func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuar
 	return effective
 }
 
+// heldSetRetired follows the commit of a root; that retires what is part of it, too.
 func (s *State) heldSetRetired(p *plan) Result {
-	if p.row.Phase != pb.Phase_PHASE_COMMITTED || p.row.Retired {
+	if p.row.Phase != pb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row) {
 		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
 	}
 	p.row.Retired = true

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 	"github.com/sagenbaum/sagenbaum/triggers/oracle"
@@ -39,6 +40,7 @@ type oracleRun struct {
 	programs *triggers.Cache
 	kv       *MemoryKV
 	state    *State
+	audit    *audit.Ledger
 	log      []ledger.Message
 	decided  []decided // what was decided, for those who look at the ledger again
 	now      int64
@@ -63,7 +65,7 @@ type decided struct {
 func newOracleRun(seed int64, programs *triggers.Cache) *oracleRun {
 	r := rand.New(rand.NewSource(seed))
 	w := &oracleRun{
-		r: r, programs: programs, kv: NewMemoryKV(), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6), restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
+		r: r, programs: programs, kv: NewMemoryKV(), audit: audit.New("t"), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6), restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
 		model: &oracleModel{facts: map[string]any{}, texts: map[string]oracle.Condition{}},
 	}
 	w.state = open(w.kv, "t", nil, programs)
@@ -107,6 +109,7 @@ func (w *oracleRun) put(source ledger.Source, records ...*pb.Record) {
 	if err != nil {
 		panic(err)
 	}
+	var results []Result
 	for _, e := range entries {
 		w.model.before(e)
 		turned := false
@@ -116,6 +119,7 @@ func (w *oracleRun) put(source ledger.Source, records ...*pb.Record) {
 			turned = w.model.turned(w.model.plan(e.Record.Plan))
 		}
 		result := w.state.Apply(e)
+		results = append(results, result)
 		switch {
 		case result.Verdict == Effective && turned:
 			w.failf("plan %s committed after a lease had turned true", e.Record.Plan)
@@ -125,6 +129,9 @@ func (w *oracleRun) put(source ledger.Source, records ...*pb.Record) {
 			w.failf("decided what does not hold: %s: %s", ledger.KindOf(e.Record).Name, result.Reason)
 		}
 		w.model.after(e)
+	}
+	if err := follow(w.audit, w.state, message, results, true); err != nil {
+		w.failf("%v", err)
 	}
 	if w.since++; w.since >= w.flush {
 		w.save()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -33,6 +34,10 @@ type world struct {
 	memoryMax int64        // capacity of working memory
 	recalls   []string     // what the archive was asked for, in order
 	lost      func() error // why the archive does not answer; nil: it does
+
+	audit    *audit.Ledger // the second fold of the same messages
+	audited  int           // messages that it has
+	deciding bool          // what is appended is what Decide has proposed
 }
 
 const second = int64(time.Second)
@@ -47,7 +52,7 @@ func newWorld(t *testing.T) *world {
 // newWorldWith shares what is compiled between many worlds.
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV(), now: epoch0}
+	w := &world{t: t, kv: NewMemoryKV(), now: epoch0, audit: audit.New("t")}
 	w.state = open(w.kv, "t", w, programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
@@ -57,7 +62,7 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 // worldOf is the world behind a ledger.
 func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV()}
+	w := &world{t: t, kv: NewMemoryKV(), audit: audit.New("t")}
 	w.state = open(w.kv, "t", w, programs)
 	for _, m := range log {
 		w.now = m.StampNs
@@ -101,7 +106,13 @@ func (w *world) raw(subject, contentType string, data []byte) []Result {
 		w.t.Fatal(err)
 	}
 	if err := checkRows(w.t, w.kv); err != nil {
-
+		w.t.Fatal(err)
+	}
+	for ; w.audited < len(w.log)-1; w.audited++ { // what a broken fold has left out
+		w.audit.Add(w.log[w.audited])
+	}
+	w.audited++
+	if err := follow(w.audit, w.state, m, results, w.deciding); err != nil {
 		w.t.Fatal(err)
 	}
 	return results
@@ -205,7 +216,9 @@ func (w *world) turn(answers ...Answer) {
 		if len(records) == 0 {
 			return
 		}
+		w.deciding = true
 		w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
+		w.deciding = false
 	}
 	w.t.Fatal("decisions never end")
 }

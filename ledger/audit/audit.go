@@ -1,0 +1,308 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// Violation is something in a ledger that a rule forbids.
+type Violation struct {
+	Rule    string      `json:"rule"`              // "I11"; Rules says what it means
+	Address *pb.Address `json:"address,omitempty"` // of the record; nil: of none, found at the end
+	Plan    string      `json:"plan,omitempty"`
+	Action  string      `json:"action,omitempty"`
+	Problem string      `json:"problem"`
+}
+
+// Entry says what became of one record in the fold.
+type Entry struct {
+	Address *pb.Address
+	Kind    string // as in "plan_opened"; empty: it is no record
+	Plan    string
+	Action  string
+	Verdict string // Effective, Repeated, Refused or Void
+	Rule    string // that decided so; empty: effective
+	Reason  string
+}
+
+// Plan is a plan as the records leave it, in the words of package executor.
+type Plan struct {
+	ID      string
+	State   string
+	Actions []Action // in the order of registration
+	Orphans []string // forwards that came without their registration
+	Held    int      // registrations that are neither retired nor settled
+}
+
+// Action is an action of a Plan, an entry of a child plan, or a duty.
+type Action struct {
+	ID      string
+	Outcome string
+	Undo    string
+	Attempt int
+	Key     string // of its undo; empty: none is registered
+}
+
+// Fact is what stands under a key.
+type Fact struct {
+	Key     string
+	Value   string // JSON; empty: retracted
+	Evicted bool   // out of working memory
+	Depth   uint32 // of the cascade that made it
+}
+
+// Ledger folds the records of one tenant and checks them as they come. It belongs to
+// one goroutine.
+type Ledger struct {
+	tenant string
+	book   *book
+	late   *book            // as the holder that wrote last has seen it
+	behind [][]ledger.Entry // what stands between late and book
+	log    log
+	last   []Entry
+	stop   *Violation // nothing behind it can be folded
+}
+
+// expressionsMax bounds the conditions that are kept parsed.
+const expressionsMax = 4096
+
+// New returns the empty ledger of a tenant.
+func New(tenant string) *Ledger {
+	programs := triggers.NewCache(expressionsMax)
+	return &Ledger{tenant: tenant, book: newBook(tenant, programs), late: newBook(tenant, programs), log: newLog()}
+}
+
+// Add folds the next message and returns what is wrong with it. It takes any bytes. A
+// message that only a newer reader may fold ends the audit: whatever follows is not
+// folded, and a violation of I7 says so once.
+func (l *Ledger) Add(m ledger.Message) []Violation {
+	l.last = nil
+	if l.stop != nil {
+		return nil
+	}
+	found := l.contiguous(m)
+	entries, err := ledger.Decode(l.tenant, m)
+	if err != nil {
+		l.stop = &Violation{Rule: "I7", Address: &pb.Address{Sequence: m.Sequence}, Problem: "cannot fold the ledger from here on: " + err.Error()}
+		return append(found, *l.stop)
+	}
+	holder := false
+	var lost []int // records of a holder that do not count
+	for i, e := range entries {
+		found = append(found, l.references(e, entries)...)
+		found = append(found, l.foreign(e)...)
+		before := l.before(e)
+		v := l.book.fold(e)
+		l.last = append(l.last, entryOf(e, v))
+		if e.Source.Class == ledger.ClassExecutor {
+			holder = true
+			if v.kind == Void || v.kind == Refused {
+				lost = append(lost, i)
+			}
+		}
+		if v.ok() {
+			found = append(found, l.check(e, before)...)
+		}
+		l.log.note(e, v)
+	}
+	return append(found, l.catchUp(m, entries, holder, lost)...)
+}
+
+// Bounds of what is remembered for races, and of the places that are tried.
+const (
+	behindMessagesMax = 4096 // messages of others since the holder's last one
+	trialsMax         = 64
+)
+
+// catchUp lets the second fold follow. A holder decides from what it has read, so a
+// claim of it that lost a race was right at some place between the holder's last
+// message and this one; one that was right at none of them is a violation. A copy of
+// an earlier message is none: appends whose reply was lost are repeated. Where more
+// places than trialsMax come into question, it is taken for a race.
+func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, lost []int) (found []Violation) {
+	if !holder {
+		l.behind = append(l.behind, entries)
+		if len(l.behind) > behindMessagesMax {
+			l.late.foldAll(l.behind[0])
+			l.behind = l.behind[1:]
+		}
+		return nil
+	}
+	sum := sha256.Sum256(append([]byte(m.Subject+"\x00"), m.Data...))
+	raced := len(lost) == 0 || l.log.messages[sum]
+	l.log.messages[sum] = true
+	changed := true // since the last trial, so that another may end otherwise
+	trials := 0
+	for _, earlier := range l.behind {
+		if !raced && changed {
+			trials++
+			raced = trials > trialsMax || l.late.wouldHold(entries)
+		}
+		l.late.foldAll(earlier)
+		changed = !raced && l.late.concerns(earlier, entries)
+	}
+	l.behind = nil
+	l.late.foldAll(entries)
+	if raced {
+		return nil
+	}
+	i := lost[0] // what follows in the message was decided from it
+	return []Violation{violation(l.last[i].Rule, entries[i], "it does not hold here, nor anywhere behind the holder's last message: "+l.last[i].Reason)}
+}
+
+func (b *book) foldAll(entries []ledger.Entry) {
+	for _, e := range entries {
+		b.fold(e)
+	}
+}
+
+// wouldHold reports whether all records of a message would count at this place, at the
+// instant of their epochs.
+func (b *book) wouldHold(entries []ledger.Entry) bool {
+	trial := b.clone()
+	for _, e := range entries {
+		e.StampNs = 0
+		if !trial.fold(e).ok() {
+			return false
+		}
+	}
+	return true
+}
+
+// concerns reports whether a message that was just folded may change what becomes of
+// another: it is about a plan of the same family, or about no plan.
+func (b *book) concerns(message, other []ledger.Entry) bool {
+	family := b.roots(other)
+	return slices.ContainsFunc(b.roots(message), func(root string) bool { return root == "" || slices.Contains(family, root) })
+}
+
+// roots are the ids of the roots of the plans that records name; empty for none.
+func (b *book) roots(entries []ledger.Entry) (ids []string) {
+	for _, e := range entries {
+		id := e.Record.GetPlan()
+		if p := b.plans[id]; p != nil {
+			id = p.root().id
+		}
+		if e.Source.Class == ledger.ClassFact { // any lease may read it
+			id = ""
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func violation(rule string, e ledger.Entry, problem string) Violation {
+	v := Violation{Rule: rule, Address: e.Address, Problem: problem}
+	if e.Record != nil {
+		v.Plan, v.Action = e.Record.Plan, e.Record.Action
+	}
+	return v
+}
+
+func entryOf(e ledger.Entry, v verdict) Entry {
+	out := Entry{Address: e.Address, Verdict: v.kind, Rule: v.rule, Reason: v.problem}
+	if e.Record != nil {
+		out.Kind, out.Plan, out.Action = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action
+	}
+	return out
+}
+
+// Entries says what became of the records of the last message.
+func (l *Ledger) Entries() []Entry { return l.last }
+
+// Now returns logical time: the latest of all stamps and epochs (unix ns).
+func (l *Ledger) Now() int64 { return l.book.now }
+
+// Term returns the effective term; 0: none has begun.
+func (l *Ledger) Term() uint64 { return l.book.term }
+
+// Held counts the registrations that are neither retired nor settled (I24).
+func (l *Ledger) Held() int { return l.book.held() }
+
+// Plans returns all plans, by id.
+func (l *Ledger) Plans() (plans []Plan) {
+	for _, id := range slices.Sorted(maps.Keys(l.book.plans)) {
+		p, _ := l.Plan(id)
+		plans = append(plans, p)
+	}
+	return plans
+}
+
+// Plan returns one plan; ok is false when there is none of that id.
+func (l *Ledger) Plan(id string) (view Plan, ok bool) {
+	p := l.book.plans[id]
+	if p == nil {
+		return Plan{}, false
+	}
+	view = Plan{ID: id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held()}
+	for _, a := range p.actions {
+		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
+		if a.compensation != nil {
+			row.Key = l.book.undoKey(p, a)
+		}
+		view.Actions = append(view.Actions, row)
+	}
+	return view, true
+}
+
+// Facts returns what stands in working memory and what was evicted from it, by key.
+func (l *Ledger) Facts() (facts []Fact) {
+	for _, key := range slices.Sorted(maps.Keys(l.book.facts)) {
+		if f := l.book.facts[key]; !f.retracted {
+			facts = append(facts, Fact{key, string(f.value), f.evicted != nil, f.depth})
+		}
+	}
+	return facts
+}
+
+// Report is what CheckAll found.
+type Report struct {
+	Messages   uint64
+	Records    uint64
+	Effective  uint64
+	Violations []Violation    // the first ReportMax of them
+	More       uint64         // violations behind those
+	Plans      map[string]int // by state
+	Held       int
+}
+
+// ReportMax bounds the violations that a Report names.
+const ReportMax = 1000
+
+// CheckAll folds a whole ledger, message by message, and checks it; at its end nothing
+// may be under way (see Ledger.End). The error is that of the messages.
+func CheckAll(tenant string, messages iter.Seq2[ledger.Message, error]) (Report, error) {
+	l := New(tenant)
+	r := Report{Plans: map[string]int{}}
+	add := func(found []Violation) {
+		room := min(len(found), ReportMax-len(r.Violations))
+		r.Violations = append(r.Violations, found[:room]...)
+		r.More += uint64(len(found) - room)
+	}
+	for m, err := range messages {
+		if err != nil {
+			return r, err
+		}
+		add(l.Add(m))
+		r.Messages++
+		for _, e := range l.Entries() {
+			if r.Records++; e.Verdict == Effective {
+				r.Effective++
+			}
+		}
+	}
+	add(l.End())
+	for _, p := range l.Plans() {
+		r.Plans[p.State]++
+	}
+	r.Held = l.Held()
+	return r, nil
+}

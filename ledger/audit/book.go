@@ -1,0 +1,418 @@
+package audit
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// What an undo of an action is at; "ready" and "retired" are not kept, they are said
+// of an owed action that nothing holds back, and of a held one of a committed plan.
+const (
+	held        = "held"
+	owed        = "owed"
+	dispatched  = "dispatched"
+	waiting     = "waiting"
+	compensated = "compensated"
+	skipped     = "skipped"
+	quarantined = "quarantined"
+	resolved    = "resolved"
+	exhausted   = "exhausted"
+	ready       = "ready"
+	retired     = "retired"
+)
+
+// What is known of a forward.
+const (
+	unheardOf = "unknown"
+	completed = "completed"
+	failed    = "failed"
+	inDoubt   = "in_doubt"
+)
+
+// place is where a record stands.
+type place struct {
+	sequence uint64
+	index    uint32
+}
+
+func placeOf(a *pb.Address) place { return place{a.GetSequence(), a.GetIndex()} }
+
+// book is the fold: everything that the records so far mean.
+type book struct {
+	tenant    string
+	now       int64       // logical time, unix ns
+	at        *pb.Address // of the record that is folded
+	term      uint64
+	holder    string
+	plans     map[string]*plan
+	asking    map[string]bool // plans with declared conditions in force
+	facts     map[string]*fact
+	pages     map[page]*pb.Address
+	contracts map[string][]byte // digest of the last revision, by capability
+	firings   map[place]*firing
+	programs  *triggers.Cache
+}
+
+// page is a call to an owner that no hook has taken yet.
+type page struct {
+	plan   string
+	number uint32 // of the action; 0: the plan
+	kind   string
+}
+
+type plan struct {
+	id, agent     string
+	opened        *pb.Address
+	openedNs      int64
+	declared      *pb.PlanOpened
+	phase         string // a state of package ledger
+	signal        string // failed, cancelled or nothing
+	reason        string
+	signalled     bool
+	toSavepoint   string
+	turned        *turn   // the first lease that turned true and has not fired
+	behind        []*turn // and those that did after it
+	fired         *pb.Address
+	unwinding     *pb.Address
+	resumed       *pb.Address
+	committed     *pb.Address
+	ended         *pb.Address
+	retired       bool
+	gaveUp        int       // registrations that its commit has retired
+	actions       []*action // number n stands at n-1
+	byHand        bool
+	orphans       []string
+	answered      map[string]bool // orphans that their owner has resolved
+	leases        []*lease
+	savepoints    []savepoint
+	rewinding     bool
+	target        uint32
+	parent        *plan // of a child plan
+	entry         uint32
+	depth         uint32
+	origin        string
+	undoneAs      string
+	rewinds       uint32
+	savepointsSet uint32
+	proposals     map[string]*proposal // about orphans
+	firing        *firing
+	passed        *firing
+	cuts          []*cut
+}
+
+type savepoint struct {
+	name    string
+	actions uint32
+}
+
+type action struct {
+	n                     uint32
+	id                    string
+	registered            *pb.Address
+	atNs                  int64
+	forward               *pb.ForwardRegistered
+	compensation          *pb.CompensationRegistered
+	before                []uint32
+	child                 *plan
+	dutyOf                uint32
+	key                   string // of its undo, where a plan that undoes another one holds it
+	outcome               string
+	externalRef           string
+	failure               string
+	lifted                []byte
+	input, output         []byte
+	undo                  string
+	attempt, attemptsFrom uint32
+	blindly               bool
+	dispatched            *pb.Address
+	arguments             []byte // of the command in flight
+	settled               *pb.Address
+	settledNs             int64
+	scoped                bool // it was skipped though it may have crossed
+	verdict               pb.VerdictOutcome
+	verdictBy             string
+	verdictReason         string
+	verdictNs             int64
+	resolution            *pb.Resolved
+	leases                []*lease
+	late                  bool
+	reported              *pb.CompensationReported
+	asking                pb.Question
+	asked, askedFrom      uint32
+	presence              pb.Presence
+	pending               *pb.CompensationSucceeded
+	confirmed             bool
+	aliveUntilNs          int64
+	approved              bool
+	proposal              *proposal
+	closesNs              int64
+	warned                bool
+	duties                uint32
+	duplicates            []string
+	successes             int // effective ones, for I22
+}
+
+type lease struct {
+	name    string
+	text    string // its condition; empty: a standing one
+	armedNs int64
+	fired   bool
+	cascade string // "", cut, resumed, given up
+	joined  bool   // looked at since it was armed: from then on only its facts matter, if it is shared
+	watched []string
+}
+
+// turn is the moment a lease turned true.
+type turn struct {
+	number  uint32
+	lease   string
+	ns      int64
+	at      *pb.Address // the record at which it turned
+	clocked bool
+	firing  *firing
+}
+
+// firing is why a plan unwinds: one link of a cascade.
+type firing struct {
+	plan, action, lease string
+	fired               *pb.Address
+	depth               uint32
+	by                  *made
+	passed              *pb.Address
+}
+
+// made is a fact that an undo made.
+type made struct {
+	key                string
+	fact               *pb.Address
+	retracted          bool
+	depth              uint32
+	undonePlan, undone string
+	fired              *pb.Address
+}
+
+type cut struct {
+	number   uint32
+	lease    string
+	at       *pb.Address
+	proposal *proposal
+}
+
+// proposal is an owner's answer that waits for a second operator.
+type proposal struct {
+	answer      string
+	halt, force bool
+	operator    string
+}
+
+type fact struct {
+	value               []byte
+	assertedNs          int64
+	changedNs           int64
+	times               []int64 // of all assertions, ascending
+	source              *pb.Address
+	retracted           bool
+	tombstone           *pb.Address
+	evicted             *pb.Address
+	asked               *pb.Address
+	undo                bool
+	cause               *pb.Address
+	depth               uint32
+	fired, madeAt       *pb.Address
+	undonePlan, undoneA string
+}
+
+func newBook(tenant string, programs *triggers.Cache) *book {
+	return &book{
+		tenant: tenant, plans: map[string]*plan{}, asking: map[string]bool{}, facts: map[string]*fact{}, pages: map[page]*pb.Address{},
+		contracts: map[string][]byte{}, firings: map[place]*firing{}, programs: programs,
+	}
+}
+
+func (p *plan) number(id string) uint32 {
+	for _, a := range p.actions {
+		if a.id == id {
+			return a.n
+		}
+	}
+	return 0
+}
+
+func (p *plan) named(id string) *action {
+	if n := p.number(id); n != 0 {
+		return p.actions[n-1]
+	}
+	return nil
+}
+
+func (p *plan) status() string {
+	if p.phase == ledger.StateOpen && p.signal != "" {
+		return p.signal
+	}
+	return p.phase
+}
+
+// keeps: a committed child still holds its set, for its root.
+func (p *plan) keeps() bool { return p.phase == ledger.StateCommitted && p.parent != nil && !p.retired }
+
+// armed: the leases of the plan are held.
+func (p *plan) armed() bool { return p.phase == ledger.StateOpen || p.keeps() }
+
+// unwound: the plan is somewhere in its unwind, or behind it.
+func (p *plan) unwound() bool { return p.phase != ledger.StateOpen && p.phase != ledger.StateCommitted }
+
+// closed: the plan is closed for its agent.
+func (p *plan) closed() bool {
+	return !slices.Contains([]string{ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
+}
+
+func (p *plan) root() *plan {
+	for p.parent != nil {
+		p = p.parent
+	}
+	return p
+}
+
+// below lists the child plans under a plan, with their own, in order of entry.
+func (p *plan) below() (list []*plan) {
+	for _, a := range p.actions {
+		if a.child != nil && a.child.parent == p {
+			list = append(append(list, a.child), a.child.below()...)
+		}
+	}
+	return list
+}
+
+func (p *plan) secondApprover() bool { return p.declared.SecondApprover }
+
+// isSettled: the action's part in the held set has ended.
+func (a *action) isSettled() bool {
+	return a.undo == compensated || a.undo == skipped || a.undo == resolved
+}
+
+// flying: a call of the action is out, or waits for its next try.
+func (a *action) flying() bool { return a.undo == dispatched || a.undo == waiting }
+
+// crossed: the effect crossed the boundary, or may have.
+func (a *action) crossed() bool {
+	return a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
+}
+
+func (a *action) blind() bool { return a.outcome != completed }
+
+func (a *action) inMemory() bool {
+	return a.compensation.GetActuator() == ledger.ActuatorMemory
+}
+
+// undoKey is the idempotency key of the action's undo: of the plan and action that
+// were registered, whatever plan undoes it now (I19).
+func (b *book) undoKey(p *plan, a *action) string {
+	if a.key != "" {
+		return a.key
+	}
+	return ledger.Key(b.tenant, p.id, a.id, ledger.PurposeUndo)
+}
+
+// held counts the registrations that are neither retired nor settled (I24).
+func (b *book) held() (count int) {
+	for _, id := range slices.Sorted(maps.Keys(b.plans)) {
+		count += b.plans[id].held()
+	}
+	return count
+}
+
+func (p *plan) held() (count int) {
+	if p.phase == ledger.StateResolved || p.phase == ledger.StateCommitted && !p.keeps() {
+		return 0
+	}
+	for _, a := range p.actions {
+		if a.child == nil && !a.isSettled() {
+			count++
+		}
+	}
+	return count
+}
+
+func sameAddress(a, b *pb.Address) bool {
+	return a.GetSequence() == b.GetSequence() && a.GetIndex() == b.GetIndex() && bytes.Equal(a.GetLeaf(), b.GetLeaf())
+}
+
+// samePlace compares places: a reference with sequence 0 is to the commit that it
+// stands in, and has no leaf.
+func samePlace(ref, at *pb.Address, e ledger.Entry) bool {
+	if ref == nil || at == nil {
+		return ref == at
+	}
+	sequence := ref.Sequence
+	if sequence == 0 {
+		sequence = e.Address.Sequence
+	}
+	return sequence == at.Sequence && ref.Index == at.Index
+}
+
+// clone is a book that may be folded further on trial. Records are never changed and
+// stay shared.
+func (b *book) clone() *book {
+	c := *b
+	c.pages, c.contracts, c.firings, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts), maps.Clone(b.firings), maps.Clone(b.asking)
+	c.plans, c.facts = map[string]*plan{}, map[string]*fact{}
+	for _, key := range slices.Sorted(maps.Keys(b.facts)) {
+		f := *b.facts[key]
+		f.times = slices.Clip(f.times)
+		c.facts[key] = &f
+	}
+	ids := slices.Sorted(maps.Keys(b.plans))
+	for _, id := range ids {
+		c.plans[id] = b.plans[id].clone()
+	}
+	for _, id := range ids { // and its family is that of the clone
+		p := c.plans[id]
+		if p.parent != nil {
+			p.parent = c.plans[p.parent.id]
+		}
+		for _, a := range p.actions {
+			if a.child != nil {
+				a.child = c.plans[a.child.id]
+			}
+		}
+	}
+	return &c
+}
+
+func (p *plan) clone() *plan {
+	c := *p
+	c.orphans, c.savepoints = slices.Clone(p.orphans), slices.Clone(p.savepoints)
+	c.answered, c.proposals = maps.Clone(p.answered), maps.Clone(p.proposals)
+	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
+	if p.turned != nil {
+		t := *p.turned
+		c.turned = &t
+	}
+	for _, t := range p.behind {
+		u := *t
+		c.behind = append(c.behind, &u)
+	}
+	for _, x := range p.cuts {
+		y := *x
+		c.cuts = append(c.cuts, &y)
+	}
+	for _, a := range p.actions {
+		d := *a
+		d.leases, d.duplicates = cloneLeases(a.leases), slices.Clone(a.duplicates)
+		c.actions = append(c.actions, &d)
+	}
+	return &c
+}
+
+func cloneLeases(list []*lease) (out []*lease) {
+	for _, l := range list {
+		m := *l
+		out = append(out, &m)
+	}
+	return out
+}

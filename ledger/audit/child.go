@@ -1,0 +1,227 @@
+package audit
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// depthMax bounds the nesting of plans.
+const depthMax = 16
+
+// entryPrefix is what the id of a child plan's entry begins with.
+const entryPrefix = "plan:"
+
+// attach makes a plan that was just opened a part of its parent. Without an open
+// parent it can never be committed: it fails at once.
+func (b *book) attach(e ledger.Entry, p *plan) {
+	d := p.declared
+	parent := b.plans[d.ParentPlan]
+	why := ""
+	switch {
+	case parent == nil || parent == p:
+		why = "was never opened"
+	case parent.phase != ledger.StateOpen || parent.fired != nil:
+		why = "is " + parent.phase
+	case parent.depth >= depthMax:
+		why = "is nested too deeply"
+	case d.ParentAction != "" && parent.number(d.ParentAction) == 0:
+		why = "has no action " + d.ParentAction
+	}
+	if why != "" {
+		b.signal(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, "")
+		return
+	}
+	var before []uint32
+	switch {
+	case d.ParentAction != "":
+		before = []uint32{parent.number(d.ParentAction)}
+	case len(parent.actions) > 0:
+		before = []uint32{uint32(len(parent.actions))}
+	}
+	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now, before: before, child: p})
+	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
+	b.lookCounting(parent)
+}
+
+// childMoved keeps the entry of a child in its parent true to the child's new phase.
+func (b *book) childMoved(p *plan) {
+	parent, a := p.parent, p.parent.actions[p.entry-1]
+	switch p.phase {
+	case ledger.StateOpen: // back at a savepoint of its own, but the parent unwinds all of it
+		if parent.unwound() && (a.flying() || a.undo == quarantined) {
+			a.undo = owed
+		}
+	case ledger.StateUnwinding:
+		switch {
+		case !parent.unwound():
+			if a.isSettled() {
+				a.undo = held
+			}
+		case a.undo == held || a.undo == owed && !parent.isReady(a): // before the savepoint, or not reached yet
+		default:
+			b.reopen(parent)
+			a.undo = dispatched
+		}
+	case ledger.StateQuarantined:
+		if a.undo == dispatched {
+			a.undo = quarantined
+		}
+	case ledger.StateCompensated:
+		b.settle(parent, a, compensated, p.ended)
+	case ledger.StateFailed:
+		b.settle(parent, a, skipped, p.ended)
+	case ledger.StateResolved:
+		b.settle(parent, a, resolved, p.ended)
+	}
+}
+
+// followChildren lets an entry that has become ready stand where its child does.
+func (b *book) followChildren(p *plan) {
+	for again := true; again; {
+		again = false
+		for i := len(p.actions) - 1; i >= 0; i-- {
+			a := p.actions[i]
+			if a.child == nil || a.undo != owed || !p.isReady(a) {
+				continue
+			}
+			switch a.child.phase {
+			case ledger.StateUnwinding:
+				a.undo, again = dispatched, true
+			case ledger.StateQuarantined:
+				a.undo, again = quarantined, true
+			}
+		}
+	}
+	for _, a := range p.actions {
+		if a.child != nil && a.child.parent == p {
+			b.followChildren(a.child)
+		}
+	}
+}
+
+// childDue says why a child does not unwind with its parent now.
+func (b *book) childDue(e ledger.Entry, p *plan, parentID string) verdict {
+	if p.parent == nil || p.declared.ParentPlan != parentID {
+		return void("I21", "plan %s is no part of plan %s", p.id, parentID)
+	}
+	a := p.parent.actions[p.entry-1]
+	switch {
+	case p.parent.phase != ledger.StateUnwinding || !p.parent.isReady(a):
+		return void("I21", "the turn of plan %s in plan %s has not come", p.id, parentID)
+	case !p.armed():
+		return void("I15", "plan %s is %s", p.id, p.phase)
+	case !samePlace(e.Record.Cause, p.parent.cause(), e):
+		return void("I6", "plan %s does not unwind for %s", p.id, ledger.FormatAddress(e.Record.Cause))
+	}
+	return effective
+}
+
+// retire gives up the held set of a plan and of all that is part of it.
+func (b *book) retire(p *plan) {
+	b.disarm(p)
+	p.gaveUp = p.held()
+	for _, c := range p.below() {
+		if c.keeps() {
+			p.gaveUp += c.held()
+			b.disarm(c)
+			c.retired = true
+			b.noteAsking(c)
+		}
+	}
+}
+
+// detach lets go of what an owner left as it is: a committed child is retired, an
+// open one goes on by itself.
+func (b *book) detach(p *plan) {
+	for _, a := range p.actions {
+		if a.child == nil || a.isSettled() {
+			continue
+		}
+		if c := a.child; c.keeps() {
+			b.retire(c)
+			c.retired = true
+		}
+		a.child.parent, a.child.entry = nil, 0
+		b.noteAsking(a.child)
+	}
+}
+
+// undoCommitted makes the plan that undoes a committed one, inside its undo windows.
+func (b *book) undoCommitted(e ledger.Entry, p *plan, to, reason string) verdict {
+	target := uint32(0)
+	switch {
+	case p.parent != nil:
+		return refused("I15", "plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
+	case p.undoneAs != "":
+		return refused("I5", "plan %s is undone by plan %s already", p.id, p.undoneAs)
+	case p.origin != "":
+		return refused("I5", "plan %s undoes plan %s and cannot be undone itself", p.id, p.origin)
+	case to != "":
+		s := p.savepoint(to)
+		if s == nil {
+			return refused("I6", "plan %s has no savepoint %q", p.id, to)
+		}
+		target = s.actions
+	}
+	for _, c := range p.below() {
+		if !c.closed() {
+			return refused("I15", "plan %s, a part of it, is %s", c.id, c.phase)
+		}
+	}
+	if b.windowsClosed(p, target) {
+		return refused("I20", "undo windows of plan %s have closed", p.id)
+	}
+	u := b.copyCommitted(e, p, p.id+"~1", target)
+	u.phase, u.committed = ledger.StateOpen, nil
+	b.armPlan(u)
+	return b.signal(u, signalCancelled, reason, "")
+}
+
+func (b *book) windowsClosed(p *plan, target uint32) bool {
+	for _, a := range p.actions {
+		switch {
+		case a.n <= target || a.isSettled():
+		case a.child != nil:
+			if b.windowsClosed(a.child, 0) {
+				return true
+			}
+		case a.crossed() && b.windowClosed(a):
+			return true
+		}
+	}
+	return false
+}
+
+func (b *book) windowClosed(a *action) bool { return a.closesNs != 0 && b.now >= a.closesNs }
+
+// copyCommitted makes a plan that holds what a committed one held, under the same
+// addresses and keys (I19), and so for its children.
+func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) *plan {
+	d := p.declared.CloneVT()
+	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
+	u := &plan{
+		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id, phase: ledger.StateCommitted,
+		committed: p.committed, depth: p.depth, orphans: append([]string(nil), p.orphans...), byHand: p.byHand,
+		answered: map[string]bool{}, proposals: map[string]*proposal{},
+	}
+	b.plans[id] = u
+	p.undoneAs = id
+	for _, a := range p.actions {
+		c := *a
+		c.leases, c.verdict, c.warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
+		if c.n <= target && !c.isSettled() {
+			c.undo = skipped
+		}
+		switch {
+		case a.child == nil:
+			c.key = b.undoKey(p, a)
+		case !c.isSettled():
+			child := b.copyCommitted(e, a.child, a.child.id+"~1", 0)
+			child.declared.ParentPlan = id
+			child.parent, child.entry = u, c.n
+			c.child, c.id = child, entryPrefix+child.id
+		}
+		u.actions = append(u.actions, &c)
+	}
+	return u
+}

@@ -1,0 +1,194 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Verdicts of records.
+const (
+	Effective = "effective"
+	Repeated  = "repeated" // a second copy of a record that was folded before
+	Refused   = "refused"  // breaks a rule
+	Void      = "void"     // a decision that does not hold where it stands
+)
+
+// verdict is what became of a record, and by which rule.
+type verdict struct {
+	kind, rule, problem string
+}
+
+var effective = verdict{kind: Effective}
+
+func refused(rule, format string, a ...any) verdict {
+	return verdict{Refused, rule, fmt.Sprintf(format, a...)}
+}
+
+func void(rule, format string, a ...any) verdict {
+	return verdict{Void, rule, fmt.Sprintf(format, a...)}
+}
+
+var repeated = verdict{Repeated, "I5", "a copy of an earlier record"}
+
+func (v verdict) ok() bool { return v.kind == Effective }
+
+// fold takes one record.
+func (b *book) fold(e ledger.Entry) verdict {
+	b.tick(e)
+	b.at = e.Address
+	v := b.apply(e)
+	if e.Record != nil {
+		if p := b.plans[e.Record.Plan]; p != nil {
+			b.followChildren(p.root())
+			if u := b.plans[p.undoneAs]; u != nil { // it hears of outcomes, too
+				b.followChildren(u.root())
+			}
+		}
+	}
+	return v
+}
+
+// tick moves logical time: the maximum of the stamps and of the epochs that holders
+// of the present term, or of a later one, have written (I8).
+func (b *book) tick(e ledger.Entry) {
+	b.now = max(b.now, e.StampNs)
+	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor && e.Record.Term >= b.term {
+		b.now = max(b.now, e.Record.EpochNs)
+	}
+}
+
+func (b *book) apply(e ledger.Entry) verdict {
+	if e.Err != nil {
+		b.noteOrphan(e)
+		return refused(formRule(e), "%s", e.Err.Error())
+	}
+	switch e.Source.Class {
+	case ledger.ClassAgent:
+		return b.agent(e)
+	case ledger.ClassFact:
+		return b.observed(e)
+	case ledger.ClassVerdict:
+		return b.judged(e)
+	case ledger.ClassOperator:
+		return b.operator(e)
+	case ledger.ClassWorker:
+		return b.worker(e)
+	case ledger.ClassExecutor:
+		return b.decided(e)
+	default:
+		return refused("I4", "a subject that nobody may write")
+	}
+}
+
+// formRule says which rule a malformed record breaks.
+func formRule(e ledger.Entry) string {
+	var r *ledger.Refused
+	if !asRefused(e.Err, &r) {
+		return "I3"
+	}
+	switch r.Field {
+	case "pair":
+		return "I17"
+	case "commit", "commit.records", "commit.min_reader", "Content-Type":
+		return "I3"
+	case "compensation_registered.key":
+		return "I19"
+	case "subject":
+		return "I27"
+	default:
+		return "I4"
+	}
+}
+
+func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
+	p := &plan{
+		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, declared: declared, phase: ledger.StateOpen,
+		answered: map[string]bool{}, proposals: map[string]*proposal{},
+	}
+	b.plans[p.id] = p
+	b.armPlan(p)
+	if declared.ParentPlan != "" {
+		b.attach(e, p)
+	}
+	return p
+}
+
+// enlist gives a plan its next action, or the entry of a child plan.
+func (p *plan) enlist(a *action) *action {
+	a.n = uint32(len(p.actions) + 1)
+	if a.undo == "" {
+		a.undo = held
+	}
+	if a.outcome == "" {
+		a.outcome = unheardOf
+	}
+	p.actions = append(p.actions, a)
+	return a
+}
+
+// orphansMax is how many forwards without registration a plan remembers by name.
+const orphansMax = 64
+
+// noteOrphan remembers a forward that came without its registration: it may have
+// crossed, and is its owner's if the plan unwinds, or has.
+func (b *book) noteOrphan(e ledger.Entry) {
+	r := e.Record
+	if r == nil || e.Source.Class != ledger.ClassAgent || r.GetForwardRegistered() == nil || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
+		return
+	}
+	p := b.plans[r.Plan]
+	if p == nil || p.agent != e.Source.Name || p.answered[r.Action] || p.named(r.Action) != nil || len(p.orphans) >= orphansMax {
+		return
+	}
+	for _, id := range p.orphans {
+		if id == r.Action {
+			return
+		}
+	}
+	p.orphans = append(p.orphans, r.Action)
+	b.reopen(p)
+	if p.phase == ledger.StateCommitted {
+		b.page(p, nil, ledger.PageQuarantined, e.Address)
+	}
+}
+
+func (b *book) page(p *plan, a *action, kind string, at *pb.Address) {
+	b.pages[page{p.id, numberOf(a), kind}] = at
+}
+
+func numberOf(a *action) uint32 {
+	if a == nil {
+		return 0
+	}
+	return a.n
+}
+
+// reopen takes a plan that had ended back into its unwind: something is owed again.
+func (b *book) reopen(p *plan) {
+	switch p.phase {
+	case ledger.StateResolved, ledger.StateCompensated, ledger.StateFailed, ledger.StateQuarantined:
+		p.ended = nil
+		b.enter(p, ledger.StateUnwinding)
+	}
+}
+
+// judged folds a supervisor's verdict on an action.
+func (b *book) judged(e ledger.Entry) verdict {
+	p := b.plans[e.Record.Plan]
+	if p == nil {
+		return refused("I6", "plan %s was never opened", e.Record.Plan)
+	}
+	a := p.named(e.Record.Action)
+	if a == nil {
+		return refused("I6", "action %s is not registered in plan %s", e.Record.Action, p.id)
+	}
+	k := e.Record.GetVerdictGiven()
+	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, e.Source.Name, k.Reason, b.now
+	if findLease(a.leases, leaseVerdict) == nil {
+		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now}, &lease{name: leaseUnheard, armedNs: b.now})
+	}
+	b.lookAction(p, a)
+	return effective
+}

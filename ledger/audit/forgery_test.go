@@ -1,0 +1,324 @@
+package audit_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+const failedText = `plan.status == "failed"`
+
+// forgeries are ledgers in which one thing is wrong, by the rule that it breaks.
+var forgeries = []struct {
+	name, rule string
+	write      func(s *scribe)
+	end        bool // found when nothing is under way any more
+}{
+	{"a gap", "I1", func(s *scribe) { s.plan("a"); s.log[2].Sequence++ }, false},
+	{"a record that a holder may not write", "I4", func(s *scribe) { s.plan("a"); s.forge(&pb.Record{Plan: "p", Kind: planFailed().Kind}) }, false},
+	{"a reference to a record that is not there", "I6", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.dispatch("a", keyOf("a"), 1)
+		r.Cause = &pb.Address{Sequence: 99, Leaf: r.About.Leaf}
+		s.forge(r)
+	}, false},
+	{"a reference to another tenant's record", "I6", func(s *scribe) {
+		other := newScribe(s.t)
+		other.agent(opened(5))
+		other.agent(pair("a")...)
+		s.plan("a")
+		s.agent(planFailed())
+		s.lazy = true
+		r := s.about("a", nil)
+		r.Kind, r.About = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{}}, other.at("forward_registered", "a")
+		s.forge(r)
+	}, false},
+	{"an answer to a record that was not refused", "I6", func(s *scribe) {
+		s.plan("a")
+		s.forge(&pb.Record{Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: 2}}})
+	}, false},
+	{"another value brought back", "I10", func(s *scribe) {
+		s.write(sensor, asserted("k", `1`))
+		s.forge(&pb.Record{Kind: &pb.Record_FactEvicted{FactEvicted: &pb.FactEvicted{Key: "k", Fact: s.at("fact_asserted", "")}}})
+		evicted := s.at("fact_evicted", "")
+		s.forge(&pb.Record{Cause: evicted, Kind: &pb.Record_FactReingested{FactReingested: &pb.FactReingested{
+			Key: "k", Fact: s.at("fact_asserted", ""), Evicted: evicted, Value: []byte(`2`)}}})
+	}, false},
+	{"a firing without its cause", "I11", func(s *scribe) { s.plan("a"); s.forge(fired("plan.failed", failedText, 1, nil)) }, false},
+	{"a firing of another condition", "I11", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.forge(fired("plan.failed", "true", 1, s.at("plan_failed", "")))
+	}, false},
+	{"an unwind without a firing", "I11", func(s *scribe) {
+		s.plan("a")
+		s.forge(&pb.Record{Cause: s.at("plan_opened", ""), Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}})
+	}, false},
+	{"a firing for a later record", "I12", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "low", Condition: `facts["stock"] < 3`}))
+		s.write(sensor, asserted("stock", `2`))
+		s.write(sensor, asserted("stock", `1`))
+		s.forge(fired("low", `facts["stock"] < 3`, 1, s.at("fact_asserted", "")))
+	}, false},
+	{"a lease that never fired", "I13", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "low", Condition: `facts["stock"] < 3`}))
+		s.write(sensor, asserted("stock", `2`))
+	}, true},
+	{"a second firing", "I14", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+		s.now++
+		s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+	}, false},
+	{"an unwind after the commit", "I15", func(s *scribe) {
+		s.plan("a")
+		s.agent(planCommitted())
+		s.decide()
+		s.forge(fired("plan.failed", failedText, 1, nil))
+	}, false},
+	{"an undo of a plan that is open", "I15", func(s *scribe) {
+		s.plan("a")
+		r := s.about("a", nil)
+		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{Attempt: 1, Capability: "undo.a", Key: keyOf("a")}}
+		s.forge(r)
+	}, false},
+	{"a deadline that fires early", "I16", func(s *scribe) {
+		s.agent(opened(start + 10*second))
+		s.now += 9 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+	{"an undo with another timeout", "I17", func(s *scribe) {
+		s.unwinding(2)
+		r := s.dispatch("a", keyOf("a"), 1)
+		r.GetCompensationDispatched().TimeoutNs++
+		s.forge(r)
+	}, false},
+	{"an undo that hides the output of its forward", "I17", func(s *scribe) {
+		s.unwinding(2)
+		r := s.dispatch("a", keyOf("a"), 1)
+		r.GetCompensationDispatched().HasForwardOutput = false
+		s.forge(r)
+	}, false},
+	{"a success without its dispatch", "I18", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("a", 2))
+	}, false},
+	{"a success that no question has found", "I18", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.succeeded("a", 1)
+		r.GetCompensationSucceeded().Probed = true
+		s.forge(r)
+	}, false},
+	{"another key", "I19", func(s *scribe) { s.unwinding(2); s.forge(s.dispatch("a", keyOf("b"), 1)) }, false},
+	{"two attempts at once", "I19", func(s *scribe) { s.unwinding(2); s.forge(s.dispatch("b", keyOf("b"), 2)) }, false},
+	{"an undo of what never crossed", "I20", func(s *scribe) {
+		s.unwinding(1)
+		s.forge(s.dispatch("a", keyOf("a"), 1))
+	}, false},
+	{"the wrong order", "I21", func(s *scribe) { s.unwinding(3); s.forge(s.dispatch("a", keyOf("a"), 1)) }, false},
+	{"a skip out of order", "I21", func(s *scribe) {
+		s.unwinding(3)
+		r := s.about("a", s.at("unwind_started", ""))
+		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{}}
+		s.forge(r)
+	}, false},
+	{"a second success", "I22", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("b", 1))
+		s.now++
+		s.forge(s.succeeded("b", 1))
+	}, false},
+	{"compensated with an outstanding action", "I22", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("b", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
+	}, false},
+	{"a skip of what crossed", "I22", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("b", 1))
+		r := s.about("a", s.at("unwind_started", ""))
+		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{Reason: "no"}}
+		s.forge(r)
+	}, false},
+	{"an end that hides what is outstanding", "I23", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planFailed())
+		s.turns(1)
+		f := s.about("b", s.at("compensation_dispatched", "b"))
+		f.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: 1, Final: true}}
+		q := s.about("b", nil)
+		q.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{Reason: "no"}}
+		s.forge(f, q, ended(pb.PlanEnd_PLAN_END_QUARANTINED, "b"))
+	}, false},
+	{"a retirement of what is held", "I24", func(s *scribe) {
+		s.plan("a")
+		s.forge(&pb.Record{Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement that counts too few", "I24", func(s *scribe) {
+		s.plan("a", "b")
+		s.agent(planCommitted())
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"an end that counts too few", "I22", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("a", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
+	}, false},
+	{"another depth", "I25", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "low", Condition: `facts["stock"] < 3`}))
+		s.write(sensor, asserted("stock", `2`))
+		s.forge(fired("low", `facts["stock"] < 3`, 65, s.at("fact_asserted", "")))
+	}, false},
+	{"a decision of an older term", "I26", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.begin(2)
+		r := fired("plan.failed", failedText, 1, s.at("plan_failed", ""))
+		r.Term, r.EpochNs = 1, s.now
+		s.forge(r)
+	}, false},
+	{"a term that goes back", "I26", func(s *scribe) { s.begin(3); s.begin(2) }, false},
+	{"a message of another tenant", "I27", func(s *scribe) { r := opened(0); r.Plan = "p"; s.write(foreignT, r) }, false},
+	{"a missing undo", "L1", func(s *scribe) { s.plan("a", "b"); s.agent(planFailed()); s.turns(1); s.forge(s.succeeded("b", 1)) }, true},
+	{"a firing without its unwind", "L1", func(s *scribe) {
+		s.plan("a")
+		s.agent(planFailed())
+		s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+	}, true},
+	{"a deadline that never fires", "L2", func(s *scribe) {
+		s.agent(opened(start + second))
+		s.now += 2 * second
+		s.write(sensor, asserted("k", `1`))
+	}, true},
+}
+
+// unwinding is a plan of two actions, of which b came after a: 1 of them failed, 2
+// with b undone, 3 with b under way.
+func (s *scribe) unwinding(how int) {
+	s.agent(opened(0))
+	last := completed("a")
+	if how == 1 {
+		last = &pb.Record{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "no"}}}
+	}
+	s.agent(append(pair("a"), last)...)
+	s.agent(append(pair("b"), completed("b"))...)
+	s.agent(planFailed())
+	s.turns(1)
+	if how != 3 {
+		s.forge(s.succeeded("b", 1))
+	}
+}
+
+// TestEveryForgeryIsFound: each ledger breaks one rule, and the audit names it and the
+// record, or the plan.
+func TestEveryForgeryIsFound(t *testing.T) {
+	for _, c := range forgeries {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScribe(t)
+			c.write(s)
+			l, found := s.audited()
+			if c.end {
+				if len(found) > 0 {
+					t.Fatalf("before the end: %+v", found)
+				}
+				found = l.End()
+			}
+			if !slices.ContainsFunc(found, func(v audit.Violation) bool { return v.Rule == c.rule && v.Problem != "" }) {
+				t.Fatalf("found %+v, want a violation of %s; %+v", found, c.rule, l.Entries())
+			}
+		})
+	}
+}
+
+// TestEveryRuleHasItsForgery: what Rules says of this package is shown by a ledger
+// that breaks the rule, or by a record that it refuses.
+func TestEveryRuleHasItsForgery(t *testing.T) {
+	told := map[string]string{
+		"I3": "refused", "I5": "refused", // by whom is no matter: nobody acts on it
+		"I7": "a newer reader", "I8": "time", "I28": "payloads", // tests of their own
+	}
+	for _, c := range forgeries {
+		told[c.rule] = c.name
+	}
+	for _, r := range audit.Rules() {
+		if r.Sentence == "" || r.Here == "" && r.Elsewhere == "" {
+			t.Errorf("%s says nothing", r.ID)
+		}
+		if r.Here != "" && told[r.ID] == "" {
+			t.Errorf("no ledger breaks %s", r.ID)
+		}
+	}
+}
+
+// TestRefusedRecordsAreToldWithTheirRule: what anybody but the holder writes against a
+// rule changes nothing, and is no violation.
+func TestRefusedRecordsAreToldWithTheirRule(t *testing.T) {
+	half := pair("b")[:1]
+	for _, c := range []struct {
+		rule    string
+		records []*pb.Record
+	}{
+		{"I5", []*pb.Record{opened(7)}},
+		{"I5", []*pb.Record{{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{}}}}},
+		{"I6", []*pb.Record{completed("nobody")}},
+		{"I17", half},
+		{"I19", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Key = keyOf("a") })},
+	} {
+		s := newScribe(t)
+		s.plan("a")
+		s.agent(c.records...)
+		l, found := s.audited()
+		entries := l.Entries()
+		if e := entries[len(entries)-1]; len(found) > 0 || e.Verdict != audit.Refused || !strings.Contains(fmt.Sprint(entries), c.rule) {
+			t.Errorf("%s: %+v, %+v", c.rule, e, found)
+		}
+	}
+	s := newScribe(t)
+	s.plan("a")
+	s.agent(planFailed())
+	s.decide()
+	s.agent(planCommitted())
+	if l, found := s.audited(); len(found) > 0 || l.Entries()[0].Rule != "I15" {
+		t.Errorf("a commit behind the unwind: %+v, %+v", l.Entries(), found)
+	}
+}
+
+// TestALostRaceIsNoViolation: a claim that was right where it was decided and came too
+// late is void and harmless; so is a copy of it.
+func TestALostRaceIsNoViolation(t *testing.T) {
+	s := newScribe(t)
+	s.agent(opened(start + second))
+	s.agent(append(pair("a"), completed("a"))...)
+	s.forge(&pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
+	s.now += 2 * second
+	late := fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", ""))
+	s.agent(planCommitted()) // it is there first
+	s.forge(late)
+	s.decide()
+	s.write(holder, late)
+	l, found := s.audited()
+	if found = append(found, l.End()...); len(found) > 0 {
+		t.Fatalf("%+v", found)
+	}
+	if l.Held() != 0 || l.Plans()[0].State != ledger.StateCommitted {
+		t.Fatalf("%+v", l.Plans())
+	}
+}

@@ -1,0 +1,411 @@
+package audit
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// The leases that every plan has, and those that a verdict or a probe arms.
+const (
+	leaseFailed    = "plan.failed"
+	leaseCancelled = "plan.cancelled"
+	leaseDeadline  = "plan.deadline"
+	leaseVerdict   = "action.verdict"
+	leaseUnheard   = "action.verdict.unheard"
+	leaseDuplicate = "action.duplicate"
+)
+
+// unheardNs is how long the outcome of a blocked action may stay unknown.
+const unheardNs = int64(30e9)
+
+// standing are the texts of those leases, as a LeaseFired has them.
+var standing = map[string]string{
+	leaseFailed:    `plan.status == "failed"`,
+	leaseCancelled: `plan.status == "cancelled"`,
+	leaseDeadline:  `after(plan.deadline)`,
+	leaseVerdict:   `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`,
+	leaseUnheard:   `verdict.outcome in ["block", "redirect"] && action.outcome == "unknown" && elapsed(verdict.at, duration("30s"))`,
+	leaseDuplicate: `action.presence == "duplicate"`,
+}
+
+func (l *lease) condition() string {
+	if l.text != "" {
+		return l.text
+	}
+	return standing[l.name]
+}
+
+func findLease(list []*lease, name string) *lease {
+	for _, l := range list {
+		if l.name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// lease finds a lease of a plan (number 0) or of one of its actions.
+func (p *plan) lease(number uint32, name string) (*lease, *action) {
+	switch {
+	case number == 0:
+		return findLease(p.leases, name), nil
+	case int(number) > len(p.actions):
+		return nil, nil
+	}
+	a := p.actions[number-1]
+	l := findLease(a.leases, name)
+	if l == nil {
+		return nil, nil
+	}
+	return l, a
+}
+
+// stopped: it fires no more by itself.
+func (l *lease) stopped() bool { return l.cascade == cutShort || l.cascade == givenUp }
+
+// armPlan takes out the leases of a plan: a condition that already holds fires at once.
+func (b *book) armPlan(p *plan) {
+	add := func(name, text string) {
+		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now})
+	}
+	add(leaseFailed, "")
+	add(leaseCancelled, "")
+	if p.declared.DeadlineNs > 0 {
+		add(leaseDeadline, "")
+	}
+	for _, t := range p.declared.Triggers {
+		add(t.Name, t.Condition)
+	}
+	b.noteAsking(p)
+	b.lookPlan(p)
+}
+
+// lookPlan looks at all leases of a plan and of its actions: its status has changed.
+func (b *book) lookPlan(p *plan) {
+	for _, l := range p.leases {
+		b.look(p, nil, l, "")
+	}
+	b.lookActions(p)
+}
+
+func (b *book) lookActions(p *plan) {
+	for _, a := range p.actions {
+		b.lookAction(p, a)
+	}
+}
+
+func (b *book) lookAction(p *plan, a *action) {
+	for _, l := range a.leases {
+		b.look(p, a, l, "")
+	}
+}
+
+// lookCounting looks at the leases that read how many actions a plan has, which has
+// changed; of an action, at all of them when one does.
+func (b *book) lookCounting(p *plan) {
+	for _, l := range p.leases {
+		if b.counts(l) {
+			b.look(p, nil, l, "")
+		}
+	}
+	for _, a := range p.actions {
+		if slices.ContainsFunc(a.leases, b.counts) {
+			b.lookAction(p, a)
+		}
+	}
+}
+
+func (b *book) counts(l *lease) bool {
+	if l.text == "" {
+		return false
+	}
+	c, err := b.programs.Condition(l.text)
+	return err == nil && c.Reads("plan.actions", "plan.step")
+}
+
+// noteAsking keeps the list of the plans that have declared conditions in force: a fact
+// is of no interest to any other.
+func (b *book) noteAsking(p *plan) {
+	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions, func(a *action) bool { return len(byName(a.leases)) > 0 })
+	if p.armed() && asks {
+		b.asking[p.id] = true
+	} else {
+		delete(b.asking, p.id)
+	}
+}
+
+// lookFact looks at every lease that may read a fact that has changed.
+func (b *book) lookFact(key string) {
+	for _, id := range slices.Sorted(maps.Keys(b.asking)) {
+		p := b.plans[id]
+		for _, l := range byName(p.leases) {
+			b.look(p, nil, l, key)
+		}
+		for _, a := range p.actions {
+			for _, l := range byName(a.leases) {
+				b.look(p, a, l, key)
+			}
+		}
+	}
+}
+
+// byName are the declared ones of leases; the others read no fact.
+func byName(list []*lease) (out []*lease) {
+	for _, l := range list {
+		if l.text != "" {
+			out = append(out, l)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *lease) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// look asks a lease that waits. One whose condition reads the clock may turn at any
+// instant, so it is asked only where something beside time has changed that it reads:
+// its plan or action, or a fact that its last answer depended on. Of the others every
+// look finds the same until something changes.
+func (b *book) look(p *plan, a *action, l *lease, key string) {
+	if !p.armed() || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+		return
+	}
+	truth, clocked := b.standingTruth(p, a, l)
+	var read []string
+	if l.text != "" {
+		condition, err := b.programs.Condition(l.text)
+		if err != nil {
+			return // it waits for ever
+		}
+		clocked = condition.ReadsClock()
+		h := condition.Hold(p.scope(a, l))
+		_, shared := h.Shared()
+		switch {
+		case clocked && key != "" && !slices.Contains(l.watched, key):
+			return
+		case key == "" && shared && l.joined:
+			return // no state of a plan or action is in it
+		}
+		l.joined = true
+		result := h.Evaluate(b.now, factView{b})
+		truth, read = result.Truth, result.Keys
+		if clocked && truth != triggers.True {
+			l.watched = h.Watched(result, b.now, factView{b})
+		}
+	}
+	if truth == triggers.True {
+		b.turn(p, numberOf(a), l, clocked, read)
+	}
+}
+
+// standingTruth is the answer of a lease that every plan or verdict has.
+func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth, clocked bool) {
+	is := false
+	switch l.name {
+	case leaseFailed:
+		is = p.status() == signalFailed
+	case leaseCancelled:
+		is = p.status() == signalCancelled
+	case leaseDeadline:
+		is, clocked = b.now >= p.declared.DeadlineNs, true
+	case leaseVerdict:
+		is = a != nil && a.blocked() && (a.outcome == completed || a.outcome == inDoubt)
+	case leaseUnheard:
+		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf && b.now-a.verdictNs >= unheardNs, true
+	case leaseDuplicate:
+		is = a != nil && a.presence == pb.Presence_PRESENCE_DUPLICATE
+	}
+	if is {
+		return triggers.True, clocked
+	}
+	return triggers.False, clocked
+}
+
+func (a *action) blocked() bool {
+	return a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK || a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT
+}
+
+// truth is the answer of a lease now, whatever was noted of it, with the facts it read.
+func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
+	if l.text == "" {
+		truth, _ := b.standingTruth(p, a, l)
+		return truth, nil
+	}
+	condition, err := b.programs.Condition(l.text)
+	if err != nil {
+		return triggers.Unknown, nil
+	}
+	result := condition.Hold(p.scope(a, l)).Evaluate(b.now, factView{b})
+	return result.Truth, result.Keys
+}
+
+func (b *book) clocked(l *lease) bool {
+	if l.text == "" {
+		return l.name == leaseDeadline || l.name == leaseUnheard
+	}
+	c, err := b.programs.Condition(l.text)
+	return err == nil && c.ReadsClock()
+}
+
+// behindMax is how many turns a plan remembers behind the first.
+const behindMax = 16
+
+// turn notes that a lease has turned true. The first one is fired; one on the clock
+// may be held back, so it makes room for one that is not.
+func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []string) {
+	if t := p.turnOf(number, l.name); t == nil && p.fired == nil {
+		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked}
+		had := p.turned
+		if had == nil || had.clocked && !clocked {
+			p.turned, t = t, had
+		}
+		if t != nil && len(p.behind) < behindMax {
+			p.behind = append(p.behind, t)
+		}
+	}
+	if t := p.turnOf(number, l.name); t != nil && t.firing == nil {
+		if f := b.firingNow(p, l, read); f.depth > 1 || f.by != nil || f.passed == nil && b.anyFact(read) {
+			t.firing = f
+		}
+	}
+}
+
+func (b *book) anyFact(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return b.facts[key] != nil })
+}
+
+func (p *plan) turnedBy(number uint32, name string) *turn {
+	if t := p.turned; t != nil && t.number == number && t.lease == name {
+		return t
+	}
+	return nil
+}
+
+func (p *plan) turnOf(number uint32, name string) *turn {
+	for _, t := range append([]*turn{p.turned}, p.behind...) {
+		if t != nil && t.number == number && t.lease == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// nextTurn gives up the turn that is noted and takes the next behind it that is
+// allowed and still waits: it turned true, whatever it is by now.
+func (b *book) nextTurn(p *plan, allowed func(*turn) bool) {
+	p.turned = nil
+	for len(p.behind) > 0 && p.turned == nil {
+		t := p.behind[0]
+		p.behind = p.behind[1:]
+		if l, _ := p.lease(t.number, t.lease); l != nil && !l.fired && !l.stopped() && allowed(t) {
+			p.turned = t
+		}
+	}
+}
+
+// scope is what a condition may read of its plan and action.
+func (p *plan) scope(a *action, l *lease) triggers.Scope {
+	s := triggers.Scope{ArmedNs: l.armedNs, Plan: triggers.Plan{
+		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner, Agent: p.agent,
+		OpenedNs: p.openedNs, DeadlineNs: p.declared.DeadlineNs, Actions: len(p.actions),
+	}}
+	for _, label := range p.declared.Labels {
+		if s.Plan.Labels == nil {
+			s.Plan.Labels = map[string]string{}
+		}
+		s.Plan.Labels[label.Key] = label.Value
+	}
+	if a == nil {
+		return s
+	}
+	s.Action = &triggers.Action{
+		ID: a.id, Capability: a.forward.GetCapability(), AtNs: a.atNs, Input: a.forward.GetLifted(), Output: a.lifted,
+		Outcome: a.outcome, Presence: nameOf(a.presence),
+	}
+	if a.verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
+		outcome := map[pb.VerdictOutcome]string{1: "allow", 2: "block", 3: "redirect"}[a.verdict]
+		s.Verdict = &triggers.Verdict{Outcome: outcome, Reason: a.verdictReason, By: a.verdictBy, AtNs: a.verdictNs}
+	}
+	return s
+}
+
+func nameOf(p pb.Presence) string {
+	return map[pb.Presence]string{1: "present", 2: "absent", 3: "duplicate"}[p]
+}
+
+// factView lets conditions read the facts.
+type factView struct{ b *book }
+
+// Fact implements triggers.View.
+func (v factView) Fact(key string) *triggers.Fact {
+	f := v.b.facts[key]
+	if f == nil || f.retracted {
+		return nil
+	}
+	return &triggers.Fact{Value: json.RawMessage(f.value), AssertedNs: f.assertedNs, ChangedNs: f.changedNs, Sequence: f.source.GetSequence()}
+}
+
+// Occurrences implements triggers.View.
+func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		f := v.b.facts[key]
+		if f == nil {
+			return
+		}
+		for _, ns := range f.times {
+			if ns > max(fromNs, 0) && ns <= toNs && !yield(ns) {
+				return
+			}
+		}
+	}
+}
+
+// disarm gives up all leases of a plan: it committed, or its unwind began.
+func (b *book) disarm(p *plan) { b.uncut(p, "", func(*cut) bool { return true }) }
+
+// rearm takes out the leases of a plan again, which is back at a savepoint.
+func (b *book) rearm(p *plan) {
+	again := func(l *lease) {
+		if l.fired = false; !l.stopped() {
+			l.cascade = ""
+		}
+	}
+	for _, l := range p.leases {
+		again(l)
+	}
+	for _, a := range p.actions {
+		if a.isSettled() {
+			continue
+		}
+		a.leases = slices.DeleteFunc(a.leases, func(l *lease) bool { return l.name == leaseDuplicate })
+		for _, l := range a.leases {
+			again(l)
+		}
+	}
+	b.lookPlan(p)
+}
+
+// enter takes a plan into another phase, and its entry in its parent with it.
+func (b *book) enter(p *plan, phase string) {
+	p.phase = phase
+	b.noteAsking(p)
+	if p.parent != nil {
+		b.childMoved(p)
+	}
+	if phase == ledger.StateOpen {
+		return
+	}
+	for _, l := range p.leases {
+		l.joined = false
+	}
+	for _, a := range p.actions {
+		for _, l := range a.leases {
+			l.joined = l.joined && p.keeps() // those of a child's actions are held on
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// callOf is the call that a question makes.
+func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
+	if q == pb.Question_QUESTION_VERIFY {
+		return c.GetVerify().GetCall()
+	}
+	return c.GetProbe().GetCall()
+}
+
+// ask asks the world: whether a doubtful effect is there, whether it still stands
+// after an attempt without an answer, whether it is gone after one that says done.
+func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict {
+	call := callOf(a.compensation, k.Question)
+	isReady := p.isReady(a)
+	switch {
+	case call == nil || call.Capability != k.Capability:
+		return void("I20", "%s is not what the contract of action %s asks", k.Capability, a.id)
+	case !b.mayAsk(a, k, isReady):
+		return void("I20", "action %s must not be asked about: its undo is %s", a.id, p.stateOf(a))
+	case k.Attempt != a.asked+1:
+		return void("I20", "question %d, but question %d is next", k.Attempt, a.asked+1)
+	}
+	if a.asking != k.Question || isReady {
+		a.askedFrom = a.asked
+	}
+	if k.Done != nil {
+		a.pending = k.Done
+		a.unheard()
+	}
+	a.asking, a.asked, a.undo = k.Question, k.Attempt, dispatched
+	a.arguments = e.Record.Payload.GetArguments()
+	return effective
+}
+
+func (b *book) mayAsk(a *action, k *pb.ProbeAsked, isReady bool) bool {
+	again := a.undo == waiting && a.asking == k.Question
+	switch k.Question {
+	case pb.Question_QUESTION_EFFECT:
+		return again || isReady && b.next(a) == doProbe
+	case pb.Question_QUESTION_UNDO:
+		resend := a.undo == waiting || isReady && a.attempt > 0
+		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
+	case pb.Question_QUESTION_VERIFY:
+		done := k.Done.GetAttempt()
+		return again || a.asking != pb.Question_QUESTION_VERIFY && a.flying() && done >= 1 && done <= a.attempt
+	default:
+		return false
+	}
+}
+
+// answer is what a question found.
+func (b *book) answer(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) verdict {
+	if a.undo != dispatched || a.asking != k.Question || a.asked != k.Attempt || k.Question == pb.Question_QUESTION_UNSPECIFIED {
+		return void("I20", "no such question about action %s is open: its undo is %s", a.id, p.stateOf(a))
+	}
+	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
+		return void("I20", "presence %d is none that this version knows", k.Presence)
+	}
+	if k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
+		b.inconclusive(a, k)
+		return effective
+	}
+	switch k.Question {
+	case pb.Question_QUESTION_EFFECT:
+		a.presence = k.Presence
+		if k.ExternalRef != "" {
+			a.externalRef = k.ExternalRef
+		}
+		a.land()
+		a.undo = owed
+		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+			b.foundDuplicates(p, a, k.Duplicates)
+		}
+	case pb.Question_QUESTION_UNDO:
+		b.undoFound(p, a, k)
+	case pb.Question_QUESTION_VERIFY:
+		if k.Presence == pb.Presence_PRESENCE_ABSENT {
+			a.confirmed = true
+			a.hear(pb.Answer_ANSWER_DONE)
+		} else {
+			a.hear(pb.Answer_ANSWER_FAILED)
+		}
+	}
+	return effective
+}
+
+// hear notes what a question said of an attempt; the holder records it as its outcome.
+func (a *action) hear(answer pb.Answer) {
+	attempt := a.attempt
+	if a.pending != nil && answer == pb.Answer_ANSWER_DONE {
+		attempt = a.pending.Attempt
+	}
+	a.asking = pb.Question_QUESTION_UNSPECIFIED
+	a.reported = &pb.CompensationReported{Attempt: attempt, Answer: answer}
+}
+
+// inconclusive asks again as often as the contract says; then it is its owner's.
+func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
+	switch {
+	case k.Attempt-a.askedFrom < cmp.Or(callOf(a.compensation, k.Question).Attempts, 3):
+		a.undo = waiting
+	case k.Question == pb.Question_QUESTION_VERIFY:
+		a.hear(pb.Answer_ANSWER_STOP)
+	default:
+		a.land()
+		a.undo = exhausted
+	}
+}
+
+// undoFound goes on after an attempt of which nobody knows whether it happened.
+func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+		a.confirmed = true
+		a.hear(pb.Answer_ANSWER_DONE)
+		return
+	}
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		b.foundDuplicates(p, a, k.Duplicates)
+	}
+	a.asking = pb.Question_QUESTION_UNSPECIFIED
+	switch {
+	case a.superseded():
+		a.land()
+		a.undo = owed
+	case a.spent():
+		a.land()
+		a.undo = exhausted
+	default:
+		a.undo = waiting
+	}
+}
+
+// A duty is an effect of an action that is owed once more: an extra one that a probe
+// found, or one whose forward reported after its action was undone or skipped. It is
+// an action of its own, a~1, with the contract and the place in the order of its origin.
+
+func (p *plan) originOf(a *action) *action {
+	if a.dutyOf != 0 {
+		return p.actions[a.dutyOf-1]
+	}
+	return a
+}
+
+func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
+	origin := p.originOf(of)
+	origin.duties++
+	d.id = fmt.Sprintf("%s~%d", origin.id, origin.duties)
+	d.registered, d.atNs, d.forward, d.compensation = at, b.now, origin.forward, origin.compensation
+	d.before, d.dutyOf, d.input, d.closesNs = origin.before, origin.n, origin.input, of.closesNs
+	return p.enlist(d)
+}
+
+func (b *book) owedTo(p *plan, a *action, ref string) bool {
+	origin := p.originOf(a)
+	return slices.ContainsFunc(p.actions, func(d *action) bool { return d.dutyOf == origin.n && d.externalRef == ref })
+}
+
+// foundDuplicates notes extra effects, for which a lease fires.
+func (b *book) foundDuplicates(p *plan, a *action, refs []string) {
+	a.duplicates = nil
+	for _, ref := range refs {
+		if ref != a.externalRef && !b.owedTo(p, a, ref) {
+			a.duplicates = append(a.duplicates, ref)
+		}
+	}
+	if len(a.duplicates) == 0 {
+		return
+	}
+	a.leases = slices.DeleteFunc(a.leases, func(l *lease) bool { return l.name == leaseDuplicate })
+	a.leases = append(a.leases, &lease{name: leaseDuplicate, armedNs: b.now})
+	a.presence = pb.Presence_PRESENCE_DUPLICATE
+}
+
+// duplicateFired owes the extra effects that a probe found.
+func (b *book) duplicateFired(e ledger.Entry, p *plan) verdict {
+	a := p.named(e.Record.Action)
+	if p.phase != ledger.StateUnwinding || a == nil || len(a.duplicates) == 0 {
+		return void("I11", "no extra effect of action %s of plan %s waits for its lease", e.Record.Action, p.id)
+	}
+	findLease(a.leases, leaseDuplicate).fired = true
+	refs := a.duplicates
+	a.duplicates = nil
+	for _, ref := range refs {
+		if b.owedTo(p, a, ref) {
+			continue
+		}
+		b.reopen(p)
+		d := b.duty(p, a, e.Address, &action{
+			outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref, approved: a.approved, undo: owed})
+		reads := slices.ContainsFunc(d.compensation.GetBindings(), func(x *pb.Binding) bool { return strings.Contains(x.Expression, "external_ref") })
+		if !reads && p.isReady(d) {
+			d.undo = exhausted // its compensation would not know which
+		}
+	}
+	return effective
+}
+
+// completedLate deals with a forward that reports completion after the unwind has
+// begun to deal with its action without knowing: the effect is never silently held.
+func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
+	letStand := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST || a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
+	switch {
+	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:
+		return
+	case a.flying() && !a.blindly: // a question about its effect is out: it is answered
+		a.land()
+		a.undo = owed
+		return
+	case a.flying():
+		a.late = true
+		if a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO {
+			a.land()
+			a.undo = owed
+		}
+	case a.undo == compensated && a.blindly, a.undo == skipped, a.undo == resolved && !letStand:
+		a.late = true
+	default:
+		return
+	}
+	b.reopen(p)
+	asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+	d := b.duty(p, a, e.Address, &action{
+		outcome: completed, externalRef: a.externalRef, lifted: a.lifted, late: true, approved: a.approved && !asks, output: e.Record.Payload.GetOutput()})
+	switch p.phase {
+	case ledger.StateOpen: // what it did was rewound: rewind this too
+		if p.signal == "" {
+			b.signal(p, signalCancelled, noteLate, d.id)
+		}
+	case ledger.StateCommitted:
+		if p.undoneAs == "" {
+			b.page(p, d, ledger.PageQuarantined, e.Address)
+		}
+	default:
+		d.undo = owed
+		if a.undo == resolved && p.isReady(d) { // against its owner's word
+			d.undo = exhausted
+		}
+	}
+}
+
+// noteLate is the reason of a plan that goes back for what came late.
+const noteLate = "its forward completed after it was undone or skipped: the effect may stand"

@@ -1,0 +1,237 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// scribe writes a ledger: as agents, people and sources do, as an honest holder does
+// (the real executor decides), and as one that lies.
+type scribe struct {
+	t     testing.TB
+	log   []ledger.Message
+	now   int64
+	state *executor.State
+	lazy  bool // workers do not answer
+	fails bool // workers fail for good
+	term  uint64
+}
+
+const second = int64(time.Second)
+
+var (
+	start    = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
+	agentA   = ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
+	sensor   = ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "sensor"}
+	ops      = ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}
+	holder   = ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
+	termsOf  = ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
+	foreignT = ledger.Source{Tenant: "other", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
+)
+
+func newScribe(t testing.TB) *scribe {
+	s := &scribe{t: t, now: start}
+	s.state = executor.Open(executor.NewMemoryKV(), "t", s)
+	s.begin(1)
+	return s
+}
+
+// Value implements executor.Archive.
+func (s *scribe) Value(at *pb.Address, key string) (json.RawMessage, error) {
+	return executor.FactAt("t", s.log[at.Sequence-1], at, key)
+}
+
+func (s *scribe) begin(term uint64) {
+	s.term = term
+	s.write(termsOf, &pb.Record{Term: term, EpochNs: s.now, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+}
+
+// write stores one commit.
+func (s *scribe) write(source ledger.Source, records ...*pb.Record) {
+	s.t.Helper()
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := ledger.Message{Sequence: uint64(len(s.log) + 1), StampNs: s.now, Subject: source.Subject(), Data: data}
+	s.log = append(s.log, m)
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range entries {
+		s.state.Apply(e)
+	}
+	s.state.Flush()
+}
+
+// agent writes records about plan p.
+func (s *scribe) agent(records ...*pb.Record) {
+	s.t.Helper()
+	for _, r := range records {
+		if r.Plan == "" {
+			r.Plan = "p"
+		}
+	}
+	s.write(agentA, records...)
+}
+
+// forge writes records as a holder would, whatever they say.
+func (s *scribe) forge(records ...*pb.Record) {
+	s.t.Helper()
+	for _, r := range records {
+		if r.Plan == "" && ledger.KindOf(r).NeedsPlan {
+			r.Plan = "p"
+		}
+		if r.Term == 0 {
+			r.Term, r.EpochNs = s.term, s.now
+		}
+	}
+	s.write(holder, records...)
+}
+
+// decide lets the real executor decide until nothing is left to do.
+func (s *scribe) decide() {
+	s.t.Helper()
+	var answers []executor.Answer
+	for range 1000 {
+		for _, c := range s.state.Commands() {
+			reply := &ledger.Reply{Status: ledger.StatusDone}
+			if s.fails {
+				reply = &ledger.Reply{Status: ledger.StatusStop, Code: "no"}
+			}
+			if !s.lazy {
+				answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: reply})
+			}
+		}
+		records := s.state.Decide(executor.Input{EpochNs: s.now, Answers: answers, SizeMax: 60 << 10})
+		if len(records) == 0 {
+			return
+		}
+		s.write(holder, records...)
+	}
+	s.t.Fatal("decisions never end")
+}
+
+// turns lets the executor take this many decisions, one commit each.
+func (s *scribe) turns(n int) {
+	for range n {
+		s.state.Commands()
+		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10})...)
+	}
+}
+
+// at is the address of the last record of a kind about an action.
+func (s *scribe) at(kind, action string) *pb.Address {
+	s.t.Helper()
+	for _, m := range slices.Backward(s.log) {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Record != nil && ledger.KindOf(e.Record).Name == kind && e.Record.Action == action {
+				return e.Address
+			}
+		}
+	}
+	s.t.Fatalf("no %s of action %q", kind, action)
+	return nil
+}
+
+// audited folds the ledger and returns what is wrong with it.
+func (s *scribe) audited() (*audit.Ledger, []audit.Violation) {
+	l := audit.New("t")
+	var found []audit.Violation
+	for _, m := range s.log {
+		found = append(found, l.Add(m)...)
+	}
+	return l, found
+}
+
+func (s *scribe) messages() iter.Seq2[ledger.Message, error] {
+	return func(yield func(ledger.Message, error) bool) {
+		for _, m := range s.log {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlineNs, Triggers: triggers}}}
+}
+
+func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE}
+	c := &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: second}
+	for _, set := range change {
+		set(f, c)
+	}
+	return []*pb.Record{
+		{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}},
+		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+	}
+}
+
+func completed(id string) *pb.Record {
+	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)}, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+}
+
+func planFailed() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "no"}}}
+}
+
+func planCommitted() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+}
+
+func asserted(key, value string) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}}
+}
+
+// plan opens plan p with completed actions, one after the other.
+func (s *scribe) plan(ids ...string) {
+	s.t.Helper()
+	s.agent(opened(0))
+	for _, id := range ids {
+		s.agent(append(pair(id), completed(id))...)
+	}
+}
+
+// about starts a record about an action.
+func (s *scribe) about(id string, cause *pb.Address) *pb.Record {
+	return &pb.Record{Action: id, About: s.at("forward_registered", id), Cause: cause}
+}
+
+func (s *scribe) dispatch(id, key string, attempt uint32) *pb.Record {
+	r := s.about(id, s.at("unwind_started", ""))
+	r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{
+		Attempt: attempt, Capability: "undo." + id, Key: key, TimeoutNs: 30 * second, HasForwardOutput: true}}
+	return r
+}
+
+func (s *scribe) succeeded(id string, attempt uint32) *pb.Record {
+	r := s.about(id, nil)
+	r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt}}
+	return r
+}
+
+func keyOf(id string) string { return ledger.Key("t", "p", id, ledger.PurposeUndo) }
+
+func fired(lease, condition string, depth uint32, cause *pb.Address) *pb.Record {
+	return &pb.Record{Cause: cause, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: lease, Condition: condition, Depth: depth}}}
+}
+
+func ended(end pb.PlanEnd, outstanding ...string) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{End: end, Outstanding: outstanding}}}
+}

@@ -1,0 +1,221 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// letsGo reports whether an action lets what it came after go.
+func (p *plan) letsGo(a *action) bool {
+	switch a.undo {
+	case compensated, skipped:
+		return true
+	case resolved:
+		return !a.resolution.GetHalt()
+	case quarantined:
+		return p.declared.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	default:
+		return false
+	}
+}
+
+// heldBack says of each action (by its index) whether something that came after it is
+// not clear: clear is what has passed with nothing behind it that is not (I21).
+func (p *plan) heldBack() []bool {
+	blocked := make([]bool, len(p.actions))
+	for i := len(p.actions) - 1; i >= 0; i-- { // what came after has a higher number
+		a := p.actions[i]
+		if !p.letsGo(a) || blocked[i] {
+			for _, n := range a.before {
+				blocked[n-1] = true
+			}
+		}
+	}
+	return blocked
+}
+
+// isReady: the undo of an action may begin.
+func (p *plan) isReady(a *action) bool {
+	return p.unwound() && a.undo == owed && !p.heldBack()[a.n-1]
+}
+
+// count counts the actions whose undo is in one of these states.
+func (p *plan) count(states ...string) (count int) {
+	for _, a := range p.actions {
+		if slices.Contains(states, a.undo) {
+			count++
+		}
+	}
+	return count
+}
+
+// inScope counts what an unwind has undone, or has let stand though it crossed.
+func (p *plan) inScope() (count int) {
+	for _, a := range p.actions {
+		if a.undo == compensated || a.undo == skipped && a.scoped {
+			count++
+		}
+	}
+	return count
+}
+
+// idle: nothing of the unwind is under way or can begin.
+func (p *plan) idle() bool {
+	blocked := p.heldBack()
+	for i, a := range p.actions {
+		if a.flying() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed && !blocked[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// endOf says how an unwinding plan ends as it stands, if it does (I22, I23).
+func (p *plan) endOf() pb.PlanEnd {
+	switch {
+	case p.phase != ledger.StateUnwinding || !p.idle():
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
+	case p.count(quarantined) > 0 || len(p.orphans) > 0:
+		return pb.PlanEnd_PLAN_END_QUARANTINED
+	case p.rewinding:
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
+	case p.byHand:
+		return pb.PlanEnd_PLAN_END_RESOLVED
+	case p.count(compensated, skipped, resolved) < len(p.actions):
+		return pb.PlanEnd_PLAN_END_UNSPECIFIED
+	case p.inScope() == 0:
+		return pb.PlanEnd_PLAN_END_FAILED
+	default:
+		return pb.PlanEnd_PLAN_END_COMPENSATED
+	}
+}
+
+// anythingCrossed: an unwind would have something to look at.
+func (p *plan) anythingCrossed() bool {
+	if len(p.orphans) > 0 || p.inScope() > 0 {
+		return true
+	}
+	return slices.ContainsFunc(p.actions, func(a *action) bool { return !a.isSettled() && a.crossed() })
+}
+
+// cause is the record that the unwind of a plan goes back to.
+func (p *plan) cause() *pb.Address {
+	switch {
+	case p.resumed != nil:
+		return p.resumed
+	case p.unwinding != nil:
+		return p.unwinding
+	default:
+		return p.fired
+	}
+}
+
+// settle ends an action's part in the unwind.
+func (b *book) settle(p *plan, a *action, undo string, at *pb.Address) {
+	a.settled, a.settledNs = at, b.now
+	a.undo = undo
+	if a.isSettled() {
+		a.aliveUntilNs = 0
+	}
+	if undo == resolved {
+		p.byHand = true
+	}
+}
+
+// unwindStarted begins an unwind: for a lease that fired, or as a part of its parent's.
+func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdict {
+	if k.ParentPlan != "" {
+		if v := b.childDue(e, p, k.ParentPlan); !v.ok() {
+			return v
+		}
+		p.rewinding, p.target = false, 0
+		p.firing = p.parent.firing
+		if p.reason == "" {
+			p.reason = k.Reason
+		}
+	} else {
+		switch {
+		case p.phase != ledger.StateOpen:
+			return void("I15", "plan %s is %s", p.id, p.status())
+		case p.fired == nil || !samePlace(e.Record.Cause, p.fired, e):
+			return void("I11", "no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
+		}
+		p.rewinding, p.target = p.toSavepoint != "", 0
+		if strings.Contains(p.toSavepoint, "~") {
+			p.target = p.number(p.toSavepoint) - 1
+		} else if p.rewinding {
+			p.target = p.savepoint(p.toSavepoint).actions
+		}
+	}
+	p.unwinding, p.resumed = e.Address, nil
+	b.disarm(p)
+	p.turned, p.behind = nil, nil
+	b.enter(p, ledger.StateUnwinding)
+	for _, a := range p.actions {
+		if a.undo == held && a.n > p.target {
+			a.undo = owed
+		}
+	}
+	return effective
+}
+
+// planRewound opens a plan again that is back at its savepoint.
+func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
+	if !p.rewinding || p.phase != ledger.StateUnwinding || !p.idle() || p.count(quarantined) > 0 || len(p.orphans) > 0 {
+		return void("I21", "plan %s is %s and not back at %s", p.id, p.status(), k.Savepoint)
+	}
+	whole := p.toSavepoint == "" // it was asked for meanwhile
+	p.rewinding, p.fired, p.unwinding, p.resumed, p.toSavepoint = false, nil, nil, nil, ""
+	if !whole {
+		p.signal, p.signalled, p.reason, p.passed = "", false, "", nil
+	}
+	p.savepoints = slices.DeleteFunc(p.savepoints, func(s savepoint) bool { return s.actions > p.target })
+	b.enter(p, ledger.StateOpen)
+	for _, a := range p.actions {
+		if a.undo == owed { // its owner said halt
+			a.undo = held
+		}
+	}
+	p.target = 0
+	b.rearm(p)
+	return effective
+}
+
+// planEnded accepts an end only if the plan stands so (I22, I23).
+func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
+	direct := p.phase == ledger.StateOpen && p.fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !p.anythingCrossed()
+	if !direct && (k.End != p.endOf() || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
+		rule := "I23"
+		if k.End == pb.PlanEnd_PLAN_END_COMPENSATED {
+			rule = "I22"
+		}
+		return void(rule, "plan %s is %s and does not end so", p.id, p.status())
+	}
+	if direct {
+		b.disarm(p)
+		for _, a := range p.actions {
+			if !a.isSettled() {
+				b.settle(p, a, skipped, e.Address)
+			}
+		}
+	}
+	p.ended = e.Address
+	switch k.End {
+	case pb.PlanEnd_PLAN_END_COMPENSATED:
+		b.enter(p, ledger.StateCompensated)
+	case pb.PlanEnd_PLAN_END_FAILED:
+		b.enter(p, ledger.StateFailed)
+	case pb.PlanEnd_PLAN_END_RESOLVED:
+		b.enter(p, ledger.StateResolved)
+		b.detach(p)
+	case pb.PlanEnd_PLAN_END_QUARANTINED:
+		b.enter(p, ledger.StateQuarantined)
+		if len(p.orphans) > 0 {
+			b.page(p, nil, ledger.PageQuarantined, e.Address)
+		}
+	}
+	return effective
+}
