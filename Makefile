@@ -1,7 +1,7 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-race lint vuln generate verify bench fuzz ci clean
+.PHONY: help build demo test test-race sim lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -23,6 +23,10 @@ test: ## run every test, as the README says
 
 test-race: ## run every test under the race detector (slower)
 	$(GO) test -race ./...
+
+SIMFOR ?= 60s
+sim: ## run worlds by seed for SIMFOR (60s), the graveyard first (docs/guide/simulation.md)
+	$(GO) test ./executor/sim -v -timeout 0 -run 'TestGraveyard|TestNewSeeds' -for $(SIMFOR)
 
 lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run with the tests
 	@.ci/lint "$(GO)" "$(STATICCHECK)"

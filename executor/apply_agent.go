@@ -121,8 +121,8 @@ func (s *State) lateForward(e ledger.Entry, p *plan) Result {
 // predecessors resolves after; by default an action comes after the one
 // registered before it.
 func (s *State) predecessors(p *plan, f *pb.ForwardRegistered) (before []uint32, missing string) {
-	if !f.Branch && p.row.Actions > 0 {
-		before = append(before, p.row.Actions)
+	if !f.Branch {
+		before = s.latest(p)
 	}
 	for _, id := range f.After {
 		n := s.number(p.id, id)
@@ -132,6 +132,18 @@ func (s *State) predecessors(p *plan, f *pb.ForwardRegistered) (before []uint32,
 		before = insert(before, n)
 	}
 	return before, ""
+}
+
+// latest are the actions that the next one comes after by default: the one registered
+// last, and the duties that have come since, which stand beside others.
+func (s *State) latest(p *plan) (before []uint32) {
+	for n := p.row.Actions; n > 0; n-- {
+		before = insert(before, n)
+		if s.action(p.id, n).fixed.DutyOf == 0 {
+			break
+		}
+	}
+	return before
 }
 
 func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.CompensationRegistered) Result {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -231,7 +232,7 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 		if !inFlight(a, report.Attempt) || !done && !current || a.row.Asking == pb.Question_QUESTION_VERIFY {
 			return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt, r.Action, undoName(a.row.Undo))
 		}
-		if reportedDone(a) {
+		if had := a.row.Reported; reportedDone(a) || had != nil && bytes.Equal(encode(had), encode(report)) {
 			return repeated
 		}
 		s.heard(p, a, report, e.Address)

@@ -431,7 +431,7 @@ func (c *orderCheck) compensated(s *State, p *plan) error {
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
 		case late && a.row.Duties == 0:
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
-		case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT:
+		case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT && (a.row.Outcome != pb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
 			if done > 0 && !a.row.Blind {
 				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
 			}

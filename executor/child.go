@@ -60,8 +60,8 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	switch {
 	case d.ParentAction != "":
 		before = []uint32{s.number(parent.id, d.ParentAction)}
-	case parent.row.Actions > 0:
-		before = []uint32{parent.row.Actions}
+	default:
+		before = s.latest(parent)
 	}
 	entry := s.enlist(parent, &pb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &pb.ActionRow{})
 	parent.row.OpenChildren++

@@ -130,6 +130,9 @@ func bindsExternalRef(c *pb.CompensationRegistered) bool {
 // begun to deal with its action without knowing: the effect is never silently
 // held.
 func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
+	if a.row.Presence == pb.Presence_PRESENCE_ABSENT && !settled(a.row.Undo) {
+		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early: its answer must not skip what is there now
+	}
 	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late {
 		return
 	}

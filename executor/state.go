@@ -103,6 +103,12 @@ func Open(kv KV, tenant string, archive Archive) *State {
 	return open(kv, tenant, archive, triggers.NewCache(expressionsMax))
 }
 
+// OpenWith is Open with compiled conditions and bindings that other states of the
+// same goroutine have, too: what they are compiled to depends on their text alone.
+func OpenWith(kv KV, tenant string, archive Archive, programs *triggers.Cache) *State {
+	return open(kv, tenant, archive, programs)
+}
+
 func open(kv KV, tenant string, archive Archive, programs *triggers.Cache) *State {
 	s := look(kv, tenant)
 	s.archive, s.programs = archive, programs

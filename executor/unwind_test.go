@@ -101,6 +101,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"no probe for what is known", "open a:probe a+ a.probe=absent fail turn", "compensated: a=compensated [a]"},
 	{"a forward completes while the probe is out", "open a:probe a.probe=late fail turn a+ turn", "compensated: a=compensated [a]"},
 	{"a forward fails while the probe is out", "open a:probe b b+ a.probe=late fail turn a- turn", "compensated: a=skipped b=compensated [b]"},
+	{"absent, and it completes before it is skipped: undone", "open a:probe a? a.probe=lost,absent fail turn b b=late turn @1s a+ tell:b#1=done turn", "compensated: a=compensated b=compensated [a]"},
 	{"absent, and then it completes: a duty, asked about again", "open a:probe a? a.probe=absent,present fail turn a+ turn", "compensated: a=skipped a~1=compensated [a~1]"},
 	{"absent, completed, and gone when asked again", "open a:probe a? a.probe=absent a~1.probe=absent fail turn a+ turn", "failed: a=skipped a~1=skipped []"},
 	{"an undo without an answer is asked about: gone", "open a:blind a+ a=lost a.probe=absent fail turn @1s", "compensated: a=compensated []"},
@@ -120,6 +121,7 @@ var schedules = []struct{ name, setup, want string }{
 	{"done, but still there: tried again", "open a:verify a+ a.verify=there,gone fail turn @1s", "compensated: a=compensated [a a]"},
 	{"done, but still there, each time", "open a:verify a+ a.verify=there fail turn @1s", "quarantined: a=quarantined [a a]"},
 	{"done, and nobody can say", "open a:verify a+ a.verify=lost fail turn @1s", "quarantined: a=quarantined [a]"},
+	{"a failure that is reported twice counts once", "open a a+ a=late fail turn tell:a#1=fail =tell:a#1=fail a=done turn @1s", "compensated: a=compensated [a]"},
 	{"reported done, and checked", "open a:verify a+ a=late a.verify=there,gone fail turn tell:a#1=done turn @1s tell:a#2=done turn", "compensated: a=compensated []"},
 
 	{"reported done while it is asked about, and checked", "open a:blind+verify a+ a=lost a.probe=late fail turn tell:a#1=done turn", "compensated: a=compensated []"},
@@ -203,6 +205,8 @@ var schedules = []struct{ name, setup, want string }{
 
 	// Late pairs and late outcomes.
 	{"a pair during the unwind joins", "open a a+ b b+ b=late fail turn c c+ turn tell:b#1=done turn", "compensated: a=compensated b=compensated c=compensated [c a]"},
+	{"a pair behind a late duty comes after what was registered last, too", "open:continue a b b+ b=stop a=late fail turn a+ c c=late turn b=done retry:b turn",
+		"unwinding: a=dispatched b=owed a~1=owed c=dispatched []"},
 	{"all that came before waits for a late pair", "open a a+ b b+ c c+ b=late fail turn d d+ d=late turn tell:b#1=done turn", "unwinding: a=owed b=compensated c=compensated d=dispatched [c]"},
 	{"and goes on after it", "open a a+ b b+ c c+ b=late fail turn d d+ d=late turn tell:b#1=done turn tell:d#1=done turn", "compensated: a=compensated b=compensated c=compensated d=compensated [c a]"},
 	{"a pair after the end is undone too", "open a a+ fail turn b turn", "compensated: a=compensated b=compensated [a b]"},

@@ -372,14 +372,15 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	a.state.Flush()
 	a.kv.commit()
 	commands, notices, pages := a.state.Commands(), a.state.Notices(), a.state.Pages()
-	if a.holding {
+	held := a.holding
+	a.applyTerm() // first: whoever is fenced by this batch sends nothing of the next holder's
+	if held && a.holding {
 		for _, c := range commands {
 			a.dispatch.send(c)
 		}
 		a.pages.add(pages)
 		a.notify(notices)
 	}
-	a.applyTerm()
 	a.advanced(notices)
 	return nil
 }

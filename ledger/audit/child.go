@@ -35,8 +35,8 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	switch {
 	case d.ParentAction != "":
 		before = []uint32{parent.number(d.ParentAction)}
-	case len(parent.actions) > 0:
-		before = []uint32{uint32(len(parent.actions))}
+	default:
+		before = parent.latest()
 	}
 	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now, before: before, child: p})
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -126,6 +127,19 @@ func (p *plan) enlist(a *action) *action {
 	}
 	p.actions = append(p.actions, a)
 	return a
+}
+
+// latest are the actions that the next one comes after by default: the one registered
+// last, and the duties that have come since.
+func (p *plan) latest() (before []uint32) {
+	for i := len(p.actions) - 1; i >= 0; i-- {
+		before = append(before, p.actions[i].n)
+		if p.actions[i].dutyOf == 0 {
+			break
+		}
+	}
+	slices.Sort(before)
+	return before
 }
 
 // orphansMax is how many forwards without registration a plan remembers by name.

@@ -92,8 +92,8 @@ func (b *book) forward(e ledger.Entry, p *plan, f *pb.ForwardRegistered) verdict
 		return refused("I15", "plan %s has ended (%s)", p.id, p.phase)
 	}
 	var before []uint32
-	if n := len(p.actions); !f.Branch && n > 0 {
-		before = append(before, uint32(n))
+	if !f.Branch {
+		before = p.latest()
 	}
 	for _, id := range f.After {
 		n := p.number(id)

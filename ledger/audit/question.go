@@ -103,6 +103,9 @@ func (a *action) hear(answer pb.Answer) {
 	}
 	a.asking = pb.Question_QUESTION_UNSPECIFIED
 	a.reported = &pb.CompensationReported{Attempt: attempt, Answer: answer}
+	if answer != pb.Answer_ANSWER_DONE {
+		a.reported.Code = "unverified"
+	}
 }
 
 // inconclusive asks again as often as the contract says; then it is its owner's.
@@ -209,6 +212,9 @@ func (b *book) duplicateFired(e ledger.Entry, p *plan) verdict {
 // completedLate deals with a forward that reports completion after the unwind has
 // begun to deal with its action without knowing: the effect is never silently held.
 func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
+	if a.presence == pb.Presence_PRESENCE_ABSENT && a.undo != compensated && a.undo != skipped && a.undo != resolved {
+		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
+	}
 	letStand := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST || a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 	switch {
 	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:

@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// agent is the coordinator of one plan, as package coordinator behaves: a pair is
+// acknowledged before its forward is called.
+type agent struct {
+	w        *world
+	p        *planSpec
+	at       int
+	opened   bool // the plan's record is on its way, or stored
+	began    bool
+	gone     bool
+	stubborn bool // it goes on although its plan has ended
+	told     string
+	out      int // forwards under way
+	idle     func()
+	carried  []*pb.Record // outcomes that go with the next commit
+}
+
+// begin lets an agent start its plan.
+func (w *world) begin(p *planSpec) *agent {
+	a := &agent{w: w, p: p, stubborn: p.r.percent(50) && w.faults.Has(FaultLateAgent)}
+	w.agents = append(w.agents, a)
+	w.after(p.startNs, a.open)
+	return a
+}
+
+func (a *agent) name() string { return "agent " + a.p.id }
+
+// append writes records of the agent's plan; then happens once they are stored.
+func (a *agent) append(then func(), records ...*pb.Record) {
+	records = append(a.carried, records...)
+	a.carried = nil
+	for _, r := range records {
+		r.Plan = a.p.id
+	}
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: a.p.id}
+	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone }, func(uint64, bool) {
+		if !a.gone && then != nil {
+			then()
+		}
+	})
+}
+
+// open opens the plan, now and then in one commit with its first pair.
+func (a *agent) open() {
+	if a.gone || a.w.healed {
+		return
+	}
+	a.began = true
+	record := &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: a.p.opened}}
+	if a.p.r.percent(40) && len(a.p.steps) > 0 && a.p.steps[0].kind == stepAct {
+		a.carried = append(a.carried, record)
+		a.next()
+		return
+	}
+	a.append(a.next, record)
+}
+
+// next takes the next step of the plan.
+func (a *agent) next() {
+	if a.gone || a.at == len(a.p.steps) || a.told != "" && !a.stubborn {
+		return
+	}
+	if a.told != "" {
+		a.w.strikes(FaultLateAgent)
+	}
+	s := a.p.steps[a.at]
+	a.at++
+	switch s.kind {
+	case stepAct:
+		a.act(s.action)
+	case stepWait:
+		a.w.after(s.waitNs, a.next)
+	case stepSave:
+		a.append(a.next, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: s.name, Number: s.number}}})
+	case stepBack:
+		a.append(func() { a.w.after(a.p.r.between(second, 10*second), a.next) },
+			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
+	case stepChild:
+		a.child(s.child)
+	case stepVanish:
+		a.w.strikes(FaultVanish)
+		a.w.sayFault(FaultVanish, a.name(), "is gone for ever")
+		a.gone = true
+	default:
+		a.end(s.kind)
+	}
+}
+
+// child runs a child plan beside its parent; the parent waits for it at its commit.
+func (a *agent) child(p *planSpec) {
+	p.startNs = p.r.between(0, second)
+	if p.opened.DeadlineNs == 0 && p.r.percent(20) {
+		p.opened.DeadlineNs = a.w.now + p.r.between(5*second, 60*second)
+	}
+	a.w.begin(p)
+	a.w.after(p.r.between(0, 5*second), a.next)
+}
+
+// end ends the plan. A commit waits for what is under way, if the agent is careful.
+func (a *agent) end(kind stepKind) {
+	if a.out > 0 && kind == stepCommit && !a.stubborn {
+		a.idle = func() { a.end(kind) }
+		return
+	}
+	r := &pb.Record{}
+	switch kind {
+	case stepCommit:
+		r.Kind = &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}
+	case stepFail:
+		r.Kind = &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "a step failed"}}
+	case stepCancel:
+		r.Kind = &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "not wanted"}}
+	default:
+		panic(fmt.Sprintf("sim: no end %d", kind))
+	}
+	a.append(a.next, r)
+}
+
+// act registers an action and calls its forward.
+func (a *agent) act(s *actionSpec) {
+	pair := []*pb.Record{
+		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward}, Payload: &pb.Payload{Input: s.pair.input}},
+		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}},
+	}
+	if s.once { // reported after the fact: the effect is there already
+		ref, ok := a.w.provider.do(s, false)
+		if !ok {
+			a.next()
+			return
+		}
+		s.acknowledged = true
+		pair = append(pair, completed(s, ref))
+		if a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepCommit && a.out == 0 { // all in one commit
+			a.at++
+			pair = append(pair, &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+		}
+		a.append(a.next, pair...)
+		return
+	}
+	a.append(func() {
+		s.acknowledged = true
+		a.out++
+		a.w.after(a.p.r.between(millisecond, 20*millisecond), func() { a.forward(s) })
+		if s.detached {
+			a.next()
+		}
+	}, pair...)
+}
+
+// forward calls the provider. The call is not taken back when its agent is gone.
+func (a *agent) forward(s *actionSpec) {
+	w := a.w
+	if s.pair.forward.Class == pb.Class_CLASS_EFFECTLESS {
+		w.after(s.workNs, func() { a.outcome(s, completed(s, "")) })
+		return
+	}
+	switch s.luck {
+	case luckFails:
+		w.strikes(FaultForward)
+		w.after(s.workNs, func() { a.outcome(s, failed(s)) })
+	case luckLost:
+		w.strikes(FaultForward)
+		w.after(s.workNs+5*second, func() { a.outcome(s, inDoubt(s)) })
+	default:
+		w.after(s.workNs, func() { a.crossed(s) })
+	}
+}
+
+// crossed is the forward at its provider.
+func (a *agent) crossed(s *actionSpec) {
+	ref, ok := a.w.provider.do(s, s.luck == luckTwice)
+	switch {
+	case !ok:
+		a.outcome(s, failed(s))
+	case s.luck == luckSilent:
+		a.w.strikes(FaultForward)
+		a.w.after(5*second, func() { a.outcome(s, inDoubt(s)) })
+		if s.lateNs != 0 {
+			a.w.after(5*second+s.lateNs, func() { a.late(s, completed(s, ref)) })
+		}
+	default:
+		a.outcome(s, completed(s, ref))
+	}
+}
+
+func completed(s *actionSpec, ref string) *pb.Record {
+	return &pb.Record{Action: s.id, Payload: &pb.Payload{Output: fmt.Appendf(nil, `{"ref":%q}`, ref)},
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref, Lifted: []byte(`{"n":2}`)}}}
+}
+
+func failed(s *actionSpec) *pb.Record {
+	return &pb.Record{Action: s.id, Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "refused", Message: "no"}}}
+}
+
+func inDoubt(s *actionSpec) *pb.Record {
+	return &pb.Record{Action: s.id, Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Message: "timeout"}}}
+}
+
+// outcome reports what came of a forward, at once or with the next commit.
+func (a *agent) outcome(s *actionSpec, r *pb.Record) {
+	a.out--
+	if idle := a.idle; a.out == 0 && idle != nil {
+		a.idle = nil
+		defer idle()
+	}
+	onward := a.next
+	if s.detached {
+		onward = func() {}
+	}
+	switch {
+	case a.gone:
+	case s.mute:
+		onward()
+	case s.lateNs != 0 && s.luck == luckGood:
+		a.w.after(s.lateNs, func() { a.late(s, r) })
+		onward()
+	case !s.detached && a.p.r.percent(30) && a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepAct && (a.told == "" || a.stubborn):
+		a.carried = append(a.carried, r)
+		onward()
+	default:
+		a.append(onward, r)
+	}
+}
+
+// late reports an outcome long after.
+func (a *agent) late(_ *actionSpec, r *pb.Record) {
+	if !a.gone {
+		a.append(nil, r)
+	}
+}
+
+// notify tells agents what became of their plans; a notice may be lost.
+func (w *world) notify(notices []executor.Notice) {
+	for _, n := range notices {
+		if w.net.percent(10) {
+			continue
+		}
+		for _, a := range w.agents {
+			if a.p.id == n.Plan && n.Verdict == "" {
+				w.after(w.net.between(millisecond, 50*millisecond), func() { a.hears(n) })
+			}
+		}
+	}
+}
+
+func (a *agent) hears(n executor.Notice) {
+	if n.State == ledger.StateOpen && n.Savepoint != "" {
+		a.told = ""
+		return
+	}
+	a.told = n.State
+}

@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"bytes"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// finish holds the end of a run against the rules.
+func (w *world) finish() {
+	defer func() {
+		for _, h := range w.hosts {
+			h.kv.Close()
+		}
+	}()
+	c := w.check
+	if c.broken || len(c.violations) > 0 {
+		c.checkHalted()
+		return
+	}
+	if w.steps >= stepsMax || w.now >= epoch0+endNs {
+		c.fail("L1", 0, "after %d steps and %d minutes something still goes on", w.steps, (w.now-epoch0)/minute)
+		return
+	}
+	holder := w.holder()
+	if holder == nil {
+		c.fail("L1", 0, "nobody holds the tenant although all faults have ended")
+		return
+	}
+	c.checkAcknowledged()
+	c.checkStates()
+	c.checkPlans(holder)
+	c.checkAudit(holder)
+}
+
+func (w *world) holder() *host {
+	for _, h := range w.hosts {
+		if h.holding {
+			return h
+		}
+	}
+	return nil
+}
+
+// checkHalted: whoever had folded what the stream has lost is halted (G1, G2, L4).
+func (c *checker) checkHalted() {
+	for _, h := range c.mustHalt {
+		if h.halted == nil && h.up && len(c.violations) == 0 {
+			c.fail(c.lostBy.guard(), c.lostAt, "%s goes on although the stream came back with %s", h.name, c.lostBy)
+		}
+	}
+}
+
+func (f Fault) guard() string {
+	if f == FaultLostRecord {
+		return "G1"
+	}
+	return "G2"
+}
+
+// checkAcknowledged: what a writer was told to be stored is in the ledger (E1).
+func (c *checker) checkAcknowledged() {
+	last := c.w.stream.last()
+	for _, a := range c.acks {
+		if a.sequence == 0 || a.sequence > last {
+			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and is not there", a.subject)
+			continue
+		}
+		if m := c.w.stream.stored[a.sequence-1].message; m.Subject != a.subject || !bytes.Equal(m.Data, a.data) {
+			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and another stands there", a.subject)
+		}
+	}
+}
+
+// checkStates: all hosts have the same rows, and so has a fold from nothing (I7, I10).
+func (c *checker) checkStates() {
+	last := c.w.stream.last()
+	kv := executor.NewMemoryKV()
+	s := executor.OpenWith(kv, tenant, c.w.archive, c.w.programs)
+	batch := 1 + newRandom(c.w.options.Seed, streamEnd).below(int(last)+1)
+	for i := range c.w.stream.stored {
+		for _, e := range c.w.stream.stored[i].entries {
+			s.Apply(e)
+		}
+		if (i+1)%batch == 0 {
+			s.Flush()
+		}
+	}
+	s.Flush()
+	want := executor.Digest(kv)
+	for _, h := range c.w.hosts {
+		if h.state == nil || h.cursor() != last {
+			c.fail("L1", last, "%s has not folded the end of the stream", h.name)
+			continue
+		}
+		if got := executor.Digest(h.kv); got != want {
+			differ := executor.Differences(h.kv, kv, 3)
+			c.fail("I7", last, "%s has other rows than a fold of the ledger: %v", h.name, differ)
+		}
+	}
+	c.w.markText(executor.FormatDigest(want))
+}
+
+// checkPlans: every unwind has ended (L1), every deadline that has passed was
+// answered (L2), and the provider has what the plans say (E2).
+func (c *checker) checkPlans(h *host) {
+	reader := executor.NewReader(h.kv, tenant, c.w.archive)
+	now, _ := h.clock.epoch()
+	for after := ""; ; {
+		views, next := reader.Plans(executor.Filter{After: after, Limit: 1000})
+		for _, v := range views {
+			if c.w.options.Seen != nil {
+				c.w.options.Seen.Ends[v.State]++
+			}
+			switch {
+			case v.State == ledger.StateUnwinding:
+				c.fail("L1", 0, "plan %s unwinds without an end", v.Plan)
+			case v.State == ledger.StateOpen && v.DeadlineNs != 0 && v.DeadlineNs < now-second:
+				c.fail("L2", 0, "the deadline of plan %s has passed, and it is open", v.Plan)
+			}
+			c.checkEffects(v)
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	for _, call := range h.state.InFlight() {
+		if call.Purpose != "" {
+			c.fail("L1", 0, "%s of %s %s has no answer", call.Purpose, call.Plan, call.Action)
+		}
+	}
+}
+
+// checkEffects holds what a plan says of itself against the provider.
+func (c *checker) checkEffects(v executor.PlanView) {
+	p := c.plans[v.Plan]
+	if p == nil {
+		c.fail("I6", 0, "plan %s has a state, and nobody opened it", v.Plan)
+		return
+	}
+	for _, it := range p.items {
+		s := c.w.workers.specs[about{planOf(p.id), it.id}]
+		if it.child != nil || it.kept || s == nil || it.class != pb.Class_CLASS_COMPENSABLE || it.compensation.Actuator == ledger.ActuatorMemory {
+			continue
+		}
+		known := it.outcome == pb.Outcome_OUTCOME_COMPLETED
+		for _, e := range c.w.provider.forward[s.key] {
+			switch {
+			case e.extra || e.byOwner:
+			case v.State == ledger.StateCompensated && e.stands && (known || it.undo == undoDone):
+				c.fail("E2", 0, "plan %s is compensated, and %s of action %s stands", v.Plan, e.ref, it.id)
+			case v.State == ledger.StateCommitted && v.UndoneAs == "" && !e.stands && it.undo == undoHeld && known && !c.hasDuty(p, it):
+				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan, e.ref, it.id)
+			}
+		}
+	}
+}
+
+// checkAudit compares the second fold with the executor's views.
+func (c *checker) checkAudit(h *host) {
+	if c.auditor == nil {
+		return
+	}
+	c.violations = append(c.violations, c.auditor.End()...)
+	reader := executor.NewReader(h.kv, tenant, c.w.archive)
+	for _, p := range c.auditor.Plans() {
+		view, ok := reader.Plan(p.ID)
+		if !ok || view.State != p.State {
+			c.fail("I24", 0, "plan %s is %q for the auditor and %q for the executor", p.ID, p.State, view.State)
+			continue
+		}
+		if len(view.Actions) != len(p.Actions) {
+			c.fail("I24", 0, "plan %s has %d actions for the auditor and %d for the executor", p.ID, len(p.Actions), len(view.Actions))
+			continue
+		}
+		for i, a := range p.Actions {
+			if got := view.Actions[i]; got.Action != a.ID || got.Undo != a.Undo {
+				c.fail("I24", 0, "action %d of plan %s is %s %s for the auditor and %s %s for the executor", i+1, p.ID, a.ID, a.Undo, got.Action, got.Undo)
+			}
+		}
+	}
+}
+
+// settleAll lets owners answer, at the end, whatever still waits for them.
+func (w *world) settleAll() {
+	h := w.holder()
+	if h == nil || w.check.broken {
+		return
+	}
+	reader := executor.NewReader(h.kv, tenant, w.archive)
+	plans, _ := reader.Quarantined(executor.ListQuery{Limit: 100})
+	for _, p := range plans {
+		view, _ := reader.Plan(p.Plan)
+		ids := view.Orphans
+		for _, a := range view.Actions {
+			if a.Undo == "quarantined" && a.Child == "" {
+				ids = append(ids, a.Action)
+			}
+		}
+		for _, id := range ids {
+			outcome := pick(w.people, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_DONE)
+			if s := w.workers.spec(p.Plan, id); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
+				w.provider.remove(s)
+			}
+			for _, name := range []string{"ann", "bob"} {
+				w.tell(operator(name), &pb.Record{Plan: p.Plan, Action: id, Kind: &pb.Record_Resolved{
+					Resolved: &pb.Resolved{Outcome: outcome, Reason: "at the end", Evidence: "ticket", Actor: name}}})
+			}
+		}
+	}
+}

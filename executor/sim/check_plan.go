@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// planCheck is what the effective records say of a plan, as far as the rules ask.
+type planCheck struct {
+	id        string
+	parent    *planCheck
+	opened    *pb.PlanOpened
+	items     []*itemCheck
+	committed uint64 // where
+	phase     phase
+	fired     map[string]uint64 // leases that have, and where
+	owes      bool              // a lease has fired: no further child joins
+	saves     map[string]int    // savepoints, and how many items came before
+	unsure    bool              // an owner has spoken where two must agree: it may unwind again
+	resumed   uint64            // where an owner or a rewind has let it go on last
+}
+
+type phase uint8
+
+const (
+	phaseOpen phase = iota
+	phaseCommitted
+	phaseUnwinding
+	phaseEnded
+)
+
+// itemCheck is one action in the order of a plan, or the entry of a child plan.
+type itemCheck struct {
+	id           string
+	sequence     uint64
+	before       []int // places of those that it came after
+	class        pb.Class
+	compensation *pb.CompensationRegistered
+	forward      *pb.ForwardRegistered
+	child        *planCheck
+	outcome      pb.Outcome
+	presence     pb.Presence
+	undo         undo
+	halt         bool
+	started      bool // its undo has, since it was owed last
+	blindBegun   bool // a dispatch of it was blind
+	approved     bool
+	duty         bool
+	attempt      uint32
+	from         uint32 // attempts before its owner's last word
+	kept         bool   // it came before the savepoint that a committed plan was undone to
+	gone         bool   // a check after the undo, or a probe, found the effect gone
+}
+
+type undo uint8
+
+const (
+	undoHeld undo = iota
+	undoDone
+	undoSkipped
+	undoQuarantined
+	undoResolved
+)
+
+func (p *planCheck) root() *planCheck {
+	for p.parent != nil {
+		p = p.parent
+	}
+	return p
+}
+
+func (p *planCheck) item(id string) (int, *itemCheck) {
+	for i, it := range p.items {
+		if it.id == id {
+			return i, it
+		}
+	}
+	origin := originOf(id)
+	if origin == id {
+		return -1, nil
+	}
+	i, it := p.item(origin)
+	if it == nil {
+		return -1, nil
+	}
+	// A duty stands beside the action that it comes from.
+	d := &itemCheck{id: id, before: p.items[i].before, class: it.class, compensation: it.compensation, forward: it.forward, duty: true, outcome: pb.Outcome_OUTCOME_COMPLETED}
+	p.items = append(p.items, d)
+	return len(p.items) - 1, d
+}
+
+func (c *checker) plan(id string) *planCheck { return c.plans[id] }
+
+func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
+	p := &planCheck{id: id, opened: opened, fired: map[string]uint64{}, saves: map[string]int{}}
+	c.plans[id] = p
+	c.order = append(c.order, p)
+	parent := c.plans[opened.ParentPlan]
+	if opened.ParentPlan == "" || parent == nil || parent == p || parent.phase != phaseOpen || parent.owes {
+		return p
+	}
+	entry := &itemCheck{id: "plan:" + id, sequence: at, child: p}
+	if opened.ParentAction != "" {
+		i, it := parent.item(opened.ParentAction)
+		if it == nil {
+			return p
+		}
+		entry.before = []int{i}
+	} else if len(parent.items) > 0 {
+		entry.before = []int{len(parent.items) - 1}
+	}
+	p.parent = parent
+	parent.items = append(parent.items, entry)
+	return p
+}
+
+// effective follows one effective record.
+func (c *checker) effective(e ledger.Entry) {
+	r, at := e.Record, e.Address.Sequence
+	p := c.plans[r.Plan]
+	switch k := r.Kind.(type) {
+	case *pb.Record_PlanOpened:
+		c.open(r.Plan, k.PlanOpened, at)
+		return
+	case *pb.Record_ForwardRegistered:
+		if p == nil {
+			p = c.open(r.Plan, &pb.PlanOpened{}, at)
+		}
+		c.registered(e, p, k.ForwardRegistered)
+		return
+	}
+	if p == nil {
+		if kind := ledger.KindOf(r); kind.NeedsPlan {
+			c.fail("I6", at, "%s about plan %s, which nobody opened", kind.Name, r.Plan)
+		}
+		return
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_PlanCommitted:
+		p.phase, p.committed = phaseCommitted, at
+	case *pb.Record_PlanRewound:
+		p.phase, p.owes, p.fired, p.resumed = phaseOpen, false, map[string]uint64{}, at
+	case *pb.Record_UnwindStarted:
+		c.absorbed(p, at, "unwind_started")
+		p.phase = phaseUnwinding
+	case *pb.Record_PlanEnded:
+		c.ended(p, at, k.PlanEnded)
+	case *pb.Record_SavepointSet:
+		p.saves[k.SavepointSet.Name] = len(p.items)
+	case *pb.Record_LeaseFired:
+		c.fired(p, at, r, k.LeaseFired)
+	case *pb.Record_CompensationRequested:
+		if p.phase == phaseCommitted {
+			c.copyOf(p, nil, p.saves[k.CompensationRequested.ToSavepoint])
+		}
+	default:
+		if r.Action != "" {
+			c.aboutAction(e, p)
+		}
+	}
+}
+
+// absorbed: what was committed at its root never fires and is never undone (I15).
+func (c *checker) absorbed(p *planCheck, at uint64, what string) {
+	if root := p.root(); p.phase == phaseCommitted && root.phase == phaseCommitted { // a child that was undone before may have a late duty
+		c.fail("I15", at, "%s of plan %s, whose root was committed at %d", what, p.id, root.committed)
+	}
+}
+
+// copyOf is the plan that undoes a committed one, from behind a place in its order.
+func (c *checker) copyOf(p, parent *planCheck, from int) *planCheck {
+	u := &planCheck{id: p.id + "~1", parent: parent, opened: p.opened, fired: map[string]uint64{}}
+	if parent != nil {
+		u.phase = phaseCommitted
+	}
+	c.plans[u.id] = u
+	c.order = append(c.order, u)
+	for i, it := range p.items {
+		copied := *it
+		if i < from && copied.undo != undoDone {
+			copied.undo, copied.kept = undoSkipped, true
+		}
+		copied.started, copied.from = false, it.attempt
+		if it.child != nil && it.child.phase == phaseCommitted {
+			copied.child = c.copyOf(it.child, u, 0)
+			copied.id = "plan:" + copied.child.id
+		}
+		u.items = append(u.items, &copied)
+	}
+	return u
+}
+
+// registered takes in a pair; its other half is in the same commit (I17).
+func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegistered) {
+	it := &itemCheck{id: e.Record.Action, sequence: e.Address.Sequence, class: f.Class, forward: f}
+	if !f.Branch {
+		for i := len(p.items) - 1; i >= 0 && it.before == nil; i-- {
+			if !p.items[i].duty {
+				it.before = []int{i}
+			}
+		}
+	}
+	for _, id := range f.After {
+		if i, other := p.item(id); other != nil && !slices.Contains(it.before, i) {
+			it.before = append(it.before, i)
+		}
+	}
+	for _, other := range c.w.stream.stored[e.Address.Sequence-1].entries {
+		if k := other.Record.GetCompensationRegistered(); k != nil && other.Record.Plan == p.id && other.Record.Action == it.id {
+			it.compensation = k
+		}
+	}
+	if it.compensation == nil {
+		c.fail("I17", e.Address.Sequence, "action %s of plan %s is registered without its compensation", it.id, p.id)
+		it.compensation = &pb.CompensationRegistered{}
+	}
+	p.items = append(p.items, it)
+	c.reopen(p)
+}
+
+// fired: a lease fires once while it is held, not after the commit, not before its
+// deadline, and not deeper than its limit.
+func (c *checker) fired(p *planCheck, at uint64, r *pb.Record, k *pb.LeaseFired) {
+	if k.Lease == "action.duplicate" {
+		return // a new one is taken out whenever a probe finds more
+	}
+	c.absorbed(p, at, "lease_fired")
+	name := r.Action + "/" + k.Lease
+	if before := p.fired[name]; before != 0 {
+		c.fail("I14", at, "lease %s of plan %s fired at %d before", name, p.id, before)
+	}
+	p.fired[name] = at
+	if p.phase == phaseOpen {
+		p.owes = true
+	} else {
+		p.root().owes = true
+	}
+	if k.Lease == "plan.deadline" && (c.timeNs < p.opened.DeadlineNs || r.EpochNs < p.opened.DeadlineNs) {
+		c.fail("I16", at, "the deadline of plan %s fires %d ms early", p.id, (p.opened.DeadlineNs-min(c.timeNs, r.EpochNs))/millisecond)
+	}
+	if limit := c.w.settings.cascade.OrDefault().Depth; k.Depth > limit && !strings.Contains(k.Lease, ".") {
+		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", name, p.id, k.Depth, limit)
+	}
+}
+
+// ended: what a plan's end says is so (I22, I23).
+func (c *checker) ended(p *planCheck, at uint64, k *pb.PlanEnded) {
+	c.absorbed(p, at, "plan_ended")
+	p.phase = phaseEnded
+	if k.End == pb.PlanEnd_PLAN_END_FAILED {
+		for _, it := range p.items { // nothing of it had crossed
+			if it.child == nil && it.undo == undoHeld {
+				it.undo = undoSkipped
+			}
+		}
+	}
+	for _, it := range p.items {
+		if it.child != nil {
+			continue
+		}
+		named := slices.Contains(k.Outstanding, it.id)
+		crossed := it.outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence != pb.Presence_PRESENCE_ABSENT
+		switch k.End {
+		case pb.PlanEnd_PLAN_END_COMPENSATED, pb.PlanEnd_PLAN_END_FAILED:
+			switch {
+			case it.undo == undoQuarantined || it.undo == undoHeld:
+				c.fail("I23", at, "plan %s ends %s, and the undo of %s is not settled", p.id, k.End, it.id)
+			case it.undo == undoSkipped && crossed && it.class == pb.Class_CLASS_COMPENSABLE && !it.duty && !it.kept && !c.hasDuty(p, it):
+				c.fail("I22", at, "plan %s ends %s, and %s, which completed, was skipped", p.id, k.End, it.id)
+			case it.undo == undoSkipped && crossed && it.class == pb.Class_CLASS_IRREVERSIBLE && !it.kept:
+				c.fail("I23", at, "plan %s ends %s with the irreversible %s", p.id, k.End, it.id)
+			}
+		case pb.PlanEnd_PLAN_END_QUARANTINED:
+			if it.undo == undoQuarantined && !named || named && (it.undo == undoDone || it.undo == undoSkipped) {
+				c.fail("I23", at, "plan %s ends quarantined with %v outstanding, and %s does not fit", p.id, k.Outstanding, it.id)
+			}
+		}
+	}
+}
+
+func (c *checker) hasDuty(p *planCheck, it *itemCheck) bool {
+	return slices.ContainsFunc(p.items, func(d *itemCheck) bool { return d.duty && originOf(d.id) == it.id })
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"cmp"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// aboutAction follows what is said of one action.
+func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
+	r, at := e.Record, e.Address.Sequence
+	_, it := p.item(r.Action)
+	if it == nil { // a forward without its registration, which its owner answers for
+		if r.GetResolved() != nil {
+			c.word(p, at)
+		}
+		return
+	}
+	switch k := r.Kind.(type) {
+	case *pb.Record_ForwardCompleted:
+		c.outcome(p, it, pb.Outcome_OUTCOME_COMPLETED)
+	case *pb.Record_ForwardFailed:
+		c.outcome(p, it, pb.Outcome_OUTCOME_FAILED)
+	case *pb.Record_ForwardInDoubt:
+		c.outcome(p, it, pb.Outcome_OUTCOME_IN_DOUBT)
+	case *pb.Record_CompensationDispatched:
+		c.dispatched(at, p, it, k.CompensationDispatched)
+	case *pb.Record_ProbeAsked:
+		purpose := ledger.PurposeProbe
+		if k.ProbeAsked.Question == pb.Question_QUESTION_VERIFY {
+			purpose = ledger.PurposeVerify
+		}
+		c.call(at, p, it, callID{about{p.id, it.id}, purpose, k.ProbeAsked.Attempt}, k.ProbeAsked.Key)
+	case *pb.Record_ProbeAnswered:
+		if k.ProbeAnswered.Question == pb.Question_QUESTION_EFFECT && k.ProbeAnswered.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
+			it.presence = k.ProbeAnswered.Presence
+		}
+		it.gone = k.ProbeAnswered.Presence == pb.Presence_PRESENCE_ABSENT
+	case *pb.Record_CompensationSucceeded:
+		c.succeeded(at, p, it, k.CompensationSucceeded)
+	case *pb.Record_CompensationSkipped:
+		late := c.hasDuty(p, it) || it.blindBegun && it.outcome == pb.Outcome_OUTCOME_COMPLETED
+		if it.outcome != pb.Outcome_OUTCOME_FAILED && it.class != pb.Class_CLASS_EFFECTLESS && it.presence != pb.Presence_PRESENCE_ABSENT && !late {
+			c.fail("I22", at, "%s of plan %s is skipped, and may have crossed", it.id, p.id)
+		}
+		it.undo = undoSkipped
+	case *pb.Record_ActionQuarantined:
+		it.undo = undoQuarantined
+	case *pb.Record_Resolved:
+		it.undo, it.halt = undoResolved, k.Resolved.Halt // where two must agree, what counts is seen at what follows
+		c.word(p, at)
+	case *pb.Record_RetryRequested:
+		it.approved, it.started, it.from = true, false, it.attempt
+		if !p.opened.SecondApprover {
+			it.undo = undoHeld
+		}
+		c.word(p, at)
+	}
+}
+
+// word notes that an owner has let a plan go on; where two must agree, that it may.
+func (c *checker) word(p *planCheck, at uint64) {
+	p.resumed = at
+	for up := p; up != nil && p.opened.SecondApprover; up = up.parent {
+		up.unsure = true
+	}
+	c.reopen(p)
+}
+
+// reopen: what had ended unwinds again, and all that it is a part of.
+func (c *checker) reopen(p *planCheck) {
+	for ; p != nil; p = p.parent {
+		if p.phase == phaseEnded {
+			p.phase = phaseUnwinding
+		}
+	}
+}
+
+func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
+	it.outcome = outcome
+	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence == pb.Presence_PRESENCE_ABSENT && it.undo != undoSkipped {
+		it.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
+	}
+	if u := c.plans[p.id+"~1"]; u != nil { // what undoes a committed plan knows, too
+		if _, copied := u.item(it.id); copied != nil {
+			copied.outcome = outcome
+		}
+	}
+}
+
+// call notes a command that may be sent, with its key: that of its action, whatever
+// the attempt, the term and the plan that undoes it (I19).
+func (c *checker) call(at uint64, p *planCheck, it *itemCheck, id callID, key string) {
+	want := ledger.Key(tenant, planOf(p.id), it.id, ledger.PurposeUndo)
+	if it.duty && key == ledger.Key(tenant, p.id, it.id, ledger.PurposeUndo) {
+		want = key // a duty that came up in the plan that undoes a committed one
+	}
+	if key != want {
+		c.fail("I19", at, "%s of %s %s has key %s; its action's is %s", id.purpose, p.id, it.id, key, want)
+	}
+	c.calls[id] = &callCheck{at, key}
+}
+
+// dispatched: an undo begins only where it may (I18 to I21, I23).
+func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.CompensationDispatched) {
+	c.absorbed(p, at, "compensation_dispatched")
+	c.call(at, p, it, callID{about{p.id, it.id}, ledger.PurposeUndo, k.Attempt}, k.Key)
+	contract := it.compensation
+	if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
+		c.reopen(p)
+	}
+	blind := it.outcome != pb.Outcome_OUTCOME_COMPLETED
+	asks := contract.Probe != nil && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
+	switch {
+	case p.phase != phaseUnwinding && !p.unsure:
+		c.fail("I18", at, "%s of plan %s is dispatched, and the plan does not unwind", it.id, p.id)
+	case it.undo == undoDone || it.undo == undoSkipped || it.undo == undoResolved && !p.opened.SecondApprover:
+		c.fail("I19", at, "%s of plan %s is dispatched, and its undo is settled", it.id, p.id)
+	case it.class != pb.Class_CLASS_COMPENSABLE:
+		c.fail("I23", at, "%s of plan %s is dispatched, and has no inverse: %s", it.id, p.id, it.class)
+	case it.outcome == pb.Outcome_OUTCOME_FAILED:
+		c.fail("I20", at, "%s of plan %s is dispatched, and is known to have failed", it.id, p.id)
+	case it.presence == pb.Presence_PRESENCE_ABSENT:
+		c.fail("I20", at, "%s of plan %s is dispatched, and its probe found nothing", it.id, p.id)
+	case blind && !it.duty && asks && it.presence == pb.Presence_PRESENCE_UNSPECIFIED:
+		c.fail("I20", at, "%s of plan %s is dispatched in doubt, and its probe has found nothing yet", it.id, p.id)
+	case blind && !it.duty && contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE && it.presence == pb.Presence_PRESENCE_UNSPECIFIED && !it.approved:
+		c.fail("I20", at, "%s of plan %s is dispatched in doubt, and its contract asks the owner", it.id, p.id)
+	case (it.forward.Pivot || contract.Approve) && !it.approved && !it.duty:
+		c.fail("I20", at, "%s of plan %s is dispatched without its owner's word", it.id, p.id)
+	case k.Attempt != it.attempt+1:
+		c.fail("I19", at, "attempt %d of %s %s comes after attempt %d", k.Attempt, p.id, it.id, it.attempt)
+	case k.Attempt-it.from > cmp.Or(contract.Attempts, 3) && !p.opened.SecondApprover:
+		c.fail("I23", at, "attempt %d of %s %s, and its contract allows %d", k.Attempt, p.id, it.id, contract.Attempts)
+	case !it.duty && k.BlindCleanup != blind:
+		c.fail("I20", at, "%s of plan %s is dispatched with blind=%v, and its outcome is %s", it.id, p.id, k.BlindCleanup, it.outcome)
+	}
+	it.attempt = k.Attempt
+	it.blindBegun = it.blindBegun || k.BlindCleanup
+	if !it.started {
+		c.inOrder(at, p, it)
+	}
+	it.started, it.undo = true, undoHeld
+}
+
+// inOrder: when an undo begins, all that came after its action is settled (I21).
+func (c *checker) inOrder(at uint64, p *planCheck, it *itemCheck) {
+	place := -1
+	for i := range p.items {
+		if p.items[i] == it {
+			place = i
+		}
+	}
+	after := make([]bool, len(p.items))
+	after[place] = true
+	for i := place + 1; i < len(p.items); i++ { // what came after stands behind
+		for _, b := range p.items[i].before {
+			after[i] = after[i] || after[b]
+		}
+		other := p.items[i]
+		if after[i] && !c.lets(p, other) {
+			c.fail("I21", at, "the undo of %s of plan %s begins before that of %s, which came after it", it.id, p.id, other.id)
+			return
+		}
+	}
+}
+
+// lets reports whether an action lets what it came after go.
+func (c *checker) lets(p *planCheck, it *itemCheck) bool {
+	if it.child != nil {
+		return it.child.phase == phaseEnded || it.child.unsure
+	}
+	switch it.undo {
+	case undoDone, undoSkipped:
+		return true
+	case undoResolved:
+		return !it.halt
+	case undoQuarantined:
+		return p.opened.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	default:
+		return false
+	}
+}
+
+// succeeded: one success for each key, checked where the contract says so, and the
+// effect is gone (I19, I22, E2).
+func (c *checker) succeeded(at uint64, p *planCheck, it *itemCheck, k *pb.CompensationSucceeded) {
+	c.absorbed(p, at, "compensation_succeeded")
+	key := ledger.Key(tenant, planOf(p.id), it.id, ledger.PurposeUndo)
+	if before := c.wins[key]; before != 0 {
+		c.fail("I19", at, "the undo of %s of plan %s succeeded before, at %d", it.id, p.id, before)
+	}
+	c.wins[key] = at
+	if it.compensation.Verify != nil && (!k.Verified && !k.Probed || !it.gone) {
+		c.fail("I22", at, "the undo of %s of plan %s succeeds unverified, and its contract asks for a check", it.id, p.id)
+	}
+	if k.Probed && !it.gone {
+		c.fail("I22", at, "the undo of %s of plan %s succeeds by a probe that found nothing gone", it.id, p.id)
+	}
+	it.undo = undoDone
+	s := c.w.workers.spec(p.id, it.id)
+	if s == nil || it.duty || it.compensation.Actuator == ledger.ActuatorMemory || k.Probed && it.outcome != pb.Outcome_OUTCOME_COMPLETED {
+		return
+	}
+	for _, effect := range c.w.provider.forward[s.key] {
+		if effect.stands && !effect.extra {
+			c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s stands", it.id, p.id, effect.ref)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func operator(name string) ledger.Source {
+	return ledger.Source{Tenant: tenant, Class: ledger.ClassOperator, Name: name}
+}
+
+// tell writes one record of somebody who is not an agent.
+func (w *world) tell(source ledger.Source, records ...*pb.Record) {
+	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil, func(uint64, bool) {})
+}
+
+// peopleBegin lets sources, supervisors, operators and foreign writers begin.
+func (w *world) peopleBegin() {
+	r := w.people
+	for range r.below(10) {
+		w.after(r.between(0, healNs), w.assert)
+	}
+	for range r.below(4) {
+		w.after(r.between(second, healNs), w.judge)
+	}
+	for range r.below(6) {
+		w.after(r.between(second, healNs), w.operate)
+	}
+	if w.faults.Has(FaultForeign) {
+		for range 1 + r.below(5) {
+			w.after(r.between(second, healNs), w.meddle)
+		}
+	}
+}
+
+// assert is a source that has observed something.
+func (w *world) assert() {
+	r := w.people
+	var records []*pb.Record
+	for range 1 + r.below(2)*r.below(3) {
+		key := fmt.Sprintf("k%d", r.below(5))
+		if r.percent(15) {
+			records = append(records, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}})
+			continue
+		}
+		pad := r.below(8) * r.below(40)
+		records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+			Key: key, Value: fmt.Appendf(nil, `{"n":%d,"pad":"%0*d"}`, r.below(10), pad, 0)}}})
+	}
+	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: "sensor"}, records...)
+}
+
+// someAgent is one whose plan has begun, or nil.
+func (w *world) someAgent() *agent {
+	if len(w.agents) == 0 {
+		return nil
+	}
+	if a := w.agents[w.people.below(len(w.agents))]; a.began {
+		return a
+	}
+	return nil
+}
+
+// judge is a supervisor with a verdict on some action.
+func (w *world) judge() {
+	a := w.someAgent()
+	if a == nil || len(a.p.actions) == 0 {
+		return
+	}
+	r := w.people
+	s := a.p.actions[r.below(len(a.p.actions))]
+	outcome := pick(r, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT)
+	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: a.p.id, Action: s.id,
+		Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome, Reason: "policy"}}})
+}
+
+// operate is an operator who asks for something.
+func (w *world) operate() {
+	a, r := w.someAgent(), w.people
+	key := fmt.Sprintf("k%d", r.below(5))
+	n := r.below(100)
+	if a == nil && n < 70 {
+		return
+	}
+	record := &pb.Record{}
+	switch {
+	case n < 15:
+		record.Plan = a.p.id
+		record.Kind = &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ann"}}
+	case n < 55:
+		k := &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}
+		if r.percent(25) {
+			k.ToSavepoint = "s1"
+		}
+		record.Plan, record.Kind = a.p.id, &pb.Record_CompensationRequested{CompensationRequested: k}
+	case n < 65:
+		record.Plan = a.p.id
+		record.Kind = &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{Resume: r.percent(60), Reason: "seen", Actor: "ann"}}
+	case n < 70:
+		if len(a.p.actions) == 0 {
+			return
+		}
+		record.Plan, record.Action = a.p.id, a.p.actions[0].id
+		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann"}}
+	case n < 80:
+		record.Kind = &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key}, Actor: "ann"}}
+	case n < 90:
+		record.Kind = &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Actor: "ann"}}
+	default:
+		contract := []byte(`{"capability":"do.a"}`)
+		digest := ledger.ContractDigest(contract)
+		record.Kind = &pb.Record_ContractPublished{ContractPublished: &pb.ContractPublished{Capability: "do.a", Digest: digest[:], Contract: contract}}
+	}
+	w.tell(operator(pick(r, "ann", "bob")), record)
+}
+
+// meddle is a foreign writer: bytes that are no record, half a pair, a kind on a
+// subject that may not carry it, an old message once more.
+func (w *world) meddle() {
+	r := w.people
+	if w.healed || w.stream.mute {
+		return
+	}
+	w.strikes(FaultForeign)
+	w.sayFault(FaultForeign, "foreign", "writes")
+	agentSubject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: fmt.Sprintf("a%d", r.below(3)), Plan: "p0"}.Subject()
+	switch n := r.below(100); {
+	case n < 20:
+		w.stream.put(agentSubject, "", []byte{byte(r.below(256)), byte(r.below(256)), 1})
+	case n < 30:
+		w.stream.put(agentSubject, ledger.ContentTypeJSON, []byte(`{"records":[{}]}`))
+	case n < 55:
+		p := fmt.Sprintf("p%d", r.below(8))
+		half := encoded(&pb.Record{Plan: p, Action: "lone", Kind: &pb.Record_ForwardRegistered{
+			ForwardRegistered: &pb.ForwardRegistered{Capability: "do.lone", Class: pb.Class_CLASS_COMPENSABLE}}})
+		w.stream.put(ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0", Plan: p}.Subject(), "", half)
+	case n < 65:
+		w.stream.put(operator("ann").Subject(), "", encoded(&pb.Record{Plan: "p0", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}))
+	case len(w.stream.stored) > 0:
+		old := w.stream.stored[r.below(len(w.stream.stored))]
+		w.stream.put(old.message.Subject, old.message.ContentType, old.message.Data)
+		w.stream.stored[len(w.stream.stored)-1].copyOf = old.message.Sequence
+	}
+}
+
+func encoded(r *pb.Record) []byte {
+	data, err := ledger.EncodeCommit([]*pb.Record{r})
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	return data
+}
+
+// paged is an owner who has got a page, and may answer it.
+func (w *world) paged(p executor.Page) {
+	w.mark(uint64(w.now), uint64(p.Number))
+	w.say("owner", "is paged: %s %s %s: %s", p.Kind, p.Plan, p.Action, p.Reason)
+	r := w.people
+	if w.options.Alone || w.healed || !r.percent(60) {
+		return
+	}
+	w.after(r.between(second, 20*second), func() {
+		switch p.Kind {
+		case ledger.PageQuarantined:
+			if p.Action != "" {
+				w.answer(p.Plan, p.Action, "ann")
+				if r.percent(50) {
+					w.answer(p.Plan, p.Action, "bob")
+				}
+			}
+		case ledger.PageCascadeCut:
+			w.tell(operator("ann"), &pb.Record{Plan: p.Plan, Kind: &pb.Record_CascadeAnswered{
+				CascadeAnswered: &pb.CascadeAnswered{Resume: r.percent(60), Reason: "seen", Actor: "ann"}}})
+		}
+	})
+}
+
+// answer is the word of an owner on a quarantined action.
+func (w *world) answer(plan, action, name string) {
+	r := w.people
+	record := &pb.Record{Plan: plan, Action: action}
+	if r.percent(50) {
+		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again", Actor: name, Force: r.percent(30)}}
+	} else {
+		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED)
+		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: "by hand", Evidence: "ticket", Actor: name, Halt: r.percent(15)}}
+		if s := w.workers.spec(plan, action); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
+			w.provider.remove(s)
+		}
+	}
+	w.tell(operator(name), record)
+}

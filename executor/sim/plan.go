@@ -1,0 +1,294 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// planSpec is what an agent is going to do, drawn from the plan's own stream.
+type planSpec struct {
+	n       int
+	id      string
+	agent   string
+	parent  *planSpec
+	startNs int64 // after the world's begin, or after its parent's
+	opened  *pb.PlanOpened
+	steps   []step
+	actions []*actionSpec
+	r       *random
+}
+
+// actionSpec is one action, and what became of it outside.
+type actionSpec struct {
+	plan     *planSpec
+	id       string
+	key      string // of the forward
+	pair     pairSpec
+	luck     luck
+	workNs   int64
+	detached bool // the agent goes on while its forward is under way
+	mute     bool // the agent never says what came of it
+	lateNs   int64
+	once     bool // reported after the fact, in one commit with its outcome
+
+	acknowledged bool
+}
+
+type pairSpec struct {
+	forward      *pb.ForwardRegistered
+	compensation *pb.CompensationRegistered
+	input        []byte
+}
+
+// luck is how a forward goes.
+type luck uint8
+
+const (
+	luckGood   luck = iota
+	luckFails       // the provider refuses: known
+	luckLost        // it never arrives, and has no answer
+	luckSilent      // it happens, and has no answer
+	luckTwice       // it happens twice
+)
+
+type stepKind uint8
+
+const (
+	stepAct stepKind = iota
+	stepSave
+	stepBack
+	stepWait
+	stepChild
+	stepCommit
+	stepFail
+	stepCancel
+	stepVanish
+)
+
+type step struct {
+	kind   stepKind
+	action *actionSpec
+	child  *planSpec
+	name   string
+	number uint32
+	waitNs int64
+}
+
+// conditions are what plans and actions may wait for: over facts k0..k4, their plan
+// and the clock.
+var conditions = []string{
+	`facts["k0"].n > 7`, `facts["k1"].n == 3`, `facts["k0"].n > facts["k1"].n + 4`, `"k2" in facts && facts["k2"].n > 6`,
+	`has(facts["k3"].n) && facts["k3"].n > 8`, `facts[?"k4"].orValue({"n": 0}).n > 6`, `["k0","k1","k2"].exists(k, facts[k].n == 9)`,
+	`elapsed(since("k3"), duration("40s"))`, `elapsed(at("k2"), duration("30s")) && facts["k2"].n > 2`, `at_least(3, "k4", duration("60s"))`,
+	`seen("k4") && facts["k0"].n == 0`, `absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
+	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`, `facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
+	`facts["no"].such > 1 + plan.actions`,
+}
+
+func (w *world) openPlans() {
+	r := newRandom(w.options.Seed, streamPlan)
+	count := 3 + r.below(6)
+	for n := range count {
+		p := w.draw(n, fmt.Sprintf("p%d", n), nil, 0)
+		if w.options.Drop>>n&1 == 0 {
+			w.begin(p)
+		}
+	}
+}
+
+// draw makes a plan, and what is part of it, from a stream of its own.
+func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
+	r := newRandom(w.options.Seed, streamPlan+1+uint64(n))
+	if parent != nil {
+		r = parent.r
+	}
+	p := &planSpec{n: n, id: id, agent: fmt.Sprintf("a%d", n%3), parent: parent, r: r, startNs: r.between(0, loadNs)}
+	o := &pb.PlanOpened{Label: "load", Owner: "ops"}
+	if r.percent(35) {
+		o.DeadlineNs = epoch0 + p.startNs + r.between(2*second, 90*second)
+	}
+	for i := range r.below(3) {
+		if r.percent(60) {
+			o.Triggers = append(o.Triggers, &pb.Trigger{Name: fmt.Sprintf("t%d", i), Condition: conditions[r.below(len(conditions))]})
+		}
+	}
+	if r.percent(20) {
+		o.Concurrency = uint32(1 + r.below(2))
+	}
+	if r.percent(20) {
+		o.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+	}
+	o.SecondApprover = r.percent(8)
+	if parent != nil {
+		o.ParentPlan, o.DeadlineNs = parent.id, 0
+		if len(parent.actions) > 0 && r.percent(40) {
+			o.ParentAction = parent.actions[r.below(len(parent.actions))].id
+		}
+	}
+	p.opened = o
+	w.drawSteps(p, depth)
+	return p
+}
+
+// drawSteps decides the course of a plan, up to its end.
+func (w *world) drawSteps(p *planSpec, depth int) {
+	r := p.r
+	count := 1 + r.below(3)
+	switch {
+	case depth > 0:
+	case r.percent(8):
+		count = 4 + r.below(9)
+	case r.percent(20):
+		count = 1 + r.below(5)
+	}
+	wait := func() {
+		if r.percent(40) {
+			p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(100*millisecond, 5*second)})
+		}
+	}
+	var saved []string
+	var backs uint32
+	for range count {
+		a := w.drawAction(p)
+		p.actions = append(p.actions, a)
+		p.steps = append(p.steps, step{kind: stepAct, action: a})
+		w.workers.specs[about{p.id, a.id}] = a
+		wait()
+		if r.percent(12) {
+			saved = append(saved, fmt.Sprintf("s%d", len(saved)+1))
+			p.steps = append(p.steps, step{kind: stepSave, name: saved[len(saved)-1], number: uint32(len(saved))})
+		}
+		if len(saved) > 0 && r.percent(20) {
+			backs++
+			p.steps = append(p.steps, step{kind: stepBack, name: saved[r.below(len(saved))], number: backs})
+		}
+		if depth < 2 && r.percent(7) {
+			child := w.draw(p.n, fmt.Sprintf("%s_%d", p.id, len(p.steps)), p, depth+1)
+			p.steps = append(p.steps, step{kind: stepChild, child: child})
+			wait()
+		}
+	}
+	switch n := r.below(100); {
+	case n < 35:
+		p.steps = append(p.steps, step{kind: stepCommit})
+	case n < 75:
+		p.steps = append(p.steps, step{kind: stepFail})
+	case n < 85:
+		p.steps = append(p.steps, step{kind: stepCancel})
+	}
+	if at := r.below(len(p.steps) + 1); r.percent(25) && w.faults.Has(FaultVanish) { // drawn after all else: leaving the fault out changes nothing before
+		p.steps = append(p.steps[:at:at], step{kind: stepVanish})
+	}
+}
+
+func (w *world) drawAction(p *planSpec) *actionSpec {
+	r := p.r
+	id := string(rune('a' + len(p.actions)))
+	a := &actionSpec{plan: p, id: id, key: ledger.Key(tenant, p.id, id, ledger.PurposeDo)}
+	a.workNs = r.between(20*millisecond, 2*second)
+	if r.percent(10) {
+		a.workNs = r.between(2*second, 40*second)
+	}
+	a.detached, a.once = r.percent(20), r.percent(6)
+	luckOf, how := r.percent(25), pick(r, luckFails, luckLost, luckSilent, luckTwice, luckFails)
+	if luckOf && w.faults.Has(FaultForward) {
+		a.luck = how
+	}
+	a.mute = r.percent(6)
+	if r.percent(10) {
+		a.lateNs = r.between(second, 60*second)
+	}
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE, EffectCrossed: a.once, Lifted: []byte(`{"n":3}`)}
+	if n := len(p.actions); n > 0 && r.percent(30) {
+		f.Branch = true
+		for _, earlier := range p.actions {
+			if r.percent(40) {
+				f.After = append(f.After, earlier.id)
+			}
+		}
+	}
+	a.pair = pairSpec{forward: f, compensation: w.drawCompensation(r, id, f), input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id, r.below(3))}
+	return a
+}
+
+// bindings of every undo and question: the effect by its name, by its forward's key
+// and by what the provider calls it.
+func bindings() []*pb.Binding {
+	return []*pb.Binding{{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"}, {Name: "xref", Expression: "meta.external_ref"}}
+}
+
+func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) *pb.CompensationRegistered {
+	kind := r.below(100)
+	switch {
+	case kind < 6:
+		f.Class = pb.Class_CLASS_IRREVERSIBLE
+		return &pb.CompensationRegistered{}
+	case kind < 13:
+		f.Class = pb.Class_CLASS_EFFECTLESS
+		return &pb.CompensationRegistered{}
+	}
+	c := &pb.CompensationRegistered{
+		Capability: "undo." + id, Bindings: bindings(), Attempts: uint32(1 + r.below(4)), BackoffNs: r.between(200*millisecond, 3*second),
+		TimeoutNs: r.between(second, 6*second), JitterPercent: uint32(pick(r, 0, 0, 50)), Fidelity: "exact",
+	}
+	f.Pivot = r.percent(4)
+	if r.percent(15) {
+		c.Triggers = []*pb.Trigger{{Name: "own", Condition: conditions[r.below(len(conditions))]}}
+	}
+	if kind < 25 { // undone in working memory
+		c.Actuator, c.Capability = ledger.ActuatorMemory, ledger.CapabilityAssert
+		c.Bindings = []*pb.Binding{{Name: ledger.ArgumentKey, Expression: "input.key"}, {Name: ledger.ArgumentValue, Expression: `{"n": 1}`}}
+		if r.percent(30) {
+			c.Capability, c.Bindings = ledger.CapabilityRetract, c.Bindings[:1]
+		}
+		return c
+	}
+	w.drawContract(r, id, c)
+	return c
+}
+
+// drawContract adds what a contract may say beside the inverse.
+func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered) {
+	call := func(name string) *pb.Call {
+		return &pb.Call{Capability: name + "." + id, Bindings: bindings(), TimeoutNs: 2 * second, Attempts: uint32(1 + r.below(3)), BackoffNs: second}
+	}
+	if r.percent(35) {
+		c.Probe = &pb.Probe{Call: call("find")}
+	}
+	if r.percent(20) {
+		c.Verify = &pb.Verify{Call: call("check"), Ok: "verify.gone"}
+	}
+	if r.percent(25) {
+		c.Done, c.Stop = `error.code == "not_found"`, `error.code == "protected"`
+	}
+	switch n := r.below(100); {
+	case n < 25:
+		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
+	case n < 35:
+		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
+	case c.Probe != nil && n < 60:
+		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_PROBE
+	}
+	if r.percent(20) {
+		c.OnLate = pb.OnLate_ON_LATE_QUARANTINE
+	}
+	forgets := int64(0)
+	if c.Probe != nil && r.percent(40) {
+		forgets = r.between(8*second, 20*second)
+	}
+	if w.faults.Has(FaultForgetful) {
+		c.DedupeNs = forgets
+	}
+	if r.percent(12) {
+		c.ValidForNs = r.between(15*second, 90*second)
+	}
+	if r.percent(5) {
+		c.ValidUntilNs = epoch0 + r.between(30*second, 140*second)
+	}
+	c.Approve = r.percent(4)
+	if r.percent(10) {
+		c.Page = "oncall"
+	}
+}

@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// provider is the outside world: what forwards have made and undos have taken back.
+// It is the truth that the ledger is held against.
+type provider struct {
+	w       *world
+	effects []*effect
+	forward map[string][]*effect // by the key of the forward
+	byRef   map[string]*effect
+	barred  map[string]int64 // keys of forwards that came too late: an undo was here first, and when
+	keys    map[string]*keyed
+}
+
+// effect is one thing that a forward has made.
+type effect struct {
+	ref     string
+	action  *actionSpec
+	extra   bool // the forward made it once more
+	stands  bool
+	madeNs  int64
+	goneNs  int64
+	undone  int    // times that an undo acted on it
+	by      string // the key that did first
+	byName  string // the action that it was about
+	byOwner bool   // its owner removed it by other means
+}
+
+// keyed is what a provider remembers of the key of an undo.
+type keyed struct {
+	lastNs int64
+	acts   int // effects that calls under this key have undone
+}
+
+func newProvider(w *world) *provider {
+	return &provider{w: w, forward: map[string][]*effect{}, byRef: map[string]*effect{}, barred: map[string]int64{}, keys: map[string]*keyed{}}
+}
+
+// do makes the effect of a forward, twice where the world says so. False: an undo was
+// here first, and the forward is refused (E3).
+func (p *provider) do(a *actionSpec, twice bool) (ref string, ok bool) {
+	if _, late := p.barred[a.key]; late {
+		p.w.say("provider", "refuses the forward of %s %s: it was undone before", a.plan.id, a.id)
+		return "", false
+	}
+	ref = p.make(a, false).ref
+	if twice {
+		p.make(a, true)
+	}
+	return ref, true
+}
+
+func (p *provider) make(a *actionSpec, extra bool) *effect {
+	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true, madeNs: p.w.now}
+	p.effects = append(p.effects, e)
+	p.forward[a.key] = append(p.forward[a.key], e)
+	p.byRef[e.ref] = e
+	p.w.say("provider", "%s %s has made %s", a.plan.id, a.id, e.ref)
+	p.w.mark(uint64(len(p.effects)), uint64(p.w.now))
+	return e
+}
+
+// target is what the arguments of an undo or of a question name.
+type target struct {
+	Ref        string `json:"ref"`
+	ForwardKey string `json:"fk"`
+	External   string `json:"xref"`
+}
+
+func readTarget(arguments json.RawMessage) (t target) {
+	if err := json.Unmarshal(arguments, &t); err != nil {
+		panic("sim: arguments that are no object: " + err.Error())
+	}
+	return t
+}
+
+// find is the effect that is meant: the one named, or the first of the forward.
+func (p *provider) find(t target) *effect {
+	if e := p.byRef[t.External]; e != nil {
+		return e
+	}
+	if e := p.byRef[t.Ref]; e != nil {
+		return e
+	}
+	if list := p.forward[t.ForwardKey]; len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// copiesMax is how long copies of a command may be under way, and how far back a clock
+// may go.
+const copiesMax = 40 * second
+
+// memory is for how long the provider keeps a key, ns: what the contract says, and
+// as long as copies may be under way; 0: for ever.
+func (p *provider) memory(a *actionSpec) int64 {
+	if a == nil || a.pair.compensation.DedupeNs == 0 {
+		return 0
+	}
+	return a.pair.compensation.DedupeNs + copiesMax
+}
+
+// undo takes an effect back under a key. found is false when there was nothing: then
+// the forward is barred from now on.
+func (p *provider) undo(c ledger.Command, spec *actionSpec) (found bool) {
+	t := readTarget(c.Arguments)
+	k := p.keys[c.Key]
+	if k == nil {
+		k = &keyed{}
+		p.keys[c.Key] = k
+	}
+	keep := p.memory(spec)
+	if keep != 0 {
+		p.w.strikes(FaultForgetful)
+	}
+	if k.lastNs != 0 && (keep == 0 || p.w.now-k.lastNs < keep) {
+		p.w.say("provider", "knows key %.6s already", c.Key)
+		return true
+	}
+	if k.lastNs != 0 {
+		p.w.sayFault(FaultForgetful, "provider", "has forgotten key %.6s", c.Key)
+	}
+	e := p.find(t)
+	if e == nil {
+		p.barred[t.ForwardKey] = p.w.now
+		p.w.say("provider", "has nothing of %s %s to undo, and bars its forward", c.Plan, c.Action)
+		return false
+	}
+	k.lastNs = p.w.now
+	p.act(e, k, c)
+	return true
+}
+
+// act undoes one effect and counts it.
+func (p *provider) act(e *effect, k *keyed, c ledger.Command) {
+	switch {
+	case !e.stands && e.byOwner:
+	case !e.stands && e.by != c.Key:
+		if e.byName == c.Action { // otherwise a duty and a blind undo have met
+			p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone under key %s and again under %s", e.ref, c.Plan, c.Action, e.by, c.Key)
+		}
+	case !e.stands:
+		p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone twice under key %s: the provider had forgotten it", e.ref, c.Plan, c.Action, c.Key)
+	default:
+		e.stands, e.goneNs, e.by, e.byName = false, p.w.now, c.Key, c.Action
+		e.undone++
+		k.acts++
+		p.w.say("provider", "%s of %s %s is undone under key %.6s", e.ref, c.Plan, c.Action, c.Key)
+		p.w.mark(uint64(p.w.now), uint64(k.acts))
+	}
+}
+
+// standing lists what of a forward stands.
+func (p *provider) standing(key string) (refs []string) {
+	for _, e := range p.forward[key] {
+		if e.stands {
+			refs = append(refs, e.ref)
+		}
+	}
+	return refs
+}
+
+// remove is what an owner does by other means.
+func (p *provider) remove(a *actionSpec) {
+	for _, e := range p.forward[a.key] {
+		if e.stands {
+			e.stands, e.goneNs, e.byOwner = false, p.w.now, true
+		}
+	}
+	p.barred[a.key] = p.w.now
+}

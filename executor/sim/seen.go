@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// Seen counts what has happened: a world in which nothing happens proves nothing.
+// It belongs to one goroutine.
+type Seen struct {
+	Records map[string]int // "lease_fired effective"
+	Reasons map[string]int // why records were refused or void, without names and numbers
+	Faults  map[string]int // times that they struck
+	Ends    map[string]int // states in which plans stood at the end
+	Points  map[string]int // places at which hosts and workers died
+}
+
+// NewSeen returns one in which nothing was seen.
+func NewSeen() *Seen {
+	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+}
+
+// Add adds what another has seen.
+func (s *Seen) Add(other *Seen) {
+	add := func(to, from map[string]int) {
+		for _, k := range slices.Sorted(maps.Keys(from)) {
+			to[k] += from[k]
+		}
+	}
+	add(s.Records, other.Records)
+	add(s.Reasons, other.Reasons)
+	add(s.Faults, other.Faults)
+	add(s.Ends, other.Ends)
+	add(s.Points, other.Points)
+}
+
+var verdictNames = [...]string{"effective", "repeated", "refused", "void"}
+
+func verdictName(v executor.Verdict) string { return verdictNames[v] }
+
+func (s *Seen) record(kind string, r executor.Result) {
+	if s == nil {
+		return
+	}
+	if kind == "" {
+		kind = "none"
+	}
+	s.Records[kind+" "+verdictName(r.Verdict)]++
+	if r.Verdict == executor.Refused || r.Verdict == executor.Void {
+		s.Reasons[shorten(r.Reason)]++
+	}
+}
+
+// shorten takes names and numbers out of a reason, so that those of one rule are one.
+func shorten(reason string) string {
+	words := strings.Fields(reason)
+	for i, w := range words {
+		if strings.ContainsAny(w, "0123456789\"") {
+			words[i] = "#"
+		}
+	}
+	return strings.Join(words[:min(len(words), 12)], " ")
+}

@@ -1,0 +1,290 @@
+package sim_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/sim"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "first seed of TestNewSeeds; 0: one that differs from run to run")
+	seedsFlag = flag.Int("seeds", 0, "seeds that TestNewSeeds runs; 0: as many as there is time for")
+	forFlag   = flag.Duration("for", 20*time.Second, "time for TestNewSeeds")
+)
+
+const programs = 4096
+
+// fail prints a failing run, and how to repeat it.
+func fail(t *testing.T, o sim.Options, r sim.Result) {
+	t.Helper()
+	lines := []string{fmt.Sprintf("%s: faults %s", o, r.Faults)}
+	for _, v := range r.Violations {
+		lines = append(lines, v.String())
+	}
+	t.Errorf("%s\nrepeat it: go run ./cmd/sagenbaum sim %s --trace\nmake it smaller: go run ./cmd/sagenbaum sim %s --shrink", strings.Join(lines, "\n"), flags(o), flags(o))
+}
+
+// flags are the options as the command line takes them.
+func flags(o sim.Options) string {
+	var list []string
+	for word := range strings.FieldsSeq(o.String()) {
+		name, value, ok := strings.Cut(word, "=")
+		if list = append(list, "--"+name); ok {
+			list = append(list, value)
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// graveyard are the runs that have failed before.
+func graveyard(t *testing.T) (list []sim.Options) {
+	t.Helper()
+	f, err := os.Open("testdata/seeds/graveyard.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if line := lines.Text(); line != "" && line[0] != '#' {
+			o, err := sim.ParseOptions(line)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// runSeeds runs worlds on all processors until next has no more, and returns how many,
+// and what they have seen.
+func runSeeds(t *testing.T, next func() (sim.Options, bool)) (runs, records, halted int, seen *sim.Seen) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are short-lived
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	seen = sim.NewSeen()
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			cache, mine := triggers.NewCache(programs), sim.NewSeen()
+			for {
+				mu.Lock()
+				o, ok := next()
+				mu.Unlock()
+				if !ok {
+					break
+				}
+				o.Programs, o.Seen = cache, mine
+				r := sim.Run(o)
+				mu.Lock()
+				if runs, records = runs+1, records+r.Records; r.Halted != "" {
+					halted++
+				}
+				if len(r.Violations) > 0 {
+					fail(t, o, r)
+				}
+				mu.Unlock()
+				if o.Seed%100 == 0 { // a share of all runs twice (I9)
+					if again := sim.Run(o); again.TraceHash != r.TraceHash {
+						t.Errorf("seed %d: trace hash %s, and run again %s (I9)", o.Seed, r.TraceHash, again.TraceHash)
+					}
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen.Add(mine)
+		})
+	}
+	group.Wait()
+	return runs, records, halted, seen
+}
+
+// TestGraveyard runs what has failed before: none of it may fail again.
+func TestGraveyard(t *testing.T) {
+	list := graveyard(t)
+	runSeeds(t, func() (sim.Options, bool) {
+		if len(list) == 0 {
+			return sim.Options{}, false
+		}
+		o := list[0]
+		list = list[1:]
+		return o, true
+	})
+}
+
+// TestNewSeeds runs as many new worlds as there is time for.
+func TestNewSeeds(t *testing.T) {
+	limit := *forFlag
+	if testing.Short() {
+		limit = min(limit, 3*time.Second)
+	}
+	first := *seedFlag
+	if first == 0 {
+		first = uint64(time.Now().UnixNano()) / 1e6 * 1e4
+	}
+	fmt.Printf("simulation: seeds from %d\n", first)
+	start, n := time.Now(), uint64(0)
+	runs, records, halted, seen := runSeeds(t, func() (sim.Options, bool) {
+		done := *seedsFlag > 0 && n >= uint64(*seedsFlag) || *seedsFlag == 0 && time.Since(start) > limit
+		n++
+		return sim.Options{Seed: first + n - 1}, !done && !t.Failed()
+	})
+	took := time.Since(start)
+	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v", runs, first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends)
+}
+
+// TestEverythingHappens: a world in which nothing happens proves nothing. Over fixed
+// seeds every fault strikes, every kind of record that this world can produce comes
+// up, effective and refused or void where it can be, every state of a plan is an end
+// of some, and hosts die at every named place.
+func TestEverythingHappens(t *testing.T) {
+	n := uint64(0)
+	_, _, halted, seen := runSeeds(t, func() (sim.Options, bool) {
+		n++
+		return sim.Options{Seed: n - 1}, n <= 1500
+	})
+	some := func(what string, counts map[string]int, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if counts[name] == 0 {
+				t.Errorf("no %s %q in 1500 worlds", what, name)
+			}
+		}
+	}
+	for _, f := range sim.AllFaults.List() {
+		some("fault", seen.Faults, f.String())
+	}
+	some("record", seen.Records,
+		"plan_opened effective", "forward_registered effective", "compensation_registered effective", "forward_completed effective", "forward_failed effective",
+		"forward_in_doubt effective", "savepoint_set effective", "plan_committed effective", "plan_failed effective", "plan_cancelled effective", "unwind_requested effective",
+		"fact_asserted effective", "fact_retracted effective", "verdict_given effective", "compensation_requested effective", "cancel_requested effective",
+		"retry_requested effective", "resolved effective", "contract_published effective", "clock_confirmed effective", "evict_requested effective",
+		"restore_requested effective", "cascade_answered effective", "compensation_reported effective", "compensation_progressed effective", "term_started effective",
+		"lease_fired effective", "unwind_started effective", "compensation_dispatched effective", "compensation_succeeded effective", "compensation_failed effective",
+		"compensation_skipped effective", "probe_asked effective", "probe_answered effective", "action_quarantined effective", "held_set_retired effective",
+		"plan_ended effective", "fact_evicted effective", "fact_reingested effective", "record_refused effective", "plan_rewound effective",
+		"undo_window_closing effective", "owner_paged effective", "cascade_cut effective",
+		"plan_opened repeated", "forward_registered repeated", "plan_committed refused", "plan_failed refused", "forward_registered refused", "none refused",
+		"lease_fired void", "unwind_started void", "compensation_dispatched void", "compensation_succeeded void", "compensation_failed void", "compensation_skipped void",
+		"probe_asked void", "probe_answered void", "action_quarantined void", "plan_ended void", "owner_paged void")
+	some("end", seen.Ends, "open", "committed", "compensated", "failed", "quarantined", "resolved")
+	some("death", seen.Points,
+		"host: between turns", "host: folded, not committed", "host: committed, not sent", "host: sent, not noted", "host: decided, not appended",
+		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect", "worker: behind its effect")
+	if halted < 20 {
+		t.Errorf("only %d of 1500 worlds found what their stream had lost", halted)
+	}
+	t.Logf("%d kinds of records and verdicts, %d reasons", len(seen.Records), len(seen.Reasons))
+}
+
+// TestARunRepeats: a seed is one run, with and without a trace, a shared cache and
+// a count of what was seen.
+func TestARunRepeats(t *testing.T) {
+	cache := triggers.NewCache(programs)
+	for seed := range uint64(60) {
+		plain := sim.Run(sim.Options{Seed: seed})
+		for _, o := range []sim.Options{{Seed: seed}, {Seed: seed, Trace: true}, {Seed: seed, Programs: cache}, {Seed: seed, Seen: sim.NewSeen()}} {
+			if r := sim.Run(o); r.TraceHash != plain.TraceHash || r.Steps != plain.Steps {
+				t.Fatalf("seed %d: %d steps, hash %s; %+v has %d steps, hash %s", seed, plain.Steps, plain.TraceHash, o, r.Steps, r.TraceHash)
+			}
+		}
+	}
+}
+
+// TestLeavingOutAPlanOrAFaultLeavesTheRest: what a plan is going to do does not depend
+// on what else is there, which is what makes runs shrink.
+func TestLeavingOutAPlanOrAFaultLeavesTheRest(t *testing.T) {
+	whole := sim.Run(sim.Options{Seed: 5, Trace: true, Without: sim.AllFaults, Alone: true})
+	less := sim.Run(sim.Options{Seed: 5, Trace: true, Without: sim.AllFaults, Alone: true, Drop: 1})
+	opened := func(r sim.Result) (list []string) {
+		for _, l := range r.Trace {
+			if l.Actor == "ledger" && strings.Contains(l.Text, "plan_opened p") && strings.HasSuffix(l.Text, "effective") {
+				_, text, _ := strings.Cut(l.Text, " ")
+				list = append(list, text)
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	all := opened(whole)
+	rest := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return strings.Contains(s, " p0") })
+	if got := opened(less); !slices.Equal(got, rest) || len(rest) == len(all) {
+		t.Errorf("without plan 0: %q, want %q", got, rest)
+	}
+}
+
+// wrongAuditor says of every plan that it knows that it is open.
+type wrongAuditor struct{ plans []sim.AuditedPlan }
+
+func (w *wrongAuditor) Add(m ledger.Message) []sim.Violation {
+	entries, err := ledger.Decode("t", m)
+	if err != nil {
+		return []sim.Violation{{Rule: "codec", Problem: err.Error()}}
+	}
+	for _, e := range entries {
+		if e.Err == nil && e.Record.GetPlanOpened() != nil && !slices.ContainsFunc(w.plans, func(p sim.AuditedPlan) bool { return p.ID == e.Record.Plan }) {
+			w.plans = append(w.plans, sim.AuditedPlan{ID: e.Record.Plan, State: "open"})
+		}
+	}
+	return nil
+}
+
+func (w *wrongAuditor) End() []sim.Violation { return nil }
+
+func (w *wrongAuditor) Plans() []sim.AuditedPlan { return w.plans }
+
+// TestAFailingRunShrinks: a fault that a single plan shows is shrunk to few plans and
+// no faults.
+func TestAFailingRunShrinks(t *testing.T) {
+	o := sim.Options{Seed: 12, Auditor: func(string) sim.Auditor { return new(wrongAuditor) }}
+	if r := sim.Run(o); len(r.Violations) == 0 {
+		t.Fatal("an auditor that disagrees is not heard")
+	}
+	small, r := sim.Shrink(o)
+	if len(r.Violations) == 0 || r.Violations[0].Rule != "I24" {
+		t.Fatalf("shrunk to %s, which shows %v", small, r.Violations)
+	}
+	if left := sim.FaultsOf(12) &^ small.Without; left != 0 || !small.Alone || r.Plans > 2 {
+		t.Errorf("shrunk to %s: %d plans, faults %s", small, r.Plans, left)
+	}
+	again, err := sim.ParseOptions(small.String() + " # why")
+	if err != nil || again.String() != small.String() {
+		t.Errorf("%q reads as %q: %v", small, again, err)
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, line := range []string{"", "seed=x", "without=crash", "seed=1 without=crush", "seed=1 drop=9", "seed=1 drop=a", "seed=1 hosts=x", "seed=1 loud"} {
+		if o, err := sim.ParseOptions(line); err == nil {
+			t.Errorf("%q reads as %+v", line, o)
+		}
+	}
+}
+
+// BenchmarkWorlds is one world after the other, on every processor.
+func BenchmarkWorlds(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	var seed atomic.Uint64
+	var records atomic.Int64
+	b.RunParallel(func(pb *testing.PB) {
+		cache := triggers.NewCache(programs)
+		for pb.Next() {
+			records.Add(int64(sim.Run(sim.Options{Seed: seed.Add(1), Programs: cache}).Records))
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "worlds/s")
+	b.ReportMetric(float64(records.Load())/float64(b.N), "records/world")
+}

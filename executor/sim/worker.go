@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// fate is what became of one sending of a command.
+type fate uint8
+
+const (
+	fateReplied  fate = iota
+	fateSilent        // no answer in time
+	fateNoWorker      // nobody serves the capability
+)
+
+// workers carry out commands over the provider. They remember the highest term, as
+// package worker does.
+type workers struct {
+	w       *world
+	term    uint64
+	away    int64           // nobody serves before
+	working map[string]bool // by key: a long undo is under way
+	specs   map[about]*actionSpec
+}
+
+func (x *workers) init(w *world) {
+	x.w, x.working, x.specs = w, map[string]bool{}, map[about]*actionSpec{}
+}
+
+// originOf is the action that a duty comes from; of any other, itself.
+func originOf(action string) string {
+	origin, _, _ := strings.Cut(action, "~")
+	return origin
+}
+
+// planOf is the plan that a plan undoes; of any other, itself.
+func planOf(plan string) string {
+	origin, _, _ := strings.Cut(plan, "~")
+	return origin
+}
+
+// spec is the action that a command is about, or nil.
+func (x *workers) spec(plan, action string) *actionSpec {
+	return x.specs[about{planOf(plan), originOf(action)}]
+}
+
+// take carries out a command. done learns what became of this sending, once.
+func (x *workers) take(command executor.Command, done func(fate, *ledger.Reply)) {
+	w, r, c := x.w, x.w.labour, command.Command
+	timeout := c.TimeoutMs * millisecond
+	if x.away > w.now {
+		w.after(10*millisecond, func() { done(fateNoWorker, nil) })
+		return
+	}
+	delay := r.between(millisecond, 30*millisecond)
+	if w.chance(r, FaultDoubledCommand, 15) {
+		copyAfter := r.between(millisecond, 20*second)
+		w.after(copyAfter, func() {
+			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan, c.Action)
+			x.work(command, func(*ledger.Reply) {})
+		})
+	}
+	silent := func() { w.after(timeout, func() { done(fateSilent, nil) }) }
+	slow := w.chance(r, FaultSlowWorker, 12)
+	if slow {
+		delay = r.between(timeout/2, 2*timeout)
+	}
+	switch {
+	case w.chance(r, FaultWorkerDies, 8):
+		w.point("worker: before its effect")
+		w.sayFault(FaultWorkerDies, "worker", "dies before the %s of %s %s", c.Purpose, c.Plan, c.Action)
+		silent()
+		return
+	case w.chance(r, FaultWorkerDies, 8):
+		w.point("worker: behind its effect")
+		w.after(delay, func() {
+			w.sayFault(FaultWorkerDies, "worker", "dies behind the %s of %s %s", c.Purpose, c.Plan, c.Action)
+			x.work(command, func(*ledger.Reply) {})
+		})
+		silent()
+		return
+	}
+	if delay > timeout {
+		w.sayFault(FaultSlowWorker, "worker", "is slow with the %s of %s %s", c.Purpose, c.Plan, c.Action)
+		silent()
+		w.after(delay, func() { x.work(command, func(*ledger.Reply) {}) })
+		return
+	}
+	w.after(delay, func() {
+		x.work(command, func(reply *ledger.Reply) {
+			w.after(r.between(millisecond, 10*millisecond), func() { done(fateReplied, reply) })
+		})
+	})
+}
+
+// work is a worker that has the command.
+func (x *workers) work(command executor.Command, answer func(*ledger.Reply)) {
+	w, r, c := x.w, x.w.labour, command.Command
+	if c.Term < x.term {
+		answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "stale_term", Message: "a higher term has spoken", Worker: "w1"})
+		return
+	}
+	x.term = c.Term
+	spec := x.spec(c.Plan, c.Action)
+	switch c.Purpose {
+	case ledger.PurposeProbe:
+		answer(x.probe(c))
+	case ledger.PurposeVerify:
+		e := w.provider.find(readTarget(c.Arguments))
+		if w.chance(r, FaultFailing, 10) {
+			answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "unreachable", Worker: "w1"})
+			return
+		}
+		output := `{"gone":true}`
+		if e != nil && e.stands {
+			output = `{"gone":false}`
+		}
+		answer(&ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(output), Worker: "w1"})
+	default:
+		x.undo(c, spec, answer)
+	}
+}
+
+// probe says what stands.
+func (x *workers) probe(c ledger.Command) *ledger.Reply {
+	w, r := x.w, x.w.labour
+	if w.chance(r, FaultFailing, 10) {
+		return &ledger.Reply{Status: ledger.StatusFailed, Code: "unreachable", Worker: "w1"}
+	}
+	if w.chance(r, FaultFailing, 10) {
+		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"inconclusive","reason":"two books differ"}`), Worker: "w1"}
+	}
+	t := readTarget(c.Arguments)
+	answer := map[string]any{"presence": "absent"}
+	if e := w.provider.byRef[t.External]; e != nil { // of a duty: this effect
+		if e.stands {
+			answer = map[string]any{"presence": "present", "external_ref": e.ref}
+		}
+	} else if refs := w.provider.standing(t.ForwardKey); len(refs) == 1 {
+		answer = map[string]any{"presence": "present", "external_ref": refs[0]}
+	} else if len(refs) > 1 {
+		answer = map[string]any{"presence": "duplicate", "external_ref": refs}
+	}
+	output, err := json.Marshal(answer)
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	w.say("worker", "probe of %s %s: %s", c.Plan, c.Action, output)
+	return &ledger.Reply{Status: ledger.StatusDone, Output: output, Worker: "w1"}
+}
+
+// undo calls the provider.
+func (x *workers) undo(c ledger.Command, spec *actionSpec, answer func(*ledger.Reply)) {
+	w, r := x.w, x.w.labour
+	switch {
+	case w.chance(r, FaultFailing, 15):
+		w.sayFault(FaultFailing, "worker", "fails the undo of %s %s", c.Plan, c.Action)
+		answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
+		return
+	case w.chance(r, FaultFailing, 4):
+		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
+		answer(&ledger.Reply{Status: pick(r, ledger.StatusStop, ledger.StatusFailed), Code: "protected", Message: "never", Worker: "w1"})
+		return
+	case x.working[c.Key]:
+		answer(&ledger.Reply{Status: ledger.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		return
+	case w.chance(r, FaultWorking, 25):
+		x.long(c, spec)
+		answer(&ledger.Reply{Status: ledger.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		return
+	}
+	answer(x.undone(c, spec))
+}
+
+func (x *workers) undone(c ledger.Command, spec *actionSpec) *ledger.Reply {
+	if found := x.w.provider.undo(c, spec); !found && spec != nil && spec.pair.compensation.Done != "" {
+		return &ledger.Reply{Status: ledger.StatusFailed, Code: "not_found", Message: "it is gone already", Worker: "w1"}
+	}
+	return &ledger.Reply{Status: ledger.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`), WorkNs: 1e6}
+}
+
+// long is an undo of which the worker reports later, by a record of its own.
+func (x *workers) long(c ledger.Command, spec *actionSpec) {
+	w, r := x.w, x.w.labour
+	x.working[c.Key] = true
+	w.sayFault(FaultWorking, "worker", "works on the undo of %s %s", c.Plan, c.Action)
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassWorker, Name: "w1"}
+	if r.percent(50) {
+		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationProgressed{
+			CompensationProgressed: &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: "half", UntilNs: w.now + 10*second}}}}, r, nil, func(uint64, bool) {})
+	}
+	w.after(r.between(100*millisecond, 15*second), func() {
+		delete(x.working, c.Key)
+		if w.chance(r, FaultWorkerDies, 30) {
+			w.sayFault(FaultWorkerDies, "worker", "dies at work on %s %s", c.Plan, c.Action)
+			return
+		}
+		report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Answer: pb.Answer_ANSWER_DONE}
+		if w.chance(r, FaultFailing, 20) {
+			report.Answer, report.Code = pick(r, pb.Answer_ANSWER_FAILED, pb.Answer_ANSWER_STOP), "locked"
+		} else {
+			x.undone(c, spec)
+		}
+		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action,
+			Kind: &pb.Record_CompensationReported{CompensationReported: report}}}, r, nil, func(uint64, bool) {})
+	})
+}

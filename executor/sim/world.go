@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+const (
+	tenant      = "t"
+	loadNs      = 60 * second  // in which plans begin
+	healNs      = 150 * second // after which faults have ended
+	endNs       = 60 * minute  // after which nothing may be left to do
+	stepsMax    = 20_000       // events of a world; more is a turn that never ends
+	programsMax = 4096         // compiled texts that a run keeps
+)
+
+// Streams of random numbers; a plan's is streamPlan and its number.
+const (
+	streamFaults uint64 = iota + 1
+	streamQueue
+	streamNet
+	streamHosts
+	streamPeople
+	streamWorkers
+	streamStrikes
+	streamEnd
+	streamPlan = 1000
+)
+
+// world is one run.
+type world struct {
+	options Options
+	faults  Faults
+	now     int64
+	healed  bool
+	over    bool // a guard has found what was lost: the run ends well
+
+	queue                             queue
+	ties, net, people, labour, strike *random
+
+	stream   *stream
+	hosts    []*host
+	rule     lease
+	agents   []*agent
+	provider *provider
+	workers  workers
+	check    *checker
+	archive  archive
+	programs *triggers.Cache
+
+	settings settings
+	steps    int
+	hash     uint64
+	trace    []Line
+	struck   Faults
+}
+
+// settings are what a seed decides for a whole world.
+type settings struct {
+	memoryMax int64
+	cascade   executor.CascadeLimits
+	json      bool // some writers write JSON
+	batch     int  // messages that a turn folds
+}
+
+// Run runs one world to its end.
+func Run(o Options) Result {
+	w := newWorld(o)
+	w.populate()
+	for !w.over && len(w.queue.events) > 0 && w.steps < stepsMax && w.now < epoch0+endNs {
+		e := w.queue.pop()
+		w.now = e.at
+		w.steps++
+		e.after()
+	}
+	w.finish()
+	return w.result()
+}
+
+func newWorld(o Options) *world {
+	w := &world{
+		options: o, now: epoch0, hash: 14695981039346656037, programs: o.Programs,
+		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet), people: newRandom(o.Seed, streamPeople),
+		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes),
+	}
+	if w.programs == nil {
+		w.programs = triggers.NewCache(programsMax)
+	}
+	r := newRandom(o.Seed, streamFaults)
+	w.faults = faultsOf(r)
+	w.settings = settings{json: r.percent(10), batch: pick(r, 1, 2, 8, 64)}
+	if r.percent(30) {
+		w.settings.memoryMax = r.between(100, 900)
+	}
+	if r.percent(30) {
+		w.settings.cascade = executor.CascadeLimits{Depth: uint32(1 + r.below(3)), Plan: uint32(1 + r.below(3))}
+	}
+	hosts := 1
+	if w.faults.Has(FaultRivals) || r.percent(15) {
+		hosts = 2 + r.below(2)
+	}
+	if o.Hosts != 0 {
+		hosts = min(hosts, o.Hosts)
+	}
+	w.faults &^= o.Without
+	w.stream = newStream(w)
+	w.archive = archive{w: w}
+	w.provider = newProvider(w)
+	w.workers.init(w)
+	w.check = newChecker(w)
+	for n := range hosts {
+		w.hosts = append(w.hosts, newHost(w, n))
+	}
+	return w
+}
+
+// populate lets everything begin that begins by itself.
+func (w *world) populate() {
+	w.openPlans()
+	for _, h := range w.hosts {
+		h.start()
+	}
+	w.rule.begin(w)
+	if !w.options.Alone {
+		w.peopleBegin()
+	}
+	w.faultsBegin()
+	w.after(healNs, w.heal)
+}
+
+// after lets f happen in d ns.
+func (w *world) after(d int64, f func()) { w.queue.push(w.now+max(d, 0), w.ties.next(), f) }
+
+// chance is true in so many of 100 draws, while a fault is there; it then strikes.
+func (w *world) chance(r *random, f Fault, percent int) bool {
+	if hit := r.percent(percent); !hit || !w.faults.Has(f) || w.healed { // drawn first: leaving a fault out changes no other
+		return false
+	}
+	w.strikes(f)
+	return true
+}
+
+// strikes notes that a fault has happened.
+func (w *world) strikes(f Fault) {
+	w.struck |= 1 << f
+	if w.options.Seen != nil {
+		w.options.Seen.Faults[f.String()]++
+	}
+}
+
+// point notes where a host or a worker has died.
+func (w *world) point(name string) {
+	if w.options.Seen != nil {
+		w.options.Seen.Points[name]++
+	}
+}
+
+// mark takes what has happened into the trace hash.
+func (w *world) mark(words ...uint64) {
+	for _, x := range words {
+		w.hash = (w.hash ^ x) * 1099511628211
+		w.hash ^= w.hash >> 29
+	}
+}
+
+func (w *world) markText(text string) {
+	for i := range len(text) {
+		w.hash = (w.hash ^ uint64(text[i])) * 1099511628211
+	}
+}
+
+// say adds a line to the trace, if one is kept.
+func (w *world) say(actor, format string, args ...any) {
+	if w.options.Trace {
+		w.trace = append(w.trace, Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...)})
+	}
+}
+
+// sayFault adds the line of a fault.
+func (w *world) sayFault(f Fault, actor, format string, args ...any) {
+	if w.options.Trace {
+		w.trace = append(w.trace, Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...), Fault: f.String()})
+	}
+}
+
+// halt ends the run: a guard has found what the stream has lost.
+func (w *world) halt(actor string, h *ledger.Halted) {
+	w.say(actor, "%s", h.Error())
+	w.check.halted(h)
+}
+
+func (w *world) result() Result {
+	halted := ""
+	if w.check.guard != nil {
+		halted = w.check.guard.Error()
+	}
+	return Result{
+		Seed: w.options.Seed, Faults: w.struck.String(), Plans: w.plansOpened(), Hosts: len(w.hosts), Steps: w.steps, Records: w.check.records,
+		SpanNs: w.now - epoch0, TraceHash: fmt.Sprintf("%016x", w.hash), Halted: halted, Violations: w.check.violations, Trace: w.trace,
+	}
+}
+
+func (w *world) plansOpened() (n int) {
+	for _, a := range w.agents {
+		if a.began {
+			n++
+		}
+	}
+	return n
+}
