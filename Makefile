@@ -1,13 +1,17 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-race sim lint vuln generate verify bench fuzz ci clean
+.PHONY: help build demo test test-race sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME    ?= 30s
 BENCHFLAGS  ?=
+FS          ?= ext4
+CRASH       ?=
+SEED        ?= 1
+CYCLES      ?= 1000
 
 help: ## explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +50,10 @@ bench: ## measure against the embedded server and print the figures (docs/perfor
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@.ci/fuzz "$(GO)" "$(FUZZTIME)"
+
+torture: ## crash the real binary: FS=ext4|xfs CRASH=kill,power,syscall,pebble,pause,flip,disk,clock SEED=1 CYCLES=1000 (as root)
+	SAGENBAUM_TORTURE=$(CYCLES) SAGENBAUM_TORTURE_FS=$(FS) SAGENBAUM_TORTURE_CRASH=$(CRASH) SAGENBAUM_TORTURE_SEED=$(SEED) SAGENBAUM_TORTURE_JUMPS=1 \
+		$(GO) test ./cmd/sagenbaum -run '^TestTortureLosesNothing$$' -v -count 1 -timeout 12h
 
 ci: ## what has to pass before a change goes in: tests, verify, lint, vuln, demo
 	.ci/run

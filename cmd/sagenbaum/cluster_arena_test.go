@@ -368,5 +368,5 @@ func appliedBy(t *testing.T, s *served) uint64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	return executor.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), t: t}, tortureTenant, nil).Applied()
+	return executor.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}, tortureTenant, nil).Applied()
 }

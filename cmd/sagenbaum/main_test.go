@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		runAsNATS(os.Args[1:])
 		return
 	}
+	if role := os.Getenv(asActor); role != "" {
+		os.Exit(playActor(role))
+	}
 	os.Exit(m.Run())
 }
 

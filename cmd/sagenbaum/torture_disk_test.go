@@ -22,6 +22,7 @@ import (
 // a power failure: what was not synced is gone, exactly.
 type loopDisk struct {
 	image, dir string
+	options    string // of mount
 	mounted    bool
 }
 
@@ -29,10 +30,16 @@ type loopDisk struct {
 // root and have the tools.
 func newLoopDisk(t *testing.T, mebibytes int64) *loopDisk {
 	t.Helper()
+	return newDiskOf(t, "ext4", mebibytes)
+}
+
+// newDiskOf is newLoopDisk for another file system: ext4 or xfs.
+func newDiskOf(t *testing.T, fs string, mebibytes int64) *loopDisk {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("*** SKIPPED: only root can mount the file system of this test ***")
 	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount", "xfs_io"} {
+	for _, tool := range []string{"mkfs." + fs, "mount", "umount", "xfs_io"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("*** SKIPPED: this test needs %s (apt-get install e2fsprogs mount xfsprogs) ***", tool)
 		}
@@ -46,8 +53,13 @@ func newLoopDisk(t *testing.T, mebibytes int64) *loopDisk {
 		t.Fatal(err)
 	}
 	file.Close()
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v %s", err, out)
+	force, options := "-F", "loop"
+	if fs == "xfs" {
+		force, options = "-f", "loop,nouuid" // a copy of it may be mounted beside it
+	}
+	d.options = options
+	if out, err := exec.Command("mkfs."+fs, "-q", force, d.image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.%s: %v %s", fs, err, out)
 	}
 	if out, err := d.mount(); err != nil {
 		t.Skipf("*** SKIPPED: cannot mount a loop device here: %v %s ***", err, out)
@@ -61,7 +73,7 @@ func newLoopDisk(t *testing.T, mebibytes int64) *loopDisk {
 }
 
 func (d *loopDisk) mount() ([]byte, error) {
-	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+	out, err := exec.Command("mount", "-o", d.options, d.image, d.dir).CombinedOutput()
 	d.mounted = err == nil
 	return out, err
 }
@@ -78,24 +90,53 @@ func (d *loopDisk) cut(t *testing.T) {
 	}
 }
 
-// back mounts the disk again, as after the power has come back.
+// back mounts the disk again, as after the power has come back. While somebody else
+// still has the old mount, as a process in a mount namespace of its own that began
+// meanwhile, the kernel gives out the file system that was cut: it is tried again,
+// then with a copy of the image, which has what had reached the disk.
 func (d *loopDisk) back(t *testing.T) {
 	t.Helper()
-	var out []byte
-	err := error(nil)
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if out, err = exec.Command("umount", d.dir).CombinedOutput(); err == nil {
-			break
+	copied := false
+	for started := time.Now(); ; {
+		out, err := exec.Command("umount", d.dir).CombinedOutput()
+		if err == nil {
+			d.mounted = false
+			if late := time.Since(started) > 3*time.Second; late && !copied {
+				d.copyImage(t)
+				copied = true
+			}
+			if out, err = d.mount(); err == nil {
+				if err = d.takesFiles(); err == nil {
+					return
+				}
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("umount: %v %s", err, out)
+		if time.Since(started) > time.Minute {
+			t.Fatalf("the disk does not come back: %v %s", err, out)
 		}
 		<-time.After(againPause) // the kernel is still closing the killed server's files
 	}
-	d.mounted = false
-	if out, err := d.mount(); err != nil {
-		t.Fatalf("mount: %v %s", err, out)
+}
+
+// takesFiles tells whether the disk can be written, which one that was cut cannot.
+func (d *loopDisk) takesFiles() error {
+	name := filepath.Join(d.dir, "back")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		return err
 	}
+	return os.Remove(name)
+}
+
+func (d *loopDisk) copyImage(t *testing.T) {
+	t.Helper()
+	fresh := d.image + "+"
+	if out, err := exec.Command("cp", "--sparse=always", d.image, fresh).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v %s", err, out)
+	}
+	if err := os.Remove(d.image); err != nil {
+		t.Fatal(err)
+	}
+	d.image = fresh
 }
 
 // powerCut fails the power under load: it stops the server wherever it is, cuts

@@ -269,53 +269,76 @@ func stored(t *testing.T, ctx context.Context, c *client) (messages []ledger.Mes
 
 // refolded is a ledger folded by the test itself, without any of the server's state.
 type refolded struct {
-	kv        *executor.MemoryKV
-	reader    *executor.Reader
-	actions   map[string]bool // "plan/action" with an effective pair
-	ends      map[string]bool // plans with an effective end by their agent
-	succeeded map[string]int  // "plan/action" -> effective CompensationSucceeded
+	kv         *executor.MemoryKV
+	state      *executor.State
+	reader     *executor.Reader
+	actions    map[string]bool   // "plan/action" with an effective pair
+	ends       map[string]bool   // plans with an effective end by their agent
+	succeeded  map[string]int    // "plan/action" -> effective CompensationSucceeded
+	dispatched map[string]uint64 // "plan/action" -> sequence of its last effective dispatch
+	done       map[string]uint64 // "plan/action" -> sequence of its success
+}
+
+func newRefolded() refolded {
+	kv := executor.NewMemoryKV()
+	return refolded{
+		kv: kv, state: executor.Open(kv, tortureTenant, nil), actions: map[string]bool{}, ends: map[string]bool{},
+		succeeded: map[string]int{}, dispatched: map[string]uint64{}, done: map[string]uint64{},
+	}
 }
 
 // refold folds messages one by one. It fails the test for half a pair and for
 // anything that the fold refuses: every record here is of a correct writer.
 func refold(t *testing.T, messages []ledger.Message) refolded {
 	t.Helper()
-	f := refolded{kv: executor.NewMemoryKV(), actions: map[string]bool{}, ends: map[string]bool{}, succeeded: map[string]int{}}
-	state := executor.Open(f.kv, tortureTenant, nil)
+	f := newRefolded()
 	for _, m := range messages {
-		entries, err := ledger.Decode(tortureTenant, m)
-		if err != nil {
-			t.Fatal(err)
+		f.apply(t, m)
+	}
+	f.flush()
+	return f
+}
+
+// flush makes what was applied readable.
+func (f *refolded) flush() {
+	f.state.Flush()
+	f.reader = executor.NewReader(f.kv, tortureTenant, nil)
+}
+
+func (f *refolded) apply(t *testing.T, m ledger.Message) {
+	t.Helper()
+	entries, err := ledger.Decode(tortureTenant, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forwards, inverses := map[string]bool{}, map[string]bool{}
+	for _, e := range entries {
+		result := f.state.Apply(e)
+		if result.Verdict == executor.Refused || e.Record == nil {
+			t.Errorf("refused at %s: %s", ledger.FormatAddress(e.Address), result.Reason)
+			continue
 		}
-		forwards, inverses := map[string]bool{}, map[string]bool{}
-		for _, e := range entries {
-			result := state.Apply(e)
-			if result.Verdict == executor.Refused || e.Record == nil {
-				t.Errorf("refused at %s: %s", ledger.FormatAddress(e.Address), result.Reason)
-				continue
-			}
-			if result.Verdict != executor.Effective {
-				continue
-			}
-			name := e.Record.Plan + "/" + e.Record.Action
-			switch e.Record.Kind.(type) {
-			case *pb.Record_ForwardRegistered:
-				forwards[name] = true
-			case *pb.Record_CompensationRegistered:
-				inverses[name], f.actions[name] = true, true
-			case *pb.Record_PlanFailed, *pb.Record_PlanCommitted:
-				f.ends[e.Record.Plan] = true
-			case *pb.Record_CompensationSucceeded:
-				f.succeeded[name]++
-			}
+		if result.Verdict != executor.Effective {
+			continue
 		}
-		if !maps.Equal(forwards, inverses) {
-			t.Errorf("half a pair at %d: forwards %v, compensations %v", m.Sequence, forwards, inverses)
+		name := e.Record.Plan + "/" + e.Record.Action
+		switch e.Record.Kind.(type) {
+		case *pb.Record_ForwardRegistered:
+			forwards[name] = true
+		case *pb.Record_CompensationRegistered:
+			inverses[name], f.actions[name] = true, true
+		case *pb.Record_PlanFailed, *pb.Record_PlanCommitted:
+			f.ends[e.Record.Plan] = true
+		case *pb.Record_CompensationDispatched:
+			f.dispatched[name] = m.Sequence
+		case *pb.Record_CompensationSucceeded:
+			f.succeeded[name]++
+			f.done[name] = m.Sequence
 		}
 	}
-	state.Flush()
-	f.reader = executor.NewReader(f.kv, tortureTenant, nil)
-	return f
+	if !maps.Equal(forwards, inverses) {
+		t.Errorf("half a pair at %d: forwards %v, compensations %v", m.Sequence, forwards, inverses)
+	}
 }
 
 // stateRows are a tenant's rows in the state store of a stopped server.
@@ -323,7 +346,7 @@ type stateRows struct {
 	executor.KV // nil: what is not below is not called
 	db          *pebble.DB
 	prefix      []byte
-	t           *testing.T
+	fail        func(...any) // does not return
 }
 
 func (r stateRows) Get(key []byte) ([]byte, bool) {
@@ -332,7 +355,7 @@ func (r stateRows) Get(key []byte) ([]byte, bool) {
 		return nil, false
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		r.fail(err)
 	}
 	defer closer.Close()
 	return bytes.Clone(value), true
@@ -342,13 +365,16 @@ func (r stateRows) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		rows, err := r.db.NewIter(&pebble.IterOptions{LowerBound: slices.Concat(r.prefix, from), UpperBound: slices.Concat(r.prefix, to)})
 		if err != nil {
-			r.t.Fatal(err)
+			r.fail(err)
 		}
 		defer rows.Close()
 		for ok := rows.First(); ok; ok = rows.Next() {
 			if !yield(rows.Key()[len(r.prefix):], rows.Value()) {
 				return
 			}
+		}
+		if err := rows.Error(); err != nil {
+			r.fail(err)
 		}
 	}
 }
@@ -371,7 +397,7 @@ func checkDigest(t *testing.T, s *served, f refolded, messages []ledger.Message)
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), t: t}
+	rows := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}
 	applied := executor.NewReader(rows, tortureTenant, nil).Applied()
 	if applied != uint64(len(messages)) {
 		t.Errorf("the state has folded %d of %d messages", applied, len(messages))

@@ -104,7 +104,7 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 
 	for range 2 { // a restart changes nothing
 		s = serveFor(t, dir, both...)
-		calls := countUndos(t, dial(t, s.url))
+		calls := serveUndos(t, dial(t, s.url))
 		needs := fmt.Sprintf("needs version %d of the reader, this is version %d", ledger.ReaderVersion+1, ledger.ReaderVersion)
 		for _, question := range []string{"status", "doctor"} {
 			r := s.ask(t, "default", question)
@@ -123,7 +123,7 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	}
 
 	s = serveLater(t, later, dir)
-	calls := countUndos(t, dial(t, s.url))
+	calls := serveUndos(t, dial(t, s.url))
 	until(t, t.Context(), "the plan is undone", func() bool {
 		plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 		return plan.State == ledger.StateCompensated
@@ -134,8 +134,8 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s.end(t).wants(t, "the later version", exitGood)
 }
 
-// countUndos serves every undo of the default tenant, and counts the commands.
-func countUndos(t *testing.T, conn *nats.Conn) *atomic.Int32 {
+// serveUndos serves every undo of the default tenant, and counts the commands.
+func serveUndos(t *testing.T, conn *nats.Conn) *atomic.Int32 {
 	t.Helper()
 	calls := new(atomic.Int32)
 	_, err := conn.QueueSubscribe("undo.default.>", "workers", func(m *nats.Msg) {

@@ -105,6 +105,7 @@ type Host struct {
 	share    *share
 
 	failed     atomic.Bool    // ErrState
+	corrupt    <-chan error   // a block of the state store cannot be read
 	rebuilding atomic.Bool    // memory.rebuild is under way
 	attaching  sync.WaitGroup // tenants not yet attached
 	ready      chan struct{}
@@ -129,14 +130,20 @@ func New(cfg Config) (*Host, error) {
 		}
 		cfg.Holder = id
 	}
-	db, err := openPebble(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp)
+	corrupt := make(chan error, 1) // the first is enough
+	db, err := openWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp, func(err error) {
+		select {
+		case corrupt <- err:
+		default:
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}
@@ -222,6 +229,13 @@ func (h *Host) Run(ctx context.Context) error {
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	go func() { // ends with ctx
+		select {
+		case err := <-h.corrupt:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
 	var running sync.WaitGroup
 	for _, a := range h.actors {
 		sub, err := h.serveQueries(a)

@@ -18,6 +18,12 @@ import (
 // openPebble opens the state store of a host. The store is a cache of the
 // ledgers: one that cannot be opened is moved aside and built again.
 func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, error) {
+	return openWatched(dir, log, giveUp, func(error) {})
+}
+
+// openWatched is openPebble for an owner who is told when a block turns out to be
+// corrupt, from any goroutine and more than once.
+func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt func(error)) (*pebble.DB, error) {
 	room := diskRoom{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
 	if !room.there() {
 		return nil, ErrNoRoom // Pebble would try on for ever
@@ -27,6 +33,7 @@ func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.D
 			FS:                 vfs.OnDiskFull(vfs.Default, room.await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
+			EventListener:      &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)},
 			MemTableSize:       32 << 20,
 			Cache:              pebble.NewCache(256 << 20),
 		}
@@ -35,7 +42,11 @@ func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.D
 		}
 		return o
 	}
-	db, err := pebble.Open(dir, options())
+	var db *pebble.DB
+	err := checkManifest(dir)
+	if err == nil {
+		db, err = pebble.Open(dir, options())
+	}
 	if err == nil || errors.Is(err, os.ErrPermission) || isLocked(err) {
 		return db, err
 	}
