@@ -15,6 +15,7 @@ require (
 	github.com/planetscale/vtprotobuf v0.6.0
 	github.com/spf13/cobra v1.10.2
 	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/mod v0.42.0
 	google.golang.org/protobuf v1.36.12
 )
 

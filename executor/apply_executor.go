@@ -14,6 +14,9 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	if k, ok := r.Kind.(*pb.Record_TermStarted); ok {
 		return s.termStarted(e, k.TermStarted)
 	}
+	if k, ok := r.Kind.(*pb.Record_LedgerRepaired); ok {
+		return s.ledgerRepaired(e, k.LedgerRepaired)
+	}
 	if r.Term != s.meta.Term {
 		return s.outOfTerm(r.Term)
 	}

@@ -21,6 +21,7 @@ var madeLedgers = []struct {
 	{"json", goldenInJSON},
 	{"nothing-that-is-read", goldenOfRefusals},
 	{"later-version", goldenOfLaterVersion},
+	{"repaired", goldenOfRepair},
 }
 
 // goldenOfMemory has facts that come, change, leave memory, are read and come back.
@@ -49,6 +50,25 @@ func goldenOfClock(t *testing.T) []ledger.Message {
 	s.play("b b?")
 	s.now = epoch0
 	s.play("@6s")
+	return s.log
+}
+
+// goldenOfRepair has a repair where its tiles end, which counts in any term, and one
+// that stands elsewhere.
+func goldenOfRepair(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+")
+	repaired := func(through, size uint64) *pb.Record {
+		return &pb.Record{Term: 1, EpochNs: s.now, Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
+			Through: through, Size: size, Root: make([]byte, ledger.LeafSize), OldLast: through + 2,
+			Lost: []*pb.SequenceRange{{From: through + 1, To: through + 2}}, Problem: "a record is missing", Reason: "a flipped bit", Actor: "ops",
+		}}}
+	}
+	m := s.state.Meta()
+	s.must(s.append(holder, repaired(m.Applied.Sequence, m.Records)))
+	s.append(holder, repaired(1, 1))
+	s.play("fail turn")
+	s.wantState("p", ledger.StateCompensated, "a=compensated")
 	return s.log
 }
 

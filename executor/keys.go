@@ -36,8 +36,10 @@ import "encoding/binary"
 //	g <plan> 00 <n> <kind>          PageRow: a page that no hook has taken yet
 //	z <seq> <index>                 Firing: a lease that fired, where something came of it
 //	C <capability> 00 <seq> <index> ContractRow
+//	L <seq> <index>                 RepairRow
 const (
 	keyMeta     = "m"
+	keyRepair   = 'L'
 	keyPlan     = 'p'
 	keyStatic   = 's'
 	keyAction   = 'a'

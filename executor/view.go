@@ -180,6 +180,7 @@ type StatusView struct {
 	FaultyPlans []string      `json:"faulty_plans,omitempty"` // some plans that hold them
 	Cut         uint64        `json:"cut"`                    // plans with a lease that a cascade limit holds
 	Cascade     CascadeLimits `json:"cascade"`                // in force on this host
+	Copy        *CopyView     `json:"copy,omitempty"`         // of the ledger, in tiles
 	Cascaded    uint64        `json:"cascaded"`               // leases that fired at a depth above 1 in this hour of logical time
 }
 

@@ -26,9 +26,17 @@ const LeafSize = sha256.Size
 // record 0 is the whole message, of the others its SHA-256. What is not hashed
 // may not influence the fold.
 func Leaf(tenant string, m Message, index, count, minReader uint32, body []byte) [LeafSize]byte {
-	const tag = "\x00sagenbaum/leaf/v1\n"
-	buf := make([]byte, 0, len(tag)+44+len(tenant)+len(m.Subject)+len(m.ContentType)+len(body))
-	buf = append(buf, tag...)
+	buf := make([]byte, 0, 1+len(leafTag)+44+len(tenant)+len(m.Subject)+len(m.ContentType)+len(body))
+	buf = append(buf, 0)
+	return sha256.Sum256(AppendLeaf(buf, tenant, m, index, count, minReader, body))
+}
+
+// leafTag begins all leaf data.
+const leafTag = "sagenbaum/leaf/v1\n"
+
+// AppendLeaf appends the leaf data of one record to buf, as Leaf describes it.
+func AppendLeaf(buf []byte, tenant string, m Message, index, count, minReader uint32, body []byte) []byte {
+	buf = append(buf, leafTag...)
 	buf = binary.BigEndian.AppendUint64(buf, m.Sequence)
 	buf = binary.BigEndian.AppendUint32(buf, index)
 	buf = binary.BigEndian.AppendUint32(buf, count)
@@ -39,8 +47,7 @@ func Leaf(tenant string, m Message, index, count, minReader uint32, body []byte)
 		buf = append(buf, s...)
 	}
 	buf = binary.BigEndian.AppendUint32(buf, uint32(len(body)))
-	buf = append(buf, body...)
-	return sha256.Sum256(buf)
+	return append(buf, body...)
 }
 
 // FormatAddress writes an address as people see it: "seq.index-leaf" with the

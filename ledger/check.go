@@ -124,6 +124,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor), text("cascade_answered.lease", k.CascadeAnswered.Lease))
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
+	case *pb.Record_LedgerRepaired:
+		return checkRepaired(k.LedgerRepaired)
 	case *pb.Record_CompensationProgressed:
 		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key), text("compensation_progressed.note", k.CompensationProgressed.Note))
 	}

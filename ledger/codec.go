@@ -19,7 +19,8 @@ type Entry struct {
 	Address *pb.Address
 	Source  Source
 	StampNs int64
-	Count   uint32     // records in the message
+	Count   uint32     // records in the message; 0 when it is no commit
+	Reader  uint32     // its min_reader; 0 when it is no commit
 	Record  *pb.Record // nil when Err is set
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
@@ -124,7 +125,7 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		leaf := Leaf(tenant, m, uint32(i), uint32(len(bodies)), uint32(minReader), body)
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
-		e.Source, e.StampNs, e.Count, e.Body = source, m.StampNs, uint32(len(bodies)), body
+		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(bodies)), uint32(minReader), body
 		record := new(pb.Record)
 		if err := record.UnmarshalVT(body); err != nil {
 			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf", "a record of sagenbaum.v1")
@@ -240,7 +241,7 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		leaf := Leaf(tenant, m, uint32(i), uint32(len(c.Records)), minReader, body)
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
-		e.Source, e.StampNs, e.Count, e.Body = source, m.StampNs, uint32(len(c.Records)), body
+		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(c.Records)), minReader, body
 		record := new(pb.Record)
 		if err := protojson.Unmarshal(raw, record); err != nil {
 			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protojson", "a record of sagenbaum.v1")

@@ -124,6 +124,8 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"owner_paged", ClassExecutor, true, false}
 	case *pb.Record_CascadeCut:
 		return Kind{"cascade_cut", ClassExecutor, true, false}
+	case *pb.Record_LedgerRepaired:
+		return Kind{"ledger_repaired", ClassExecutor, false, false}
 	}
 	return Kind{}
 }

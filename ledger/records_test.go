@@ -114,6 +114,7 @@ func good() []struct {
 		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: 9}}}))},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: ledger.PageQuarantined}}}))},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: "late", Depth: 9}}}))},
+		{holderSource, holder(&pb.Record{Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{Through: 7, Size: 9, Root: make([]byte, ledger.LeafSize), Reason: "a flipped bit", Actor: "me"}}})},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -265,21 +266,55 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "executor", "state")); err != nil {
-		return err
+	for _, part := range []struct {
+		name string
+		drop []string // below the executor's folder
+	}{
+		{"cold fold, tiles written", []string{"state", "snapshots", "tiles"}},
+		{"cold fold, held against the tiles", []string{"state", "snapshots"}},
+		{"from the last snapshot", []string{"state"}},
+	} {
+		for _, name := range part.drop {
+			if err := os.RemoveAll(filepath.Join(dir, "executor", name)); err != nil {
+				return err
+			}
+		}
+		start := time.Now()
+		if err := rig.startHost(ctx); err != nil {
+			return err
+		}
+		records, err := rig.folded(ctx)
+		if err != nil {
+			return err
+		}
+		took := time.Since(start)
+		if err := rig.stopHost(); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "  %-34s %9.0f records/s (%d records in %d messages, %s), %.2f of reading alone (%s)\n", part.name,
+			float64(records)/took.Seconds(), records, messages, short(took), read.Seconds()/took.Seconds(), short(read))
 	}
-	start := time.Now()
-	if err := rig.startHost(ctx); err != nil {
-		return err
-	}
-	records, err := rig.folded(ctx)
+	bytes, err := sizeOf(filepath.Join(dir, "executor", "tiles"))
 	if err != nil {
 		return err
 	}
-	took := time.Since(start)
-	fmt.Fprintf(out, "  %-34s %9.0f records/s (%d records in %d messages, %s), %.2f of reading alone (%s)\n", "cold fold",
-		float64(records)/took.Seconds(), records, messages, short(took), read.Seconds()/took.Seconds(), short(read))
+	fmt.Fprintf(out, "  %-34s %9d bytes\n", "tiles", bytes)
 	return nil
+}
+
+// sizeOf counts the bytes of the files in a folder.
+func sizeOf(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	return bytes, err
 }
 
 // fill registers plans of `actions` completed actions, 64 at once.

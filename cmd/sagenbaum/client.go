@@ -131,13 +131,22 @@ func (s *settings) question(cmd *cobra.Command, doing, verb string, question, an
 // ask puts one question to the tenant's executor and decodes its answer. An
 // answer that is an error comes back as a failure of exit code 2.
 func (c *client) ask(ctx context.Context, verb string, question, answer any) error {
+	return c.request(ctx, ledger.QuerySubject(c.tenant, verb), verb, question, answer)
+}
+
+// administer is ask for what operators ask of a host.
+func (c *client) administer(ctx context.Context, verb string, question, answer any) error {
+	return c.request(ctx, ledger.AdminSubject(c.tenant, verb), verb, question, answer)
+}
+
+func (c *client) request(ctx context.Context, subject, verb string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	reply, err := c.conn.RequestWithContext(ctx, ledger.QuerySubject(c.tenant, verb), body)
+	reply, err := c.conn.RequestWithContext(ctx, subject, body)
 	if err != nil {
 		return c.explain(verb, err)
 	}

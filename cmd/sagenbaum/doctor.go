@@ -129,9 +129,9 @@ func examineMode(v executor.StatusView, now time.Time) finding {
 	}
 }
 
-// keepLedger is what to do first when the ledger is damaged: nothing that could
-// overwrite what is left of it.
-const keepLedger = "stop the server, keep its data folder as it is, and compare the ledger with a copy; start nothing on it before (docs/architecture.md, Guards)"
+// keepLedger is what to do first when the ledger is damaged: look what a repair
+// would keep.
+const keepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" (docs/guide/repair.md)"
 
 // haltedNext says what a guard that has failed asks for. The problem begins as
 // ledger.Halted prints it.
@@ -140,7 +140,9 @@ func haltedNext(problem string) string {
 	case strings.Contains(problem, "halted by G1 "):
 		return "records are missing: " + keepLedger
 	case strings.Contains(problem, "halted by G2 "):
-		return "this is not the ledger that was folded before: " + keepLedger
+		return "this is not the ledger that was folded before: if the state folder is the one that came from elsewhere, sagenbaum rebuild; else " + keepLedger
+	case strings.Contains(problem, "halted by G3 "), strings.Contains(problem, "halted by G4 "):
+		return "the stream is not what its copy in tiles says: " + keepLedger
 	case strings.Contains(problem, "halted by core "):
 		return "the ledger is whole, and this version cannot go on from it: keep its data folder as it is, report the problem, and run a later version on the same folder (docs/architecture.md, Guards)"
 	case strings.Contains(problem, "halted by reader "):
@@ -199,8 +201,8 @@ func examineLedger(ctx context.Context, c *client) finding {
 		return problem("ledger", err)
 	case head.Deleted > 0:
 		return broken("ledger", keepLedger, "%d records are missing from stream %s", head.Deleted, jetstream.StreamName(c.tenant))
-	case head.Last >= head.First && head.First != 1:
-		return broken("ledger", keepLedger, "stream %s starts at %d", jetstream.StreamName(c.tenant), head.First)
+	case head.First > 1: // behind a repair, or the executor is halted and says so
+		return ok("ledger", "stream %s holds commits %d to %d without a gap; those before are in the tiles of its host", jetstream.StreamName(c.tenant), head.First, head.Last)
 	}
 	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.tenant), head.Last)
 }

@@ -20,9 +20,9 @@ import (
 func newLedger(s *settings) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "ledger",
-		Short:   "Read the ledger itself",
-		Example: "  sagenbaum ledger tail --follow",
-	}, newLedgerTail(s))
+		Short:   "Read the ledger itself, hold it against its copy, repair it",
+		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
+	}, newLedgerTail(s), newLedgerLs(s), newLedgerScrub(s), newLedgerRepair(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -92,6 +92,9 @@ func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) 
 		if head.Last >= since+tailDefault {
 			since = head.Last - tailDefault + 1
 		}
+	}
+	if since < head.First && head.First > 1 {
+		return fail(exitFailed, fmt.Sprintf("--since %d", head.First), "the stream starts at %d since its repair; what is before is in the tiles of its host", head.First)
 	}
 	if !follow && since > head.Last {
 		return nil

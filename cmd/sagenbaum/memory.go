@@ -287,37 +287,19 @@ func newMemoryRebuild(s *settings) *cobra.Command {
 		Short: "Fold the ledger anew beside the running executor, and compare",
 		Long: `Fold the ledger anew beside the running executor, up to where its state stands, and
 compare working memory and the whole state, byte for byte. It changes nothing. Exit
-code 1 when the two differ: then the state is not what the ledger says. Stop serve,
-delete the folder executor/state in its data folder, and start it: the state is a
-cache. It takes as long as a fold of the whole ledger; --wait-timeout bounds it.`,
+code 1 when the two differ: then the state is not what the ledger says, and
+"sagenbaum rebuild" drops it and folds again: the state is a cache. It takes as long
+as a fold of the whole ledger; --wait-timeout bounds it.`,
 		Example: "  sagenbaum memory rebuild --check\n  sagenbaum memory rebuild --check -o json | jq .equal",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !check:
-				return fail(exitUsage, "sagenbaum memory rebuild --check", "rebuild only checks: to rebuild the state, stop serve, delete executor/state in its data folder and start it")
+				return fail(exitUsage, "sagenbaum memory rebuild --check", "this one only checks; to rebuild the state: sagenbaum rebuild")
 			case limit <= 0:
 				return fail(exitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			c.timeout = limit
-			var answer executor.RebuildAnswer
-			if err := c.ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
-				return failed("rebuild", lateRebuild(err))
-			}
-			if s.json() {
-				err = printJSON(cmd.OutOrStdout(), answer)
-			} else {
-				writeRebuild(cmd, s.pen(cmd), answer)
-			}
-			if err == nil && !answer.Equal {
-				return errLook
-			}
-			return err
+			return checkRebuild(cmd, s, limit)
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "compare; there is nothing else that it does")

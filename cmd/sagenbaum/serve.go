@@ -30,6 +30,7 @@ type serving struct {
 	external  string // URL of a NATS server that runs elsewhere; empty: embedded
 	noSync    bool
 	lossy     bool
+	tiles     string // folder of the second copies of the ledgers; empty: in data
 	maxStore  int64
 	maxMemory int64 // bytes of facts of one tenant; 0: no limit
 	users     string
@@ -84,6 +85,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
 	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
 	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault, "`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
+	f.StringVar(&v.tiles, "tiles", "", "`DIR` of the second copy of each ledger, best on another disk (default DATA/executor/tiles)")
 	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
@@ -310,6 +312,7 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 	return runHost(ctx, v, log, hostSetup{
 		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
 		durable: server.DurableID(),
+		store:   filepath.Join(v.data, "nats"),
 		giveUp:  giveUp,
 		ready:   ready,
 	})
@@ -373,6 +376,7 @@ func serveExternal(ctx context.Context, s *settings, v *serving, log *slog.Logge
 type hostSetup struct {
 	connect func() (*nats.Conn, error)
 	durable string // embedded.Server.DurableID
+	store   string // folder of the embedded server; empty: it runs elsewhere
 	system  *nats.Conn
 	giveUp  <-chan struct{} // the process is told to stop
 	ready   func()
@@ -394,6 +398,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
+		TilesDir: v.tiles, StoreDir: setup.store,
 		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 	})
 	if err != nil {

@@ -93,6 +93,9 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	if v.Unpaged > 0 {
 		line("unpaged", "%s", p.in("33", countOf(v.Unpaged, "page")+" that no hook has taken yet"))
 	}
+	if v.Copy != nil {
+		line("copy", "%s", copyText(*v.Copy, now))
+	}
 	line("refused", "%d, void %d", v.Refused, v.Void)
 	for _, plan := range v.Stuck {
 		line("stuck", "%s, owner %s: %s", p.in("31;1", plan.Plan), dash(plan.Owner), clip(strings.Join(obligationNames(plan), ", "), 160))

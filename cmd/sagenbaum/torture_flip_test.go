@@ -78,7 +78,7 @@ func flipBit(t *testing.T, name string, at int64, bit int) {
 	}
 }
 
-func sizeOf(t *testing.T, name string) int64 {
+func fileSize(t *testing.T, name string) int64 {
 	t.Helper()
 	info, err := os.Stat(name)
 	if err != nil {
@@ -209,7 +209,7 @@ func strikeFlip(r *rig) {
 	before := readFolder(r.t, r.ctx, copied+"-read", copied, "127.78.4.2:0")
 	blocks := blocksOf(r.t, copied)
 	block := blocks[r.dice.IntN(len(blocks))]
-	f := flipTrial{dir: copied, listen: "127.78.4.3:0", before: before, block: block, at: r.dice.Int64N(sizeOf(r.t, block))}
+	f := flipTrial{dir: copied, listen: "127.78.4.3:0", before: before, block: block, at: r.dice.Int64N(fileSize(r.t, block))}
 	flipBit(r.t, block, f.at, r.dice.IntN(8))
 	if r.dice.IntN(2) == 0 {
 		forget(r.t, copied)
@@ -354,7 +354,7 @@ func TestAFlippedBitOfTheLedgerIsNeverSkipped(t *testing.T) {
 			trials := flipTrials{how.forget, dir, listen, messages, dice, verdicts}
 			for b, block := range blocksOf(t, dir) {
 				for part := range parts + 1 {
-					at := (sizeOf(t, block) - 1) * int64(part) / int64(parts)
+					at := (fileSize(t, block) - 1) * int64(part) / int64(parts)
 					trials.play(t, ctx, b, at, dice.IntN(8), part == parts/2)
 				}
 				trials.play(t, ctx, b, headerLengthOf(t, block), 0, true)

@@ -61,7 +61,7 @@ func flipOneOf(t *testing.T, dice *rand.Rand, dir, pattern string) {
 	t.Helper()
 	names := filesOf(t, dir, pattern)
 	for _, i := range dice.Perm(len(names)) {
-		if size := sizeOf(t, names[i]); size > 0 {
+		if size := fileSize(t, names[i]); size > 0 {
 			flipBit(t, names[i], dice.Int64N(size), dice.IntN(8))
 			return
 		}

@@ -24,6 +24,9 @@ type actor struct {
 	tenant string
 	log    *slog.Logger
 
+	tiles    *tiles          // of the session
+	created  int64           // when the stream was made, unix ns
+	fresh    bool            // the next session folds from the beginning, from no snapshot
 	session  context.Context // ends with the attachment to the ledger
 	store    ledger.Store
 	kv       *tenantKV
@@ -50,7 +53,10 @@ type actor struct {
 	lost      time.Time
 	lostFence uint64 // of the append that another term has beaten, at lost
 
-	asking asking
+	asking   asking
+	requests chan request        // of operators, for the actor to carry out
+	alarms   chan *ledger.Halted // buffered 1: what a scrub has found
+	scrubs   scrubs
 
 	mu        sync.Mutex
 	mode      string
@@ -59,6 +65,7 @@ type actor struct {
 	elsewhere bool         // halted here, and another host holds the tenant
 	refusal   string       // why the stream refuses appends now
 	seen      ledger.Store // store, for queries
+	copies    *tileFiles   // tiles, for queries
 	last      uint64       // last sequence known to be in the stream
 	applied   uint64
 	waiters   []*waiter
@@ -83,6 +90,7 @@ func newActor(h *Host, tenant string) *actor {
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
+		requests: make(chan request), alarms: make(chan *ledger.Halted, 1),
 	}
 	return a
 }
@@ -105,8 +113,21 @@ func (a *actor) run(ctx context.Context) error {
 			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
-			a.watchHolder(ctx)
-			return nil
+			a.noteHalt(halted)
+			watching, stop := context.WithCancel(ctx)
+			var watch sync.WaitGroup
+			watch.Go(func() { a.watchHolder(watching) })
+			again := a.stayHalted(ctx, halted)
+			stop()
+			watch.Wait()
+			if !again {
+				return nil
+			}
+			delay = retryDelayMin
+			continue
+		case errors.Is(err, errRefold):
+			delay = retryDelayMin
+			continue
 		case errors.As(err, &refused):
 			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
 		}
@@ -179,6 +200,7 @@ func (a *actor) attend(ctx context.Context) (err error) {
 	readers.Go(func() { a.read(ctx, from, messages, broke) })
 	turns := make(chan holderEvent, 1)
 	readers.Go(func() { a.keepLease(ctx, turns) })
+	readers.Go(func() { a.scrubDaily(ctx) })
 	return a.loop(ctx, messages, broke, turns)
 }
 
@@ -205,25 +227,29 @@ func (a *actor) endSession() {
 	a.pending, a.misses = nil, 0
 	a.acks = make(chan ack, 1)
 	a.kv.abandon()
+	if a.tiles != nil {
+		if err := a.tiles.close(); err != nil {
+			a.log.Warn("tiles not closed as they should be; they are looked through at the next start", "error", err)
+		}
+		a.tiles = nil
+	}
 }
 
 // attach opens the stream and the state, and holds the one against the other
 // (guards G1 and G2).
 func (a *actor) attach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
-	defer cancel()
-	store, err := jetstream.Open(ctx, jetstream.Config{
-		Conn: a.host.cfg.Conn, Tenant: a.tenant, MaxBytes: a.host.cfg.MaxBytes,
-		Replicas: a.host.cfg.Replicas, AcceptLossyBroker: a.host.cfg.AcceptLossyBroker,
-		DurableServer: a.host.cfg.DurableServer, System: a.host.cfg.System,
-	})
+	select {
+	case <-a.alarms: // of a session that is over
+	default:
+	}
+	var err error
+	if a.tiles, err = openTiles(a.host.tilesRoot(), a.tenant, a.log, a.session.Done()); err != nil {
+		return err
+	}
+	store, head, err := a.openLedger(ctx)
 	if err != nil {
 		return err
 	}
-	a.store = store
-	a.mu.Lock()
-	a.seen = store
-	a.mu.Unlock()
 	a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
 		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
@@ -232,12 +258,12 @@ func (a *actor) attach(ctx context.Context) error {
 		}
 		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
-	a.state.Between(a.stint.between)
-	head, err := store.Head(ctx)
-	if err != nil {
-		return err
+	if a.state.Meta().Applied == nil && !a.fresh && a.restore() {
+		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
-	if err := checkAnchor(ctx, a.tenant, store, head, a.state.Meta()); err != nil {
+	a.fresh = false
+	a.state.Between(a.stint.between)
+	if err := a.guard(ctx, head); err != nil {
 		return err
 	}
 	if err := a.noteTerm(ctx); err != nil {
@@ -253,13 +279,36 @@ func (a *actor) attach(ctx context.Context) error {
 	return nil
 }
 
+// openLedger opens the stream, with the tiles in front of it where it was repaired.
+// A repair that was cut off goes on first.
+func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error) {
+	if err := a.resumeRepair(ctx); err != nil {
+		return nil, ledger.Head{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	stream, err := jetstream.Open(ctx, a.host.ledgerConfig(a.tenant))
+	if err != nil {
+		return nil, ledger.Head{}, err
+	}
+	head, err := stream.Head(ctx)
+	if err != nil {
+		return nil, head, err
+	}
+	a.store, a.created = span(stream, head, a.tiles.tileFiles), head.CreatedNs
+	a.mu.Lock()
+	a.seen, a.copies = a.store, a.tiles.tileFiles
+	a.mu.Unlock()
+	return a.store, head, nil
+}
+
 // checkAnchor holds the stream against the state that was folded from it: the
 // record at the cursor must have the address that the state remembers (G2), and
 // nothing may be missing (G1).
 func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *pb.Meta) error {
 	cursor := meta.GetApplied().GetSequence()
 	switch {
-	case head.Deleted != 0 || head.First > 1:
+	case head.Deleted != 0:
 		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream starts at %d and misses %d records", head.First, head.Deleted)}
 	case cursor == 0:
 		return nil
@@ -304,6 +353,12 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 			}
 		case e := <-lease:
 			a.leaseEvent(e)
+		case r := <-a.requests:
+			if err := a.requested(r); err != nil {
+				return err
+			}
+		case halted := <-a.alarms:
+			return halted
 		case <-answered:
 			a.takeAnswers()
 		case <-paged:
@@ -369,6 +424,9 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 		}
 		break
 	}
+	if err := a.tiles.flush(); err != nil { // before it is folded state
+		return fmt.Errorf("cannot write the tiles: %w", err)
+	}
 	a.state.Flush()
 	a.kv.commit()
 	commands, notices, pages := a.state.Commands(), a.state.Notices(), a.state.Pages()
@@ -394,7 +452,11 @@ func (a *actor) fold(m ledger.Message) error {
 	if err != nil {
 		return err
 	}
+	a.host.folded.Add(uint64(len(entries)))
 	for _, e := range entries {
+		if err := a.keep(m, e); err != nil {
+			return err
+		}
 		result := a.state.Apply(e)
 		if result.Verdict == executor.Effective {
 			a.folded(e)
@@ -532,6 +594,11 @@ func (a *actor) acknowledged(k ack) error {
 		a.mu.Unlock()
 	case errors.Is(k.err, ledger.ErrConflict):
 		a.log.Warn("another holder has begun a term", "term", a.term)
+		if p.claim {
+			if err := a.guardFence(a.session, p.append.Fence); err != nil {
+				return err
+			}
+		}
 		a.pending, a.lost, a.lostFence = nil, time.Now(), p.append.Fence
 		a.fenced("another holder has begun a term")
 	case errors.Is(k.err, ledger.ErrBusy), errors.Is(k.err, ledger.ErrInDoubt):

@@ -240,6 +240,11 @@ func (a *actor) setMode(mode, problem string) {
 // watchHolder lets a halted host leave questions to the host that holds the tenant,
 // as long as there is one, until ctx ends: its own copy may be all that is bad.
 func (a *actor) watchHolder(ctx context.Context) {
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.elsewhere = false
+	}()
 	for {
 		asked, cancel := context.WithTimeout(ctx, a.host.holders.TTL()/holderPollFactor)
 		holder, err := a.host.holders.Holder(asked, a.tenant)

@@ -81,6 +81,13 @@ type Config struct {
 	// page is published on ledger.PageSubject besides.
 	Webhooks map[string]string
 
+	// TilesDir is the folder of the tiles, the second copy of each ledger; empty:
+	// "tiles" in Dir. One host uses it at a time.
+	TilesDir string
+	// StoreDir is the data folder of an embedded server, whose files of a damaged
+	// stream a repair keeps aside; empty: it has no access to them.
+	StoreDir string
+
 	// Cascade bounds what follows from undos; zeros are the defaults.
 	Cascade executor.CascadeLimits
 
@@ -104,6 +111,7 @@ type Host struct {
 	actors   []*actor
 	share    *share
 
+	folded     atomic.Uint64  // records, by all tenants
 	failed     atomic.Bool    // ErrState
 	corrupt    <-chan error   // a block of the state store cannot be read
 	rebuilding atomic.Bool    // memory.rebuild is under way
@@ -237,14 +245,21 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 	}()
 	var running sync.WaitGroup
+	running.Go(func() { h.takeSnapshots(ctx) })
 	for _, a := range h.actors {
 		sub, err := h.serveQueries(a)
 		if err != nil {
 			cancel(err)
 			break
 		}
-		defer func() {
+		admin, err := h.serveAdmin(a)
+		if err != nil {
 			_ = sub.Unsubscribe()
+			cancel(err)
+			break
+		}
+		defer func() {
+			_, _ = sub.Unsubscribe(), admin.Unsubscribe()
 			a.asking.close()
 		}()
 		running.Go(func() {

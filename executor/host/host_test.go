@@ -73,7 +73,7 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -42,6 +42,15 @@ const (
 	eventsSizeMax    = 512 << 10              // bytes of records in one answer
 	eventSizeMin     = 512                    // that one event takes beside its value
 	rebuildMax       = time.Hour              // for one rebuild
+	snapshotRecords  = 100_000                // folded since the last snapshot of the state, then the next one is taken
+	snapshotEvery    = 10 * time.Minute       // or after this, if anything was folded
+	snapshotPoll     = 10 * time.Second       // how often a host looks whether it is time
+	snapshotsKept    = 2                      //
+	haltPoll         = 5 * time.Second        // how often a halted tenant looks whether its stream was made anew
+	scrubEvery       = 24 * time.Hour         // from the end of one full pass to the next
+	scrubRetry       = time.Minute            // after a pass that could not be finished
+	scrubChunk       = 2000                   // messages that a scrub reads at once
+	scrubShare       = 20                     // a scrub works one part in so many of the time
 	differencesMax   = 20                     // rows that a rebuild names
 	workingMax       = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

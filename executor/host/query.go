@@ -411,6 +411,7 @@ func (a *actor) askStatus() any {
 	a.askHead()
 	view.Cascade = a.host.cfg.Cascade.OrDefault()
 	view.Waiting = a.waitingCommands()
+	a.showCopy(&view)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	view.SinceNs = a.sinceNs

@@ -38,3 +38,14 @@ func (r diskRoom) await() {
 	}
 	r.log.Info("the disk of the state store has room again", "dir", r.dir)
 }
+
+// pause waits a little before a write that found the disk full is tried again; false:
+// do not try.
+func (r diskRoom) pause() bool {
+	select {
+	case <-r.giveUp:
+		return false
+	case <-time.After(roomPoll):
+		return true
+	}
+}

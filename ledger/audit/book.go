@@ -47,6 +47,7 @@ type book struct {
 	tenant    string
 	now       int64       // logical time, unix ns
 	at        *pb.Address // of the record that is folded
+	records   uint64      // so far, this one included
 	term      uint64
 	holder    string
 	plans     map[string]*plan

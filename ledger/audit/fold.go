@@ -39,6 +39,7 @@ func (v verdict) ok() bool { return v.kind == Effective }
 func (b *book) fold(e ledger.Entry) verdict {
 	b.tick(e)
 	b.at = e.Address
+	b.records++
 	v := b.apply(e)
 	if e.Record != nil {
 		if p := b.plans[e.Record.Plan]; p != nil {

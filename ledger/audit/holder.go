@@ -18,6 +18,12 @@ func (b *book) decided(e ledger.Entry) verdict {
 		b.term, b.holder = r.Term, k.Holder
 		return effective
 	}
+	if k := r.GetLedgerRepaired(); k != nil { // whoever repaired the ledger had no term
+		if k.Through+1 != e.Address.Sequence || k.Size+1 != b.records {
+			return void("I1", "it repairs up to sequence %d with %d records, and stands behind %d with %d", k.Through, k.Size, e.Address.Sequence-1, b.records-1)
+		}
+		return effective
+	}
 	if r.Term != b.term {
 		return void("I26", "decided in term %d, but term %d has begun", r.Term, b.term)
 	}

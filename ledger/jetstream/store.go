@@ -107,12 +107,7 @@ func (s *Store) Head(ctx context.Context) (ledger.Head, error) {
 	if err != nil {
 		return ledger.Head{}, fmt.Errorf("cannot read the head of %s: %w", StreamName(s.tenant), err)
 	}
-	state := info.State
-	head := ledger.Head{First: state.FirstSeq, Last: state.LastSeq, Deleted: uint64(state.NumDeleted), CreatedNs: info.Created.UnixNano()}
-	if state.Msgs == 0 {
-		head.First = head.Last + 1
-	}
-	return head, nil
+	return headOf(info), nil
 }
 
 // Get is as in ledger.Store. Any replica may answer; only the leader's word

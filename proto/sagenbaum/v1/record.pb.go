@@ -803,6 +803,7 @@ type Record struct {
 	//	*Record_UndoWindowClosing
 	//	*Record_OwnerPaged
 	//	*Record_CascadeCut
+	//	*Record_LedgerRepaired
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1299,6 +1300,15 @@ func (x *Record) GetCascadeCut() *CascadeCut {
 	return nil
 }
 
+func (x *Record) GetLedgerRepaired() *LedgerRepaired {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_LedgerRepaired); ok {
+			return x.LedgerRepaired
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1489,6 +1499,10 @@ type Record_CascadeCut struct {
 	CascadeCut *CascadeCut `protobuf:"bytes,79,opt,name=cascade_cut,json=cascadeCut,proto3,oneof"`
 }
 
+type Record_LedgerRepaired struct {
+	LedgerRepaired *LedgerRepaired `protobuf:"bytes,80,opt,name=ledger_repaired,json=ledgerRepaired,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1578,6 +1592,8 @@ func (*Record_UndoWindowClosing) isRecord_Kind() {}
 func (*Record_OwnerPaged) isRecord_Kind() {}
 
 func (*Record_CascadeCut) isRecord_Kind() {}
+
+func (*Record_LedgerRepaired) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -5356,6 +5372,193 @@ func (x *OwnerPaged) GetKind() string {
 	return ""
 }
 
+// LedgerRepaired says that the stream was damaged and made anew from the holder's
+// tiles. It is the first message of the new stream; what comes before it stands in
+// the tiles only, with the sequences and stamps that it always had.
+type LedgerRepaired struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Through       uint64                 `protobuf:"varint,1,opt,name=through,proto3" json:"through,omitempty"`                                 // last sequence that the tiles have
+	Size          uint64                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`                                       // records up to there: the size of the tree
+	Root          []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`                                        // of that tree, RFC 6962
+	OldCreatedNs  int64                  `protobuf:"varint,4,opt,name=old_created_ns,json=oldCreatedNs,proto3" json:"old_created_ns,omitempty"` // when the replaced stream was made
+	NewCreatedNs  int64                  `protobuf:"varint,5,opt,name=new_created_ns,json=newCreatedNs,proto3" json:"new_created_ns,omitempty"` // when the new one was
+	OldLast       uint64                 `protobuf:"varint,6,opt,name=old_last,json=oldLast,proto3" json:"old_last,omitempty"`                  // last sequence of the replaced stream
+	Lost          []*SequenceRange       `protobuf:"bytes,7,rep,name=lost,proto3" json:"lost,omitempty"`                                        // of that one, behind through: could not be read
+	Carried       []*SequenceRange       `protobuf:"bytes,8,rep,name=carried,proto3" json:"carried,omitempty"`                                  // appended again behind this record, in order
+	Dropped       []*SequenceRange       `protobuf:"bytes,9,rep,name=dropped,proto3" json:"dropped,omitempty"`                                  // could be read and were not: they are in the file of the repair
+	Problem       string                 `protobuf:"bytes,10,opt,name=problem,proto3" json:"problem,omitempty"`                                 // what had halted the tenant
+	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,12,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerRepaired) Reset() {
+	*x = LedgerRepaired{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerRepaired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerRepaired) ProtoMessage() {}
+
+func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
+func (*LedgerRepaired) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *LedgerRepaired) GetThrough() uint64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *LedgerRepaired) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *LedgerRepaired) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *LedgerRepaired) GetOldCreatedNs() int64 {
+	if x != nil {
+		return x.OldCreatedNs
+	}
+	return 0
+}
+
+func (x *LedgerRepaired) GetNewCreatedNs() int64 {
+	if x != nil {
+		return x.NewCreatedNs
+	}
+	return 0
+}
+
+func (x *LedgerRepaired) GetOldLast() uint64 {
+	if x != nil {
+		return x.OldLast
+	}
+	return 0
+}
+
+func (x *LedgerRepaired) GetLost() []*SequenceRange {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *LedgerRepaired) GetCarried() []*SequenceRange {
+	if x != nil {
+		return x.Carried
+	}
+	return nil
+}
+
+func (x *LedgerRepaired) GetDropped() []*SequenceRange {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *LedgerRepaired) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *LedgerRepaired) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LedgerRepaired) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+type SequenceRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SequenceRange) Reset() {
+	*x = SequenceRange{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SequenceRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SequenceRange) ProtoMessage() {}
+
+func (x *SequenceRange) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
+func (*SequenceRange) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *SequenceRange) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SequenceRange) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 var File_sagenbaum_v1_record_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_record_proto_rawDesc = "" +
@@ -5374,7 +5577,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\x80\x1c\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xc9\x1c\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5434,7 +5637,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vowner_paged\x18N \x01(\v2\x18.sagenbaum.v1.OwnerPagedH\x00R\n" +
 	"ownerPaged\x12;\n" +
 	"\vcascade_cut\x18O \x01(\v2\x18.sagenbaum.v1.CascadeCutH\x00R\n" +
-	"cascadeCutB\x06\n" +
+	"cascadeCut\x12G\n" +
+	"\x0fledger_repaired\x18P \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedH\x00R\x0eledgerRepairedB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5746,7 +5950,24 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"OwnerPaged\x12\x12\n" +
 	"\x04hook\x18\x01 \x01(\tR\x04hook\x12\x12\n" +
-	"\x04kind\x18\x02 \x01(\tR\x04kind*c\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\"\xa0\x03\n" +
+	"\x0eLedgerRepaired\x12\x18\n" +
+	"\athrough\x18\x01 \x01(\x04R\athrough\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x12\n" +
+	"\x04root\x18\x03 \x01(\fR\x04root\x12$\n" +
+	"\x0eold_created_ns\x18\x04 \x01(\x03R\foldCreatedNs\x12$\n" +
+	"\x0enew_created_ns\x18\x05 \x01(\x03R\fnewCreatedNs\x12\x19\n" +
+	"\bold_last\x18\x06 \x01(\x04R\aoldLast\x12/\n" +
+	"\x04lost\x18\a \x03(\v2\x1b.sagenbaum.v1.SequenceRangeR\x04lost\x125\n" +
+	"\acarried\x18\b \x03(\v2\x1b.sagenbaum.v1.SequenceRangeR\acarried\x125\n" +
+	"\adropped\x18\t \x03(\v2\x1b.sagenbaum.v1.SequenceRangeR\adropped\x12\x18\n" +
+	"\aproblem\x18\n" +
+	" \x01(\tR\aproblem\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\f \x01(\tR\x05actor\"3\n" +
+	"\rSequenceRange\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to*c\n" +
 	"\x05Class\x12\x15\n" +
 	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLASS_COMPENSABLE\x10\x01\x12\x16\n" +
@@ -5812,7 +6033,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -5883,6 +6104,8 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*PlanRewound)(nil),            // 66: sagenbaum.v1.PlanRewound
 	(*UndoWindowClosing)(nil),      // 67: sagenbaum.v1.UndoWindowClosing
 	(*OwnerPaged)(nil),             // 68: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 69: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 70: sagenbaum.v1.SequenceRange
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -5934,44 +6157,48 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	67, // 46: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
 	68, // 47: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
 	49, // 48: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	16, // 49: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 50: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 51: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 52: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 53: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 54: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 55: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 56: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 57: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 58: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 59: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 60: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 61: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 62: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 63: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 64: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 65: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	53, // 66: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	50, // 67: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 68: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	11, // 69: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	11, // 70: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	48, // 71: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	53, // 72: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	53, // 73: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 74: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	54, // 75: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 76: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 77: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 78: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 79: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 80: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	11, // 81: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	69, // 49: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	16, // 50: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 51: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 52: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 53: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 54: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 55: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 56: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 57: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 58: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 59: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 60: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 61: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 62: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 63: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 64: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 65: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 66: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	53, // 67: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	50, // 68: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 69: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	11, // 70: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	11, // 71: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	48, // 72: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	53, // 73: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	53, // 74: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 75: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	54, // 76: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 77: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 78: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 79: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 80: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 81: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	11, // 82: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	70, // 83: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	70, // 84: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	70, // 85: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -6025,6 +6252,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_UndoWindowClosing)(nil),
 		(*Record_OwnerPaged)(nil),
 		(*Record_CascadeCut)(nil),
+		(*Record_LedgerRepaired)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6032,7 +6260,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -345,6 +345,7 @@ type Meta struct {
 	Cascaded      uint64                 `protobuf:"varint,26,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                          // leases that fired at a depth above 1 in it
 	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
 	Faulty        uint64                 `protobuf:"varint,30,opt,name=faulty,proto3" json:"faulty,omitempty"`                              // leases in error, and nodes of equal ones
+	Repairs       uint64                 `protobuf:"varint,31,opt,name=repairs,proto3" json:"repairs,omitempty"`                            // LedgerRepaired records
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +558,13 @@ func (x *Meta) GetCut() uint64 {
 func (x *Meta) GetFaulty() uint64 {
 	if x != nil {
 		return x.Faulty
+	}
+	return 0
+}
+
+func (x *Meta) GetRepairs() uint64 {
+	if x != nil {
+		return x.Repairs
 	}
 	return 0
 }
@@ -3141,11 +3149,72 @@ func (x *PageRow) GetAtNs() int64 {
 	return 0
 }
 
+// RepairRow is a repair of the ledger.
+type RepairRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Repaired      *LedgerRepaired        `protobuf:"bytes,1,opt,name=repaired,proto3" json:"repaired,omitempty"`
+	At            *Address               `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	StampNs       int64                  `protobuf:"varint,3,opt,name=stamp_ns,json=stampNs,proto3" json:"stamp_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RepairRow) Reset() {
+	*x = RepairRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RepairRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RepairRow) ProtoMessage() {}
+
+func (x *RepairRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
+func (*RepairRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RepairRow) GetRepaired() *LedgerRepaired {
+	if x != nil {
+		return x.Repaired
+	}
+	return nil
+}
+
+func (x *RepairRow) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RepairRow) GetStampNs() int64 {
+	if x != nil {
+		return x.StampNs
+	}
+	return 0
+}
+
 var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xda\x05\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xf4\x05\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -3176,7 +3245,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\fcascade_hour\x18\x19 \x01(\x03R\vcascadeHour\x12\x1a\n" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
-	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\"\x90\x10\n" +
+	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\x12\x18\n" +
+	"\arepairs\x18\x1f \x01(\x04R\arepairs\"\x90\x10\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -3470,7 +3540,11 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x04hook\x18\x02 \x01(\tR\x04hook\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
 	"\x02at\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x13\n" +
-	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs*\xac\x01\n" +
+	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs\"\x87\x01\n" +
+	"\tRepairRow\x128\n" +
+	"\brepaired\x18\x01 \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedR\brepaired\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x19\n" +
+	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs*\xac\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3523,7 +3597,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -3550,35 +3624,37 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(*ContractRow)(nil),            // 22: sagenbaum.v1.ContractRow
 	(*AttemptRow)(nil),             // 23: sagenbaum.v1.AttemptRow
 	(*PageRow)(nil),                // 24: sagenbaum.v1.PageRow
-	(*Address)(nil),                // 25: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 26: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 27: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 28: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 29: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 30: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 31: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 32: sagenbaum.v1.CompensationReported
-	(Question)(0),                  // 33: sagenbaum.v1.Question
-	(Presence)(0),                  // 34: sagenbaum.v1.Presence
-	(*CompensationSucceeded)(nil),  // 35: sagenbaum.v1.CompensationSucceeded
-	(*CompensationDispatched)(nil), // 36: sagenbaum.v1.CompensationDispatched
-	(*ProbeAsked)(nil),             // 37: sagenbaum.v1.ProbeAsked
-	(*Timing)(nil),                 // 38: sagenbaum.v1.Timing
+	(*RepairRow)(nil),              // 25: sagenbaum.v1.RepairRow
+	(*Address)(nil),                // 26: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 27: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 28: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 29: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 30: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 31: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 32: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 33: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 34: sagenbaum.v1.Question
+	(Presence)(0),                  // 35: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 36: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 37: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 38: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 39: sagenbaum.v1.Timing
+	(*LedgerRepaired)(nil),         // 40: sagenbaum.v1.LedgerRepaired
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	25, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	25, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	26, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	26, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	26, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	27, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	25, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	26, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
 	12, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	25, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	25, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	25, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	25, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	26, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	26, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	26, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	26, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
 	14, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	25, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	26, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	13, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
 	21, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
 	12, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
@@ -3588,65 +3664,67 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	7,  // 19: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
 	7,  // 20: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
 	11, // 21: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
-	25, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
-	25, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
-	25, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	26, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
+	26, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
+	26, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
 	10, // 25: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	25, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	26, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
 	7,  // 27: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
 	8,  // 28: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
 	7,  // 29: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
-	25, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	25, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	25, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	26, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	26, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	26, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
 	9,  // 33: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
 	21, // 34: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
 	7,  // 35: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
-	25, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	27, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	26, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	28, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
 	9,  // 38: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	25, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	26, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 40: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	25, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	28, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	29, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	26, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	29, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	30, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 44: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	25, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	26, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 46: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	25, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	25, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	30, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	31, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	26, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	26, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	31, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	32, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
 	14, // 51: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	32, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	25, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	33, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	34, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	35, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	33, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	26, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	34, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	35, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	36, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
 	21, // 57: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	25, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	25, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	25, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	25, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	25, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	25, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	25, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	25, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	25, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	25, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	36, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	37, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	25, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	25, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	25, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	25, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	38, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	25, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	26, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	26, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	26, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	26, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	26, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	26, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	26, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	26, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	26, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	26, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	37, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	38, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	26, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	26, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	26, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	26, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	39, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	26, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	40, // 76: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	26, // 77: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -3661,7 +3739,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

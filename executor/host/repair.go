@@ -1,0 +1,476 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Names beside the tiles.
+const (
+	planName      = "repair.json" // a repair under way
+	repairsFolder = "repairs"     // what is left of repairs: plans, files, copies
+)
+
+// repairPlan is a repair as it was decided; on disk it is the file that the repair goes on by. From
+// the moment that it is there, the repair is carried out whatever dies: each step
+// finds out whether it is done.
+//
+//  1. the tiles are extended by what the old stream has next, in order, and synced
+//  2. what else can be read of the old stream is in File, its own files in Kept, both synced
+//  3. this file is written
+//  4. the old stream is deleted
+//  5. the new one is made; it takes nothing from others yet
+//  6. the LedgerRepaired record is put, as sequence Through+1, then what is carried
+//  7. the new stream is opened to its subjects
+//  8. the file is put away
+type repairPlan struct {
+	OldCreatedNs int64               `json:"old_created_ns"` // 0: there was no stream any more
+	OldLast      uint64              `json:"old_last"`
+	Tiles        uint64              `json:"tiles"`
+	Through      uint64              `json:"through"`
+	Size         uint64              `json:"size"`
+	Root         []byte              `json:"root"`
+	Term         uint64              `json:"term"` // the last that began
+	Lost         []*pb.SequenceRange `json:"lost"`
+	Carried      []*pb.SequenceRange `json:"carried"`
+	Dropped      []*pb.SequenceRange `json:"dropped"`
+	File         string              `json:"file,omitempty"`
+	Kept         string              `json:"kept,omitempty"`
+	Problem      string              `json:"problem"`
+	Reason       string              `json:"reason"`
+	Actor        string              `json:"actor"`
+}
+
+// salvagedMessage is one line of a repair's file.
+type salvagedMessage struct {
+	ledger.Message
+	Carried bool
+}
+
+// repairRequested carries out a repair on a halted tenant, and reports whether the
+// tenant is to attach again.
+func (a *actor) repairRequested(ctx context.Context, r request, halted *ledger.Halted) bool {
+	q := r.repair
+	if q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax || len(q.Actor) > ledger.TextMax {
+		r.answer <- executor.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
+		return false
+	}
+	plan, err := a.repair(ctx, q, halted)
+	if err != nil {
+		a.log.Error("repair not done", "error", err)
+		r.answer <- executor.RepairAnswer{Error: "cannot repair: " + err.Error()}
+		return false
+	}
+	r.answer <- executor.RepairAnswer{
+		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through, Size: plan.Size, Root: hex.EncodeToString(plan.Root),
+		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost), Carried: ledger.FormatRanges(plan.Carried), Dropped: ledger.FormatRanges(plan.Dropped),
+		File: plan.File, Kept: plan.Kept,
+	}
+	return !q.DryRun
+}
+
+func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledger.Halted) (plan repairPlan, err error) {
+	release, err := a.leaseForRepair(ctx)
+	if err != nil {
+		return plan, err
+	}
+	defer release()
+	if a.tiles, err = openTiles(a.host.tilesRoot(), a.tenant, a.log, ctx.Done()); err != nil {
+		return plan, err
+	}
+	defer func() {
+		err = errors.Join(err, a.tiles.close())
+		a.tiles = nil
+	}()
+	plan = repairPlan{Problem: halted.Error(), Reason: q.Reason, Actor: q.Actor}
+	if len(plan.Problem) > ledger.TextMax {
+		plan.Problem = plan.Problem[:ledger.TextMax]
+	}
+	if err := a.planRepair(ctx, &plan, q.DryRun); err != nil || q.DryRun {
+		return plan, err
+	}
+	data, err := json.Marshal(plan)
+	if err != nil {
+		return plan, err
+	}
+	if err := writeSynced(a.tiles.path(planName), data); err != nil {
+		return plan, err
+	}
+	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
+		err := a.resumeRepair(ctx)
+		var refused *ledger.Refused
+		switch {
+		case err == nil:
+			return plan, nil
+		case errors.As(err, &refused): // another stream is there: a new plan is needed
+			return plan, errors.Join(err, os.Remove(a.tiles.path(planName)))
+		}
+		a.log.Warn("a step of the repair failed; it is tried again", "error", err, "in", delay)
+		if !sleep(ctx, delay) {
+			return plan, err
+		}
+	}
+}
+
+// leaseForRepair keeps the tenant's lease until release, so that nobody else
+// repairs or holds the tenant meanwhile.
+func (a *actor) leaseForRepair(ctx context.Context) (release func(), err error) {
+	holders, me := a.host.holders, a.host.cfg.Holder
+	lease, ok, current, err := holders.Acquire(ctx, a.tenant, me)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("host %s has the tenant's lease: ask again when it is halted too, or stopped", current)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with release
+		defer close(done)
+		for sleep(ctx, holders.TTL()/holderPollFactor) {
+			if next, ok, _, err := holders.Acquire(ctx, a.tenant, me); err == nil && ok {
+				lease = next
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = holders.Release(ctx, lease) // it runs out by itself otherwise
+	}, nil
+}
+
+// planRepair finds out what can be kept, and saves it; a dry run writes nothing.
+func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) error {
+	terms := ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}.Subject()
+	for leaf, err := range a.tiles.records(0) {
+		if err != nil {
+			return fmt.Errorf("%w; without its tiles a ledger cannot be repaired", err)
+		}
+		if record := new(pb.Record); leaf.Subject == terms && record.UnmarshalVT(leaf.Body) == nil {
+			plan.Term = max(plan.Term, record.Term)
+		}
+	}
+	old, err := jetstream.Inspect(ctx, a.host.cfg.Conn, a.tenant)
+	if err != nil {
+		return err
+	}
+	if old.There && !old.Ready {
+		return errors.New("another host has begun a repair: start that one again")
+	}
+	plan.Tiles, plan.Through = a.tiles.last(), a.tiles.last()
+	ours := false
+	if old.There {
+		plan.OldCreatedNs, plan.OldLast = old.Head.CreatedNs, old.Head.Last
+		if ours, err = a.isOurs(ctx, old.Head); err != nil {
+			return err
+		}
+	}
+	salvage, err := a.salvage(ctx, plan, old, ours, dry)
+	if err != nil {
+		return err
+	}
+	if dry {
+		plan.Root = make([]byte, ledger.LeafSize)
+		if plan.Size = a.tiles.size(); plan.Through == plan.Tiles {
+			root := a.tiles.edge.Root()
+			plan.Root = root[:]
+		}
+		return nil
+	}
+	if err := a.tiles.cutToLast(); err != nil {
+		return err
+	}
+	root := a.tiles.edge.Root()
+	plan.Size, plan.Root = a.tiles.size(), root[:]
+	if err := a.tiles.settle(); err != nil {
+		return err
+	}
+	return a.saveOld(plan, salvage)
+}
+
+// isOurs reports whether the old stream is the history that the tiles have: its
+// record where they end, or the last before it that can be read, is theirs. Only
+// then what follows it follows them: in a stream that lost its tail and grew anew,
+// every sequence behind the loss has another record.
+func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
+	last := a.tiles.last()
+	if last == 0 {
+		return old.First <= 1, nil
+	}
+	if last < old.First {
+		return last+1 == old.First, nil
+	}
+	found, same := false, false
+	for at := min(last, old.Last); at >= old.First && !found && at > 0; at-- {
+		if err := jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, at, at, func(m ledger.Message) (err error) {
+			found = true
+			same, err = inTiles(a.tiles.tileFiles, m)
+			return err
+		}); err != nil {
+			return false, err
+		}
+	}
+	return same, nil
+}
+
+// salvage reads the old stream. What follows the tiles without a gap goes into them;
+// what else is not in them is returned, and listed.
+func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Inspected, ours, dry bool) (rest []salvagedMessage, err error) {
+	if !old.There || old.Head.Last < old.Head.First {
+		return nil, nil
+	}
+	if err := a.tiles.fromMessage(plan.Through + 1); err != nil {
+		return nil, err
+	}
+	next := max(plan.Through+1, old.Head.First)
+	err = jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.Head.First, old.Head.Last, func(m ledger.Message) error {
+		if m.Sequence <= plan.Tiles {
+			same, err := inTiles(a.tiles.tileFiles, m)
+			if err == nil && !same {
+				plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
+				rest = append(rest, salvagedMessage{m, false})
+			}
+			return err
+		}
+		for ; next < m.Sequence; next++ {
+			plan.Lost = ledger.AddToRanges(plan.Lost, next)
+		}
+		next = m.Sequence + 1
+		entries, newer := ledger.Decode(a.tenant, m)
+		if ours && m.Sequence == plan.Through+1 && newer == nil {
+			plan.Through = m.Sequence
+			return a.extend(plan, m, entries, dry)
+		}
+		source, _ := ledger.ParseSubject(m.Subject)
+		carried := ours && newer == nil && source.Class != ledger.ClassExecutor
+		if carried {
+			plan.Carried = ledger.AddToRanges(plan.Carried, m.Sequence)
+		} else {
+			plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
+		}
+		rest = append(rest, salvagedMessage{m, carried})
+		return nil
+	})
+	for ; err == nil && next <= old.Head.Last; next++ {
+		plan.Lost = ledger.AddToRanges(plan.Lost, next)
+	}
+	return rest, err
+}
+
+// extend puts a message of the old stream into the tiles.
+func (a *actor) extend(plan *repairPlan, m ledger.Message, entries []ledger.Entry, dry bool) error {
+	if dry {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Source.Term && e.Record != nil {
+			plan.Term = max(plan.Term, e.Record.Term)
+		}
+		if err := a.keep(m, e); err != nil {
+			return err
+		}
+	}
+	return a.tiles.flush()
+}
+
+// saveOld keeps what is left of the old stream: what the tiles do not have in a file,
+// a message a line, and where this host knows them, the stream's own files.
+func (a *actor) saveOld(plan *repairPlan, rest []salvagedMessage) error {
+	dir := a.tiles.path(repairsFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%d-%d", plan.Through+1, plan.OldCreatedNs)
+	if len(rest) > 0 {
+		var lines bytes.Buffer
+		out := json.NewEncoder(&lines)
+		for _, m := range rest {
+			if err := out.Encode(m); err != nil {
+				return err
+			}
+		}
+		plan.File = filepath.Join(dir, name+".jsonl")
+		if err := writeSynced(plan.File, lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	if a.host.cfg.StoreDir == "" || plan.OldCreatedNs == 0 {
+		return nil
+	}
+	found, err := filepath.Glob(filepath.Join(a.host.cfg.StoreDir, "jetstream", "*", "streams", jetstream.StreamName(a.tenant)))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("cannot find the files of the stream below %s: %d folders, %v", a.host.cfg.StoreDir, len(found), err)
+	}
+	plan.Kept = filepath.Join(dir, name+"-stream")
+	if err := os.RemoveAll(plan.Kept); err != nil { // of a repair that was cut off before its plan was written
+		return err
+	}
+	return copyFolder(plan.Kept, found[0])
+}
+
+// copyFolder copies a folder and has the copy on disk.
+func copyFolder(to, from string) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return syncFile(path)
+	})
+}
+
+// resumeRepair carries out the repair that the file says, from wherever it is.
+func (a *actor) resumeRepair(ctx context.Context) error {
+	data, err := os.ReadFile(a.tiles.path(planName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var plan repairPlan
+	if err == nil {
+		err = json.Unmarshal(data, &plan)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the plan of a repair: %w", err)
+	}
+	a.log.Warn("the ledger is being repaired", "through", plan.Through, "actor", plan.Actor, "reason", plan.Reason)
+	if err := a.replaceStream(ctx, plan); err != nil {
+		return err
+	}
+	if err := a.dropAhead(plan); err != nil {
+		return err
+	}
+	if err := os.Remove(a.tiles.path(haltedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	away := filepath.Join(a.tiles.path(repairsFolder), fmt.Sprintf("%d-%d.json", plan.Through+1, plan.OldCreatedNs))
+	if err := os.Rename(a.tiles.path(planName), away); err != nil {
+		return err
+	}
+	a.log.Warn("the ledger is repaired", "through", plan.Through, "lost", ledger.FormatRanges(plan.Lost), "carried", ledger.FormatRanges(plan.Carried), "dropped", ledger.FormatRanges(plan.Dropped))
+	return syncFile(a.tiles.dir)
+}
+
+// replaceStream is steps 4 to 7.
+func (a *actor) replaceStream(ctx context.Context, plan repairPlan) error {
+	replacement, err := jetstream.Replace(a.host.ledgerConfig(a.tenant))
+	if err != nil {
+		return err
+	}
+	now, err := jetstream.Inspect(ctx, a.host.cfg.Conn, a.tenant)
+	if err != nil {
+		return err
+	}
+	if now.There && now.Head.CreatedNs == plan.OldCreatedNs {
+		if err := replacement.Delete(ctx, plan.OldCreatedNs); err != nil {
+			return err
+		}
+	}
+	made, err := replacement.Create(ctx, plan.Through+1)
+	if err != nil {
+		return err
+	}
+	if made.Ready {
+		return nil
+	}
+	messages, err := a.messagesOfRepair(plan, made.Head.CreatedNs)
+	if err != nil {
+		return err
+	}
+	for last := made.Head.Last; last < plan.Through+uint64(len(messages)); last++ {
+		if err := replacement.Put(ctx, messages[last-plan.Through], last); err != nil {
+			return err
+		}
+	}
+	return replacement.Finish(ctx, plan.Through+1)
+}
+
+// messagesOfRepair are what the new stream begins with.
+func (a *actor) messagesOfRepair(plan repairPlan, createdNs int64) ([]ledger.Message, error) {
+	data, err := ledger.EncodeCommit([]*pb.Record{{Term: max(plan.Term, 1), Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
+		Through: plan.Through, Size: plan.Size, Root: plan.Root, OldCreatedNs: plan.OldCreatedNs, NewCreatedNs: createdNs, OldLast: plan.OldLast,
+		Lost: plan.Lost, Carried: plan.Carried, Dropped: plan.Dropped, Problem: plan.Problem, Reason: plan.Reason, Actor: plan.Actor,
+	}}}})
+	if err != nil {
+		return nil, err
+	}
+	messages := []ledger.Message{{Subject: ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}.Subject(), Data: data}}
+	if plan.File == "" {
+		return messages, nil
+	}
+	lines, err := os.ReadFile(plan.File)
+	if err != nil {
+		return nil, err
+	}
+	for in := json.NewDecoder(bytes.NewReader(lines)); in.More(); {
+		var m salvagedMessage
+		if err := in.Decode(&m); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", plan.File, err)
+		}
+		if m.Carried {
+			messages = append(messages, m.Message)
+		}
+	}
+	return messages, nil
+}
+
+// dropAhead drops a state that was folded from what the new stream does not have.
+func (a *actor) dropAhead(plan repairPlan) error {
+	meta := executor.Open(a.kv, a.tenant, nil).Meta()
+	if meta.Records <= plan.Size {
+		return nil
+	}
+	a.log.Warn("the state was folded from records that have another place now; folding again", "applied", meta.Applied.GetSequence())
+	a.fresh = true
+	return a.kv.wipe()
+}
+
+// settle has all tiles on disk, the growing one too.
+func (t *tiles) settle() error {
+	return errors.Join(t.entries.Sync(), t.hashes.Sync(), t.publish(), syncFile(t.dir))
+}
+
+// cutToLast drops the records of a message that is not whole.
+func (t *tiles) cutToLast() error {
+	size := t.size()
+	if err := t.fromMessage(t.last() + 1); err != nil {
+		return err
+	}
+	if t.cursor == size {
+		return nil
+	}
+	n, width := t.cursor/ledger.TileWidth, int(t.cursor%ledger.TileWidth)
+	if n < size/ledger.TileWidth { // the growing tile is a full one again
+		if err := errors.Join(t.entries.Close(), t.hashes.Close(),
+			t.rename(ledger.BundlePath(n, ledger.TileWidth), edgeEntries), t.rename(ledger.TilePath(0, n, ledger.TileWidth), edgeHashes), t.cutFull(n)); err != nil {
+			return err
+		}
+		if err := t.openEdgeFiles(); err != nil {
+			return err
+		}
+	}
+	if err := t.hashes.Truncate(int64(width * ledger.LeafSize)); err != nil {
+		return err
+	}
+	if err := errors.Join(t.recoverEdge(n), t.entries.Sync()); err != nil {
+		return err
+	}
+	return t.abandon()
+}

@@ -1,0 +1,223 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// scrubbedName says when the last full pass ended, beside the tiles.
+const scrubbedName = "scrubbed.json"
+
+// scrubs is what is known of a tenant's scrubs. A scrub is guard G4: the whole
+// stream is read again and held against the tiles.
+type scrubs struct {
+	one sync.Mutex // one pass at a time
+
+	mu    sync.Mutex // guards all below
+	ended time.Time  // of the last full pass; zero: none yet
+	next  time.Time
+	at    uint64 // sequence that the pass under way has reached
+}
+
+type scrubbedFile struct {
+	EndedNs int64 `json:"ended_ns"`
+}
+
+// scrubDaily runs a pass a day, slowly, until ctx ends: the first one a day after
+// the last that this or an earlier process has finished.
+func (a *actor) scrubDaily(ctx context.Context) {
+	var file scrubbedFile
+	if data, err := os.ReadFile(a.copiesSeen().path(scrubbedName)); err == nil {
+		_ = json.Unmarshal(data, &file) // what cannot be read is no pass
+	}
+	next := time.Unix(0, file.EndedNs).Add(scrubEvery)
+	if file.EndedNs == 0 {
+		next = time.Now().Add(scrubEvery)
+	}
+	for {
+		a.scrubs.mu.Lock()
+		if file.EndedNs != 0 {
+			a.scrubs.ended = time.Unix(0, file.EndedNs)
+		}
+		a.scrubs.next = next
+		a.scrubs.mu.Unlock()
+		if !sleep(ctx, max(time.Until(next), time.Second)) {
+			return
+		}
+		answer, err := a.scrub(ctx, true)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.log.Warn("scrub not finished; it is tried again", "error", err)
+			next = time.Now().Add(scrubRetry)
+			continue
+		case answer.Differs != 0:
+			return
+		}
+		file.EndedNs = time.Now().UnixNano()
+		next = time.Now().Add(scrubEvery)
+	}
+}
+
+// askScrub runs a pass now, at full speed.
+func (a *actor) askScrub(ctx context.Context) any {
+	answer, err := a.scrub(ctx, false)
+	if err != nil {
+		return executor.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
+	}
+	return answer
+}
+
+// scrub reads the stream against the tiles, up to where they end now. A difference
+// halts the tenant. Damaged tiles are an error: they are no witness.
+func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAnswer, err error) {
+	a.scrubs.one.Lock()
+	defer a.scrubs.one.Unlock()
+	store, tiles := a.ledgerSeen(), a.copiesSeen()
+	if store == nil || tiles == nil {
+		return answer, errors.New("the ledger is not open yet")
+	}
+	start := time.Now()
+	defer a.scrubAt(0)
+	head, err := store.Head(ctx)
+	if err != nil {
+		return answer, err
+	}
+	upTo := tiles.last()
+	answer.Records = tiles.size()
+	for from := uint64(1); from <= upTo; {
+		began := time.Now()
+		to := min(from+scrubChunk-1, upTo)
+		differs, err := compareRange(ctx, store, tiles, from, to)
+		var halted *ledger.Halted
+		if errors.As(err, &halted) {
+			answer.Differs, answer.Problem = max(halted.Sequence, 1), halted.Error()
+		} else if err != nil {
+			return answer, err
+		} else if differs != 0 {
+			answer.Differs, answer.Problem = differs, "the stream has another record here than the tiles"
+		}
+		if answer.Differs != 0 {
+			a.alarm(&ledger.Halted{Guard: "G4", Sequence: answer.Differs, Problem: answer.Problem})
+			break
+		}
+		from = to + 1
+		a.scrubAt(from)
+		if slowly && !sleep(ctx, time.Since(began)*(scrubShare-1)) {
+			return answer, ctx.Err()
+		}
+	}
+	if head.First > 1 {
+		answer.Alone = min(head.First-1, upTo)
+	}
+	answer.Compared = upTo - answer.Alone
+	answer.TookMs = time.Since(start).Milliseconds()
+	if answer.Differs == 0 {
+		return answer, a.scrubbed(tiles)
+	}
+	answer.Compared = max(answer.Differs-1, answer.Alone) - answer.Alone
+	return answer, nil
+}
+
+// compareRange returns the first sequence of from..to at which the two differ; 0:
+// none does. Where the stream begins later, the tiles are held against their hashes.
+func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, from, to uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	if behind, ok := store.(*spanned); ok && from < behind.first {
+		for m, err := range tiles.messages(from) {
+			if err != nil {
+				return 0, err
+			}
+			if from = m.Sequence + 1; from == behind.first || m.Sequence == to {
+				break
+			}
+		}
+		if from > to {
+			return 0, nil
+		}
+	}
+	mine, stop := iter.Pull2(tiles.messages(from))
+	defer stop()
+	next := from
+	for m, err := range store.Read(ctx, from) {
+		if err != nil {
+			return 0, err
+		}
+		copied, err, ok := mine()
+		if err != nil || !ok {
+			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
+		}
+		if !sameMessage(copied, m) {
+			return m.Sequence, nil
+		}
+		if next++; m.Sequence == to {
+			return 0, nil
+		}
+	}
+	return 0, fmt.Errorf("the stream was read up to %d of %d only: %w", next-1, to, ctx.Err())
+}
+
+// alarm halts the session; one that is halted already stays so.
+func (a *actor) alarm(halted *ledger.Halted) {
+	select {
+	case a.alarms <- halted:
+	default:
+	}
+}
+
+func (a *actor) scrubAt(sequence uint64) {
+	a.scrubs.mu.Lock()
+	defer a.scrubs.mu.Unlock()
+	a.scrubs.at = sequence
+}
+
+// scrubbed notes the end of a full pass.
+func (a *actor) scrubbed(tiles *tileFiles) error {
+	now := time.Now()
+	a.scrubs.mu.Lock()
+	a.scrubs.ended, a.scrubs.next = now, now.Add(scrubEvery)
+	a.scrubs.mu.Unlock()
+	data, err := json.Marshal(scrubbedFile{now.UnixNano()})
+	if err != nil {
+		return err
+	}
+	return writeSynced(tiles.path(scrubbedName), data)
+}
+
+// copiesSeen are the tiles as others than the actor read them; nil before they are open.
+func (a *actor) copiesSeen() *tileFiles {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.copies
+}
+
+// showCopy is what status says of the tiles.
+func (a *actor) showCopy(view *executor.StatusView) {
+	tiles := a.copiesSeen()
+	if tiles == nil {
+		return
+	}
+	copies := executor.CopyView{Records: tiles.size(), Last: tiles.last()}
+	a.look(func(r *executor.Reader) { copies.Repairs = r.Repairs() })
+	a.scrubs.mu.Lock()
+	defer a.scrubs.mu.Unlock()
+	copies.Scrubbing = a.scrubs.at
+	if !a.scrubs.ended.IsZero() {
+		copies.ScrubbedNs = a.scrubs.ended.UnixNano()
+	}
+	if !a.scrubs.next.IsZero() {
+		copies.NextScrubNs = a.scrubs.next.UnixNano()
+	}
+	view.Copy = &copies
+}
