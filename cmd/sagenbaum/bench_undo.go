@@ -288,6 +288,9 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 			return err
 		}
 		took := time.Since(start)
+		if err := awaitSnapshot(ctx, filepath.Join(dir, "executor", "snapshots")); err != nil {
+			return err
+		}
 		if err := rig.stopHost(); err != nil {
 			return err
 		}
@@ -300,6 +303,21 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 	}
 	fmt.Fprintf(out, "  %-34s %9d bytes\n", "tiles", bytes)
 	return nil
+}
+
+// awaitSnapshot waits for the snapshot that a host takes some seconds after it has
+// folded this much.
+func awaitSnapshot(ctx context.Context, dir string) error {
+	for {
+		if taken, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")); len(taken) > 0 { // the pattern is good
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // sizeOf counts the bytes of the files in a folder.

@@ -109,6 +109,8 @@ func (a *actor) run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
 			return err
+		case diskFailed(err): // of the tiles; without them nothing may be folded
+			return fmt.Errorf("%w: %w", ErrState, err)
 		case errors.As(err, &halted):
 			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
