@@ -33,7 +33,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "triggers", "triggers/timescales", "executor"}
+var purePackages = []string{"ledger", "ledger/audit", "triggers", "triggers/timescales", "executor", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -48,7 +48,8 @@ var layers = map[string][]string{
 	"triggers/oracle":           {},
 	"executor":                  {"proto/sagenbaum/v1", "ledger", "triggers"},
 	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
-	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
+	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "triggers", "executor"},
+	"executor/sim/mutants":      {},
 	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
 	"coordinator":               {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},

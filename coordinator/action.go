@@ -95,11 +95,12 @@ type action struct {
 	before        json.RawMessage // nil: the contract wants to know nothing
 	pair          *bundle
 	reported      bool
-	reviewTimeout time.Duration // 0: no verdict is needed
-	reviewBy      time.Time     // set by the first call that waits for one
-	verdict       *Verdict      // the last one that is known
-	barred        error         // why the forward must not run, once that is recorded
-	givenUp       error         // why it was not called while the plan was being undone
+	reviewTimeout time.Duration      // 0: no verdict is needed
+	reviewBy      time.Time          // set by the first call that waits for one
+	verdict       *Verdict           // the last one that is known
+	barred        error              // why the forward must not run, once that is recorded
+	givenUp       error              // why it was not called while the plan was being undone
+	doubt         *pb.ForwardInDoubt // not nil: an earlier process may have called its forward
 	state         actionState
 	cancel        context.CancelCauseFunc // of the forward that runs
 	finished      chan struct{}           // closed when the forward's outcome is queued
@@ -438,11 +439,19 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 // doubt it. Called with mu held.
 func (p *OpenPlan) giveUp(a *action) error {
 	a.state, a.givenUp = actionEnded, p.unwound
+	return p.queueOutcome(p.uncalled(a, codeNotStarted, "the agent registered the action and did not call it"))
+}
+
+// uncalled makes the record of an action that this process will not call. That is
+// proof that nothing happened only where no earlier process may have called it.
+func (p *OpenPlan) uncalled(a *action, code, message string) *pb.Record {
 	record := p.outcome(a)
-	record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{
-		Code: codeNotStarted, Message: "the agent registered the action and did not call it",
-	}}
-	return p.queueOutcome(record)
+	if a.doubt != nil {
+		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
+	} else {
+		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code, Message: message}}
+	}
+	return record
 }
 
 // run calls the forward. A panic goes on after it is recorded, with its stack.

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,51 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 			}
 			if b := l.shown("doubt-" + name).Actions[1]; b.Outcome != rule.outcome || w.calls["b"].Blind != (rule.outcome == "in_doubt") {
 				t.Errorf("recorded %s, the handler is told %+v", b.Outcome, w.calls["b"])
+			}
+		})
+	}
+}
+
+// TestADoubtedActionThatIsNotCalledAgainStaysInDoubt: its process died in its forward,
+// and the next one learns that the plan is cancelled, or the action blocked, before it
+// has found out what happened. That is no proof that nothing did.
+func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
+	l := newLive(t, coordinator.Config{})
+	for name, strike := range map[string]func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string){
+		"cancelled": func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string) {
+			l.cancelPlan(plan)
+			for n := 0; ; n++ { // until this process knows
+				if _, err := p.Do(ctx, w.action(fmt.Sprint("x", n)), w.forward(nil, coordinator.NotTaken(errNoRoom))); errors.Is(err, coordinator.ErrUnwinding) || ctx.Err() != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		},
+		"blocked": func(_ context.Context, _ *tour, _ *coordinator.ReplayPlan, plan string) {
+			l.rule(plan, "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
+			l.showsAction(plan, "b", func(a executor.ActionView) bool { return a.Outcome != ledger.OutcomeUnknown })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, plan := newTour(l), "stays-"+name
+			lostInside(t, w, plan)
+			ctx, cancel := bounded(t)
+			defer cancel()
+			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				if err := w.act(ctx, p, "a"); err != nil {
+					return err
+				}
+				b := w.action("b")
+				b.Find = func(context.Context, coordinator.Call) (coordinator.Outcome, bool, error) {
+					strike(ctx, w, p, plan)
+					return coordinator.Outcome{}, false, nil
+				}
+				_, err := w.do(ctx, p, b, nil)
+				return err
+			})
+			wantUnwound(t, err, ledger.StateCompensated)
+			if b := l.shown(plan).Actions[1]; b.Outcome != ledger.OutcomeInDoubt || !w.calls["b"].Blind || strings.Contains(w.ranText(), "b") {
+				t.Errorf("recorded %s, the handler is told %+v; ran %s", b.Outcome, w.calls["b"], w.ranText())
 			}
 		})
 	}

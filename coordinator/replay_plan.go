@@ -187,7 +187,7 @@ func (r *run) again(ctx context.Context, declared Action, past *ledger.PastActio
 	case !unknown:
 		return nil, &Recorded{Action: past.Action, Outcome: past.Outcome, Code: past.Code, Message: past.Message}
 	}
-	a, err := r.plan.adopted(declared)
+	a, err := r.plan.adopted(declared, past)
 	if err != nil {
 		return nil, err
 	}

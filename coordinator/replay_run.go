@@ -281,8 +281,8 @@ func (r *run) adopt() {
 	}
 }
 
-// adopted makes an action of another process ready to run.
-func (p *OpenPlan) adopted(declared Action) (*action, error) {
+// adopted makes an action of another process, whose outcome is open, ready to run.
+func (p *OpenPlan) adopted(declared Action, past *ledger.PastAction) (*action, error) {
 	input, err := encode("action.input", declared.Input)
 	if err != nil {
 		return nil, err
@@ -299,6 +299,12 @@ func (p *OpenPlan) adopted(declared Action) (*action, error) {
 		if a.contract.ReviewTimeout > 0 {
 			a.reviewTimeout = a.contract.ReviewTimeout
 		}
+	}
+	switch {
+	case past.Outcome == ledger.OutcomeInDoubt:
+		a.doubt = &pb.ForwardInDoubt{Code: past.Code, Message: past.Message} // as recorded
+	case a.reviewTimeout == 0 || past.Verdict != "": // without its verdict it was not called
+		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted, Message: "its process ended, and it was not called again"}
 	}
 	return a, nil
 }

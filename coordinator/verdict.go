@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Verdict is a supervisor's word on an action. As an error it says that the
@@ -138,9 +137,7 @@ func (p *OpenPlan) barred(a *action) error {
 // refuse ends a registered action whose forward must not run. It returns the
 // cause, as later calls with the action's ID do. Called with mu held.
 func (p *OpenPlan) refuse(a *action, code string, cause error) error {
-	record := p.outcome(a)
-	record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code, Message: clip(cause.Error())}}
-	if err := p.queueOutcome(record); err != nil {
+	if err := p.queueOutcome(p.uncalled(a, code, clip(cause.Error()))); err != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	a.state, a.barred = actionEnded, cause

@@ -62,13 +62,27 @@ func (s *State) dropDueKey(ns int64, key []byte) {
 	}
 }
 
+// rouse has a due entry whose instant stays what it was asked again. Where the clock of
+// a holder is ahead of logical time it was asked already, and let go until something
+// that it reads changes: that is now.
+func (s *State) rouse(key []byte) {
+	if s.base != nil || string(key) >= s.dueFrom {
+		return
+	}
+	if at, had := slices.BinarySearch(s.roused, string(key)); !had {
+		s.roused = slices.Insert(s.roused, at, string(key))
+	}
+}
+
 // noDue stands for "no entry" in State.nextDue.
 const noDue = math.MaxInt64
 
 // dueEntries returns the entries to look at, in order of key, so that a restart,
 // which forgets what was snoozed, changes no order.
 func (s *State) dueEntries(nowNs int64) []string {
-	var entries []string
+	ready, _ := slices.BinarySearch(s.roused, string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1)))
+	entries := slices.Clone(s.roused[:min(ready, duePerTurn)])
+	s.roused = slices.Delete(s.roused, 0, len(entries))
 	for len(s.snoozed) > 0 && s.snoozed[0].ns <= nowNs && len(entries) < duePerTurn {
 		entries = append(entries, heap.Pop(&s.snoozed).(snooze).key)
 	}
@@ -229,6 +243,11 @@ func (d *decider) fireDue(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Rea
 func (s *State) NextWake() (ns int64, ok bool) {
 	if len(s.snoozed) > 0 {
 		ns, ok = s.snoozed[0].ns, true
+	}
+	if len(s.roused) > 0 {
+		if first := int64(binary.BigEndian.Uint64([]byte(s.roused[0][1:]))); !ok || first < ns {
+			ns, ok = first, true
+		}
 	}
 	if s.nextDue == 0 {
 		s.nextDue = s.firstDue()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // TestDeadlinesFireBeforeOtherWork: an unwind that waits for a decision, and those of
@@ -63,4 +64,37 @@ func TestAPlanThatFiredIsNotLookedAtAgain(t *testing.T) {
 	}
 	w.at(0)
 	w.wantState("p", ledger.StateCompensated, "a=compensated")
+}
+
+// TestAFactWakesWhatTheClockHasAsked: a holder's clock is ahead of logical time, as
+// where the stream's is slow. A lease that was asked at its instant, and waits for a
+// fact since, is asked again when the fact comes, though its instant stays the same.
+func TestAFactWakesWhatTheClockHasAsked(t *testing.T) {
+	for _, condition := range []string{
+		`after(plan.opened_at + duration("45s")) && facts["k"].n > 3`, // a lease by itself
+		`elapsed(at("o"), duration("45s")) && facts["k"].n > 3`,       // a node
+	} {
+		w := newWorld(t)
+		assert := func(key string, n int) {
+			w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "sensor"}, &pb.Record{Kind: &pb.Record_FactAsserted{
+				FactAsserted: &pb.FactAsserted{Key: key, Value: fmt.Appendf(nil, `{"n":%d}`, n)}}}))
+		}
+		assert("o", 1)
+		assert("k", 1)
+		w.must(w.agent("p", opened(0, when("late", condition))))
+		w.do("p", "a")
+		w.now = epoch0 + 50*second
+		if records := w.decide(nil); len(records) != 0 {
+			t.Fatalf("%s: fires without its fact: %v", condition, records)
+		}
+		w.now = epoch0 + 10*second // by the stream's clock
+		assert("k", 5)
+		w.now = epoch0 + 51*second
+		if next, ok := w.state.NextWake(); !ok || next > w.now {
+			t.Errorf("%s: nothing is due: %d, %v", condition, next, ok)
+		}
+		if records := w.decide(nil); len(records) == 0 || records[0].GetLeaseFired() == nil {
+			t.Errorf("%s: does not fire: %v", condition, records)
+		}
+	}
 }

@@ -310,6 +310,8 @@ func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string,
 			s.setDue(wakeNs, dueLease, ref)
 		}
 		l.WakeNs = wakeNs
+	} else if wakeNs != 0 {
+		s.rouse(dueKey(wakeNs, dueLease, ref))
 	}
 	s.setWatches(string(ref.append(nil)), l.Keys, keys)
 	l.Keys = keys

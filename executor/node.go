@@ -73,6 +73,8 @@ func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, res
 		if result.WakeNs != 0 {
 			s.setDueKey(result.WakeNs, dueNodeKey(result.WakeNs, node))
 		}
+	} else if result.WakeNs != 0 {
+		s.rouse(dueNodeKey(result.WakeNs, node))
 	}
 	row.Keys, row.WakeNs = keys, result.WakeNs
 	if faulty(result) != wasFaulty {

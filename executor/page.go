@@ -123,8 +123,8 @@ func (d *decider) paged(list []Paged) {
 			continue
 		}
 		row := d.state.pageRow(pageKey(in.Plan, in.Number, in.Kind))
-		if row == nil {
-			continue
+		if row == nil || row.At.GetSequence() == 0 {
+			continue // answered meanwhile; or this very commit asks for it anew, and no hook has that one
 		}
 		r := &pb.Record{Plan: p.id, Cause: row.At, Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: clip(in.Hook), Kind: in.Kind}}}
 		if in.Number != 0 {

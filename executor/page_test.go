@@ -3,6 +3,9 @@ package executor
 import (
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // TestAForwardBehindACommitPagesTheOwner: nothing holds it, and no unwind will come
@@ -18,4 +21,34 @@ func TestAForwardBehindACommitPagesTheOwner(t *testing.T) {
 		t.Fatalf("%+v", open)
 	}
 	s.wantState("p", "committed", "a=retired")
+}
+
+// TestAPageOfThisTurnWasTakenByNobody: an action is quarantined again in the turn in
+// which the hook's word on its earlier page is recorded; that word is not about the
+// page that this commit asks for.
+func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	w.do("p", "a")
+	w.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusStop, Code: "no"} }
+	w.must(w.agent("p", planFailed()))
+	w.turn()
+	page := w.state.Unpaged()[0]
+	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{
+		Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann", Reason: "again"}}}))
+	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, w.state.Decide(Input{EpochNs: w.now, SizeMax: 60 << 10})...)
+	c := w.state.Commands()[0]
+	answers := []Answer{{Plan: "p", Number: 1, Purpose: c.Purpose, Attempt: c.Attempt, Reply: w.worker(c)}}
+	taken := []Paged{{Plan: "p", Number: 1, Kind: page.Kind, Hook: page.Hook}}
+	records := w.state.Decide(Input{EpochNs: w.now, Answers: answers, Paged: taken, SizeMax: 60 << 10})
+	quarantined := false
+	for _, r := range records {
+		quarantined = quarantined || r.GetActionQuarantined() != nil
+		if r.GetOwnerPaged() != nil {
+			t.Errorf("a page that nobody has seen is taken: %v", r)
+		}
+	}
+	if !quarantined {
+		t.Errorf("not quarantined again: %v", records)
+	}
 }

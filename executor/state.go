@@ -95,6 +95,7 @@ type State struct {
 	answered uint64 // last message whose refusal is to be recorded
 	nextDue  int64  // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
 	snoozed  snoozeHeap
+	roused   []string // keys below dueFrom that a fact or a state calls for again, ascending
 }
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has

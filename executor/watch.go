@@ -22,6 +22,14 @@ type watcher struct {
 
 func (w *watcher) isNode() bool { return w.id[0] == 0 }
 
+// dueKey is where it stands among what falls due.
+func (w *watcher) dueKey() []byte {
+	if w.isNode() {
+		return dueNodeKey(w.wakeNs, []byte(w.id[1:]))
+	}
+	return dueKey(w.wakeNs, dueLease, parseLeaseRef([]byte(w.id)))
+}
+
 // watchersInline is how many watchers of one fact stand in one row. Where there
 // are more, each has a row of its own.
 const watchersInline = 8
@@ -185,6 +193,9 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 	for _, w := range list {
 		result := s.ask(w.held, s.meta.TimeNs)
 		if s.unchanged(w, result) {
+			if w.wakeNs != 0 {
+				s.rouse(w.dueKey())
+			}
 			continue
 		}
 		if w.isNode() {

@@ -220,9 +220,18 @@ func strikeKill(r *rig) {
 	}
 }
 
-// killMaker kills the worker and names where it was.
+// killMaker kills the worker and names where it was. Sometimes the world lets an undo
+// wait at its door until the one who asked for it is dead.
 func (r *rig) killMaker() {
-	if r.dice.IntN(2) == 0 {
+	if r.dice.IntN(3) == 0 {
+		r.world.shutDoor()
+		late := time.Now().Add(time.Second) // the server may be gone
+		for r.world.atDoor() == 0 && time.Now().Before(late) {
+			<-time.After(time.Millisecond)
+		}
+		defer r.world.openDoor()
+		defer until(r.t, r.ctx, "the world notices that the worker is dead", func() bool { return r.world.atDoor() == 0 })
+	} else if r.dice.IntN(2) == 0 {
 		late := time.Now().Add(time.Second) // the server may be gone
 		for asked := len(r.notes.said().asked); len(r.notes.said().asked) == asked && time.Now().Before(late); {
 			<-time.After(time.Millisecond) // until it is asked for one more

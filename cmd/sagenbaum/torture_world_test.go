@@ -32,6 +32,8 @@ type outside struct {
 	barred   map[string]bool // things whose undo came before their forward
 	late     int             // forwards refused for that
 	lines    int
+	shut     chan struct{} // not nil: undos wait until it is closed
+	waiting  int           // undos at a shut door
 }
 
 func newOutside(t *testing.T) *outside {
@@ -58,6 +60,9 @@ func newOutside(t *testing.T) *outside {
 // ServeHTTP takes one call: verb, thing and key.
 func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	if q.Get("verb") == unmakeThing && !o.enter(r) {
+		return // its worker is dead, and nothing has happened
+	}
 	code, err := o.act(q.Get("verb"), q.Get("thing"), q.Get("key"))
 	if err == nil {
 		err = o.file.Sync() // calls of one moment share it
@@ -93,6 +98,50 @@ func (o *outside) act(verb, thing, key string) (code int, err error) {
 		o.barred[thing] = true
 	}
 	return http.StatusOK, nil
+}
+
+// enter waits at a shut door. It returns false when the one who asks is gone before
+// the door is open.
+func (o *outside) enter(r *http.Request) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.shut != nil {
+		door := o.shut
+		o.waiting++
+		o.mu.Unlock()
+		select {
+		case <-door:
+		case <-r.Context().Done():
+		}
+		o.mu.Lock()
+		o.waiting--
+		if r.Context().Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// shutDoor lets undos wait before anything happens.
+func (o *outside) shutDoor() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.shut = make(chan struct{})
+}
+
+// openDoor lets undos happen again.
+func (o *outside) openDoor() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.shut)
+	o.shut = nil
+}
+
+// atDoor is how many undos wait at a shut door.
+func (o *outside) atDoor() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting
 }
 
 // called tells how often an undo or a forward of a thing was called.

@@ -47,6 +47,7 @@ const (
 	snapshotPoll     = 10 * time.Second       // how often a host looks whether it is time
 	snapshotsKept    = 2                      //
 	haltPoll         = 5 * time.Second        // how often a halted tenant looks whether its stream was made anew
+	alarmPoll        = 5 * time.Millisecond   // how often a scrub looks whether the tenant is halted
 	scrubEvery       = 24 * time.Hour         // from the end of one full pass to the next
 	scrubRetry       = time.Minute            // after a pass that could not be finished
 	scrubChunk       = 2000                   // messages that a scrub reads at once

@@ -176,6 +176,9 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 	plan.Tiles, plan.Through = a.tiles.last(), a.tiles.last()
 	ours := false
 	if old.There {
+		if err := a.refuseRepaired(ctx, old.Head); err != nil {
+			return err
+		}
 		plan.OldCreatedNs, plan.OldLast = old.Head.CreatedNs, old.Head.Last
 		if ours, err = a.isOurs(ctx, old.Head); err != nil {
 			return err
@@ -185,6 +188,7 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 	if err != nil {
 		return err
 	}
+	a.listFolded(plan)
 	if dry {
 		plan.Root = make([]byte, ledger.LeafSize)
 		if plan.Size = a.tiles.size(); plan.Through == plan.Tiles {
@@ -202,6 +206,31 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 		return err
 	}
 	return a.saveOld(plan, salvage)
+}
+
+// refuseRepaired is an error when the stream was repaired by a host that had other
+// tiles: they, and not these, are what stands before it. A repair from these would drop
+// everything that was appended since.
+func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
+	if old.First <= 1 || a.tiles.last() == old.First-1 {
+		return nil
+	}
+	return jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.First, old.First, func(m ledger.Message) error {
+		entries, err := ledger.Decode(a.tenant, m)
+		if err != nil {
+			return nil // a record of the future is no repair that this host knows
+		}
+		e := entries[0]
+		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || e.Record.GetLedgerRepaired().GetThrough() != old.First-1 {
+			return nil
+		}
+		if m.Sequence <= a.tiles.last() {
+			if same, err := inTiles(a.tiles.tileFiles, m); err != nil || same {
+				return err
+			}
+		}
+		return fmt.Errorf("the stream was repaired, and goes on from %d; the tiles here end at %d and have no such repair: copy the tiles of the host that repaired it", old.First, a.tiles.last())
+	})
 }
 
 // isOurs reports whether the old stream is the history that the tiles have: its
@@ -232,13 +261,13 @@ func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
 // salvage reads the old stream. What follows the tiles without a gap goes into them;
 // what else is not in them is returned, and listed.
 func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Inspected, ours, dry bool) (rest []salvagedMessage, err error) {
-	if !old.There || old.Head.Last < old.Head.First {
+	if !old.There {
 		return nil, nil
 	}
 	if err := a.tiles.fromMessage(plan.Through + 1); err != nil {
 		return nil, err
 	}
-	next := max(plan.Through+1, old.Head.First)
+	next := plan.Through + 1
 	err = jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.Head.First, old.Head.Last, func(m ledger.Message) error {
 		if m.Sequence <= plan.Tiles {
 			same, err := inTiles(a.tiles.tileFiles, m)
@@ -271,6 +300,15 @@ func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Ins
 		plan.Lost = ledger.AddToRanges(plan.Lost, next)
 	}
 	return rest, err
+}
+
+// listFolded lists as lost what the state was folded from and nothing has any more:
+// the stream has lost its tail, and the tiles, too, end before it.
+func (a *actor) listFolded(plan *repairPlan) {
+	folded := executor.Open(a.kv, a.tenant, nil).Meta().GetApplied().GetSequence()
+	for at := max(plan.Through, plan.OldLast) + 1; at <= folded; at++ {
+		plan.Lost = ledger.AddToRanges(plan.Lost, at)
+	}
 }
 
 // extend puts a message of the old stream into the tiles.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -403,7 +404,11 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 		r.halted("G1")
 		stop()
 		a := newActor(h, "t") // what the host would do, step by step
-		a.kv = newTenantKV(nil, "t")
+		db, err := openPebble(filepath.Join(r.dir, "h1", "state"), h.log, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.kv = newTenantKV(db, "t")
 		if a.tiles, err = openTiles(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -419,7 +424,7 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.stepsOfRepair(t, plan, step)
-		if err := a.tiles.close(); err != nil {
+		if err := errors.Join(a.tiles.close(), db.Close()); err != nil {
 			t.Fatal(err)
 		}
 		r.host("h1")

@@ -75,7 +75,25 @@ func (a *actor) askScrub(ctx context.Context) any {
 	if err != nil {
 		return executor.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
 	}
+	if answer.Differs != 0 {
+		a.awaitHalt(ctx)
+	}
 	return answer
+}
+
+// awaitHalt waits, not for ever, until the tenant is halted: who hears that it is
+// asks for its repair next.
+func (a *actor) awaitHalt(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	for sleep(ctx, alarmPoll) {
+		a.mu.Lock()
+		mode := a.mode
+		a.mu.Unlock()
+		if mode == executor.ModeHalted {
+			return
+		}
+	}
 }
 
 // scrub reads the stream against the tiles, up to where they end now. A difference

@@ -182,6 +182,8 @@ func (a *actor) restoreFrom(dir string) (said snapshotTenant, err error) {
 		return said, errors.New("the tenant is not in it")
 	case file.FoldVersion != executor.FoldVersion:
 		return said, fmt.Errorf("it was folded by version %d of the rules, this is %d", file.FoldVersion, executor.FoldVersion)
+	case len(said.Leaf) != ledger.LeafSize:
+		return said, fmt.Errorf("its leaf has %d bytes, want %d", len(said.Leaf), ledger.LeafSize)
 	case said.Records > a.tiles.size():
 		return said, fmt.Errorf("it is ahead of the tiles, by %d records", said.Records-a.tiles.size())
 	}

@@ -138,21 +138,30 @@ func (t *tiles) from(index uint64) { t.cursor, t.known = index, nil }
 
 // flush writes what this turn has added.
 func (t *tiles) flush() error {
+	added, err := t.writePending()
+	if err == nil && added > 0 {
+		t.grown(added, t.pendingLast)
+	}
+	return err
+}
+
+// writePending writes what this turn has added into the growing tile, and returns
+// how many records that were. Nobody reads them before the files have grown.
+func (t *tiles) writePending() (added uint64, err error) {
 	if len(t.pendingHashes) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := t.write(t.entries, t.entriesAt, t.pendingEntries); err != nil {
-		return err
+		return 0, err
 	}
-	added := uint64(len(t.pendingHashes) / ledger.LeafSize)
 	width := t.size() % ledger.TileWidth
 	if err := t.write(t.hashes, int64(width)*ledger.LeafSize, t.pendingHashes); err != nil {
-		return err
+		return 0, err
 	}
+	added = uint64(len(t.pendingHashes) / ledger.LeafSize)
 	t.entriesAt += int64(len(t.pendingEntries))
 	t.pendingEntries, t.pendingHashes = t.pendingEntries[:0], t.pendingHashes[:0]
-	t.grown(added, t.pendingLast)
-	return nil
+	return added, nil
 }
 
 // write writes at a place of a file, and waits for room where the disk is full.
@@ -169,8 +178,10 @@ func (t *tiles) write(f *os.File, at int64, data []byte) error {
 }
 
 // fill makes the growing tile a full one, and writes those above it that are full.
+// The size grows last: a reader takes a tile behind it for a full one.
 func (t *tiles) fill(full []ledger.Tile) error {
-	if err := t.flush(); err != nil {
+	added, err := t.writePending()
+	if err != nil {
 		return err
 	}
 	n := full[0].N
@@ -187,8 +198,12 @@ func (t *tiles) fill(full []ledger.Tile) error {
 			return err
 		}
 	}
+	if err := t.openEdgeFiles(); err != nil {
+		return err
+	}
+	t.grown(added, t.pendingLast)
 	t.wakeSyncer()
-	return t.openEdgeFiles()
+	return nil
 }
 
 // rename gives a file its name, in a folder that may be missing.
@@ -260,6 +275,9 @@ func (t *tiles) publish() error {
 			continue
 		}
 		data, err := os.ReadFile(t.path(edgeEntries))
+		if err == nil && int64(len(data)) < t.entriesAt {
+			err = fmt.Errorf("%s has %d bytes, and %d were written", edgeEntries, len(data), t.entriesAt)
+		}
 		if err != nil {
 			return err
 		}

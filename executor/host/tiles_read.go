@@ -62,11 +62,15 @@ func (t *tileFiles) grown(records, last uint64) {
 
 // read reads a full tile's file, or the growing one while it is that.
 func (t *tileFiles) read(full, edge string, n uint64) ([]byte, error) {
+	growing := n == t.size()/ledger.TileWidth // first: a tile that is full to the size has its name
 	data, err := os.ReadFile(t.path(full))
-	if errors.Is(err, fs.ErrNotExist) && n == t.size()/ledger.TileWidth {
-		if data, err = os.ReadFile(t.path(edge)); err == nil && n != t.size()/ledger.TileWidth {
-			data, err = os.ReadFile(t.path(full)) // it was filled meanwhile
-		}
+	if !growing || !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+	data, err = os.ReadFile(t.path(edge))
+	// Filled meanwhile? Then what was read is of the next tile, or nothing.
+	if filled, late := os.ReadFile(t.path(full)); !errors.Is(late, fs.ErrNotExist) {
+		return filled, late
 	}
 	return data, err
 }
@@ -194,10 +198,7 @@ func (t *tileFiles) find(sequence uint64) (uint64, error) {
 
 // first returns the first record of tile n.
 func (t *tileFiles) first(n uint64) (ledger.Leafed, error) {
-	f, err := os.Open(t.path(ledger.BundlePath(n, ledger.TileWidth)))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.Open(t.path(edgeEntries))
-	}
+	f, err := t.openBundle(n)
 	if err != nil {
 		return ledger.Leafed{}, &tileReadErr{n * ledger.TileWidth, err.Error()}
 	}
@@ -216,6 +217,24 @@ func (t *tileFiles) first(n uint64) (ledger.Leafed, error) {
 		return ledger.Leafed{}, &tileReadErr{n * ledger.TileWidth, err.Error()}
 	}
 	return leaf, nil
+}
+
+// openBundle opens what read reads of the entries.
+func (t *tileFiles) openBundle(n uint64) (*os.File, error) {
+	growing := n == t.size()/ledger.TileWidth
+	full := t.path(ledger.BundlePath(n, ledger.TileWidth))
+	f, err := os.Open(full)
+	if !growing || !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	edge, err := os.Open(t.path(edgeEntries))
+	if filled, late := os.Open(full); !errors.Is(late, fs.ErrNotExist) { // meanwhile
+		if err == nil {
+			late = errors.Join(late, edge.Close())
+		}
+		return filled, late
+	}
+	return edge, err
 }
 
 // messages yields the messages from a sequence on, up to the last whole one.

@@ -14,7 +14,6 @@ type agent struct {
 	w        *world
 	p        *planSpec
 	at       int
-	opened   bool // the plan's record is on its way, or stored
 	began    bool
 	gone     bool
 	stubborn bool // it goes on although its plan has ended

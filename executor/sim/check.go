@@ -16,7 +16,7 @@ type checker struct {
 	w          *world
 	violations []Violation
 	records    int
-	auditor    Auditor
+	audit      *auditor // nil: there is none
 
 	judged []judgement // by sequence - 1
 	timeNs int64       // logical time, told from the records alone (I8)
@@ -54,8 +54,8 @@ type acked struct {
 
 func newChecker(w *world) *checker {
 	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[callID]*callCheck{}, wins: map[string]uint64{}}
-	if w.options.Auditor != nil {
-		c.auditor = w.options.Auditor(tenant)
+	if !w.options.Unaudited {
+		c.audit = newAuditor(w.programs)
 	}
 	return c
 }
@@ -77,8 +77,8 @@ func (c *checker) fail(rule string, sequence uint64, format string, args ...any)
 // stored sees a message as the stream has it.
 func (c *checker) stored(m *stored) {
 	c.records += len(m.entries)
-	if c.auditor != nil && !c.broken {
-		c.violations = append(c.violations, c.auditor.Add(m.message)...)
+	if c.audit != nil && !c.broken {
+		c.audit.add(c, m)
 	}
 }
 
@@ -102,6 +102,9 @@ func (c *checker) folded(h *host, e ledger.Entry, result executor.Result) {
 		c.advance(e)
 		j.results, j.times = append(j.results, result), append(j.times, c.timeNs)
 		c.judge(e, result)
+		if c.audit != nil {
+			c.audit.judged(c, e, result)
+		}
 	}
 	if first := j.results[index]; first != result {
 		c.fail("I7", at, "%s says %s %q of record %d, and another host %s %q", h.name, verdictName(result.Verdict), result.Reason, index, verdictName(first.Verdict), first.Reason)

@@ -32,7 +32,9 @@ func (w *world) finish() {
 	c.checkAcknowledged()
 	c.checkStates()
 	c.checkPlans(holder)
-	c.checkAudit(holder)
+	if c.audit != nil {
+		c.audit.end(c, holder)
+	}
 }
 
 func (w *world) holder() *host {
@@ -74,9 +76,23 @@ func (c *checker) checkAcknowledged() {
 	}
 }
 
+// refolded: of so many seeds one is folded again from nothing, beside those in which a
+// host has gone back.
+const refolded = 4
+
 // checkStates: all hosts have the same rows, and so has a fold from nothing (I7, I10).
 func (c *checker) checkStates() {
 	last := c.w.stream.last()
+	for _, h := range c.w.hosts {
+		if h.state == nil || h.cursor() != last {
+			c.fail("L1", last, "%s has not folded the end of the stream", h.name)
+			return
+		}
+	}
+	c.w.mark(last)
+	if c.w.options.Seed%refolded != 0 && c.w.faults&Of(FaultPowerCut, FaultStateLost, FaultRivals) == 0 {
+		return // one host that only ever went on
+	}
 	kv := executor.NewMemoryKV()
 	s := executor.OpenWith(kv, tenant, c.w.archive, c.w.programs)
 	batch := 1 + newRandom(c.w.options.Seed, streamEnd).below(int(last)+1)
@@ -91,10 +107,6 @@ func (c *checker) checkStates() {
 	s.Flush()
 	want := executor.Digest(kv)
 	for _, h := range c.w.hosts {
-		if h.state == nil || h.cursor() != last {
-			c.fail("L1", last, "%s has not folded the end of the stream", h.name)
-			continue
-		}
 		if got := executor.Digest(h.kv); got != want {
 			differ := executor.Differences(h.kv, kv, 3)
 			c.fail("I7", last, "%s has other rows than a fold of the ledger: %v", h.name, differ)
@@ -153,31 +165,6 @@ func (c *checker) checkEffects(v executor.PlanView) {
 				c.fail("E2", 0, "plan %s is compensated, and %s of action %s stands", v.Plan, e.ref, it.id)
 			case v.State == ledger.StateCommitted && v.UndoneAs == "" && !e.stands && it.undo == undoHeld && known && !c.hasDuty(p, it):
 				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan, e.ref, it.id)
-			}
-		}
-	}
-}
-
-// checkAudit compares the second fold with the executor's views.
-func (c *checker) checkAudit(h *host) {
-	if c.auditor == nil {
-		return
-	}
-	c.violations = append(c.violations, c.auditor.End()...)
-	reader := executor.NewReader(h.kv, tenant, c.w.archive)
-	for _, p := range c.auditor.Plans() {
-		view, ok := reader.Plan(p.ID)
-		if !ok || view.State != p.State {
-			c.fail("I24", 0, "plan %s is %q for the auditor and %q for the executor", p.ID, p.State, view.State)
-			continue
-		}
-		if len(view.Actions) != len(p.Actions) {
-			c.fail("I24", 0, "plan %s has %d actions for the auditor and %d for the executor", p.ID, len(p.Actions), len(view.Actions))
-			continue
-		}
-		for i, a := range p.Actions {
-			if got := view.Actions[i]; got.Action != a.ID || got.Undo != a.Undo {
-				c.fail("I24", 0, "action %d of plan %s is %s %s for the auditor and %s %s for the executor", i+1, p.ID, a.ID, a.Undo, got.Action, got.Undo)
 			}
 		}
 	}

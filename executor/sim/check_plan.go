@@ -92,8 +92,6 @@ func (p *planCheck) item(id string) (int, *itemCheck) {
 	return len(p.items) - 1, d
 }
 
-func (c *checker) plan(id string) *planCheck { return c.plans[id] }
-
 func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 	p := &planCheck{id: id, opened: opened, fired: map[string]uint64{}, saves: map[string]int{}}
 	c.plans[id] = p

@@ -171,13 +171,14 @@ func (c *checker) lets(p *planCheck, it *itemCheck) bool {
 	if it.child != nil {
 		return it.child.phase == phaseEnded || it.child.unsure
 	}
+	goesOn := p.opened.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	switch it.undo {
 	case undoDone, undoSkipped:
 		return true
 	case undoResolved:
-		return !it.halt
+		return !it.halt || p.opened.SecondApprover && goesOn // two may not agree: then it is quarantined as before
 	case undoQuarantined:
-		return p.opened.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
+		return goesOn
 	default:
 		return false
 	}

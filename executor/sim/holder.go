@@ -241,7 +241,18 @@ type pageKey struct {
 	kind, hook string
 }
 
-type letter struct{ page executor.Page }
+type letter struct {
+	key  pageKey
+	page executor.Page
+}
+
+// paged says which pages were taken.
+func paged(taken []*letter) (list []executor.Paged) {
+	for _, l := range taken {
+		list = append(list, executor.Paged{Plan: l.page.Plan, Number: l.page.Number, Kind: l.page.Kind, Hook: l.page.Hook})
+	}
+	return list
+}
 
 // page takes pages on their way to their hooks.
 func (h *host) page(pages []executor.Page) {
@@ -250,7 +261,7 @@ func (h *host) page(pages []executor.Page) {
 		if old := h.letters[key]; old != nil && old.page.ID == p.ID {
 			continue
 		}
-		l := &letter{p}
+		l := &letter{key, p}
 		h.letters[key] = l
 		h.deliver(key, l)
 	}
@@ -265,7 +276,7 @@ func (h *host) deliver(key pageKey, l *letter) {
 			h.deliver(key, l)
 		default:
 			h.w.paged(l.page)
-			h.taken = append(h.taken, executor.Paged{Plan: l.page.Plan, Number: l.page.Number, Kind: l.page.Kind, Hook: l.page.Hook})
+			h.taken = append(h.taken, l)
 			h.turn(false)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -35,16 +36,14 @@ type host struct {
 	holding  bool
 	pending  *pending
 	misses   int
-	refolded [32]byte // rows when it went down, to compare
 	sent     map[callID]bool
 
 	flights map[about]*flight
 	answers []executor.Answer
 	letters map[pageKey]*letter
-	taken   []executor.Paged
+	taken   []*letter // pages that hooks have taken
 	clock   clock
 	wakes   uint64 // counts the arming of the wake timer
-	pause   int64  // before it starts again
 }
 
 // pending is an append that has not been folded back yet.
@@ -345,6 +344,7 @@ func (h *host) act() {
 		}
 	}
 	h.answers = live
+	h.taken = slices.DeleteFunc(h.taken, func(l *letter) bool { return h.letters[l.key] != l })
 	now, held := h.clock.epoch()
 	due, waits := h.state.NextWake()
 	working := h.state.HasWork() || h.state.MemoryWork(h.w.settings.memoryMax)
@@ -352,7 +352,7 @@ func (h *host) act() {
 		return
 	}
 	in := executor.Input{
-		EpochNs: now, HoldClock: held, Answers: h.answers, Paged: h.taken,
+		EpochNs: now, HoldClock: held, Answers: h.answers, Paged: paged(h.taken),
 		Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, SizeMax: commitSizeMax,
 	}
 	records := h.state.Decide(in)

@@ -26,8 +26,8 @@ type Options struct {
 	Programs *triggers.Cache
 	// Seen collects what has happened, over all runs of one goroutine; nil: nothing.
 	Seen *Seen
-	// Auditor folds the ledger a second time; nil: nobody does.
-	Auditor func(tenant string) Auditor
+	// Unaudited leaves out the second fold (package audit), to measure what it costs.
+	Unaudited bool
 	// Open gives a host its state store; nil: memory. Crash decides with a number
 	// from 0 to 99 how much of what was not synced is lost: 0 is nothing.
 	Open func() Store
@@ -160,20 +160,3 @@ type Line struct {
 	Text  string `json:"text"`
 	Fault string `json:"fault,omitempty"` // the fault that this is, or a violation's rule behind a !
 }
-
-// Auditor folds a ledger a second time, by other code.
-type Auditor interface {
-	Add(m ledger.Message) []Violation
-	End() []Violation
-	Plans() []AuditedPlan
-}
-
-// AuditedPlan is what an Auditor makes of a plan. State and Undo are words as in
-// executor.PlanView.
-type AuditedPlan struct {
-	ID, State string
-	Actions   []AuditedAction
-}
-
-// AuditedAction is one action of it.
-type AuditedAction struct{ ID, Undo string }

@@ -89,7 +89,7 @@ var conditions = []string{
 
 func (w *world) openPlans() {
 	r := newRandom(w.options.Seed, streamPlan)
-	count := 3 + r.below(6)
+	count := 3 + r.below(6)*r.below(2)
 	for n := range count {
 		p := w.draw(n, fmt.Sprintf("p%d", n), nil, 0)
 		if w.options.Drop>>n&1 == 0 {

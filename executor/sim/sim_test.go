@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bufio"
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -14,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/sim"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -73,7 +74,7 @@ func graveyard(t *testing.T) (list []sim.Options) {
 // and what they have seen.
 func runSeeds(t *testing.T, next func() (sim.Options, bool)) (runs, records, halted int, seen *sim.Seen) {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are short-lived
+	defer debug.SetGCPercent(debug.SetGCPercent(1600)) // worlds are short-lived
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	seen = sim.NewSeen()
@@ -226,35 +227,30 @@ func TestLeavingOutAPlanOrAFaultLeavesTheRest(t *testing.T) {
 	}
 }
 
-// wrongAuditor says of every plan that it knows that it is open.
-type wrongAuditor struct{ plans []sim.AuditedPlan }
+// stray is a store that has a row too many once it has one of plan p1.
+type stray struct{ *executor.MemoryKV }
 
-func (w *wrongAuditor) Add(m ledger.Message) []sim.Violation {
-	entries, err := ledger.Decode("t", m)
-	if err != nil {
-		return []sim.Violation{{Rule: "codec", Problem: err.Error()}}
+func (s stray) Set(key, value []byte) {
+	s.MemoryKV.Set(key, value)
+	if bytes.Contains(key, []byte("p1")) {
+		s.MemoryKV.Set([]byte("\xff stray"), []byte("row"))
 	}
-	for _, e := range entries {
-		if e.Err == nil && e.Record.GetPlanOpened() != nil && !slices.ContainsFunc(w.plans, func(p sim.AuditedPlan) bool { return p.ID == e.Record.Plan }) {
-			w.plans = append(w.plans, sim.AuditedPlan{ID: e.Record.Plan, State: "open"})
-		}
-	}
-	return nil
 }
 
-func (w *wrongAuditor) End() []sim.Violation { return nil }
-
-func (w *wrongAuditor) Plans() []sim.AuditedPlan { return w.plans }
+func (s stray) Commit()   {}
+func (s stray) Crash(int) {}
+func (s stray) Wipe()     {}
+func (s stray) Close()    {}
 
 // TestAFailingRunShrinks: a fault that a single plan shows is shrunk to few plans and
 // no faults.
 func TestAFailingRunShrinks(t *testing.T) {
-	o := sim.Options{Seed: 12, Auditor: func(string) sim.Auditor { return new(wrongAuditor) }}
+	o := sim.Options{Seed: 12, Open: func() sim.Store { return stray{executor.NewMemoryKV()} }}
 	if r := sim.Run(o); len(r.Violations) == 0 {
-		t.Fatal("an auditor that disagrees is not heard")
+		t.Fatal("rows that differ are not seen")
 	}
 	small, r := sim.Shrink(o)
-	if len(r.Violations) == 0 || r.Violations[0].Rule != "I24" {
+	if len(r.Violations) == 0 || r.Violations[0].Rule != "I7" {
 		t.Fatalf("shrunk to %s, which shows %v", small, r.Violations)
 	}
 	if left := sim.FaultsOf(12) &^ small.Without; left != 0 || !small.Alone || r.Plans > 2 {
@@ -276,7 +272,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 
 // BenchmarkWorlds is one world after the other, on every processor.
 func BenchmarkWorlds(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(1600))
 	var seed atomic.Uint64
 	var records atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -73,8 +74,11 @@ type Ledger struct {
 const expressionsMax = 4096
 
 // New returns the empty ledger of a tenant.
-func New(tenant string) *Ledger {
-	programs := triggers.NewCache(expressionsMax)
+func New(tenant string) *Ledger { return NewWith(tenant, triggers.NewCache(expressionsMax)) }
+
+// NewWith is New with the caller's parsed conditions, for ledgers that are folded one
+// after the other.
+func NewWith(tenant string, programs *triggers.Cache) *Ledger {
 	return &Ledger{tenant: tenant, book: newBook(tenant, programs), late: newBook(tenant, programs), log: newLog()}
 }
 
@@ -86,12 +90,21 @@ func (l *Ledger) Add(m ledger.Message) []Violation {
 	if l.stop != nil {
 		return nil
 	}
-	found := l.contiguous(m)
 	entries, err := ledger.Decode(l.tenant, m)
 	if err != nil {
 		l.stop = &Violation{Rule: "I7", Address: &pb.Address{Sequence: m.Sequence}, Problem: "cannot fold the ledger from here on: " + err.Error()}
-		return append(found, *l.stop)
+		return append(l.contiguous(m), *l.stop)
 	}
+	return l.AddDecoded(m, entries)
+}
+
+// AddDecoded is Add of a message that is decoded already, by ledger.Decode.
+func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violation {
+	l.last = nil
+	if l.stop != nil {
+		return nil
+	}
+	found := l.contiguous(m)
 	holder := false
 	var lost []int // records of a holder that do not count
 	for i, e := range entries {
@@ -126,7 +139,8 @@ const (
 // an earlier message is none: appends whose reply was lost are repeated. Where more
 // places than trialsMax come into question, it is taken for a race.
 func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, lost []int) (found []Violation) {
-	if !holder {
+	sum := sha256.Sum256(append([]byte(m.Subject+"\x00"), m.Data...))
+	if !holder || l.log.messages[sum] { // a copy says nothing of what its holder has read
 		l.behind = append(l.behind, entries)
 		if len(l.behind) > behindMessagesMax {
 			l.late.foldAll(l.behind[0])
@@ -134,8 +148,7 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 		}
 		return nil
 	}
-	sum := sha256.Sum256(append([]byte(m.Subject+"\x00"), m.Data...))
-	raced := len(lost) == 0 || l.log.messages[sum]
+	raced := len(lost) == 0
 	l.log.messages[sum] = true
 	changed := true // since the last trial, so that another may end otherwise
 	trials := 0
@@ -146,6 +159,9 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 		}
 		l.late.foldAll(earlier)
 		changed = !raced && l.late.concerns(earlier, entries)
+	}
+	if !raced && changed { // where it stands, but for what its stamp says of the time
+		raced = l.late.wouldHold(entries)
 	}
 	l.behind = nil
 	l.late.foldAll(entries)
@@ -189,6 +205,7 @@ func (b *book) roots(entries []ledger.Entry) (ids []string) {
 		if p := b.plans[id]; p != nil {
 			id = p.root().id
 		}
+		id, _, _ = strings.Cut(id, "~")         // one that undoes another plan is of its family
 		if e.Source.Class == ledger.ClassFact { // any lease may read it
 			id = ""
 		}

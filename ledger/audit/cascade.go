@@ -79,6 +79,7 @@ func (b *book) claimed(e ledger.Entry, p *plan, name string, depth uint32, chain
 	case l.stopped():
 		return nil, nil, nil, void("I25", "lease %s of plan %s is %s", name, p.id, l.cascade)
 	}
+	p.chosen(numberOf(a), name)
 	f, truth := b.asWhat(p, a, l)
 	switch {
 	case truth != triggers.True && b.clocked(l):

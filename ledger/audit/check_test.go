@@ -45,7 +45,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"I22 with what is owed":      endRule(p, compensatedEnd),
 		"I22 with a child":           endRule(&child, compensatedEnd),
 		"I22 at the end":             settledRule(&ended),
-		"I23":                        outstandingRule(p, &pb.PlanEnded{Outstanding: []string{"a"}}),
+		"I23":                        outstandingRule(p, &pb.PlanEnded{Outstanding: []string{"a"}}, false),
 		"I24":                        retiredRule(p),
 		"I24 at the end":             heldRule(&gone),
 		"I25":                        depthRule(&pb.LeaseFired{Lease: "x", Depth: DepthMax + 1}),

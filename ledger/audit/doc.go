@@ -22,9 +22,11 @@
 //     plan is armed, and its action not settled. It may fire from then on, whatever the
 //     condition is by now. A condition that reads the clock turns where a fact or a
 //     state that it reads changes, and may fire wherever it is true.
+//   - A child that commits gives up the leases that it holds for itself; those of its
+//     actions are held on.
 //   - The first lease of a plan that has turned is the one that fires. One that reads no
-//     clock takes the place of one that does. The others wait behind it for the case
-//     that it is cut, up to 16 of them.
+//     clock takes the place of one that does; of those that turn at one record any may
+//     be it. The others wait behind it for the case that it is cut, up to 16 of them.
 //   - A turn that reads no clock keeps a commit from landing; one that does loses
 //     against it.
 //   - An unwind that joins an action late makes what came before it wait, but not what
@@ -33,6 +35,8 @@
 //     nothing behind it stands. What is quarantined does so where the plan says continue.
 //   - An entry of a child plan is owed like an action. It is under way while its child
 //     unwinds, and ends as its child does.
+//   - An end names what was outstanding where its holder decided it: what
+//     others say of the plan behind the holder's last message is not in it.
 //   - A plan whose action was ever answered by its owner ends resolved, a plan of which
 //     nothing crossed ends failed, also when it was opened with a parent that is not.
 //   - A completion counts also after a failure, and then is a duty if the action was

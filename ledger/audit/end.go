@@ -57,7 +57,7 @@ func (b *book) completeRule(p *plan) string {
 		return ""
 	}
 	for _, l := range p.leases {
-		if !l.fired && !l.stopped() && b.hasTurned(p, nil, l) {
+		if p.phase == ledger.StateOpen && !l.fired && !l.stopped() && b.hasTurned(p, nil, l) { // a child's own go with its commit
 			return "lease " + l.name + " is true and has not fired"
 		}
 	}

@@ -172,7 +172,7 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.armed() || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+	if !p.armed() || a == nil && p.phase != ledger.StateOpen || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
 	truth, clocked := b.standingTruth(p, a, l)
@@ -293,6 +293,17 @@ func (p *plan) turnOf(number uint32, name string) *turn {
 		}
 	}
 	return nil
+}
+
+// chosen takes a lease that a holder names for the first one that turned, if it turned
+// at the same record as that: which of them is asked first is nobody's rule.
+func (p *plan) chosen(number uint32, name string) {
+	for i, t := range p.behind {
+		if p.turned != nil && t.number == number && t.lease == name && sameAddress(t.at, p.turned.at) && t.clocked == p.turned.clocked {
+			p.turned, p.behind[i] = t, p.turned
+			return
+		}
+	}
 }
 
 // nextTurn gives up the turn that is noted and takes the next behind it that is

@@ -117,11 +117,12 @@ func (s *Store) Get(ctx context.Context, sequence uint64) (ledger.Message, error
 		return ledger.Message{}, ledger.Head{}.Holds(sequence)
 	}
 	raw, err := s.stream.GetMsg(ctx, sequence)
-	if errors.Is(err, js.ErrMsgNotFound) {
+	switch {
+	case err == nil && raw.Sequence == sequence:
+	case ctx.Err() != nil:
+		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence, StreamName(s.tenant), ctx.Err())
+	default: // not there, or its header is damaged, which hides in this answer even where the message came from
 		return s.getFromLeader(ctx, sequence)
-	}
-	if err != nil {
-		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence, StreamName(s.tenant), err)
 	}
 	return ledger.Message{
 		Sequence: raw.Sequence, StampNs: raw.Time.UnixNano(), Subject: raw.Subject,
@@ -172,11 +173,10 @@ func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Mess
 	m := answer.Message
 	msg := ledger.Message{Sequence: m.Sequence, StampNs: m.Time.UnixNano(), Subject: m.Subject, Data: m.Data}
 	if len(m.Header) > 0 {
-		header, err := nats.DecodeHeadersMsg(m.Header)
-		if err != nil {
-			return fail(err)
+		// One that cannot be read says nothing, as where the stream is read in order.
+		if header, err := nats.DecodeHeadersMsg(m.Header); err == nil {
+			msg.ContentType = header.Get(contentType)
 		}
-		msg.ContentType = header.Get(contentType)
 	}
 	return msg, nil
 }

@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// auditor is the fold of package audit beside that of the hosts. It shares nothing with
+// them: what becomes of each record, and what all of them mean, must be the same (I7).
+type auditor struct {
+	ledger  *audit.Ledger
+	entries [][]audit.Entry // by sequence - 1
+}
+
+func newAuditor(programs *triggers.Cache) *auditor {
+	return &auditor{ledger: audit.NewWith(tenant, programs)}
+}
+
+// add folds a message as soon as it is stored.
+func (s *auditor) add(c *checker, m *stored) {
+	for _, v := range s.ledger.AddDecoded(m.message, m.entries) {
+		s.report(c, v)
+	}
+	s.entries = append(s.entries, s.ledger.Entries())
+}
+
+func (s *auditor) report(c *checker, v audit.Violation) {
+	about := ""
+	if v.Plan != "" {
+		about = "plan " + v.Plan + " " + v.Action + ": "
+	}
+	c.fail(v.Rule, v.Address.GetSequence(), "audit: %s%s", about, v.Problem)
+}
+
+var auditVerdicts = [...]string{audit.Effective, audit.Repeated, audit.Refused, audit.Void}
+
+// judged compares what becomes of one record.
+func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
+	other := s.entries[e.Address.Sequence-1][e.Address.Index]
+	if want := auditVerdicts[result.Verdict]; other.Verdict != want {
+		c.fail("I7", e.Address.Sequence, "record %d, %s of plan %s, is %s for the audit (%s %s) and %s for the executor (%s)",
+			e.Address.Index, other.Kind, other.Plan, other.Verdict, other.Rule, other.Reason, want, result.Reason)
+	}
+}
+
+// end compares what the whole ledger means.
+func (s *auditor) end(c *checker, h *host) {
+	for _, v := range s.ledger.End() {
+		s.report(c, v)
+	}
+	meta := h.state.Meta()
+	if s.ledger.Now() != meta.TimeNs || s.ledger.Term() != meta.Term || s.ledger.Held() != int(meta.Held) {
+		c.fail("I24", 0, "the audit has time %d, term %d, %d held, and the executor %d, %d, %d",
+			s.ledger.Now(), s.ledger.Term(), s.ledger.Held(), meta.TimeNs, meta.Term, meta.Held)
+	}
+	reader := executor.NewReader(h.kv, tenant, c.w.archive)
+	plans := s.ledger.Plans()
+	for _, p := range plans {
+		s.plan(c, reader, p)
+	}
+	if views, _ := reader.Plans(executor.Filter{Limit: 1000}); len(views) != len(plans) {
+		c.fail("I24", 0, "the audit has %d plans, and the executor %d", len(plans), len(views))
+	}
+	s.facts(c, reader)
+}
+
+func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
+	view, ok := reader.Plan(p.ID)
+	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) || !slices.Equal(view.Orphans, p.Orphans) {
+		c.fail("I24", 0, "plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the executor",
+			p.ID, p.State, len(p.Actions), p.Orphans, view.State, len(view.Actions), view.Orphans)
+		return
+	}
+	for i, a := range p.Actions {
+		v := view.Actions[i]
+		if got := (audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt, Key: v.Key}); got != a {
+			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor", i+1, p.ID, a, got)
+		}
+	}
+}
+
+// facts compares working memory, key by key.
+func (s *auditor) facts(c *checker, reader *executor.Reader) {
+	views, _, err := reader.Facts(executor.FactsQuery{Limit: 1000})
+	if err != nil {
+		c.fail("I10", 0, "cannot list the facts: %v", err)
+		return
+	}
+	facts := s.ledger.Facts()
+	if len(views) != len(facts) {
+		c.fail("I10", 0, "the audit has %d facts, and the executor %d", len(facts), len(views))
+		return
+	}
+	for i, f := range facts {
+		v := views[i]
+		if v.Key != f.Key || (v.State == executor.FactEvicted) != f.Evicted || !f.Evicted && string(v.Value) != f.Value {
+			c.fail("I10", 0, "fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key, f.Value, f.Evicted, v.Key, v.Value, v.State)
+		}
+	}
+}

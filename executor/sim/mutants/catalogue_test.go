@@ -1,0 +1,35 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A mutant whose place has been rewritten is no mutant any more.
+func TestEveryMutantChangesOnePlaceOfTheTree(t *testing.T) {
+	if len(catalogue) < 30 {
+		t.Errorf("%d mutants; at least 30", len(catalogue))
+	}
+	names := map[string]bool{}
+	for _, m := range catalogue {
+		if names[m.name] {
+			t.Errorf("%q is there twice", m.name)
+		}
+		names[m.name] = true
+		source, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(m.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mutated, err := m.apply(source)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := parser.ParseFile(token.NewFileSet(), m.file, mutated, parser.SkipObjectResolution); err != nil {
+			t.Errorf("%q does not parse: %v", m.name, err)
+		}
+	}
+}
