@@ -32,6 +32,9 @@ SIMFOR ?= 60s
 sim: ## run worlds by seed for SIMFOR (60s), the graveyard first (docs/guide/simulation.md)
 	$(GO) test ./executor/sim -v -timeout 0 -run 'TestGraveyard|TestNewSeeds' -for $(SIMFOR)
 
+sim-mutants: ## plant bugs into the core, one at a time: the simulator finds each within 1,000 worlds
+	$(GO) run ./executor/sim/mutants
+
 lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run with the tests
 	@.ci/lint "$(GO)" "$(STATICCHECK)"
 

@@ -66,6 +66,9 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 		s.unheard(p, a)
 	}
 	s.dropRetry(p, a)
+	if a.row.Asking != k.Question {
+		a.row.AskedToSend = k.Question == pb.Question_QUESTION_UNDO && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
+	}
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
 	s.move(p, a, pb.Undo_UNDO_DISPATCHED)
 	result := e.Record.Payload.GetOutput()
@@ -136,9 +139,12 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 	}
 }
 
-// undoFound goes on after an attempt of which nobody knows whether it happened.
+// undoFound goes on after an attempt of which nobody knows whether it happened. Of a
+// forward that may still run absent says nothing: only an undo that arrives keeps it
+// from happening later.
 func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
-	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+	mayRun := a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
+	if k.Presence == pb.Presence_PRESENCE_ABSENT && !mayRun {
 		a.row.Confirmed = true
 		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
 		return
@@ -155,14 +161,22 @@ func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswere
 	}
 	if spent(a) {
 		a.row.Note = "the effect still stands after an attempt without an answer"
+		if mayRun {
+			a.row.Note = "an attempt without an answer, and nobody knows whether the forward still runs"
+		}
 		s.land(p, a)
 		s.park(p, a)
 		return
 	}
-	// What is sent from here on is a new call to a provider that may have
-	// forgotten the key.
-	a.row.SentNs = 0
-	s.again(p, a, epoch)
+	// An attempt that is slow may still act behind this answer, under a key that the
+	// provider then remembers from there on: a later attempt asks again.
+	a.row.SentNs = epoch
+	if a.row.AskedToSend {
+		a.row.AskedToSend = false
+		s.wait(p, a, epoch)
+	} else {
+		s.again(p, a, epoch)
+	}
 }
 
 // verified goes on after a check of an undo that says done.

@@ -149,6 +149,10 @@ func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, cha
 	case stopped(l):
 		return nil, nil, nil, void("lease %s of plan %s is %s", lease, p.id, cascadeName(l.Cascade))
 	}
+	// A late copy of an earlier firing, of a plan that is back at a savepoint since, is none of this turn.
+	if t := turnedBy(p, leaseRef{p.id, n, lease}); t != nil && !t.Clocked && !samePlace(e.Record.Cause, t.At, e) {
+		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id, ledger.FormatAddress(t.At), ledger.FormatAddress(e.Record.Cause))
+	}
 	f, truth := s.firing(p, a, l)
 	switch {
 	case truth != triggers.True:

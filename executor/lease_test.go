@@ -377,3 +377,30 @@ func TestAConditionOverTheNumberOfActions(t *testing.T) {
 	s.turn()
 	s.wantState("p", "compensated", "a=compensated b=compensated c=compensated")
 }
+
+// TestACopyOfAFiringIsNoneOfALaterTurn: an append whose reply was lost comes once more
+// when its plan is back at a savepoint and has been asked to go back again.
+func TestACopyOfAFiringIsNoneOfALaterTurn(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	w.do("p", "a")
+	w.must(w.agent("p", &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}}))
+	back := func(n uint32) {
+		w.must(w.agent("p", &pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Number: n}}}))
+	}
+	back(1)
+	first := w.decide(nil)
+	w.turn()
+	w.wantState("p", "open", "a=held")
+	w.do("p", "b")
+	back(2)
+	holder := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
+	if got := w.append(holder, first...); got[0].Verdict != Void || !strings.Contains(got[0].Reason, "turned at") {
+		t.Errorf("the copy is %+v", got)
+	}
+	if w.decide(nil)[0].GetLeaseFired() == nil {
+		t.Error("the second turn does not fire any more")
+	}
+	w.turn()
+	w.wantState("p", "open", "a=held b=compensated")
+}

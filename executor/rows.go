@@ -38,7 +38,7 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 		Dispatched: r.Dispatched, DueNs: r.DueNs, Settled: r.Settled, SettledNs: r.SettledNs, Note: r.Note,
 		Verdict: r.Verdict, VerdictBy: r.VerdictBy, VerdictReason: r.VerdictReason, Resolution: r.Resolution,
 		Leases: cloneLeases(r.Leases), LiftedOutput: r.LiftedOutput, Late: r.Late,
-		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, Presence: r.Presence,
+		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, AskedToSend: r.AskedToSend, Presence: r.Presence,
 		Pending: r.Pending, AliveUntilNs: r.AliveUntilNs, Approved: r.Approved, Proposal: r.Proposal, ClosesNs: r.ClosesNs,
 		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, Duplicates: r.Duplicates, PresenceAt: r.PresenceAt, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
 	}

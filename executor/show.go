@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Reader answers questions about a flushed state, over any snapshot of its KV.
@@ -20,8 +21,13 @@ type Reader struct {
 
 // NewReader reads the state of tenant in kv.
 func NewReader(kv KV, tenant string, archive Archive) *Reader {
+	return NewReaderWith(kv, tenant, archive, nil)
+}
+
+// NewReaderWith is NewReader with the caller's compiled conditions; nil: its own.
+func NewReaderWith(kv KV, tenant string, archive Archive, programs *triggers.Cache) *Reader {
 	s := look(kv, tenant)
-	s.archive = archive
+	s.archive, s.programs = archive, programs
 	return &Reader{s: s}
 }
 

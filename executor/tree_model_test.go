@@ -93,7 +93,9 @@ func (a modelAction) alone() (undo string, extra int) {
 		case try.word == "lost" && a.probed():
 			switch try.asked {
 			case "absent":
-				return "compensated", extra
+				if a.outcome != pb.Outcome_OUTCOME_UNKNOWN { // else its forward may still come
+					return "compensated", extra
+				}
 			case "inconclusive":
 				return "quarantined", extra
 			case "duplicate":

@@ -57,7 +57,7 @@ func (s *auditor) end(c *checker, h *host) {
 		c.fail("I24", 0, "the audit has time %d, term %d, %d held, and the executor %d, %d, %d",
 			s.ledger.Now(), s.ledger.Term(), s.ledger.Held(), meta.TimeNs, meta.Term, meta.Held)
 	}
-	reader := executor.NewReader(h.kv, tenant, c.w.archive)
+	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
 	plans := s.ledger.Plans()
 	for _, p := range plans {
 		s.plan(c, reader, p)

@@ -78,7 +78,7 @@ func (c *checker) checkAcknowledged() {
 
 // refolded: of so many seeds one is folded again from nothing, beside those in which a
 // host has gone back.
-const refolded = 4
+const refolded = 8
 
 // checkStates: all hosts have the same rows, and so has a fold from nothing (I7, I10).
 func (c *checker) checkStates() {
@@ -118,7 +118,7 @@ func (c *checker) checkStates() {
 // checkPlans: every unwind has ended (L1), every deadline that has passed was
 // answered (L2), and the provider has what the plans say (E2).
 func (c *checker) checkPlans(h *host) {
-	reader := executor.NewReader(h.kv, tenant, c.w.archive)
+	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
 	now, _ := h.clock.epoch()
 	for after := ""; ; {
 		views, next := reader.Plans(executor.Filter{After: after, Limit: 1000})
@@ -176,7 +176,7 @@ func (w *world) settleAll() {
 	if h == nil || w.check.broken {
 		return
 	}
-	reader := executor.NewReader(h.kv, tenant, w.archive)
+	reader := executor.NewReaderWith(h.kv, tenant, w.archive, w.programs)
 	plans, _ := reader.Quarantined(executor.ListQuery{Limit: 100})
 	for _, p := range plans {
 		view, _ := reader.Plan(p.Plan)

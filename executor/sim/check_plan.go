@@ -216,7 +216,9 @@ func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegister
 		it.compensation = &pb.CompensationRegistered{}
 	}
 	p.items = append(p.items, it)
-	c.reopen(p)
+	if p.phase == phaseEnded { // an open child of a plan that has ended goes on by itself
+		c.reopen(p, e.Address.Sequence)
+	}
 }
 
 // fired: a lease fires once while it is held, not after the commit, not before its

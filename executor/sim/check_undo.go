@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -65,15 +66,23 @@ func (c *checker) word(p *planCheck, at uint64) {
 	for up := p; up != nil && p.opened.SecondApprover; up = up.parent {
 		up.unsure = true
 	}
-	c.reopen(p)
+	c.reopen(p, at)
 }
 
-// reopen: what had ended unwinds again, and all that it is a part of.
-func (c *checker) reopen(p *planCheck) {
-	for ; p != nil; p = p.parent {
+// reopen: what had ended unwinds again, and all that it is a part of and whose unwind
+// had come so far.
+func (c *checker) reopen(p *planCheck, at uint64) {
+	for p != nil {
 		if p.phase == phaseEnded {
-			p.phase = phaseUnwinding
+			p.phase, p.resumed = phaseUnwinding, at
 		}
+		parent := p.parent
+		if parent != nil {
+			if _, entry := parent.item("plan:" + p.id); entry == nil || c.holdsBack(parent, entry) != nil {
+				return
+			}
+		}
+		p = parent
 	}
 }
 
@@ -108,7 +117,7 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 	c.call(at, p, it, callID{about{p.id, it.id}, ledger.PurposeUndo, k.Attempt}, k.Key)
 	contract := it.compensation
 	if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
-		c.reopen(p)
+		c.reopen(p, at)
 	}
 	blind := it.outcome != pb.Outcome_OUTCOME_COMPLETED
 	asks := contract.Probe != nil && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
@@ -146,24 +155,25 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 
 // inOrder: when an undo begins, all that came after its action is settled (I21).
 func (c *checker) inOrder(at uint64, p *planCheck, it *itemCheck) {
-	place := -1
-	for i := range p.items {
-		if p.items[i] == it {
-			place = i
-		}
+	if other := c.holdsBack(p, it); other != nil {
+		c.fail("I21", at, "the undo of %s of plan %s begins before that of %s, which came after it", it.id, p.id, other.id)
 	}
+}
+
+// holdsBack is what came after an action and does not let its undo begin, or nil.
+func (c *checker) holdsBack(p *planCheck, it *itemCheck) *itemCheck {
+	place := slices.Index(p.items, it)
 	after := make([]bool, len(p.items))
 	after[place] = true
 	for i := place + 1; i < len(p.items); i++ { // what came after stands behind
 		for _, b := range p.items[i].before {
 			after[i] = after[i] || after[b]
 		}
-		other := p.items[i]
-		if after[i] && !c.lets(p, other) {
-			c.fail("I21", at, "the undo of %s of plan %s begins before that of %s, which came after it", it.id, p.id, other.id)
-			return
+		if other := p.items[i]; after[i] && !c.lets(p, other) {
+			return other
 		}
 	}
+	return nil
 }
 
 // lets reports whether an action lets what it came after go.

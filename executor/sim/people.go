@@ -20,7 +20,7 @@ func (w *world) tell(source ledger.Source, records ...*pb.Record) {
 // peopleBegin lets sources, supervisors, operators and foreign writers begin.
 func (w *world) peopleBegin() {
 	r := w.people
-	for range r.below(10) {
+	for range r.below(8) {
 		w.after(r.between(0, healNs), w.assert)
 	}
 	for range r.below(4) {

@@ -89,7 +89,7 @@ var conditions = []string{
 
 func (w *world) openPlans() {
 	r := newRandom(w.options.Seed, streamPlan)
-	count := 3 + r.below(6)*r.below(2)
+	count := 1 + r.below(3) + r.below(6)*r.below(2)*r.below(2) // mostly few: more worlds find more than larger ones
 	for n := range count {
 		p := w.draw(n, fmt.Sprintf("p%d", n), nil, 0)
 		if w.options.Drop>>n&1 == 0 {

@@ -95,8 +95,8 @@ func (p *provider) find(t target) *effect {
 }
 
 // copiesMax is how long copies of a command may be under way, and how far back a clock
-// may go.
-const copiesMax = 40 * second
+// may go: behind a jump, epochs stand still for as long.
+const copiesMax = 100 * second
 
 // memory is for how long the provider keeps a key, ns: what the contract says, and
 // as long as copies may be under way; 0: for ever.

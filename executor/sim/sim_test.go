@@ -23,6 +23,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "first seed of TestNewSeeds; 0: one that differs from run to run")
 	seedsFlag = flag.Int("seeds", 0, "seeds that TestNewSeeds runs; 0: as many as there is time for")
+	allFlag   = flag.Bool("all", false, "TestNewSeeds goes on behind a seed that fails")
 	forFlag   = flag.Duration("for", 20*time.Second, "time for TestNewSeeds")
 )
 
@@ -141,7 +142,7 @@ func TestNewSeeds(t *testing.T) {
 	runs, records, halted, seen := runSeeds(t, func() (sim.Options, bool) {
 		done := *seedsFlag > 0 && n >= uint64(*seedsFlag) || *seedsFlag == 0 && time.Since(start) > limit
 		n++
-		return sim.Options{Seed: first + n - 1}, !done && !t.Failed()
+		return sim.Options{Seed: first + n - 1}, !done && (*allFlag || !t.Failed())
 	})
 	took := time.Since(start)
 	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v", runs, first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends)

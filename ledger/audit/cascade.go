@@ -80,6 +80,9 @@ func (b *book) claimed(e ledger.Entry, p *plan, name string, depth uint32, chain
 		return nil, nil, nil, void("I25", "lease %s of plan %s is %s", name, p.id, l.cascade)
 	}
 	p.chosen(numberOf(a), name)
+	if t := p.turnedBy(numberOf(a), name); t != nil && !t.clocked && !samePlace(e.Record.Cause, t.at, e) {
+		return nil, nil, nil, void("I12", "lease %s of plan %s turned at %s, and this fires for %s", name, p.id, ledger.FormatAddress(t.at), ledger.FormatAddress(e.Record.Cause))
+	}
 	f, truth := b.asWhat(p, a, l)
 	switch {
 	case truth != triggers.True && b.clocked(l):

@@ -123,7 +123,7 @@ func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
 
 // undoFound goes on after an attempt of which nobody knows whether it happened.
 func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
-	if k.Presence == pb.Presence_PRESENCE_ABSENT {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT && a.outcome != unheardOf { // else its forward may still come
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
 		return

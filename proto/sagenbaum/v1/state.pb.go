@@ -2035,9 +2035,10 @@ type ActionRow struct {
 	Proposal      *Proposal              `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
 	ClosesNs      int64                  `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
 	Warned        bool                   `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
-	SentNs        int64                  `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`    // epoch of the first dispatch
-	Duties        uint32                 `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                  // that it gave rise to
-	ReadyNs       int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"` // since when it could be dispatched
+	SentNs        int64                  `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect still stands
+	AskedToSend   bool                   `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
+	Duties        uint32                 `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
+	ReadyNs       int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
 	VerdictNs     int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
 	ResolvedBy    string                 `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"` // operator of the subject
 	HasOutput     bool                   `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`   // its payload row has one
@@ -2314,6 +2315,13 @@ func (x *ActionRow) GetSentNs() int64 {
 		return x.SentNs
 	}
 	return 0
+}
+
+func (x *ActionRow) GetAskedToSend() bool {
+	if x != nil {
+		return x.AskedToSend
+	}
+	return false
 }
 
 func (x *ActionRow) GetDuties() uint32 {
@@ -3395,7 +3403,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x03(\rR\x06before\x12\x14\n" +
 	"\x05child\x18\a \x01(\tR\x05child\x12\x17\n" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
-	"\x03key\x18\t \x01(\tR\x03key\"\xb5\f\n" +
+	"\x03key\x18\t \x01(\tR\x03key\"\xd9\f\n" +
 	"\tActionRow\x12/\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -3440,7 +3448,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bproposal\x18\x1e \x01(\v2\x16.sagenbaum.v1.ProposalR\bproposal\x12\x1b\n" +
 	"\tcloses_ns\x18\x1f \x01(\x03R\bclosesNs\x12\x16\n" +
 	"\x06warned\x18  \x01(\bR\x06warned\x12\x17\n" +
-	"\asent_ns\x18! \x01(\x03R\x06sentNs\x12\x16\n" +
+	"\asent_ns\x18! \x01(\x03R\x06sentNs\x12\"\n" +
+	"\rasked_to_send\x18+ \x01(\bR\vaskedToSend\x12\x16\n" +
 	"\x06duties\x18\" \x01(\rR\x06duties\x12\x19\n" +
 	"\bready_ns\x18# \x01(\x03R\areadyNs\x12\x1d\n" +
 	"\n" +

@@ -507,6 +507,7 @@ func (m *ActionRow) CloneVT() *ActionRow {
 	r.ClosesNs = m.ClosesNs
 	r.Warned = m.Warned
 	r.SentNs = m.SentNs
+	r.AskedToSend = m.AskedToSend
 	r.Duties = m.Duties
 	r.ReadyNs = m.ReadyNs
 	r.VerdictNs = m.VerdictNs
@@ -2552,6 +2553,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.AskedToSend {
+		i--
+		if m.AskedToSend {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xd8
 	}
 	if m.PresenceAt != nil {
 		size, err := m.PresenceAt.MarshalToSizedBufferVT(dAtA[:i])
@@ -4600,6 +4613,9 @@ func (m *ActionRow) SizeVT() (n int) {
 	if m.PresenceAt != nil {
 		l = m.PresenceAt.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.AskedToSend {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -11223,6 +11239,26 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 43:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AskedToSend", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.AskedToSend = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
