@@ -165,7 +165,13 @@ func (a *agent) forward(s *actionSpec) {
 	switch s.luck {
 	case luckFails:
 		w.strikes(FaultForward)
-		w.after(s.workNs, func() { a.outcome(s, failed(s)) })
+		w.after(s.workNs, func() {
+			if s.lateNs == 0 {
+				a.outcome(s, failed(s))
+			} else { // it was not refused after all, and that becomes known later
+				a.mistaken(s)
+			}
+		})
 	case luckLost:
 		w.strikes(FaultForward)
 		w.after(s.workNs+5*second, func() { a.outcome(s, inDoubt(s)) })
@@ -188,6 +194,15 @@ func (a *agent) crossed(s *actionSpec) {
 		}
 	default:
 		a.outcome(s, completed(s, ref))
+	}
+}
+
+// mistaken reports a failure of what has happened, and its completion much later.
+func (a *agent) mistaken(s *actionSpec) {
+	ref, ok := a.w.provider.do(s, false)
+	a.outcome(s, failed(s))
+	if ok {
+		a.w.after(s.lateNs, func() { a.late(s, completed(s, ref)) })
 	}
 }
 

@@ -72,6 +72,9 @@ func newHost(w *world, n int) *host {
 		h.kv = newMemory(w.faults&Of(FaultPowerCut, FaultCrash, FaultArchive) != 0)
 	}
 	h.clock = clock{w: w}
+	if w.faults.Has(FaultRivals) { // no two agree on the time
+		h.clock.offset = int64(n) * 2 * second
+	}
 	return h
 }
 

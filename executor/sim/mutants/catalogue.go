@@ -27,8 +27,6 @@ var catalogue = []mutant{
 		"s.meta.TimeNs = max(s.meta.TimeNs, e.StampNs)", "s.meta.TimeNs = e.StampNs"},
 	{"epochs of decisions do not move time", "executor/apply.go",
 		"s.meta.TimeNs = max(s.meta.TimeNs, e.Record.EpochNs)", "_ = e.Record.EpochNs"},
-	{"an old term's claim moves time", "executor/apply.go",
-		"e.Source.Class == ledger.ClassExecutor && e.Record.Term >= s.meta.Term {", "e.Source.Class == ledger.ClassExecutor {"},
 	{"a term may begin twice", "executor/apply_executor.go",
 		"if e.Record.Term <= s.meta.Term {", "if e.Record.Term < s.meta.Term {"},
 	{"decisions of an old term count", "executor/apply_executor.go",
@@ -54,23 +52,17 @@ var catalogue = []mutant{
 
 	// Commit.
 	{"a plan commits while it unwinds", "executor/apply_agent.go",
-		"case p.row.Phase != pb.Phase_PHASE_OPEN:\n\t\treturn refused(\"plan %s is %s: it was not open any more when the commit landed\", p.id, stateName(p.row))", "case p.row.Phase == pb.Phase_PHASE_COMMITTED:\n\t\treturn repeated"},
+		"case p.row.Phase != pb.Phase_PHASE_OPEN:\n\t\treturn refused(\"plan %s is %s: it was not open any more when the commit landed\", p.id, stateName(p.row))\n\tcase p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil:", "case p.row.Phase == pb.Phase_PHASE_COMMITTED:"},
 	{"a plan commits behind a lease that turned", "executor/apply_agent.go",
 		"case p.row.Turned != nil && !p.row.Turned.Clocked:\n\t\treturn turnedBefore(p)", ""},
-	{"a plan commits behind a lease that fired", "executor/apply_agent.go",
-		"case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil:", "case p.row.Signal != pb.Signal_SIGNAL_NONE:"},
 	{"a commit leaves its held set", "executor/child.go",
 		"s.meta.Held -= uint64(count)\n\treturn count", "return count"},
 	{"a child's held set is not retired with its root", "executor/child.go",
 		"s.disarm(c)\n\t\t\tc.row.Retired, c.row.EndedNs = true, s.meta.TimeNs", "s.disarm(c)\n\t\t\tc.row.EndedNs = s.meta.TimeNs"},
 
 	// Leases.
-	{"a lease fires twice", "executor/cascade.go",
-		"case l == nil || l.Fired || a == nil && e.Record.Action != \"\":", "case l == nil || a == nil && e.Record.Action != \"\":"},
 	{"a fired lease is not noted on its plan", "executor/apply_executor.go",
 		"p.row.Fired = e.Address\n", "_ = e.Address\n"},
-	{"a claim of a firing is believed", "executor/cascade.go",
-		"case truth != triggers.True:", "case truth == triggers.False:"},
 	{"the clock guard holds nothing", "executor/due.go",
 		"case d.in.HoldClock:\n\t\treturn d.in.EpochNs + heldAgain\n\t}\n\tturned", "}\n\tturned"},
 	{"a deadline comes a second early", "triggers/time.go",
