@@ -150,7 +150,7 @@ func playRound(t *testing.T, o tortureWish, round int, counts *tally) {
 		}
 		r.cycle(o.pick(r.dice), o)
 		if t.Failed() {
-			t.Logf("the server said:\n%s", r.lastWords())
+			t.Logf("the server said:\n%s\nthe state was damaged last by %s", r.lastWords(), r.struck)
 			t.Fatalf("in cycle %d of round %d", cycle, round)
 		}
 	}

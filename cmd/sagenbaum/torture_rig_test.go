@@ -48,6 +48,7 @@ type rig struct {
 	tally *tally
 
 	yesterday string    // an older copy of the folded state
+	struck    string    // how the state was damaged last
 	death     *death    // what the last death of the server left; nil: it did not die
 	started   time.Time // of the last server or what stood for it
 	git       *gitPlay  // of this round, while it plays

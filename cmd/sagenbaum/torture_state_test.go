@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -88,9 +89,19 @@ func strikeState(r *rig) {
 		copyFolder(r.t, state, r.yesterday)
 	}
 	d := damages[r.dice.IntN(len(damages)-1)] // another ledger's would halt it
+	had := namesOf(filesOf(r.t, state, "*"))
 	d.do(r.t, r.dice, state, otherStates{yesterday: r.yesterday})
+	left, _ := filepath.Glob(filepath.Join(state, "*")) // the pattern is good
+	r.struck = fmt.Sprintf("%s: %v, had %v", d.name, namesOf(left), had)
 	r.again()
 	r.tally.damages[d.name]++
+}
+
+func namesOf(files []string) (names []string) {
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+	}
+	return names
 }
 
 // What becomes of a damaged state.

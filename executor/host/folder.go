@@ -22,11 +22,16 @@ type Folder struct {
 
 // OpenFolder opens the state of tenant in dir, which it creates; nothing else may
 // have it open.
-func OpenFolder(dir, tenant string) (*Folder, error) {
+func OpenFolder(dir, tenant string) (f *Folder, err error) {
 	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state folder: %w", err)
 	}
+	defer func() {
+		if f == nil { // the first read of a damaged store panics
+			_ = db.Close()
+		}
+	}()
 	return newFolder(db, tenant, nil), nil
 }
 

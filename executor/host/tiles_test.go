@@ -1,11 +1,16 @@
 package host
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -273,5 +278,130 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 	b.StopTimer()
 	if err := tl.killed(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// slowEdge puts a pipe in the place of a file of the growing tile: who reads it waits
+// until meanwhile has happened, and gets nothing.
+func (t *tileFiles) slowEdge(test *testing.T, name string, meanwhile func()) {
+	test.Helper()
+	path := t.path(name)
+	if err := errors.Join(os.Rename(path, path+".aside"), syscall.Mkfifo(path, 0o600)); err != nil {
+		test.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { // ends with the reader, or below
+		f, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for the reader
+		if err == nil {
+			meanwhile()
+			err = f.Close()
+		}
+		ended <- err
+	}()
+	test.Cleanup(func() {
+		if err := <-ended; err != nil {
+			test.Error(err)
+		}
+	})
+}
+
+// A tile is filled between the two looks of a reader: at its name, where it is not
+// yet, and at the growing tile, where it is no more.
+func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
+	messages := ledgerOf(t, 60)
+	for _, c := range []struct {
+		name, edge string
+		read       func(tl *tiles) (got string, err error)
+	}{
+		{"its hashes", edgeHashes, func(tl *tiles) (string, error) {
+			hashes, err := tl.readHashes(0, 0)
+			return fmt.Sprint(hashes), err
+		}},
+		{"its entries", edgeEntries, func(tl *tiles) (string, error) {
+			entries, err := tl.readEntries(0)
+			return fmt.Sprint(entries), err
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tl := openTestTiles(t, t.TempDir())
+			addAll(t, tl, messages, 10)
+			want, err := c.read(tl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tl.slowEdge(t, c.edge, func() { // as fill does: names first, then the size
+				for from, to := range map[string]string{edgeEntries: ledger.BundlePath(0, ledger.TileWidth), edgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
+					if from == c.edge {
+						from += ".aside"
+					}
+					if err := tl.rename(from, to); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if got, err := c.read(tl); err != nil || got != want {
+				t.Errorf("%v; other than it was: %d characters, want %d", err, len(got), len(want))
+			}
+			if err := tl.killed(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A reader takes a tile behind the size for a full one: the size must not grow before
+// the tile has its name. Here it cannot be given one.
+func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
+	messages := ledgerOf(t, 200)
+	tl := openTestTiles(t, t.TempDir())
+	barrier := tl.path("tile/entries")
+	if err := os.WriteFile(barrier, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	for _, m := range messages {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			failed = cmp.Or(failed, tl.add(m, e))
+		}
+		if failed = cmp.Or(failed, tl.flush()); failed != nil {
+			break
+		}
+	}
+	if failed == nil {
+		t.Fatal("a tile was given a name that there cannot be")
+	}
+	if err := os.Remove(barrier); err != nil {
+		t.Fatal(err)
+	}
+	read := uint64(0)
+	for _, err := range tl.records(0) {
+		if err != nil {
+			t.Fatalf("record %d of %d: %v", read, tl.size(), err)
+		}
+		read++
+	}
+	if read != tl.size() || read == 0 || read >= ledger.TileWidth {
+		t.Errorf("%d records read, the size is %d", read, tl.size())
+	}
+	_ = tl.killed() // the files of the growing tile are closed already
+}
+
+// Somebody has cut the growing tile off behind the host's back. It says so at the
+// stop, and the partial tiles stay as they were.
+func TestAGrowingTileThatWasCutOffIsNotPublished(t *testing.T) {
+	tl := openTestTiles(t, t.TempDir())
+	addAll(t, tl, ledgerOf(t, 40), 10)
+	if err := os.Truncate(tl.path(edgeEntries), tl.entriesAt-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.close(); err == nil || !strings.Contains(err.Error(), "were written") {
+		t.Fatalf("%v", err)
+	}
+	if _, err := os.Stat(tl.path(ledger.BundlePath(0, int(tl.size())))); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,279 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// facts appends facts, a message each, under names of their own.
+func (r *rig) facts(name string, n int) (last uint64) {
+	r.t.Helper()
+	for i := range n {
+		last = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint(name, i), Value: []byte("1")}}})
+	}
+	return last
+}
+
+// wantFacts wants facts to be known to the host that holds.
+func (r *rig) wantFacts(name string, n int) {
+	r.t.Helper()
+	for i := range n {
+		var fact executor.FactAnswer
+		if err := r.ask("fact.get", executor.FactQuery{Key: fmt.Sprint(name, i)}, &fact); err != nil || fact.Error != "" {
+			r.t.Errorf("fact %s%d: %v %s", name, i, err, fact.Error)
+		}
+	}
+}
+
+func (r *rig) inspect() jetstream.Inspected {
+	r.t.Helper()
+	now, err := jetstream.Inspect(r.t.Context(), r.conn, "t")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return now
+}
+
+// deleteStream takes the ledger away.
+func (r *rig) deleteStream() {
+	r.t.Helper()
+	js, err := r.conn.JetStream()
+	if err == nil {
+		err = js.DeleteStream(jetstream.StreamName("t"))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A host that was away while another one repaired the ledger has tiles that know of
+// no repair. Its own would drop everything since; it is refused, changes nothing, and
+// with the tiles of the other host it goes on.
+func TestARepairFromTilesThatKnowOfNoRepairIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ahead bool // the host that was away has more tiles than the one that repaired
+	}{{"behind", false}, {"ahead", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.serve(done)
+			_, stop := r.host("first")
+			r.plan("p0", 3, 0)
+			r.caughtUp()
+			stop()
+			_, stop = r.host("second")
+			r.facts("k", 10)
+			r.caughtUp()
+			stop()
+			away, repairs := "first", "second"
+			if c.ahead {
+				away, repairs = "second", "first"
+			}
+			_, folded := digest(t, filepath.Join(r.dir, "second"))
+			r.losesMessage(folded - 4)
+			_, stop = r.host(repairs)
+			r.found()
+			answer := r.repair()
+			r.caughtUp()
+			r.facts("since", 10)
+			r.caughtUp()
+			stop()
+			before := r.inspect()
+
+			_, stop = r.host(away)
+			r.halted("G")
+			var refused executor.RepairAnswer
+			r.administer("ledger.repair", executor.RepairQuery{Reason: "a test", Actor: "tester"}, &refused)
+			if !strings.Contains(refused.Error, "copy the tiles of the host that repaired it") {
+				t.Errorf("repaired through %d; the host that was away says %+v", answer.Through, refused)
+			}
+			if after := r.inspect(); after != before {
+				t.Errorf("the stream was %+v and is %+v", before, after)
+			}
+			stop()
+
+			theirs := filepath.Join(r.dir, away)
+			if err := errors.Join(os.RemoveAll(theirs), os.MkdirAll(theirs, 0o700), os.CopyFS(filepath.Join(theirs, "tiles"), os.DirFS(filepath.Join(r.dir, repairs, "tiles")))); err != nil {
+				t.Fatal(err)
+			}
+			r.host(away)
+			r.caughtUp()
+			r.wantFacts("since", 10)
+			r.fail("p0")
+			if got := r.ended("p0"); got.State != ledger.StateCompensated {
+				t.Fatalf("%+v", got)
+			}
+			r.wantOrder("a3", "a2", "a1")
+		})
+	}
+}
+
+// found waits until the host has found the damage, by its guards or by a scrub.
+func (r *rig) found() {
+	r.t.Helper()
+	r.eventually("held or halted", func() bool {
+		mode := r.status().Mode
+		return mode == executor.ModeHolding && r.status().Applied == r.status().Last || mode == executor.ModeHalted
+	})
+	if r.status().Mode == executor.ModeHolding {
+		r.administer("ledger.scrub", struct{}{}, &executor.ScrubAnswer{})
+	}
+	r.halted("G")
+}
+
+// What was damaged and repaired once is repaired again by the same host: its tiles
+// know of the first repair.
+func TestARepairedLedgerIsRepairedAgain(t *testing.T) {
+	r := damaged(t, 0)
+	for times := 1; times <= 2; times++ {
+		_, stop := r.host("h1")
+		r.facts(fmt.Sprint("time", times, "-"), 6)
+		r.caughtUp()
+		stop()
+		_, folded := digest(t, filepath.Join(r.dir, "h1"))
+		r.losesMessage(folded - 3)
+		_, stop = r.host("h1")
+		r.found()
+		if answer := r.repair(); answer.Lost != "none" {
+			t.Fatalf("repair %d: %+v", times, answer)
+		}
+		r.caughtUp()
+		if s := r.status(); len(s.Copy.Repairs) != times {
+			t.Fatalf("%d repairs, want %d", len(s.Copy.Repairs), times)
+		}
+		r.wantFacts(fmt.Sprint("time", times, "-"), 6)
+		stop()
+	}
+}
+
+// actorOf is what a halted host would repair with.
+func (r *rig) actorOf(name string) *actor {
+	r.t.Helper()
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), StoreDir: filepath.Join(r.dir, "nats")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a := h.actors[0]
+	if a.tiles, err = openTiles(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := errors.Join(a.tiles.close(), h.Close()); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return a
+}
+
+// Everything between the tiles' end and the first message of a stream that has lost
+// its first ones is listed, also when that stream is empty.
+func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
+	for _, left := range []int{0, 2} {
+		r := damaged(t, 0)
+		r.deleteStream()
+		a := r.actorOf("h1")
+		end := a.tiles.last()
+		replacement, err := jetstream.Replace(a.host.ledgerConfig("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = replacement.Create(t.Context(), end+5); err == nil {
+			err = replacement.Finish(t.Context(), end+5)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.facts("k", left)
+		plan := repairPlan{Problem: "a test", Reason: "a test", Actor: "tester"}
+		if err := a.planRepair(t.Context(), &plan, true); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%d-%d", end+1, end+4)
+		if got := ledger.FormatRanges(plan.Lost); got != want || plan.Through != end {
+			t.Errorf("%d left behind the gap: lost %s up from %d, want %s", left, got, plan.Through, want)
+		}
+	}
+}
+
+// A power cut may take the newest tiles and the stream its tail: then only the state
+// knows what was there. It is listed as lost, and the state is folded again.
+func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
+	r := damaged(t, 0)
+	_, stop := r.host("h1")
+	r.facts("k", 10)
+	r.caughtUp()
+	stop()
+	_, folded := digest(t, filepath.Join(r.dir, "h1"))
+	edge := filepath.Join(r.dir, "h1", "tiles", "t", edgeHashes)
+	info, err := os.Stat(edge)
+	if err == nil {
+		err = os.Truncate(edge, info.Size()-4*ledger.LeafSize)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.deleteStream()
+	_, stop = r.host("h1")
+	r.halted("G")
+	answer := r.repair()
+	want := fmt.Sprintf("%d-%d", folded-3, folded)
+	if answer.Through != folded-4 || answer.Lost != want {
+		t.Errorf("folded up to %d, the tiles end at %d: %+v, want %s lost", folded, folded-4, answer, want)
+	}
+	r.appended = answer.Through // what came behind it is gone
+	r.caughtUp()
+	r.fail("p0")
+	if got := r.ended("p0"); got.State != ledger.StateCompensated {
+		t.Fatalf("%+v", got)
+	}
+	r.wantOrder("a3", "a2", "a1")
+	stop()
+	got, upTo := digest(t, filepath.Join(r.dir, "h1"))
+	r.wantWhole(got, upTo)
+}
+
+// A snapshot's file is JSON, and no check of its own covers it.
+func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
+	r := newRig(t)
+	h, stop := r.host("h1")
+	r.plan("p", 3, 0)
+	r.caughtUp()
+	if err := h.snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	dir := filepath.Join(r.dir, "h1", snapshotsFolder, "1")
+	data, err := os.ReadFile(filepath.Join(dir, snapshotName))
+	var file snapshotFile
+	if err = errors.Join(err, json.Unmarshal(data, &file)); err != nil {
+		t.Fatal(err)
+	}
+	a := r.actorOf("h1")
+	whole := file.Tenants["t"]
+	for _, leaf := range [][]byte{nil, whole.Leaf[:ledger.LeafSize-1], append(whole.Leaf[:ledger.LeafSize:ledger.LeafSize], 0)} {
+		said := whole
+		said.Leaf = leaf
+		file.Tenants["t"] = said
+		if data, err = json.Marshal(file); err == nil {
+			err = os.WriteFile(filepath.Join(dir, snapshotName), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.restoreFrom(dir); err == nil || !strings.Contains(err.Error(), "its leaf has") {
+			t.Errorf("a leaf of %d bytes: %v", len(leaf), err)
+		}
+	}
+}
