@@ -140,17 +140,21 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 }
 
 // undoFound goes on after an attempt of which nobody knows whether it happened. Of a
-// forward that may still run absent says nothing: only an undo that arrives keeps it
-// from happening later.
+// forward that may still run, and whose effect no probe has seen, absent says nothing:
+// only an undo that arrives keeps it from happening later.
 func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
-	mayRun := a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
+	unseen := a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
+	mayRun := unseen && a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
 	if k.Presence == pb.Presence_PRESENCE_ABSENT && !mayRun {
 		a.row.Confirmed = true
 		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
 		return
 	}
-	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		s.foundDuplicates(e, p, a, k.Duplicates)
+	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
+		a.row.Presence = k.Presence
 	}
 	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
 	epoch := min(e.Record.EpochNs, epochMax)

@@ -82,6 +82,7 @@ func (a modelAction) alone() (undo string, extra int) {
 	if a.forbidden() {
 		return "quarantined", extra
 	}
+	mayRun := a.outcome == pb.Outcome_OUTCOME_UNKNOWN && a.doubt != "probe" // the probe has seen the effect
 	for _, try := range a.tries {
 		switch {
 		case try.word == "stop":
@@ -93,13 +94,15 @@ func (a modelAction) alone() (undo string, extra int) {
 		case try.word == "lost" && a.probed():
 			switch try.asked {
 			case "absent":
-				if a.outcome != pb.Outcome_OUTCOME_UNKNOWN { // else its forward may still come
+				if !mayRun {
 					return "compensated", extra
 				}
+			case "present":
+				mayRun = false
 			case "inconclusive":
 				return "quarantined", extra
 			case "duplicate":
-				extra = 1 // it has the same reference each time
+				extra, mayRun = 1, false // it has the same reference each time
 			}
 		}
 	}

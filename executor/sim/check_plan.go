@@ -41,6 +41,7 @@ type itemCheck struct {
 	compensation *pb.CompensationRegistered
 	forward      *pb.ForwardRegistered
 	child        *planCheck
+	apart        bool // the child had ended when its parent was committed: what reopens it later holds nobody back
 	outcome      pb.Outcome
 	presence     pb.Presence
 	undo         undo
@@ -186,6 +187,7 @@ func (c *checker) copyOf(p, parent *planCheck, from int) *planCheck {
 			copied.child = c.copyOf(it.child, u, 0)
 			copied.id = "plan:" + copied.child.id
 		}
+		copied.apart = it.child != nil && copied.child == it.child
 		u.items = append(u.items, &copied)
 	}
 	return u

@@ -28,14 +28,25 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	case *pb.Record_CompensationDispatched:
 		c.dispatched(at, p, it, k.CompensationDispatched)
 	case *pb.Record_ProbeAsked:
+		if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
+			c.reopen(p, at)
+		}
 		purpose := ledger.PurposeProbe
-		if k.ProbeAsked.Question == pb.Question_QUESTION_VERIFY {
+		switch k.ProbeAsked.Question {
+		case pb.Question_QUESTION_VERIFY:
 			purpose = ledger.PurposeVerify
+		case pb.Question_QUESTION_UNDO: // with it an attempt begins
+			if !it.started {
+				c.inOrder(at, p, it)
+			}
+			it.started = true
 		}
 		c.call(at, p, it, callID{about{p.id, it.id}, purpose, k.ProbeAsked.Attempt}, k.ProbeAsked.Key)
 	case *pb.Record_ProbeAnswered:
-		if k.ProbeAnswered.Question == pb.Question_QUESTION_EFFECT && k.ProbeAnswered.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
-			it.presence = k.ProbeAnswered.Presence
+		switch found := k.ProbeAnswered.Presence; {
+		case k.ProbeAnswered.Question == pb.Question_QUESTION_EFFECT && found != pb.Presence_PRESENCE_UNSPECIFIED,
+			k.ProbeAnswered.Question == pb.Question_QUESTION_UNDO && found == pb.Presence_PRESENCE_PRESENT && it.presence == pb.Presence_PRESENCE_UNSPECIFIED:
+			it.presence = found
 		}
 		it.gone = k.ProbeAnswered.Presence == pb.Presence_PRESENCE_ABSENT
 	case *pb.Record_CompensationSucceeded:
@@ -179,7 +190,7 @@ func (c *checker) holdsBack(p *planCheck, it *itemCheck) *itemCheck {
 // lets reports whether an action lets what it came after go.
 func (c *checker) lets(p *planCheck, it *itemCheck) bool {
 	if it.child != nil {
-		return it.child.phase == phaseEnded || it.child.unsure
+		return it.apart || it.child.phase == phaseEnded || it.child.unsure
 	}
 	goesOn := p.opened.OnUndoFailure == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	switch it.undo {

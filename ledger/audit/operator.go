@@ -174,7 +174,7 @@ func (b *book) worker(e ledger.Entry) verdict {
 	if !a.inFlight(k.Attempt) || k.Answer != pb.Answer_ANSWER_DONE && !current || a.asking == pb.Question_QUESTION_VERIFY {
 		return refused("I18", "attempt %d is not in flight: the undo of action %s is %s", k.Attempt, r.Action, p.stateOf(a))
 	}
-	if a.reportedDone() || a.reported != nil && same(a.reported, k) {
+	if a.reported != nil && (k.Answer != pb.Answer_ANSWER_DONE || a.reportedDone()) {
 		return repeated
 	}
 	a.reported = k

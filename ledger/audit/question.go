@@ -123,13 +123,18 @@ func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
 
 // undoFound goes on after an attempt of which nobody knows whether it happened.
 func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
-	if k.Presence == pb.Presence_PRESENCE_ABSENT && a.outcome != unheardOf { // else its forward may still come
+	unseen := a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	mayRun := unseen && a.outcome == unheardOf
+	if k.Presence == pb.Presence_PRESENCE_ABSENT && !mayRun {
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
 		return
 	}
-	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+	switch {
+	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
 		b.foundDuplicates(p, a, k.Duplicates)
+	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
+		a.presence = k.Presence
 	}
 	a.asking = pb.Question_QUESTION_UNSPECIFIED
 	switch {
