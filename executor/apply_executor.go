@@ -20,6 +20,12 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	if r.Term != s.meta.Term {
 		return s.outOfTerm(r.Term)
 	}
+	if r.Folded != 0 && e.Address.Sequence != s.meta.Decided {
+		if r.Folded < s.meta.Decided {
+			return void("decided on what stood up to %d, and other decisions stand at %d since", r.Folded, s.meta.Decided)
+		}
+		s.meta.Decided = e.Address.Sequence
+	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused:
 		s.todo.remove(todoRefused + string(recordKey(0, k.RecordRefused.Sequence, k.RecordRefused.Index)[1:]))
@@ -211,7 +217,11 @@ func (s *State) skipped(e ledger.Entry, p *plan, a *action, k *pb.CompensationSk
 
 func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuarantined) Result {
 	switch a.row.Undo {
-	case pb.Undo_UNDO_READY, pb.Undo_UNDO_EXHAUSTED:
+	case pb.Undo_UNDO_READY:
+		if next, why := s.nextStep(a); next == stepSkip { // its outcome came first
+			return void("action %s is not its owner's: %s", a.fixed.Id, why)
+		}
+	case pb.Undo_UNDO_EXHAUSTED:
 	case pb.Undo_UNDO_WAITING: // its next call cannot be built
 		s.land(p, a)
 	default:

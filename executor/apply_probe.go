@@ -141,11 +141,12 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 
 // undoFound goes on after an attempt of which nobody knows whether it happened. Of a
 // forward that may still run, and whose effect no probe has seen, absent says nothing:
-// only an undo that arrives keeps it from happening later.
+// only an undo that arrives keeps it from happening later. Where the provider may have
+// forgotten the key, that undo could be a second one, and its owner decides.
 func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
-	unseen := a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
-	mayRun := unseen && a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
-	if k.Presence == pb.Presence_PRESENCE_ABSENT && !mayRun {
+	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT, a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
+	mayRun := absent && unseen && a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
+	if absent && !mayRun {
 		a.row.Confirmed = true
 		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
 		return
@@ -156,27 +157,30 @@ func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswere
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.row.Presence = k.Presence
 	}
-	a.row.Asking = pb.Question_QUESTION_UNSPECIFIED
+	toSend := a.row.AskedToSend
+	a.row.Asking, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	epoch := min(e.Record.EpochNs, epochMax)
-	if superseded(a) {
+	switch {
+	case superseded(a):
 		s.land(p, a)
 		s.owe(p, a)
 		return
-	}
-	if spent(a) {
-		a.row.Note = "the effect still stands after an attempt without an answer"
-		if mayRun {
-			a.row.Note = "an attempt without an answer, and nobody knows whether the forward still runs"
-		}
+	case mayRun && (toSend || spent(a)):
+		a.row.Note = "nothing stands after an attempt without an answer, but its forward may still run"
 		s.land(p, a)
 		s.park(p, a)
 		return
+	case spent(a):
+		a.row.Note = "the effect still stands after an attempt without an answer"
+		s.land(p, a)
+		s.park(p, a)
+		return
+	case !mayRun:
+		// An attempt that is slow may still act behind this answer, under a key that the
+		// provider then remembers from there on: a later attempt asks again.
+		a.row.SentNs = epoch
 	}
-	// An attempt that is slow may still act behind this answer, under a key that the
-	// provider then remembers from there on: a later attempt asks again.
-	a.row.SentNs = epoch
-	if a.row.AskedToSend {
-		a.row.AskedToSend = false
+	if toSend {
 		s.wait(p, a, epoch)
 	} else {
 		s.again(p, a, epoch)

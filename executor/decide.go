@@ -107,7 +107,7 @@ const decisionSizeMin = 1024
 // propose folds r into the scratch state and keeps it if it is effective there.
 // It reports false when the commit is full.
 func (d *decider) propose(r *pb.Record) bool {
-	r.Term, r.EpochNs = d.state.meta.Term, d.in.EpochNs
+	r.Term, r.EpochNs, r.Folded = d.state.meta.Term, d.in.EpochNs, d.state.meta.Applied.GetSequence()
 	size := ledger.RecordSize(r)
 	if d.full() || len(d.records) > 0 && d.size+size > d.room() {
 		return false

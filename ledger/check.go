@@ -45,8 +45,8 @@ func checkNames(r *pb.Record, kind Kind, s Source) error {
 		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), tokenWant)
 	case s.Class == ClassAgent && s.Plan != ManyPlans && s.Plan != r.Plan:
 		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan), "the plan of the subject")
-	case s.Class != ClassExecutor && (r.Term != 0 || r.EpochNs != 0):
-		return Refuse("term", "set outside the executor", "no term and no epoch_ns")
+	case s.Class != ClassExecutor && (r.Term != 0 || r.EpochNs != 0 || r.Folded != 0):
+		return Refuse("term", "set outside the executor", "no term, no epoch_ns and no folded")
 	case s.Class == ClassExecutor && r.Term == 0:
 		return Refuse("term", "missing", "the holder's term")
 	case r.EpochNs < 0:

@@ -49,6 +49,7 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 		} else {
 			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Term = 1 })
 			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.EpochNs = 1 })
+			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Folded = 1 })
 		}
 		checkRefused(t, g.source, g.record, "address.leaf", func(r *pb.Record) { r.Cause = &pb.Address{Leaf: []byte("short")} })
 		checkRefused(t, g.source, g.record, "payload.arguments", func(r *pb.Record) { r.Payload = &pb.Payload{Arguments: []byte("{")} })

@@ -62,7 +62,7 @@ func good() []struct {
 } {
 	agent := func(r *pb.Record) *pb.Record { r.Plan = "p1"; return r }
 	action := func(r *pb.Record) *pb.Record { r.Plan, r.Action = "p1", "x1"; return r }
-	holder := func(r *pb.Record) *pb.Record { r.Term, r.EpochNs = 1, 5; return r }
+	holder := func(r *pb.Record) *pb.Record { r.Term, r.EpochNs, r.Folded = 1, 5, 3; return r }
 	return []struct {
 		source ledger.Source
 		record *pb.Record

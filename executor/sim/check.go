@@ -169,8 +169,8 @@ func (c *checker) copies(e ledger.Entry, kind ledger.Kind) {
 	if int(e.Address.Index) < len(first) && first[e.Address.Index].Verdict != executor.Effective {
 		return // what was refused or void before may be right now
 	}
-	if p := c.plans[e.Record.Plan]; p != nil && p.resumed > m.copyOf {
-		return // it goes on since: what parked it may park it again, and its leases are armed anew
+	if p := c.plans[e.Record.Plan]; e.Source.Class != ledger.ClassExecutor && p != nil && p.resumed > m.copyOf {
+		return // it goes on since
 	}
 	switch e.Source.Class {
 	case ledger.ClassAgent, ledger.ClassExecutor, ledger.ClassWorker:

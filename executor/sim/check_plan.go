@@ -19,7 +19,7 @@ type planCheck struct {
 	fired     map[string]uint64 // leases that have, and where
 	owes      bool              // a lease has fired: no further child joins
 	saves     map[string]int    // savepoints, and how many items came before
-	unsure    bool              // an owner has spoken where two must agree: it may unwind again
+	unsure    bool              // it may unwind again: an owner has spoken where two must agree, or about a part of it
 	resumed   uint64            // where an owner or a rewind has let it go on last
 }
 

@@ -90,6 +90,9 @@ func (c *checker) reopen(p *planCheck, at uint64) {
 		parent := p.parent
 		if parent != nil {
 			if _, entry := parent.item("plan:" + p.id); entry == nil || c.holdsBack(parent, entry) != nil {
+				for ; parent != nil; parent = parent.parent {
+					parent.unsure = true // it goes on when what holds it back lets go
+				}
 				return
 			}
 		}

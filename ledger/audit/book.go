@@ -50,6 +50,7 @@ type book struct {
 	records   uint64      // so far, this one included
 	term      uint64
 	holder    string
+	decidedAt uint64 // last sequence with decisions that say what their holder had folded
 	plans     map[string]*plan
 	asking    map[string]bool // plans with declared conditions in force
 	facts     map[string]*fact
@@ -145,6 +146,7 @@ type action struct {
 	reported              *pb.CompensationReported
 	asking                pb.Question
 	asked, askedFrom      uint32
+	askedToSend           bool // the question stands before an attempt, not behind one
 	presence              pb.Presence
 	pending               *pb.CompensationSucceeded
 	confirmed             bool

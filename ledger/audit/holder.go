@@ -27,6 +27,12 @@ func (b *book) decided(e ledger.Entry) verdict {
 	if r.Term != b.term {
 		return void("I26", "decided in term %d, but term %d has begun", r.Term, b.term)
 	}
+	if r.Folded != 0 && e.Address.Sequence != b.decidedAt {
+		if r.Folded < b.decidedAt {
+			return void("I5", "decided on what stood up to %d, and other decisions stand at %d since", r.Folded, b.decidedAt)
+		}
+		b.decidedAt = e.Address.Sequence
+	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused, *pb.Record_CheckpointSigned:
 		return effective
@@ -276,6 +282,8 @@ func (b *book) skip(e ledger.Entry, p *plan, a *action) verdict {
 // quarantine gives an action to its owner (I23).
 func (b *book) quarantine(e ledger.Entry, p *plan, a *action) verdict {
 	switch {
+	case p.isReady(a) && b.next(a) == doSkip: // its outcome came first
+		return void("I23", "nothing of action %s is to be undone: it is not its owner's", a.id)
 	case a.undo == exhausted, p.isReady(a):
 	case a.undo == waiting: // its next call cannot be built
 		a.land()

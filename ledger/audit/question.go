@@ -34,6 +34,9 @@ func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict
 	if a.asking != k.Question || isReady {
 		a.askedFrom = a.asked
 	}
+	if a.asking != k.Question {
+		a.askedToSend = k.Question == pb.Question_QUESTION_UNDO && a.asking == pb.Question_QUESTION_UNSPECIFIED
+	}
 	if k.Done != nil {
 		a.pending = k.Done
 		a.unheard()
@@ -123,9 +126,9 @@ func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
 
 // undoFound goes on after an attempt of which nobody knows whether it happened.
 func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
-	unseen := a.presence == pb.Presence_PRESENCE_UNSPECIFIED
-	mayRun := unseen && a.outcome == unheardOf
-	if k.Presence == pb.Presence_PRESENCE_ABSENT && !mayRun {
+	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT, a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	mayRun := absent && unseen && a.outcome == unheardOf // its forward may still come
+	if absent && !mayRun {
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
 		return
@@ -136,12 +139,13 @@ func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.presence = k.Presence
 	}
-	a.asking = pb.Question_QUESTION_UNSPECIFIED
+	toSend := a.askedToSend
+	a.asking, a.askedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	switch {
 	case a.superseded():
 		a.land()
 		a.undo = owed
-	case a.spent():
+	case a.spent(), mayRun && toSend: // the provider may have forgotten the key
 		a.land()
 		a.undo = exhausted
 	default:

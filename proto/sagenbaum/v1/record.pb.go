@@ -756,6 +756,7 @@ type Record struct {
 	Term    uint64                 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`                      // executor records: the holder's term
 	EpochNs int64                  `protobuf:"varint,6,opt,name=epoch_ns,json=epochNs,proto3" json:"epoch_ns,omitempty"` // executor records: unix time in ns at which it was decided
 	Payload *Payload               `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Folded  uint64                 `protobuf:"varint,8,opt,name=folded,proto3" json:"folded,omitempty"` // executor records: the last sequence that its holder had folded when it decided; 0: not said
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*Record_PlanOpened
@@ -886,6 +887,13 @@ func (x *Record) GetPayload() *Payload {
 		return x.Payload
 	}
 	return nil
+}
+
+func (x *Record) GetFolded() uint64 {
+	if x != nil {
+		return x.Folded
+	}
+	return 0
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -5577,7 +5585,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xc9\x1c\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xe1\x1c\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5585,7 +5593,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05cause\x18\x04 \x01(\v2\x15.sagenbaum.v1.AddressR\x05cause\x12\x12\n" +
 	"\x04term\x18\x05 \x01(\x04R\x04term\x12\x19\n" +
 	"\bepoch_ns\x18\x06 \x01(\x03R\aepochNs\x12/\n" +
-	"\apayload\x18\a \x01(\v2\x15.sagenbaum.v1.PayloadR\apayload\x12;\n" +
+	"\apayload\x18\a \x01(\v2\x15.sagenbaum.v1.PayloadR\apayload\x12\x16\n" +
+	"\x06folded\x18\b \x01(\x04R\x06folded\x12;\n" +
 	"\vplan_opened\x18\x14 \x01(\v2\x18.sagenbaum.v1.PlanOpenedH\x00R\n" +
 	"planOpened\x12P\n" +
 	"\x12forward_registered\x18\x15 \x01(\v2\x1f.sagenbaum.v1.ForwardRegisteredH\x00R\x11forwardRegistered\x12_\n" +

@@ -119,6 +119,7 @@ func (m *Record) CloneVT() *Record {
 	r.Term = m.Term
 	r.EpochNs = m.EpochNs
 	r.Payload = m.Payload.CloneVT()
+	r.Folded = m.Folded
 	if m.Kind != nil {
 		r.Kind = m.Kind.(interface{ CloneVT() isRecord_Kind }).CloneVT()
 	}
@@ -2042,6 +2043,11 @@ func (m *Record) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			return 0, err
 		}
 		i -= size
+	}
+	if m.Folded != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Folded))
+		i--
+		dAtA[i] = 0x40
 	}
 	if m.Payload != nil {
 		size, err := m.Payload.MarshalToSizedBufferVT(dAtA[:i])
@@ -6752,6 +6758,9 @@ func (m *Record) SizeVT() (n int) {
 		l = m.Payload.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Folded != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Folded))
+	}
 	if vtmsg, ok := m.Kind.(interface{ SizeVT() int }); ok {
 		n += vtmsg.SizeVT()
 	}
@@ -9460,6 +9469,25 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Folded", wireType)
+			}
+			m.Folded = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Folded |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 20:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field PlanOpened", wireType)

@@ -346,6 +346,7 @@ type Meta struct {
 	Cut           uint64                 `protobuf:"varint,27,opt,name=cut,proto3" json:"cut,omitempty"`                                    // plans with a lease that waits for their owner
 	Faulty        uint64                 `protobuf:"varint,30,opt,name=faulty,proto3" json:"faulty,omitempty"`                              // leases in error, and nodes of equal ones
 	Repairs       uint64                 `protobuf:"varint,31,opt,name=repairs,proto3" json:"repairs,omitempty"`                            // LedgerRepaired records
+	Decided       uint64                 `protobuf:"varint,45,opt,name=decided,proto3" json:"decided,omitempty"`                            // last sequence with decisions of a holder that say what it had folded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +566,13 @@ func (x *Meta) GetFaulty() uint64 {
 func (x *Meta) GetRepairs() uint64 {
 	if x != nil {
 		return x.Repairs
+	}
+	return 0
+}
+
+func (x *Meta) GetDecided() uint64 {
+	if x != nil {
+		return x.Decided
 	}
 	return 0
 }
@@ -3222,7 +3230,7 @@ var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\xf4\x05\n" +
+	"\x18sagenbaum/v1/state.proto\x12\fsagenbaum.v1\x1a\x19sagenbaum/v1/record.proto\"\x8e\x06\n" +
 	"\x04Meta\x12!\n" +
 	"\ffold_version\x18\x01 \x01(\rR\vfoldVersion\x12/\n" +
 	"\aapplied\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\aapplied\x12#\n" +
@@ -3254,7 +3262,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bcascaded\x18\x1a \x01(\x04R\bcascaded\x12\x10\n" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
 	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\x12\x18\n" +
-	"\arepairs\x18\x1f \x01(\x04R\arepairs\"\x90\x10\n" +
+	"\arepairs\x18\x1f \x01(\x04R\arepairs\x12\x18\n" +
+	"\adecided\x18- \x01(\x04R\adecided\"\x90\x10\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +

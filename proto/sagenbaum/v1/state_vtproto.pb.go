@@ -51,6 +51,7 @@ func (m *Meta) CloneVT() *Meta {
 	r.Cut = m.Cut
 	r.Faulty = m.Faulty
 	r.Repairs = m.Repairs
+	r.Decided = m.Decided
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -792,6 +793,13 @@ func (m *Meta) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Decided != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Decided))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xe8
 	}
 	if m.Repairs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Repairs))
@@ -3833,6 +3841,9 @@ func (m *Meta) SizeVT() (n int) {
 	if m.Repairs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Repairs))
 	}
+	if m.Decided != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Decided))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5519,6 +5530,25 @@ func (m *Meta) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Repairs |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 45:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Decided", wireType)
+			}
+			m.Decided = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Decided |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
