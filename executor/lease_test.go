@@ -394,6 +394,9 @@ func TestACopyOfAFiringIsNoneOfALaterTurn(t *testing.T) {
 	w.wantState("p", "open", "a=held")
 	w.do("p", "b")
 	back(2)
+	for _, r := range first {
+		r.Folded = 0 // as earlier versions wrote them
+	}
 	holder := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
 	if got := w.append(holder, first...); got[0].Verdict != Void || !strings.Contains(got[0].Reason, "turned at") {
 		t.Errorf("the copy is %+v", got)

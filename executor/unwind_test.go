@@ -448,3 +448,40 @@ func TestAHealthySiblingIsCompensated(t *testing.T) {
 		t.Fatal("a second sweep changed something")
 	}
 }
+
+// TestALateCopyOfADecisionIsVoid: the server has forgotten the id of a commit, and a
+// copy of it arrives when its owner has asked for another try.
+func TestALateCopyOfADecisionIsVoid(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ a=stop fail")
+	var commits [][]*pb.Record
+	for range 3 {
+		var answers []Answer
+		for _, c := range s.state.Commands() {
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: s.answer(c)})
+		}
+		records := s.decide(answers)
+		if len(records) == 0 {
+			break
+		}
+		commits = append(commits, records)
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
+	}
+	s.wantState("p", "quarantined", "a=quarantined")
+	s.play("retry:a")
+	s.wantState("p", "unwinding", "a=ready")
+	before := s.state.Meta().GetDecided()
+	for _, copied := range commits {
+		for i, got := range s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, copied...) {
+			if got.Verdict != Void || !strings.Contains(got.Reason, "other decisions stand at") {
+				t.Errorf("record %d of the copy is %+v", i, got)
+			}
+		}
+	}
+	if s.state.Meta().GetDecided() != before {
+		t.Error("a copy counts as a decision")
+	}
+	s.wantState("p", "unwinding", "a=ready")
+	s.play("a=done turn")
+	s.wantState("p", "compensated", "a=compensated")
+}
