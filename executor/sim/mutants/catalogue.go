@@ -33,6 +33,8 @@ var catalogue = []mutant{
 		"if r.Term != s.meta.Term {", "if r.Term > s.meta.Term {"},
 
 	// Registration.
+	{"a late copy of a decision counts", "executor/apply_executor.go",
+		"if r.Folded < s.meta.Decided {", "if r.Folded+1 == 0 {"},
 	{"a second copy of a pair is a second action", "executor/apply_agent.go",
 		"if n := s.number(p.id, r.Action); n != 0 {", "if n := s.number(p.id, r.Action); n != 0 && p.row.Phase != pb.Phase_PHASE_OPEN {"},
 	{"after is not read", "executor/apply_agent.go",
