@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -170,8 +172,10 @@ func (l *life) play(t *testing.T) []string {
 	l.dir = dataDir(t)
 	l.start(t, "start")
 	world := newProvider()
-	maker := world.serveUnmake(t, dial(t, l.s.url))
-	c, agentConn := tortureClient(t, l.s), dial(t, l.s.url)
+	up := nats.RetryOnFailedConnect(true) // it may have been killed by now
+	maker := world.serveUnmake(t, dial(t, l.s.url, up))
+	agentConn := dial(t, l.s.url, up)
+	c := &client{conn: dial(t, l.s.url, up), tenant: tortureTenant, server: l.s.url, timeout: 5 * time.Second}
 	played := make(chan error, 1)
 	ended := make(chan executor.PlanView, 1)
 	go func() { played <- playFive(ctx, agentConn, world, false) }() // ends with the plan or ctx

@@ -120,7 +120,7 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 		}
 		a.log.Warn("a step of the repair failed; it is tried again", "error", err, "in", delay)
 		if !sleep(ctx, delay) {
-			return plan, err
+			return plan, fmt.Errorf("this server stops; the repair goes on by itself when it is up again: %w", err)
 		}
 	}
 }

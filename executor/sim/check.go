@@ -241,7 +241,7 @@ func (c *checker) sent(h *host, command executor.Command) {
 }
 
 // askedTwice: of so many seeds one is asked every decision twice.
-const askedTwice = 8
+const askedTwice = 3
 
 // decided sees every decision. Asked again it must be the same (I9); while the clock
 // is held no deadline fires (I16).

@@ -48,6 +48,7 @@ type itemCheck struct {
 	halt         bool
 	started      bool // its undo has, since it was owed last
 	blindBegun   bool // a dispatch of it was blind
+	tryAgain     bool // its last attempt failed for now
 	approved     bool
 	duty         bool
 	attempt      uint32

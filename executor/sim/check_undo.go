@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -28,6 +29,7 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	case *pb.Record_CompensationDispatched:
 		c.dispatched(at, p, it, k.CompensationDispatched)
 	case *pb.Record_ProbeAsked:
+		it.tryAgain = false
 		if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
 			c.reopen(p, at)
 		}
@@ -57,13 +59,18 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 			c.fail("I22", at, "%s of plan %s is skipped, and may have crossed", it.id, p.id)
 		}
 		it.undo = undoSkipped
+	case *pb.Record_CompensationFailed:
+		it.tryAgain = !k.CompensationFailed.Final && !k.CompensationFailed.InDoubt
 	case *pb.Record_ActionQuarantined:
+		if it.tryAgain && strings.Contains(k.ActionQuarantined.Reason, it.compensation.Capability+" failed: ") && it.attempt-it.from < cmp.Or(it.compensation.Attempts, 3) {
+			c.fail("I23", at, "%s of plan %s is given up after %d of %d attempts", it.id, p.id, it.attempt-it.from, it.compensation.Attempts)
+		}
 		it.undo = undoQuarantined
 	case *pb.Record_Resolved:
 		it.undo, it.halt = undoResolved, k.Resolved.Halt // where two must agree, what counts is seen at what follows
 		c.word(p, at)
 	case *pb.Record_RetryRequested:
-		it.approved, it.started, it.from = true, false, it.attempt
+		it.approved, it.started, it.tryAgain, it.from = true, false, false, it.attempt
 		if !p.opened.SecondApprover {
 			it.undo = undoHeld
 		}

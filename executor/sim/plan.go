@@ -90,8 +90,12 @@ var conditions = []string{
 func (w *world) openPlans() {
 	r := newRandom(w.options.Seed, streamPlan)
 	count := 1 + r.below(3) + r.below(6)*r.below(2)*r.below(2) // mostly few: more worlds find more than larger ones
+	together := r.percent(12)                                  // all at one instant
 	for n := range count {
 		p := w.draw(n, fmt.Sprintf("p%d", n), nil, 0)
+		if together {
+			p.opened.DeadlineNs = epoch0 + 60*second
+		}
 		if w.options.Drop>>n&1 == 0 {
 			w.begin(p)
 		}
@@ -196,7 +200,8 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	if luckOf && w.faults.Has(FaultForward) {
 		a.luck = how
 	}
-	a.mute = r.percent(6)
+	mute := r.percent(50)
+	a.mute = r.percent(6) || mute && a.luck == luckTwice // a probe is asked only of what nobody has told
 	if r.percent(10) {
 		a.lateNs = r.between(second, 60*second)
 	}

@@ -25,11 +25,12 @@ type workers struct {
 	term    uint64
 	away    int64           // nobody serves before
 	working map[string]bool // by key: a long undo is under way
+	locked  map[string]bool // by key: it has failed for now, and likely will again
 	specs   map[about]*actionSpec
 }
 
 func (x *workers) init(w *world) {
-	x.w, x.working, x.specs = w, map[string]bool{}, map[about]*actionSpec{}
+	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{}, map[about]*actionSpec{}
 }
 
 // originOf is the action that a duty comes from; of any other, itself.
@@ -157,12 +158,18 @@ func (x *workers) probe(c ledger.Command) *ledger.Reply {
 // undo calls the provider.
 func (x *workers) undo(c ledger.Command, spec *actionSpec, answer func(*ledger.Reply)) {
 	w, r := x.w, x.w.labour
+	often := 15
+	if x.locked[c.Key] {
+		often = 70
+	}
 	switch {
-	case w.chance(r, FaultFailing, 15):
+	case w.chance(r, FaultFailing, often):
+		x.locked[c.Key] = true
 		w.sayFault(FaultFailing, "worker", "fails the undo of %s %s", c.Plan, c.Action)
 		answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
 		return
-	case w.chance(r, FaultFailing, 4):
+	case w.chance(r, FaultFailing, 8):
+		x.locked[c.Key] = true
 		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
 		answer(&ledger.Reply{Status: pick(r, ledger.StatusStop, ledger.StatusFailed), Code: "protected", Message: "never", Worker: "w1"})
 		return

@@ -30,7 +30,8 @@ var catalogue = []mutant{
 	{"a term may begin twice", "executor/apply_executor.go",
 		"if e.Record.Term <= s.meta.Term {", "if e.Record.Term < s.meta.Term {"},
 	{"decisions of an old term count", "executor/apply_executor.go",
-		"if r.Term != s.meta.Term {", "if r.Term > s.meta.Term {"},
+		"if r.Term != s.meta.Term {\n\t\treturn s.outOfTerm(r.Term)\n\t}\n\tif r.Folded != 0 &&",
+		"if r.Term > s.meta.Term {\n\t\treturn s.outOfTerm(r.Term)\n\t}\n\tif r.Term == s.meta.Term && r.Folded != 0 &&"},
 
 	// Registration.
 	{"a late copy of a decision counts", "executor/apply_executor.go",
@@ -117,8 +118,6 @@ var catalogue = []mutant{
 		"return ledger.Key(s.tenant, a.id.plan, a.fixed.Id, ledger.PurposeUndo)", "return ledger.Key(s.tenant, a.id.plan, a.fixed.Id, ledger.PurposeUndo+string(rune('0'+a.row.Attempt)))"},
 	{"an undo in doubt is not asked about", "executor/apply_attempt.go",
 		"case k.InDoubt && c.Probe != nil && !inMemory(a):", "case k.InDoubt && c.Probe != nil && inMemory(a):"},
-	{"a success of an attempt nobody waits for", "executor/apply_attempt.go",
-		"if !inFlight(a, k.Attempt) {", "if k.Attempt > a.row.Attempt {"},
 	{"a failure is a success", "executor/decide_answer.go",
 		"done, final, note := reply.Status == ledger.StatusDone, reply.Status == ledger.StatusStop, \"\"", "done, final, note := reply.Status != ledger.StatusStop, reply.Status == ledger.StatusStop, \"\""},
 	{"a command in flight is not kept", "executor/apply_attempt.go",
