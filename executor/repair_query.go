@@ -41,7 +41,6 @@ type ScrubAnswer struct {
 	Records  uint64 `json:"records"`
 	Differs  uint64 `json:"differs,omitempty"` // first sequence of the stream that is not as in the tiles
 	Problem  string `json:"problem,omitempty"`
-	Mended   uint64 `json:"mended,omitempty"` // damaged tiles that were written anew from the stream
 	TookMs   int64  `json:"took_ms"`
 	Error    string `json:"error,omitempty"`
 }
