@@ -16,8 +16,9 @@ CYCLES      ?= 1000
 help: ## explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the one binary into bin/sagenbaum
+build: ## build bin/sagenbaum, and the offline verifier bin/sagenbaum-verify
 	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sagenbaum-verify ./cmd/sagenbaum-verify
 
 demo: ## run the demo: an agent's real git work, undone three ways (< 60 s)
 	$(GO) run ./cmd/sagenbaum demo
@@ -50,6 +51,8 @@ verify: ## prove that the generated Go is current, and that the schema breaks no
 bench: ## measure against the embedded server and print the figures (docs/performance.md)
 	$(GO) run ./cmd/sagenbaum bench $(BENCHFLAGS)
 	$(GO) test -run '^$$' -bench 'BesideCEL|CompileShape|KnownShape' ./triggers
+	$(GO) test -run '^$$' -bench Verify ./cmd/sagenbaum-verify
+	$(GO) test -run '^$$' -bench TheTreeBeside ./executor/host
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@.ci/fuzz "$(GO)" "$(FUZZTIME)"

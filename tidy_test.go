@@ -33,7 +33,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "triggers", "triggers/timescales", "executor", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -42,17 +42,20 @@ var layers = map[string][]string{
 	"proto":                     {},
 	"ledger":                    {"proto/sagenbaum/v1"},
 	"ledger/audit":              {"proto/sagenbaum/v1", "ledger", "triggers"},
+	"ledger/bundle":             {"ledger"},
+	"ledger/verify":             {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle"},
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
 	"triggers/oracle":           {},
 	"executor":                  {"proto/sagenbaum/v1", "ledger", "triggers"},
 	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "triggers", "executor"},
-	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "triggers", "executor"},
+	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor"},
 	"executor/sim/mutants":      {},
-	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
+	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
 	"coordinator":               {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},
+	"cmd/sagenbaum-verify":      {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},
 }
 
 // owners says which folders alone may import a foreign module; below them too.

@@ -191,6 +191,7 @@ var unseen = map[string]string{
 	"kind fact_evicted":      "no state of plans depends on it",
 	"kind fact_reingested":   "no state of plans depends on it",
 	"kind checkpoint_signed": "no state of plans depends on it",
+	"kind key_rotated":       "no state of plans depends on it",
 	"kind ledger_repaired":   "it stands where tiles end: the golden ledger repaired and the tests of the host show it",
 }
 

@@ -35,7 +35,9 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	case *pb.Record_FactReingested:
 		return s.factReingested(e, k.FactReingested)
 	case *pb.Record_CheckpointSigned:
-		return effective // no state of plans depends on them
+		return s.checkpointSigned(e, k.CheckpointSigned)
+	case *pb.Record_KeyRotated:
+		return s.keyRotated(e, k.KeyRotated)
 	}
 	p := s.plan(r.Plan)
 	if p == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/mod/sumdb/note"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -22,6 +23,7 @@ var madeLedgers = []struct {
 	{"nothing-that-is-read", goldenOfRefusals},
 	{"later-version", goldenOfLaterVersion},
 	{"repaired", goldenOfRepair},
+	{"signed", goldenOfSigned},
 }
 
 // goldenOfMemory has facts that come, change, leave memory, are read and come back.
@@ -69,6 +71,70 @@ func goldenOfRepair(t *testing.T) []ledger.Message {
 	s.append(holder, repaired(1, 1))
 	s.play("fail turn")
 	s.wantState("p", ledger.StateCompensated, "a=compensated")
+	return s.log
+}
+
+// goldenKey makes a key of the tenant from a seed.
+func goldenKey(t *testing.T, seed byte) (note.Signer, string) {
+	t.Helper()
+	private, public, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{seed}, 64)), ledger.Origin("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, public
+}
+
+// goldenOfSigned has checkpoints and rotations, those that count and those that do not.
+func goldenOfSigned(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+")
+	one, oneKey := goldenKey(t, 1)
+	two, twoKey := goldenKey(t, 2)
+	_, threeKey := goldenKey(t, 3)
+	checkpoint := func(size uint64, by note.Signer) *pb.Record {
+		root := ledger.LeafHash([]byte{byte(size)})
+		signed, err := note.Sign(&note.Note{Text: ledger.Checkpoint{Origin: ledger.Origin("t"), Size: size, Root: root}.Text()}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &pb.Record{Term: 1, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: root[:], Note: string(signed)}}}
+	}
+	rotated := func(by note.Signer, old, next string) *pb.Record {
+		k := &pb.KeyRotated{OldKey: old, NewKey: next, Size: s.state.Meta().Records, Reason: "a year is over", Actor: "ops"}
+		if by != nil {
+			signature, err := by.Sign([]byte(ledger.RotationText("t", k)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.Signature = signature
+		}
+		return &pb.Record{Term: 1, Kind: &pb.Record_KeyRotated{KeyRotated: k}}
+	}
+	s.must(s.append(holder, checkpoint(3, one)))
+	s.must(s.append(holder, checkpoint(3, two))) // none is larger: the first one stays
+	s.must(s.append(holder, checkpoint(2, two)))
+	for _, record := range []*pb.Record{
+		checkpoint(100, one),                                         // ahead
+		rotated(two, twoKey, threeKey), rotated(two, oneKey, twoKey), // not the key that signed, not signed by it
+	} {
+		if got := s.append(holder, record); got[0].Verdict != Void {
+			t.Fatalf("%v counts", record)
+		}
+	}
+	s.must(s.append(holder, rotated(one, oneKey, twoKey)))
+	if got := s.append(holder, rotated(one, oneKey, threeKey)); got[0].Verdict != Void {
+		t.Fatal("a key that is not in force any more is rotated")
+	}
+	s.must(s.append(holder, checkpoint(s.state.Meta().Records, two)))
+	s.must(s.append(holder, rotated(nil, twoKey, threeKey))) // lost
+	if s.state.Key() != threeKey || s.state.Signed().Signed.Size < 10 {
+		t.Fatalf("key %s, checkpoint %v", s.state.Key(), s.state.Signed())
+	}
+	s.play("fail turn")
 	return s.log
 }
 

@@ -37,9 +37,14 @@ import "encoding/binary"
 //	z <seq> <index>                 Firing: a lease that fired, where something came of it
 //	C <capability> 00 <seq> <index> ContractRow
 //	L <seq> <index>                 RepairRow
+//	T                               CheckpointRow
+//	K                               KeyRow in force
+//	K <seq> <index>                 KeyRow: all rotations
 const (
 	keyMeta     = "m"
 	keyRepair   = 'L'
+	keySigned   = 'T'
+	keyKey      = 'K'
 	keyPlan     = 'p'
 	keyStatic   = 's'
 	keyAction   = 'a'

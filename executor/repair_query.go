@@ -28,6 +28,25 @@ type RepairAnswer struct {
 	Error   string `json:"error,omitempty"`
 }
 
+// RotationQuery asks that checkpoints be signed by a new key from here on (key.rotate).
+type RotationQuery struct {
+	Reason string `json:"reason"`
+	Actor  string `json:"actor"`
+	// Lost is the verifier key that is in force and was lost: nothing but the holder's
+	// word joins the new one to it. Empty: the old key signs the rotation.
+	Lost string `json:"lost,omitempty"`
+}
+
+// RotationAnswer says which key signs from here on.
+type RotationAnswer struct {
+	OldKey string `json:"old_key"` // verifier key
+	NewKey string `json:"new_key"`
+	File   string `json:"file"`   // of the new one, on the holder's machine
+	Size   uint64 `json:"size"`   // records when it was asked for
+	Signed bool   `json:"signed"` // by the old key
+	Error  string `json:"error,omitempty"`
+}
+
 // DroppedAnswer answers rebuild.
 type DroppedAnswer struct {
 	Applied uint64 `json:"applied"` // last sequence of the state that was dropped

@@ -155,33 +155,34 @@ type RefusedView struct {
 
 // StatusView is the state of one tenant.
 type StatusView struct {
-	Tenant      string        `json:"tenant"`
-	Mode        string        `json:"mode"` // holding, standby, halted, clock-guard
-	Problem     string        `json:"problem,omitempty"`
-	Holder      string        `json:"holder"`
-	Term        uint64        `json:"term"`
-	SinceNs     int64         `json:"since_ns,omitempty"` // when that term began
-	Applied     uint64        `json:"applied"`            // last sequence folded
-	Last        uint64        `json:"last"`               // last sequence of the stream
-	Records     uint64        `json:"records"`
-	TimeNs      int64         `json:"time_ns"` // logical time
-	Held        uint64        `json:"held"`
-	Open        uint64        `json:"open"`
-	Unwinding   uint64        `json:"unwinding"`
-	Quarantined uint64        `json:"quarantined"`
-	Ended       uint64        `json:"ended"`
-	Refused     uint64        `json:"refused"`
-	Void        uint64        `json:"void"`
-	NextDueNs   int64         `json:"next_due_ns,omitempty"` // when time calls for the next decision; in the past: it waits to be made
-	InFlight    int           `json:"in_flight"`
-	Waiting     []WaitingView `json:"waiting,omitempty"`      // commands without a worker
-	Unpaged     int           `json:"unpaged,omitempty"`      // pages that no hook has taken yet
-	Faulty      uint64        `json:"faulty"`                 // leases in error, where many share one condition counted as one
-	FaultyPlans []string      `json:"faulty_plans,omitempty"` // some plans that hold them
-	Cut         uint64        `json:"cut"`                    // plans with a lease that a cascade limit holds
-	Cascade     CascadeLimits `json:"cascade"`                // in force on this host
-	Copy        *CopyView     `json:"copy,omitempty"`         // of the ledger, in tiles
-	Cascaded    uint64        `json:"cascaded"`               // leases that fired at a depth above 1 in this hour of logical time
+	Tenant      string          `json:"tenant"`
+	Mode        string          `json:"mode"` // holding, standby, halted, clock-guard
+	Problem     string          `json:"problem,omitempty"`
+	Holder      string          `json:"holder"`
+	Term        uint64          `json:"term"`
+	SinceNs     int64           `json:"since_ns,omitempty"` // when that term began
+	Applied     uint64          `json:"applied"`            // last sequence folded
+	Last        uint64          `json:"last"`               // last sequence of the stream
+	Records     uint64          `json:"records"`
+	TimeNs      int64           `json:"time_ns"` // logical time
+	Held        uint64          `json:"held"`
+	Open        uint64          `json:"open"`
+	Unwinding   uint64          `json:"unwinding"`
+	Quarantined uint64          `json:"quarantined"`
+	Ended       uint64          `json:"ended"`
+	Refused     uint64          `json:"refused"`
+	Void        uint64          `json:"void"`
+	NextDueNs   int64           `json:"next_due_ns,omitempty"` // when time calls for the next decision; in the past: it waits to be made
+	InFlight    int             `json:"in_flight"`
+	Waiting     []WaitingView   `json:"waiting,omitempty"`      // commands without a worker
+	Unpaged     int             `json:"unpaged,omitempty"`      // pages that no hook has taken yet
+	Faulty      uint64          `json:"faulty"`                 // leases in error, where many share one condition counted as one
+	FaultyPlans []string        `json:"faulty_plans,omitempty"` // some plans that hold them
+	Cut         uint64          `json:"cut"`                    // plans with a lease that a cascade limit holds
+	Cascade     CascadeLimits   `json:"cascade"`                // in force on this host
+	Copy        *CopyView       `json:"copy,omitempty"`         // of the ledger, in tiles
+	Checkpoint  *CheckpointView `json:"checkpoint,omitempty"`
+	Cascaded    uint64          `json:"cascaded"` // leases that fired at a depth above 1 in this hour of logical time
 }
 
 // HostView is one of the hosts that may hold a tenant.
@@ -189,8 +190,9 @@ type HostView struct {
 	Host    string `json:"host"` // as in StatusView.Holder when it holds
 	Mode    string `json:"mode"`
 	Problem string `json:"problem,omitempty"`
-	Applied uint64 `json:"applied"` // last sequence folded
-	Last    uint64 `json:"last"`    // last sequence of the stream
+	Applied uint64 `json:"applied"`          // last sequence folded
+	Last    uint64 `json:"last"`             // last sequence of the stream
+	NoKey   string `json:"no_key,omitempty"` // why it could not sign checkpoints, if it held the tenant
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has

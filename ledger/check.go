@@ -126,6 +126,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return checkReported(k.CompensationReported)
 	case *pb.Record_LedgerRepaired:
 		return checkRepaired(k.LedgerRepaired)
+	case *pb.Record_KeyRotated:
+		return checkRotated(s.Tenant, k.KeyRotated)
 	case *pb.Record_CompensationProgressed:
 		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key), text("compensation_progressed.note", k.CompensationProgressed.Note))
 	}

@@ -126,6 +126,8 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"cascade_cut", ClassExecutor, true, false}
 	case *pb.Record_LedgerRepaired:
 		return Kind{"ledger_repaired", ClassExecutor, false, false}
+	case *pb.Record_KeyRotated:
+		return Kind{"key_rotated", ClassExecutor, false, false}
 	}
 	return Kind{}
 }

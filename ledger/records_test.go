@@ -115,7 +115,20 @@ func good() []struct {
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: ledger.PageQuarantined}}}))},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: "late", Depth: 9}}}))},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{Through: 7, Size: 9, Root: make([]byte, ledger.LeafSize), Reason: "a flipped bit", Actor: "me"}}})},
+		{holderSource, holder(&pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: rotation()}})},
 	}
+}
+
+// rotation is a rotation between two keys of the tenant, signed by the first.
+func rotation() *pb.KeyRotated {
+	old, oldKey := madeKey("sagenbaum/t", 1)
+	_, newKey := madeKey("sagenbaum/t", 2)
+	k := &pb.KeyRotated{OldKey: oldKey, NewKey: newKey, Size: 7, Reason: "a year is over", Actor: "me"}
+	var err error
+	if k.Signature, err = old.Sign([]byte(ledger.RotationText("t", k))); err != nil {
+		panic(err)
+	}
+	return k
 }
 
 // contract is a published contract under its own digest.

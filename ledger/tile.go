@@ -54,6 +54,9 @@ func perfect(nodes []Hash) Hash {
 	return NodeHash(perfect(nodes[:len(nodes)/2]), perfect(nodes[len(nodes)/2:]))
 }
 
+// PerfectHash is the hash over a power of two of sibling nodes, from left to right.
+func PerfectHash(nodes []Hash) Hash { return perfect(nodes) }
+
 // TileHash is the hash over the TileWidth hashes of a full tile: its place in the
 // tile above.
 func TileHash(full []Hash) Hash { return perfect(full[:TileWidth]) }
@@ -244,6 +247,16 @@ func (e *Edge) Append(leaf Hash) (full []Tile) {
 	}
 }
 
+// Clone is the edge as it is now; what is appended to the one changes the other not.
+// They share memory, and may belong to two goroutines.
+func (e *Edge) Clone() *Edge {
+	levels := make([][]Hash, len(e.levels))
+	for i, level := range e.levels {
+		levels[i] = level[:len(level):len(level)] // hashes that are there are never written again
+	}
+	return &Edge{e.size, levels}
+}
+
 // Root is the hash of the tree, RFC 6962; of the empty one SHA-256 of nothing.
 func (e *Edge) Root() Hash {
 	var root Hash
@@ -260,7 +273,7 @@ func (e *Edge) Root() Hash {
 		}
 	}
 	if !some {
-		return sha256.Sum256(nil)
+		return emptyRoot()
 	}
 	return root
 }

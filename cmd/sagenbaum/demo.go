@@ -35,8 +35,9 @@ server, a worker and an agent, each in a process of its own:
   act two    the agent is killed with -9 and never returns; the server too, once
   act three  the remote protects the branch: one undo is impossible
 
-After each act it compares references, worktrees and files with the start, and
-exits with 1 when a check fails. It needs the git program.`,
+After each act it compares references, worktrees and files with the start. Then it
+exports its ledger and checks it as an auditor would, with a copy that was tampered
+with. It exits with 1 when a check fails. It needs the git program.`,
 		Example: "  sagenbaum demo\n  sagenbaum demo --dir /tmp/sagenbaum-demo   # keeps the folder, to look around",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,7 +81,7 @@ func playDemo(cmd *cobra.Command, s *settings, dir string, keep bool) error {
 	if err := d.start(ctx, dir, s.timeout); err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{d.actOne, d.actTwo, d.actThree} {
+	for _, act := range []func(context.Context) error{d.actOne, d.actTwo, d.actThree, d.proof} {
 		if err := act(ctx); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 	if took := time.Since(started); took > demoMax {
 		t.Errorf("the demo took %s, at most %s", took, demoMax)
 	}
-	for _, want := range []string{"Act one", "Act two", "Act three", "byte-identical", "quarantined", "kill -9 of the server", "all checks hold"} {
+	for _, want := range []string{"Act one", "Act two", "Act three", "byte-identical", "quarantined", "kill -9 of the server", "PROVEN", "the first breaks I2", "all checks hold"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the demo does not say %q", want)
 		}
@@ -38,6 +38,7 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 	t.Run("lists", func(t *testing.T) { readLists(t, s) })
 	t.Run("plans", func(t *testing.T) { readPlans(t, s) })
 	t.Run("ledger", func(t *testing.T) { readLedger(t, s) })
+	t.Run("export", func(t *testing.T) { exportLedger(t, s) })
 	t.Run("refusals", func(t *testing.T) { tryWhatIsTooLate(t, s) })
 	s.end(t).wants(t, "serve", exitGood)
 }

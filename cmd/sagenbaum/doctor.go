@@ -108,6 +108,8 @@ func examine(ctx context.Context, c *client, now time.Time) []finding {
 	} else {
 		findings = append(findings, ok("fold", "all %d commits folded", status.Last))
 	}
+	hosts, _ := c.hosts(ctx) // who does not answer was said above
+	findings = append(findings, examineCheckpoints(status, hosts, now)...)
 	findings = append(findings, examineWorkers(status, now)...)
 	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status))
 	return append(findings, examineRefused(ctx, c, status))

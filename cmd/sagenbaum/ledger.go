@@ -15,14 +15,15 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 func newLedger(s *settings) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "ledger",
-		Short:   "Read the ledger itself, hold it against its copy, repair it",
+		Short:   "Read the ledger itself, export it, hold it against its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
-	}, newLedgerTail(s), newLedgerLs(s), newLedgerScrub(s), newLedgerRepair(s))
+	}, newLedgerTail(s), newLedgerLs(s), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -31,28 +32,41 @@ const tailDefault = 20
 func newLedgerTail(s *settings) *cobra.Command {
 	var since uint64
 	var follow bool
-	var only string
+	var only, where string
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print the records of the ledger, one line each",
 		Long: `Print the records of the ledger, one line each: address, time, who wrote it, what
 it is, the plan, and what it says. Without --since the last 20 commits.
-With -o json every line is one JSON object. It reads the stream itself, which
-needs permissions that the other commands do not (docs/cli.md).`,
+With -o json every line is one JSON object. --where picks records by a CEL expression
+over kind, plan, action, class, name, subject, verdict (that a supervisor gave),
+refused, sequence, index, time and record, the record's JSON, in which numbers of 64
+bits are text. It reads the stream itself, which needs permissions that the other
+commands do not (docs/cli.md).`,
 		Example: `  sagenbaum ledger tail --follow
   sagenbaum ledger tail --since 1 --plan 01JD3BX7
+  sagenbaum ledger tail --since 1 --where 'kind == "forward_failed" && plan.startsWith("01J")'
   sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := tailer{out: cmd.OutOrStdout(), pen: s.pen(cmd), json: s.json(), plan: only, tenant: s.tenant}
+			if where != "" {
+				var err error
+				if t.where, err = triggers.CompileFilter(where); err != nil {
+					return fail(exitUsage, `--where 'kind == "plan_opened"'`, "--where: %v", err)
+				}
+			}
 			c, err := s.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
-			t := tailer{out: cmd.OutOrStdout(), pen: s.pen(cmd), json: s.json(), plan: only, tenant: s.tenant}
 			ctx, cancel := c.guarded(cmd.Context())
 			defer cancel()
 			err = t.tail(ctx, c, since, follow)
+			if t.picked == 0 && t.unanswered > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "nothing is picked; of %d records --where could not be answered, first of %s\n", t.unanswered, printable(t.why))
+			}
 			switch {
 			case follow && cmd.Context().Err() != nil:
 				return nil // interrupted is how following ends
@@ -65,6 +79,7 @@ needs permissions that the other commands do not (docs/cli.md).`,
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as records arrive, until interrupted")
 	cmd.Flags().StringVar(&only, "plan", "", "only records of this `PLAN`")
+	cmd.Flags().StringVar(&where, "where", "", "only records for which this `CEL` expression is true")
 	return cmd
 }
 
@@ -73,12 +88,16 @@ type tailer struct {
 	pen    pen
 	json   bool
 	plan   string // only this one; empty: all
+	where  *triggers.Filter
 	tenant string
+
+	picked, unanswered int
+	why                string // the first one was not answered
 }
 
 // tail prints from a sequence on (0: the last few commits), to the end that
 // the ledger has when it starts, or for ever.
-func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) error {
+func (t *tailer) tail(ctx context.Context, c *client, since uint64, follow bool) error {
 	store, err := c.store(ctx)
 	if err != nil {
 		return err
@@ -120,13 +139,16 @@ func (t tailer) tail(ctx context.Context, c *client, since uint64, follow bool) 
 	return ctx.Err()
 }
 
-func (t tailer) message(m ledger.Message) error {
+func (t *tailer) message(m ledger.Message) error {
 	entries, err := ledger.Decode(t.tenant, m)
 	if err != nil {
 		return err // a commit that needs a newer reader
 	}
 	for _, e := range entries {
 		if t.plan != "" && (e.Record == nil || e.Record.Plan != t.plan) {
+			continue
+		}
+		if t.where != nil && !t.picks(m, e) {
 			continue
 		}
 		if t.json {
@@ -139,6 +161,42 @@ func (t tailer) message(m ledger.Message) error {
 		}
 	}
 	return nil
+}
+
+// picks asks the filter, and remembers what it could not answer.
+func (t *tailer) picks(m ledger.Message, e ledger.Entry) bool {
+	picked, err := t.where.Matches(recordView(m, e))
+	if picked {
+		t.picked++
+	}
+	if err != nil {
+		if t.unanswered++; t.unanswered == 1 {
+			t.why = fmt.Sprintf("%s: %v", ledger.FormatAddress(e.Address), err)
+		}
+	}
+	return picked
+}
+
+// recordView is what a filter may read of a record.
+func recordView(m ledger.Message, e ledger.Entry) triggers.RecordView {
+	v := triggers.RecordView{
+		Sequence: int64(m.Sequence), Index: int64(e.Address.Index), TimeNs: m.StampNs,
+		Class: e.Source.Class.String(), Name: e.Source.Name, Subject: m.Subject,
+	}
+	if e.Err != nil {
+		v.Refused = e.Err.Error()
+	}
+	if e.Record == nil {
+		return v
+	}
+	v.Kind, v.Plan, v.Action = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action
+	if k := e.Record.GetVerdictGiven(); k != nil {
+		v.Verdict = strings.ToLower(strings.TrimPrefix(k.Outcome.String(), "VERDICT_OUTCOME_"))
+	}
+	if raw, err := protojson.Marshal(e.Record); err == nil && json.Unmarshal(raw, &v.Record) != nil {
+		v.Record = nil
+	}
+	return v
 }
 
 // tailLine is one record in JSON.

@@ -47,7 +47,7 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(clean.Actions[0].Leases[0].Waits[0]+clean.Orphans[0]+clean.Labels[printable(evil)]+string(clean.Actions[0].Input), unprintable) {
+	if text := clean.Actions[0].Leases[0].Waits[0] + clean.Orphans[0] + clean.Labels[printable(evil)] + string(clean.Actions[0].Input); text != printable(text) {
 		t.Errorf("something is left: %s", shown)
 	}
 	if again, err := json.Marshal(view); err != nil || string(again) != string(raw) || len(clean.Actions[0].After) != 2 {

@@ -42,7 +42,7 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newUndo(s), newContract(s), newTrigger(s), newFact(s), newMemory(s), newLedger(s), newRebuild(s), newStatus(s), newDoctor(s),
+		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newUndo(s), newContract(s), newTrigger(s), newFact(s), newMemory(s), newLedger(s), newKey(s), newRebuild(s), newStatus(s), newDoctor(s),
 		newBench(), newSim(s), newVersion(s), newCompletion(), newDemoWorker(s), newDemoAgent(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -31,6 +31,8 @@ type serving struct {
 	noSync    bool
 	lossy     bool
 	tiles     string // folder of the second copies of the ledgers; empty: in data
+	keys      string // folder of the keys that sign checkpoints; empty: in data
+	witness   host.Witness
 	maxStore  int64
 	maxMemory int64 // bytes of facts of one tenant; 0: no limit
 	users     string
@@ -86,6 +88,9 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
 	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault, "`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
 	f.StringVar(&v.tiles, "tiles", "", "`DIR` of the second copy of each ledger, best on another disk (default DATA/executor/tiles)")
+	f.StringVar(&v.keys, "keys", "", "`DIR` of the keys that sign checkpoints (default DATA/executor/keys)")
+	f.StringVar(&v.witness.URL, "witness", "", "`URL` of a C2SP tlog-witness that cosigns checkpoints; it delays nothing")
+	f.StringVar(&v.witness.Key, "witness-key", "", "`VERIFIER-KEY` of its cosignatures")
 	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
@@ -133,6 +138,10 @@ func (v *serving) check() error {
 	}
 	if err := v.checkCascade(); err != nil {
 		return err
+	}
+	var refused *ledger.Refused
+	if err := host.CheckWitness(v.witness); errors.As(err, &refused) {
+		return fail(exitUsage, "--witness URL and --witness-key KEY go together; "+refused.Want, "the witness cannot be used: %s: %s", refused.Field, refused.Problem)
 	}
 	_, err := v.hooks()
 	return err
@@ -405,7 +414,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
-		TilesDir: v.tiles, StoreDir: setup.store,
+		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
 		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 	})
 	if err != nil {

@@ -96,6 +96,9 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	if v.Copy != nil {
 		line("copy", "%s", copyText(*v.Copy, now))
 	}
+	if v.Checkpoint != nil {
+		line("checkpoint", "%s", checkpointText(p, *v.Checkpoint, v.Records, now))
+	}
 	line("refused", "%d, void %d", v.Refused, v.Void)
 	for _, plan := range v.Stuck {
 		line("stuck", "%s, owner %s: %s", p.in("31;1", plan.Plan), dash(plan.Owner), clip(strings.Join(obligationNames(plan), ", "), 160))

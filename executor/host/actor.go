@@ -58,6 +58,10 @@ type actor struct {
 	alarms   chan *ledger.Halted // buffered 1: what a scrub has found
 	scrubs   scrubs
 
+	signing   signing
+	witnesses *witnessing      // nil: none
+	digested  chan stateDigest // buffered 1: of the last snapshot
+
 	mu        sync.Mutex
 	mode      string
 	problem   string
@@ -90,8 +94,10 @@ func newActor(h *Host, tenant string) *actor {
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
-		requests: make(chan request), alarms: make(chan *ledger.Halted, 1),
+		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1),
 	}
+	a.signing.timer = time.NewTimer(time.Hour)
+	a.witnesses = newWitnessing(h.cfg.Witness, h.hooks, tenant, &a.signing, a.log)
 	return a
 }
 
@@ -203,6 +209,9 @@ func (a *actor) attend(ctx context.Context) (err error) {
 	turns := make(chan holderEvent, 1)
 	readers.Go(func() { a.keepLease(ctx, turns) })
 	readers.Go(func() { a.scrubDaily(ctx) })
+	if a.witnesses != nil {
+		readers.Go(func() { a.witnesses.run(ctx, a.host.witnessRetry) })
+	}
 	return a.loop(ctx, messages, broke, turns)
 }
 
@@ -226,6 +235,7 @@ func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Me
 func (a *actor) endSession() {
 	a.stepDown()
 	a.paging.Wait()
+	a.endSigning()
 	a.pending, a.misses = nil, 0
 	a.acks = make(chan ack, 1)
 	a.kv.abandon()
@@ -271,6 +281,7 @@ func (a *actor) attach(ctx context.Context) error {
 	if err := a.noteTerm(ctx); err != nil {
 		return err
 	}
+	a.openSigning()
 	a.attached = head.Last
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
@@ -367,6 +378,11 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 			if a.pages.hasRoom() {
 				a.pages.add(a.state.Unpaged())
 			}
+		case r := <-a.signing.results:
+			a.signedNow(r)
+		case d := <-a.digested:
+			a.signing.digest = &d
+		case <-a.signing.timer.C:
 		case <-a.wake.C:
 		}
 		if err := a.turn(first, messages); err != nil {
@@ -402,6 +418,7 @@ func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) erro
 		a.act()
 	}
 	a.armWake()
+	a.sign()
 	return nil
 }
 
@@ -460,6 +477,7 @@ func (a *actor) fold(m ledger.Message) error {
 			return err
 		}
 		result := a.state.Apply(e)
+		a.noteSigned(e, result)
 		if result.Verdict == executor.Effective {
 			a.folded(e)
 		} else if result.Verdict != executor.Repeated {
@@ -519,6 +537,10 @@ func (a *actor) settled(id attemptID) {
 func (a *actor) act() {
 	if !a.holding {
 		a.claim()
+		return
+	}
+	if records := a.proofRecords(); len(records) > 0 { // few, and a commit of their own: the next one is for decisions
+		a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
 		return
 	}
 	live := a.answers[:0]

@@ -19,10 +19,11 @@ var errRefold = errors.New("the state was dropped")
 
 // request is what an operator asks of a tenant's actor.
 type request struct {
-	ctx    context.Context // ends when nobody waits for the answer any more
-	verb   string
-	repair executor.RepairQuery
-	answer chan any // buffered 1
+	ctx      context.Context // ends when nobody waits for the answer any more
+	verb     string
+	repair   executor.RepairQuery
+	rotation executor.RotationQuery
+	answer   chan any // buffered 1
 }
 
 // ledgerConfig is how this host opens a tenant's stream.
@@ -73,9 +74,15 @@ func (a *actor) administer(verb string, data []byte) any {
 	switch verb {
 	case "ledger.scrub":
 		return a.askScrub(ctx)
-	case "rebuild":
+	case "ledger.export":
+		return decoded(data, a.askExport)
+	case "rebuild", "ledger.sign":
 	case "ledger.repair":
 		if err := json.Unmarshal(data, &r.repair); err != nil {
+			return executor.ErrorAnswer{Error: "the request is not JSON: " + err.Error()}
+		}
+	case "key.rotate":
+		if err := json.Unmarshal(data, &r.rotation); err != nil {
 			return executor.ErrorAnswer{Error: "the request is not JSON: " + err.Error()}
 		}
 	default:
@@ -99,6 +106,12 @@ func (a *actor) requested(r request) error {
 	switch r.verb {
 	case "rebuild":
 		return a.dropState(r)
+	case "key.rotate":
+		a.rotateKey(r)
+		return nil
+	case "ledger.sign":
+		r.answer <- a.signSoon()
+		return nil
 	default:
 		r.answer <- executor.ErrorAnswer{Error: "nothing is to be repaired: the tenant is not halted (sagenbaum ledger scrub looks for damage)"}
 		return nil
@@ -143,6 +156,8 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		switch {
 		case r.verb == "rebuild" && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
+		case r.verb == "key.rotate", r.verb == "ledger.sign":
+			r.answer <- executor.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " + halted.Problem}
 		case r.verb == "rebuild":
 			r.answer <- executor.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ", which its state has no part in: " + halted.Problem}
 		default:

@@ -210,6 +210,7 @@ func (a *actor) stepDown() {
 		a.show(nil)
 	}
 	a.holding, a.term, a.fence = false, 0, 0
+	a.signing.fenced()
 	a.answers = nil
 }
 

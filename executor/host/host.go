@@ -88,6 +88,12 @@ type Config struct {
 	// stream a repair keeps aside; empty: it has no access to them.
 	StoreDir string
 
+	// KeysDir is the folder of the keys that sign checkpoints; empty: "keys" in Dir.
+	// A tenant that has no key, and no checkpoint yet, gets its first one there.
+	KeysDir string
+	// Witness cosigns the checkpoints of all tenants; zero: nobody does.
+	Witness Witness
+
 	// Cascade bounds what follows from undos; zeros are the defaults.
 	Cascade executor.CascadeLimits
 
@@ -107,9 +113,14 @@ type Host struct {
 	clock    *clock
 	actuator *actuators.NATS
 	holders  *jetstream.Holders
-	hooks    *http.Client // posts pages
+	hooks    *http.Client // posts pages, and asks the witness
 	actors   []*actor
 	share    *share
+
+	checkpointRecords uint64        // as the bounds of these names
+	checkpointAfter   time.Duration //
+	checkpointRetry   time.Duration //
+	witnessRetry      time.Duration //
 
 	folded     atomic.Uint64  // records, by all tenants
 	failed     atomic.Bool    // ErrState
@@ -151,7 +162,7 @@ func New(cfg Config) (*Host, error) {
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}
@@ -177,6 +188,9 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
 	}
 	if err := cfg.Cascade.Check(); err != nil {
+		return err
+	}
+	if err := CheckWitness(cfg.Witness); err != nil {
 		return err
 	}
 	seen := map[string]bool{}

@@ -31,6 +31,8 @@ type rig struct {
 	webhooks    map[string]string // of hosts that start from now on
 	cascade     executor.CascadeLimits
 	memoryBytes int64
+	witness     Witness
+	signAfter   time.Duration // 0: as always
 
 	mu      sync.Mutex
 	effects map[string]int // by key
@@ -73,9 +75,12 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.signAfter > 0 {
+		h.checkpointAfter, h.checkpointRetry, h.witnessRetry = r.signAfter, r.signAfter, r.signAfter
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

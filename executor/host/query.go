@@ -407,7 +407,11 @@ func (a *actor) askRefused(q executor.ListQuery) any {
 
 func (a *actor) askStatus() any {
 	var view executor.StatusView
-	a.look(func(r *executor.Reader) { view = r.Status() })
+	a.look(func(r *executor.Reader) {
+		view = r.Status()
+		checkpoint := a.signing.view(r.Checkpoint())
+		view.Checkpoint = &checkpoint
+	})
 	a.askHead()
 	view.Cascade = a.host.cfg.Cascade.OrDefault()
 	view.Waiting = a.waitingCommands()
@@ -425,10 +429,12 @@ func (a *actor) askStatus() any {
 // askHost is the one question that every host answers, also those that stand by.
 func (a *actor) askHost() any {
 	a.askHead()
+	noKey := ""
+	a.look(func(r *executor.Reader) { noKey = a.keyProblem(r.Key()) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return executor.HostAnswer{Host: executor.HostView{
-		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied, Last: max(a.last, a.applied),
+		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied, Last: max(a.last, a.applied), NoKey: noKey,
 	}}
 }
 

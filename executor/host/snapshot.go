@@ -107,6 +107,11 @@ func (h *Host) snapshot(ctx context.Context) error {
 	for _, n := range older[min(snapshotsKept-1, len(older)):] {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, strconv.FormatInt(n, 10))))
 	}
+	for _, a := range h.actors {
+		if said, ok := file.Tenants[a.tenant]; ok {
+			a.tellDigest(stateDigest{said.Records, said.Digest})
+		}
+	}
 	return errors.Join(err, syncFile(dir))
 }
 

@@ -252,40 +252,17 @@ func (t *tiles) openEdgeFiles() error {
 }
 
 // publish writes the partial tiles of the tree as it is, so that the folder can be
-// read as any tlog-tiles, and removes those of an earlier publish.
+// read as any tlog-tiles, and removes those of an earlier publish; those of the
+// checkpoint stay.
 func (t *tiles) publish() error {
-	size := t.edge.Size()
-	for level := 0; size>>(8*level) > 0; level++ {
-		n, width := size>>(8*(level+1)), int(size>>(8*level)%ledger.TileWidth)
-		for _, path := range [...]string{ledger.TilePath(level, n, 0), ledger.BundlePath(n, 0)} {
-			if err := os.RemoveAll(filepath.Dir(t.path(path))); err != nil {
-				return err
-			}
-			if level > 0 {
-				break
-			}
-		}
-		if width == 0 {
-			continue
-		}
-		if err := t.writeTile(level, n, t.edge.Partial(level)); err != nil {
-			return err
-		}
-		if level > 0 {
-			continue
-		}
-		data, err := os.ReadFile(t.path(edgeEntries))
-		if err == nil && int64(len(data)) < t.entriesAt {
-			err = fmt.Errorf("%s has %d bytes, and %d were written", edgeEntries, len(data), t.entriesAt)
-		}
-		if err != nil {
-			return err
-		}
-		if err := t.place(ledger.BundlePath(n, width), data[:t.entriesAt]); err != nil {
-			return err
-		}
+	if err := t.writePartials(t.edge, newFile); err != nil {
+		return err
 	}
-	return nil
+	size, signed := t.edge.Size(), uint64(0)
+	if c, _, err := t.readCheckpoint(); err == nil {
+		signed = c.Size
+	}
+	return t.dropPartials([]uint64{size}, size, signed)
 }
 
 // abandon forgets what this turn has added and not written.

@@ -158,11 +158,11 @@ func (c *checker) sayJudged(e ledger.Entry, kind ledger.Kind, result executor.Re
 	c.w.say("ledger", "%s", text)
 }
 
-// copies: of one append at most one copy counts (I5). What an observation or a
-// request says again is a new one.
+// copies: of one append at most one copy counts (I5). What an observation, a request
+// or a checkpoint says again is a new one.
 func (c *checker) copies(e ledger.Entry, kind ledger.Kind) {
 	m := &c.w.stream.stored[e.Address.Sequence-1]
-	if m.copyOf == 0 || kind.Name == "record_refused" || kind.Name == "compensation_progressed" {
+	if m.copyOf == 0 || kind.Name == "record_refused" || kind.Name == "compensation_progressed" || kind.Name == "checkpoint_signed" {
 		return
 	}
 	first := c.judged[m.copyOf-1].results

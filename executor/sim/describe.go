@@ -60,6 +60,10 @@ func detail(r *pb.Record) string {
 		return word(k.Resolved.Outcome.String(), "RESOLUTION_")
 	case *pb.Record_VerdictGiven:
 		return word(k.VerdictGiven.Outcome.String(), "VERDICT_OUTCOME_")
+	case *pb.Record_CheckpointSigned:
+		return fmt.Sprintf("%d records", k.CheckpointSigned.Size)
+	case *pb.Record_KeyRotated:
+		return fmt.Sprintf("at %d records", k.KeyRotated.Size)
 	case *pb.Record_RecordRefused:
 		return fmt.Sprintf("%d.%d", k.RecordRefused.Sequence, k.RecordRefused.Index)
 	default:

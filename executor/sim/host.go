@@ -351,7 +351,7 @@ func (h *host) act() {
 	now, held := h.clock.epoch()
 	due, waits := h.state.NextWake()
 	working := h.state.HasWork() || h.state.MemoryWork(h.w.settings.memoryMax)
-	if len(h.answers) == 0 && len(h.taken) == 0 && !working && (!waits || due > now) {
+	if len(h.answers) == 0 && len(h.taken) == 0 && !working && !h.signs() && (!waits || due > now) {
 		return
 	}
 	in := executor.Input{
@@ -360,6 +360,7 @@ func (h *host) act() {
 	}
 	records := h.state.Decide(in)
 	h.w.check.decided(h, in, records)
+	records = append(records, h.proof()...)
 	if len(records) == 0 {
 		h.taken = nil // they are about what is settled by now
 		return

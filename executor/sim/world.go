@@ -27,6 +27,7 @@ const (
 	streamWorkers
 	streamStrikes
 	streamEnd
+	streamNotary
 	streamPlan = 1000
 )
 
@@ -50,6 +51,7 @@ type world struct {
 	check    *checker
 	archive  archive
 	programs *triggers.Cache
+	notary   notary
 
 	settings settings
 	steps    int
@@ -84,7 +86,7 @@ func newWorld(o Options) *world {
 	w := &world{
 		options: o, now: epoch0, hash: 14695981039346656037, programs: o.Programs,
 		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet), people: newRandom(o.Seed, streamPeople),
-		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes),
+		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes), notary: newNotary(o.Seed),
 	}
 	if w.programs == nil {
 		w.programs = triggers.NewCache(programsMax)

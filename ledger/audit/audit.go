@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -79,8 +78,31 @@ func New(tenant string) *Ledger { return NewWith(tenant, triggers.NewCache(expre
 // NewWith is New with the caller's parsed conditions, for ledgers that are folded one
 // after the other.
 func NewWith(tenant string, programs *triggers.Cache) *Ledger {
-	return &Ledger{tenant: tenant, book: newBook(tenant, programs), late: newBook(tenant, programs), log: newLog()}
+	return newLedger(tenant, programs, Memory{})
 }
+
+func newLedger(tenant string, programs *triggers.Cache, m Memory) *Ledger {
+	return &Ledger{tenant: tenant, book: newBook(tenant, programs, m, "b"), late: newBook(tenant, programs, m, "l"), log: newLog(m)}
+}
+
+// NewOver is New with a memory of the caller's.
+func NewOver(tenant string, m Memory) *Ledger {
+	return newLedger(tenant, triggers.NewCache(expressionsMax), m)
+}
+
+// NewPart is NewOver for a part of a ledger, whose messages come in order with others,
+// and records of their own, left out between them. A reference to what does not come is
+// no violation; whatever rests on it may be one by error, so that whoever asks judges
+// a violation by its rule.
+func NewPart(tenant string, m Memory) *Ledger {
+	l := NewOver(tenant, m)
+	l.log.part, l.book.part, l.late.part = true, true, true
+	return l
+}
+
+// OnRead calls read with the facts that a condition of a plan has read, each time that
+// it is asked.
+func (l *Ledger) OnRead(read func(plan string, keys []string)) { l.book.onRead = read }
 
 // Add folds the next message and returns what is wrong with it. It takes any bytes. A
 // message that only a newer reader may fold ends the audit: whatever follows is not
@@ -124,7 +146,10 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 		}
 		l.log.note(e, v)
 	}
-	return append(found, l.catchUp(m, entries, holder, lost)...)
+	found = append(found, l.catchUp(m, entries, holder, lost)...)
+	l.book.rest()
+	l.late.rest()
+	return found
 }
 
 // Bounds of what is remembered for races, and of the places that are tried.
@@ -140,7 +165,7 @@ const (
 // places than trialsMax come into question, it is taken for a race.
 func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, lost []int) (found []Violation) {
 	sum := sha256.Sum256(append([]byte(m.Subject+"\x00"), m.Data...))
-	if !holder || l.log.messages[sum] { // a copy says nothing of what its holder has read
+	if !holder || l.log.said(sum) { // a copy says nothing of what its holder has read
 		l.behind = append(l.behind, entries)
 		if len(l.behind) > behindMessagesMax {
 			l.late.foldAll(l.behind[0])
@@ -149,7 +174,6 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 		return nil
 	}
 	raced := len(lost) == 0
-	l.log.messages[sum] = true
 	changed := true // since the last trial, so that another may end otherwise
 	trials := 0
 	for _, earlier := range l.behind {
@@ -181,7 +205,7 @@ func (b *book) foldAll(entries []ledger.Entry) {
 // wouldHold reports whether all records of a message would count at this place, at the
 // instant of their epochs.
 func (b *book) wouldHold(entries []ledger.Entry) bool {
-	trial := b.clone()
+	trial := b.trial()
 	for _, e := range entries {
 		e.StampNs = 0
 		if !trial.fold(e).ok() {
@@ -202,7 +226,7 @@ func (b *book) concerns(message, other []ledger.Entry) bool {
 func (b *book) roots(entries []ledger.Entry) (ids []string) {
 	for _, e := range entries {
 		id := e.Record.GetPlan()
-		if p := b.plans[id]; p != nil {
+		if p := b.plan(id); p != nil {
 			id = p.root().id
 		}
 		id, _, _ = strings.Cut(id, "~")         // one that undoes another plan is of its family
@@ -246,20 +270,26 @@ func (l *Ledger) Held() int { return l.book.held() }
 
 // Plans returns all plans, by id.
 func (l *Ledger) Plans() (plans []Plan) {
-	for _, id := range slices.Sorted(maps.Keys(l.book.plans)) {
-		p, _ := l.Plan(id)
-		plans = append(plans, p)
-	}
+	l.book.families.each(func(_ string, f *family) {
+		for _, p := range f.plans {
+			plans = append(plans, l.view(p))
+		}
+	})
+	slices.SortFunc(plans, func(a, b Plan) int { return strings.Compare(a.ID, b.ID) })
 	return plans
 }
 
 // Plan returns one plan; ok is false when there is none of that id.
 func (l *Ledger) Plan(id string) (view Plan, ok bool) {
-	p := l.book.plans[id]
+	p := l.book.plan(id)
 	if p == nil {
 		return Plan{}, false
 	}
-	view = Plan{ID: id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held()}
+	return l.view(p), true
+}
+
+func (l *Ledger) view(p *plan) Plan {
+	view := Plan{ID: p.id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held()}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
 		if a.compensation != nil {
@@ -267,16 +297,17 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 		}
 		view.Actions = append(view.Actions, row)
 	}
-	return view, true
+	return view
 }
 
 // Facts returns what stands in working memory and what was evicted from it, by key.
 func (l *Ledger) Facts() (facts []Fact) {
-	for _, key := range slices.Sorted(maps.Keys(l.book.facts)) {
-		if f := l.book.facts[key]; !f.retracted {
+	l.book.facts.each(func(key string, f *fact) {
+		if !f.retracted {
 			facts = append(facts, Fact{key, string(f.value), f.evicted != nil, f.depth})
 		}
-	}
+	})
+	slices.SortFunc(facts, func(a, b Fact) int { return strings.Compare(a.Key, b.Key) })
 	return facts
 }
 

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -48,16 +47,23 @@ type book struct {
 	now       int64       // logical time, unix ns
 	at        *pb.Address // of the record that is folded
 	records   uint64      // so far, this one included
+	part      bool        // and others are left out between them
 	term      uint64
 	holder    string
 	decidedAt uint64 // last sequence with decisions that say what their holder had folded
-	plans     map[string]*plan
-	asking    map[string]bool // plans with declared conditions in force
-	facts     map[string]*fact
+	signed    signed
+	plans     map[string]*plan // of the families at hand
+	families  shelved[*family] // by id
+	asking    map[string]bool  // plans with declared conditions in force
+	facts     shelved[*fact]   // by key
 	pages     map[page]*pb.Address
 	contracts map[string][]byte // digest of the last revision, by capability
-	firings   map[place]*firing
+	firings   shelved[*firing]  // by place
+	shelf     Shelf             // nil: everything stays at hand
+	name      string            // begins its keys there
+	under     *book             // of a fold on trial: what it began from
 	programs  *triggers.Cache
+	onRead    func(plan string, keys []string) // may be nil
 }
 
 // page is a call to an owner that no hook has taken yet.
@@ -68,6 +74,7 @@ type page struct {
 }
 
 type plan struct {
+	family        *family
 	id, agent     string
 	opened        *pb.Address
 	openedNs      int64
@@ -105,6 +112,7 @@ type plan struct {
 	firing        *firing
 	passed        *firing
 	cuts          []*cut
+	hasFired      map[string]place // the last firing of each lease, by action and name, until the plan is open again; for I14
 }
 
 type savepoint struct {
@@ -178,6 +186,7 @@ type turn struct {
 	at      *pb.Address // the record at which it turned
 	clocked bool
 	firing  *firing
+	read    []*pb.Reading // what its condition read
 }
 
 // firing is why a plan unwinds: one link of a cascade.
@@ -217,7 +226,8 @@ type fact struct {
 	value               []byte
 	assertedNs          int64
 	changedNs           int64
-	times               []int64 // of all assertions, ascending
+	times               []int64 // of all assertions, ascending, behind those of runs
+	runs                []run   // of earlier ones, which are on the shelf
 	source              *pb.Address
 	retracted           bool
 	tombstone           *pb.Address
@@ -228,13 +238,6 @@ type fact struct {
 	depth               uint32
 	fired, madeAt       *pb.Address
 	undonePlan, undoneA string
-}
-
-func newBook(tenant string, programs *triggers.Cache) *book {
-	return &book{
-		tenant: tenant, plans: map[string]*plan{}, asking: map[string]bool{}, facts: map[string]*fact{}, pages: map[page]*pb.Address{},
-		contracts: map[string][]byte{}, firings: map[place]*firing{}, programs: programs,
-	}
 }
 
 func (p *plan) number(id string) uint32 {
@@ -323,9 +326,11 @@ func (b *book) undoKey(p *plan, a *action) string {
 
 // held counts the registrations that are neither retired nor settled (I24).
 func (b *book) held() (count int) {
-	for _, id := range slices.Sorted(maps.Keys(b.plans)) {
-		count += b.plans[id].held()
-	}
+	b.families.each(func(_ string, f *family) {
+		for _, p := range f.plans {
+			count += p.held()
+		}
+	})
 	return count
 }
 
@@ -356,66 +361,4 @@ func samePlace(ref, at *pb.Address, e ledger.Entry) bool {
 		sequence = e.Address.Sequence
 	}
 	return sequence == at.Sequence && ref.Index == at.Index
-}
-
-// clone is a book that may be folded further on trial. Records are never changed and
-// stay shared.
-func (b *book) clone() *book {
-	c := *b
-	c.pages, c.contracts, c.firings, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts), maps.Clone(b.firings), maps.Clone(b.asking)
-	c.plans, c.facts = map[string]*plan{}, map[string]*fact{}
-	for _, key := range slices.Sorted(maps.Keys(b.facts)) {
-		f := *b.facts[key]
-		f.times = slices.Clip(f.times)
-		c.facts[key] = &f
-	}
-	ids := slices.Sorted(maps.Keys(b.plans))
-	for _, id := range ids {
-		c.plans[id] = b.plans[id].clone()
-	}
-	for _, id := range ids { // and its family is that of the clone
-		p := c.plans[id]
-		if p.parent != nil {
-			p.parent = c.plans[p.parent.id]
-		}
-		for _, a := range p.actions {
-			if a.child != nil {
-				a.child = c.plans[a.child.id]
-			}
-		}
-	}
-	return &c
-}
-
-func (p *plan) clone() *plan {
-	c := *p
-	c.orphans, c.savepoints = slices.Clone(p.orphans), slices.Clone(p.savepoints)
-	c.answered, c.proposals = maps.Clone(p.answered), maps.Clone(p.proposals)
-	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
-	if p.turned != nil {
-		t := *p.turned
-		c.turned = &t
-	}
-	for _, t := range p.behind {
-		u := *t
-		c.behind = append(c.behind, &u)
-	}
-	for _, x := range p.cuts {
-		y := *x
-		c.cuts = append(c.cuts, &y)
-	}
-	for _, a := range p.actions {
-		d := *a
-		d.leases, d.duplicates = cloneLeases(a.leases), slices.Clone(a.duplicates)
-		c.actions = append(c.actions, &d)
-	}
-	return &c
-}
-
-func cloneLeases(list []*lease) (out []*lease) {
-	for _, l := range list {
-		m := *l
-		out = append(out, &m)
-	}
-	return out
 }

@@ -27,7 +27,7 @@ const recently = int64(3600e9)
 // plan and the action whose undo is under way, or was not long ago.
 func (b *book) provenance(e ledger.Entry, f *fact) {
 	f.depth, f.fired, f.undonePlan, f.undoneA, f.madeAt = 0, nil, "", "", nil
-	p := b.plans[e.Record.Plan]
+	p := b.plan(e.Record.Plan)
 	if p == nil || p.firing == nil {
 		return
 	}
@@ -56,7 +56,7 @@ func (b *book) firingNow(p *plan, l *lease, read []string) *firing {
 // deepest is the fact of the deepest undo among keys, or nil.
 func (b *book) deepest(keys []string) (by *made) {
 	for _, key := range keys {
-		f := b.facts[key]
+		f := b.fact(key)
 		if f == nil || f.depth == 0 || by != nil && f.depth <= by.depth {
 			continue
 		}
@@ -127,10 +127,10 @@ func (b *book) chain(f *firing) (links []*pb.Link) {
 		if next.by != nil {
 			at = next.by.fired
 		}
-		if at == nil || b.firings[placeOf(at)] == nil {
+		if at == nil || b.firing(at) == nil {
 			break
 		}
-		next = b.firings[placeOf(at)]
+		next = b.firing(at)
 		list = append(list, next)
 	}
 	slices.Reverse(list)
@@ -163,7 +163,7 @@ func (b *book) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) verdict {
 	f.fired = e.Address
 	l.cascade, l.fired = "", true
 	p.firing = f
-	b.firings[placeOf(e.Address)] = f
+	b.firings.put(firingKey(placeOf(e.Address)), f, firingLen)
 	p.turned, p.behind = nil, nil
 	reason := "lease " + k.Lease + ": " + l.condition()
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {

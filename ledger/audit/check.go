@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -12,29 +11,45 @@ import (
 // log is what the checks remember of the records themselves, beside what they mean.
 type log struct {
 	sequence uint64
-	leaves   map[place][ledger.LeafSize]byte // of every record
-	messages map[[32]byte]bool               // of holders
-	fired    map[string]place                // the last firing of each lease, until its plan is open again
-	refused  map[place]bool
+	part     bool // records are missing between those that come
+	leaves   Leaves
+	messages map[[32]byte]bool // of holders; on the shelf where there is one
+	shelf    Shelf
 	terms    uint64 // the latest of effective decisions
 }
 
-func newLog() log {
-	return log{leaves: map[place][ledger.LeafSize]byte{}, messages: map[[32]byte]bool{}, fired: map[string]place{}, refused: map[place]bool{}}
+func newLog(m Memory) log {
+	l := log{leaves: m.Leaves, messages: map[[32]byte]bool{}, shelf: m.Shelf}
+	if l.leaves == nil {
+		l.leaves = leafMap{}
+	}
+	return l
 }
 
 func (l *log) note(e ledger.Entry, v verdict) {
-	if v.kind == Refused {
-		l.refused[placeOf(e.Address)] = true
-	}
 	if len(e.Address.Leaf) == ledger.LeafSize {
-		l.leaves[placeOf(e.Address)] = [ledger.LeafSize]byte(e.Address.Leaf)
+		l.leaves.Put(e.Address.Sequence, e.Address.Index, [ledger.LeafSize]byte(e.Address.Leaf), v.kind == Refused)
 	}
+}
+
+// said remembers a message of a holder, and reports whether it was said before: a holder
+// repeats an append until it knows that it is stored.
+func (l *log) said(sum [32]byte) (before bool) {
+	if l.shelf == nil {
+		before = l.messages[sum]
+		l.messages[sum] = true
+		return before
+	}
+	key := shelfMessage + string(sum[:])
+	if _, before = l.shelf.Get(key); !before {
+		l.shelf.Put(key, nil)
+	}
+	return before
 }
 
 // contiguous is I1: positions are 1 to n without a gap.
 func (l *Ledger) contiguous(m ledger.Message) (found []Violation) {
-	if m.Sequence != l.log.sequence+1 {
+	if m.Sequence <= l.log.sequence || m.Sequence != l.log.sequence+1 && !l.log.part {
 		found = append(found, Violation{Rule: "I1", Address: &pb.Address{Sequence: m.Sequence},
 			Problem: fmt.Sprintf("sequence %d stands behind sequence %d", m.Sequence, l.log.sequence)})
 	}
@@ -53,10 +68,19 @@ func (l *Ledger) references(e ledger.Entry, commit []ledger.Entry) (found []Viol
 		at   *pb.Address
 	}{{"about", e.Record.About}, {"cause", e.Record.Cause}} {
 		if ref.at != nil && !l.stands(ref.at, e, commit) {
-			found = append(found, violation("I6", e, ref.name+" names "+ledger.FormatAddress(ref.at)+", and no earlier record of this ledger stands there"))
+			found = append(found, violation("I6", e, ref.name+" names "+ledger.FormatAddress(ref.at)+", and "+l.whatStands(ref.at)))
 		}
 	}
 	return found
+}
+
+// whatStands says what is at the place of a record that is not there.
+func (l *Ledger) whatStands(ref *pb.Address) string {
+	leaf, _, known := l.log.leaves.Get(ref.Sequence, ref.Index)
+	if !known {
+		return "no earlier record of this ledger stands there"
+	}
+	return "another record stands there: " + ledger.FormatAddress(&pb.Address{Sequence: ref.Sequence, Index: ref.Index, Leaf: leaf[:]})
 }
 
 // foreign is I27: no message of another tenant stands in the ledger.
@@ -69,10 +93,17 @@ func (l *Ledger) foreign(e ledger.Entry) []Violation {
 
 func (l *Ledger) stands(ref *pb.Address, e ledger.Entry, commit []ledger.Entry) bool {
 	if ref.Sequence == 0 || ref.Sequence == e.Address.Sequence {
-		within := ref.Index < e.Address.Index && int(ref.Index) < len(commit)
-		return within && (len(ref.Leaf) == 0 || sameAddress(ref, commit[ref.Index].Address))
+		i := slices.IndexFunc(commit, func(c ledger.Entry) bool { return c.Address.Index == ref.Index })
+		if i < 0 && l.log.part {
+			return ref.Index < e.Address.Index
+		}
+		within := ref.Index < e.Address.Index && i >= 0
+		return within && (len(ref.Leaf) == 0 || sameAddress(ref, commit[i].Address))
 	}
-	leaf, known := l.log.leaves[placeOf(ref)]
+	leaf, _, known := l.log.leaves.Get(ref.Sequence, ref.Index)
+	if !known && l.log.part {
+		return ref.Sequence < e.Address.Sequence // what is withheld cannot be held against it
+	}
 	return known && string(leaf[:]) == string(ref.Leaf)
 }
 
@@ -83,7 +114,8 @@ type before struct {
 	undo    string
 	known   bool // the action was registered
 	now     int64
-	turned  *turn // of the lease that fires
+	turned  *turn // of the lease that fires, where it is the first
+	noted   *turn // of the lease that fires
 	refused bool  // the record that is answered was refused
 }
 
@@ -93,15 +125,15 @@ func (l *Ledger) before(e ledger.Entry) (was before) {
 		return was
 	}
 	if k := e.Record.GetRecordRefused(); k != nil {
-		was.refused = l.log.refused[place{k.Sequence, k.Index}]
+		_, was.refused, _ = l.log.leaves.Get(k.Sequence, k.Index)
 	}
-	p := l.book.plans[e.Record.Plan]
+	p := l.book.plan(e.Record.Plan)
 	if p == nil {
 		return was
 	}
 	was.plan = p.phase
 	if k := e.Record.GetLeaseFired(); k != nil {
-		was.turned = p.turnedBy(p.number(e.Record.Action), k.Lease)
+		was.turned, was.noted = p.turnedBy(p.number(e.Record.Action), k.Lease), p.turnOf(p.number(e.Record.Action), k.Lease)
 	}
 	if a := p.named(e.Record.Action); a != nil {
 		was.known, was.undo, was.crossed = true, a.undo, a.crossed()
@@ -113,7 +145,7 @@ func (l *Ledger) before(e ledger.Entry) (was before) {
 // become and not from why the record was let through.
 func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 	r := e.Record
-	p := l.book.plans[r.Plan]
+	p := l.book.plan(r.Plan)
 	add := func(rule, problem string) {
 		if problem != "" {
 			found = append(found, violation(rule, e, problem))
@@ -133,14 +165,15 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 	a := p.named(r.Action)
 	switch k := r.Kind.(type) {
 	case *pb.Record_LeaseFired:
-		add("I14", l.onceRule(e, p, k.LeaseFired))
+		add("I14", onceRule(e, p, k.LeaseFired))
 		add("I11", conditionRule(p, r, k.LeaseFired))
+		add("I11", l.book.readingRule(e, was, k.LeaseFired))
 		add("I12", edgeRule(e, was))
 		add("I25", depthRule(k.LeaseFired))
 	case *pb.Record_UnwindStarted:
 		add("I15", terminalRule(was))
 	case *pb.Record_PlanRewound:
-		l.forget(p)
+		p.hasFired = nil
 	case *pb.Record_CompensationDispatched:
 		add("I17", pairRule(a))
 		add("I17", frozenRule(a, k.CompensationDispatched))
@@ -194,24 +227,19 @@ func (l *Ledger) termRule(e ledger.Entry) string {
 
 // onceRule is I14: a registration fires once, until its plan is back at a savepoint. The
 // lease on extra effects fires once for each answer that found some.
-func (l *Ledger) onceRule(e ledger.Entry, p *plan, k *pb.LeaseFired) string {
+func onceRule(e ledger.Entry, p *plan, k *pb.LeaseFired) string {
 	if k.Lease == leaseDuplicate {
 		return ""
 	}
-	name := p.id + "\x00" + e.Record.Action + "\x00" + k.Lease
-	if first, fired := l.log.fired[name]; fired {
+	name := e.Record.Action + "\x00" + k.Lease
+	if first, fired := p.hasFired[name]; fired {
 		return fmt.Sprintf("lease %s fired at %d.%d before", k.Lease, first.sequence, first.index)
 	}
-	l.log.fired[name] = placeOf(e.Address)
-	return ""
-}
-
-func (l *Ledger) forget(p *plan) {
-	for _, name := range slices.Sorted(maps.Keys(l.log.fired)) {
-		if len(name) > len(p.id) && name[:len(p.id)+1] == p.id+"\x00" {
-			delete(l.log.fired, name)
-		}
+	if p.hasFired == nil {
+		p.hasFired = map[string]place{}
 	}
+	p.hasFired[name] = placeOf(e.Address)
+	return ""
 }
 
 // conditionRule is a part of I11: the text that fired is the one that was registered.
@@ -369,10 +397,13 @@ func outstandingRule(p *plan, k *pb.PlanEnded, raced bool) string {
 	return ""
 }
 
-// raced reports whether others have spoken of a plan behind the holder's last message.
+// raced reports whether people or the agent have spoken of a plan behind the holder's
+// last message. Reports of workers, facts and verdicts change nothing that is owed.
 func (l *Ledger) raced(plan string) bool {
 	return slices.ContainsFunc(l.behind, func(entries []ledger.Entry) bool {
-		return slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Record.GetPlan() == plan })
+		return slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+			return e.Record.GetPlan() == plan && (e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator)
+		})
 	})
 }
 

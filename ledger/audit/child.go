@@ -15,7 +15,7 @@ const entryPrefix = "plan:"
 // parent it can never be committed: it fails at once.
 func (b *book) attach(e ledger.Entry, p *plan) {
 	d := p.declared
-	parent := b.plans[d.ParentPlan]
+	parent := b.plan(d.ParentPlan)
 	why := ""
 	switch {
 	case parent == nil || parent == p:
@@ -40,6 +40,7 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	}
 	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now, before: before, child: p})
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
+	b.join(p, parent.family)
 	b.lookCounting(parent)
 }
 
@@ -204,7 +205,7 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 		committed: p.committed, depth: p.depth, orphans: append([]string(nil), p.orphans...), byHand: p.byHand,
 		answered: map[string]bool{}, proposals: map[string]*proposal{},
 	}
-	b.plans[id] = u
+	b.join(u, p.family)
 	p.undoneAs = id
 	for _, a := range p.actions {
 		c := *a

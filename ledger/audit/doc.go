@@ -27,6 +27,8 @@
 //   - The first lease of a plan that has turned is the one that fires. One that reads no
 //     clock takes the place of one that does; of those that turn at one record any may
 //     be it. The others wait behind it for the case that it is cut, up to 16 of them.
+//   - A firing tells what its condition read where it turned. One on the clock was asked
+//     where its holder decided, which is some place behind the holder's last message.
 //   - A turn that reads no clock keeps a commit from landing; one that does loses
 //     against it.
 //   - An unwind that joins an action late makes what came before it wait, but not what

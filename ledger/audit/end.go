@@ -2,8 +2,8 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -14,20 +14,35 @@ import (
 // (I13, L2), ended plans owe nothing (I22, I23) and nothing is held that was retired
 // or settled (I24).
 func (l *Ledger) End() (found []Violation) {
-	for _, id := range slices.Sorted(maps.Keys(l.book.plans)) {
-		p := l.book.plans[id]
-		add := func(rule, problem string) {
-			if problem != "" {
-				found = append(found, Violation{Rule: rule, Plan: id, Address: p.opened, Problem: problem})
+	l.EachAtEnd(nil, func(v Violation) { found = append(found, v) })
+	slices.SortStableFunc(found, func(a, b Violation) int { return strings.Compare(a.Plan, b.Plan) })
+	return found
+}
+
+// EachAtEnd is End for a ledger of any size: it calls each with what is wrong, plan by
+// plan in any order, and seen with every plan as it stands; nil: nobody asks.
+func (l *Ledger) EachAtEnd(seen func(Plan), each func(Violation)) {
+	l.book.families.each(func(_ string, f *family) {
+		for _, p := range f.plans {
+			l.atEnd(p, each)
+			if seen != nil {
+				seen(l.view(p))
 			}
 		}
-		add("L1", liveRule(p))
-		add("L2", l.book.deadlineRule(p))
-		add("I13", l.book.completeRule(p))
-		add("I22", settledRule(p))
-		add("I24", heldRule(p))
+	})
+}
+
+func (l *Ledger) atEnd(p *plan, each func(Violation)) {
+	add := func(rule, problem string) {
+		if problem != "" {
+			each(Violation{Rule: rule, Plan: p.id, Address: p.opened, Problem: problem})
+		}
 	}
-	return found
+	add("L1", liveRule(p))
+	add("L2", l.book.deadlineRule(p))
+	add("I13", l.book.completeRule(p))
+	add("I22", settledRule(p))
+	add("I24", heldRule(p))
 }
 
 // liveRule is L1: every unwind ends, and every commit is followed by its retirement.

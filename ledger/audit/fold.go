@@ -42,9 +42,10 @@ func (b *book) fold(e ledger.Entry) verdict {
 	b.records++
 	v := b.apply(e)
 	if e.Record != nil {
-		if p := b.plans[e.Record.Plan]; p != nil {
+		if p := b.plan(e.Record.Plan); p != nil {
 			b.followChildren(p.root())
-			if u := b.plans[p.undoneAs]; u != nil { // it hears of outcomes, too
+			b.touched(p, len(e.Body)+recordLen)
+			if u := b.plan(p.undoneAs); u != nil { // it hears of outcomes, too
 				b.followChildren(u.root())
 			}
 		}
@@ -109,7 +110,7 @@ func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, declared: declared, phase: ledger.StateOpen,
 		answered: map[string]bool{}, proposals: map[string]*proposal{},
 	}
-	b.plans[p.id] = p
+	b.found(p)
 	b.armPlan(p)
 	if declared.ParentPlan != "" {
 		b.attach(e, p)
@@ -153,7 +154,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	if r == nil || e.Source.Class != ledger.ClassAgent || r.GetForwardRegistered() == nil || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
 		return
 	}
-	p := b.plans[r.Plan]
+	p := b.plan(r.Plan)
 	if p == nil || p.agent != e.Source.Name || p.answered[r.Action] || p.named(r.Action) != nil || len(p.orphans) >= orphansMax {
 		return
 	}
@@ -191,7 +192,7 @@ func (b *book) reopen(p *plan) {
 
 // judged folds a supervisor's verdict on an action.
 func (b *book) judged(e ledger.Entry) verdict {
-	p := b.plans[e.Record.Plan]
+	p := b.plan(e.Record.Plan)
 	if p == nil {
 		return refused("I6", "plan %s was never opened", e.Record.Plan)
 	}

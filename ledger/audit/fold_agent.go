@@ -24,7 +24,7 @@ func same(a, b message) bool {
 // agent folds what a coordinator wrote, in the order of the life of a plan.
 func (b *book) agent(e ledger.Entry) verdict {
 	r := e.Record
-	p := b.plans[r.Plan]
+	p := b.plan(r.Plan)
 	if k := r.GetPlanOpened(); k != nil {
 		switch {
 		case p == nil:
@@ -186,7 +186,7 @@ func (b *book) outcome(e ledger.Entry, p *plan, now, failure string) verdict {
 	}
 	b.lookAction(p, a)
 	if p.undoneAs != "" {
-		b.outcome(e, b.plans[p.undoneAs], now, failure)
+		b.outcome(e, b.plan(p.undoneAs), now, failure)
 	}
 	return effective
 }

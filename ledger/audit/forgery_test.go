@@ -20,6 +20,20 @@ var forgeries = []struct {
 	end        bool // found when nothing is under way any more
 }{
 	{"a gap", "I1", func(s *scribe) { s.plan("a"); s.log[2].Sequence++ }, false},
+	{"a checkpoint of more than there is", "I2", func(s *scribe) { s.plan("a"); s.forge(checkpointOf(99, 32)) }, false},
+	{"a checkpoint with half a root", "I2", func(s *scribe) { s.plan("a"); s.forge(checkpointOf(1, 16)) }, false},
+	{"a rotation from later on", "I2", func(s *scribe) { s.plan("a"); s.forge(rotation(s.t, 99, 1, 2, 1)) }, false},
+	{"a rotation that another key has signed", "I2", func(s *scribe) { s.plan("a"); s.forge(rotation(s.t, 1, 1, 2, 3)) }, false},
+	{"a rotation of a key that was rotated before", "I2", func(s *scribe) {
+		s.plan("a")
+		s.forge(rotation(s.t, 1, 1, 2, 1))
+		s.forge(rotation(s.t, 1, 1, 3, 1))
+	}, false},
+	{"a rotation of a key that has signed nothing", "I2", func(s *scribe) {
+		s.plan("a")
+		s.forge(checkpointOf(1, 32))
+		s.forge(rotation(s.t, 1, 1, 2, 1))
+	}, false},
 	{"a record that a holder may not write", "I4", func(s *scribe) { s.plan("a"); s.forge(&pb.Record{Plan: "p", Kind: planFailed().Kind}) }, false},
 	{"a reference to a record that is not there", "I6", func(s *scribe) {
 		s.plan("a")
@@ -56,6 +70,22 @@ var forgeries = []struct {
 		s.plan("a")
 		s.agent(planFailed())
 		s.forge(fired("plan.failed", "true", 1, s.at("plan_failed", "")))
+	}, false},
+	{"a firing that tells of another value", "I11", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "low", Condition: `facts["stock"] < 3`}))
+		s.write(sensor, asserted("stock", `2`))
+		r := fired("low", `facts["stock"] < 3`, 1, s.at("fact_asserted", ""))
+		r.GetLeaseFired().Readings = []*pb.Reading{{Name: `facts["stock"]`, Value: []byte(`1`), Sequence: s.at("fact_asserted", "").Sequence}}
+		s.forge(r)
+	}, false},
+	{"a firing on the clock that tells of a value that nobody asserted", "I11", func(s *scribe) {
+		text := `facts["stock"] < 3 && elapsed(plan.opened_at, duration("1s"))`
+		s.agent(opened(0, &pb.Trigger{Name: "low", Condition: text}))
+		s.write(sensor, asserted("stock", `2`))
+		s.now += 2 * second
+		r := fired("low", text, 1, s.at("plan_opened", ""))
+		r.GetLeaseFired().Readings = []*pb.Reading{{Name: `facts["stock"]`, Value: []byte(`1`), Sequence: s.at("fact_asserted", "").Sequence}}
+		s.forge(r)
 	}, false},
 	{"an unwind without a firing", "I11", func(s *scribe) {
 		s.plan("a")
@@ -201,7 +231,9 @@ var forgeries = []struct {
 	{"a firing without its unwind", "L1", func(s *scribe) {
 		s.plan("a")
 		s.agent(planFailed())
-		s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+		r := fired("plan.failed", failedText, 1, s.at("plan_failed", ""))
+		r.GetLeaseFired().Readings = []*pb.Reading{{Name: "plan.status", Value: []byte(`"failed"`)}}
+		s.forge(r)
 	}, true},
 	{"a deadline that never fires", "L2", func(s *scribe) {
 		s.agent(opened(start + second))

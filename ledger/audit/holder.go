@@ -34,14 +34,18 @@ func (b *book) decided(e ledger.Entry) verdict {
 		b.decidedAt = e.Address.Sequence
 	}
 	switch k := r.Kind.(type) {
-	case *pb.Record_RecordRefused, *pb.Record_CheckpointSigned:
+	case *pb.Record_RecordRefused:
 		return effective
+	case *pb.Record_CheckpointSigned:
+		return b.checkpoint(k.CheckpointSigned)
+	case *pb.Record_KeyRotated:
+		return b.rotation(k.KeyRotated)
 	case *pb.Record_FactEvicted:
 		return b.factEvicted(e, k.FactEvicted)
 	case *pb.Record_FactReingested:
 		return b.factReingested(e, k.FactReingested)
 	}
-	p := b.plans[r.Plan]
+	p := b.plan(r.Plan)
 	if p == nil {
 		return void("I6", "plan %s was never opened", r.Plan)
 	}

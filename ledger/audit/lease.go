@@ -144,7 +144,7 @@ func (b *book) noteAsking(p *plan) {
 // lookFact looks at every lease that may read a fact that has changed.
 func (b *book) lookFact(key string) {
 	for _, id := range slices.Sorted(maps.Keys(b.asking)) {
-		p := b.plans[id]
+		p := b.plan(id)
 		for _, l := range byName(p.leases) {
 			b.look(p, nil, l, key)
 		}
@@ -194,6 +194,7 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		l.joined = true
 		result := h.Evaluate(b.now, factView{b})
 		truth, read = result.Truth, result.Keys
+		b.haveRead(p, read)
 		if clocked && truth != triggers.True {
 			l.watched = h.Watched(result, b.now, factView{b})
 		}
@@ -241,7 +242,14 @@ func (b *book) truth(p *plan, a *action, l *lease) (triggers.Truth, []string) {
 		return triggers.Unknown, nil
 	}
 	result := condition.Hold(p.scope(a, l)).Evaluate(b.now, factView{b})
+	b.haveRead(p, result.Keys)
 	return result.Truth, result.Keys
+}
+
+func (b *book) haveRead(p *plan, keys []string) {
+	if b.onRead != nil {
+		b.onRead(p.id, keys)
+	}
 }
 
 func (b *book) clocked(l *lease) bool {
@@ -259,7 +267,7 @@ const behindMax = 16
 // may be held back, so it makes room for one that is not.
 func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []string) {
 	if t := p.turnOf(number, l.name); t == nil && p.fired == nil {
-		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked}
+		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked, read: b.readings(p, number, l)}
 		had := p.turned
 		if had == nil || had.clocked && !clocked {
 			p.turned, t = t, had
@@ -276,7 +284,7 @@ func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []strin
 }
 
 func (b *book) anyFact(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return b.facts[key] != nil })
+	return slices.ContainsFunc(keys, func(key string) bool { return b.fact(key) != nil })
 }
 
 func (p *plan) turnedBy(number uint32, name string) *turn {
@@ -354,7 +362,7 @@ type factView struct{ b *book }
 
 // Fact implements triggers.View.
 func (v factView) Fact(key string) *triggers.Fact {
-	f := v.b.facts[key]
+	f := v.b.fact(key)
 	if f == nil || f.retracted {
 		return nil
 	}
@@ -364,15 +372,24 @@ func (v factView) Fact(key string) *triggers.Fact {
 // Occurrences implements triggers.View.
 func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
-		f := v.b.facts[key]
+		f := v.b.fact(key)
 		if f == nil {
 			return
 		}
-		for _, ns := range f.times {
-			if ns > max(fromNs, 0) && ns <= toNs && !yield(ns) {
+		all := func(times []int64) bool {
+			for _, ns := range times {
+				if ns > max(fromNs, 0) && ns <= toNs && !yield(ns) {
+					return false
+				}
+			}
+			return true
+		}
+		for i, r := range f.runs {
+			if r.to > fromNs && r.from <= toNs && !all(v.b.times(key, i)) {
 				return
 			}
 		}
+		all(f.times)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (b *book) observed(e ledger.Entry) verdict {
 	r := e.Record
 	if r.Plan != "" {
-		p := b.plans[r.Plan]
+		p := b.plan(r.Plan)
 		switch {
 		case p == nil:
 			return refused("I6", "plan %s was never opened", r.Plan)
@@ -28,7 +28,7 @@ func (b *book) observed(e ledger.Entry) verdict {
 		return effective
 	}
 	key := r.GetFactRetracted().GetKey()
-	if f := b.facts[key]; f != nil && !f.retracted { // a tombstone stays as it is
+	if f := b.fact(key); f != nil && !f.retracted { // a tombstone stays as it is
 		b.retract(e, key)
 	}
 	return effective
@@ -36,24 +36,24 @@ func (b *book) observed(e ledger.Entry) verdict {
 
 func (b *book) assert(e ledger.Entry, key string, value []byte) {
 	f := &fact{value: value, assertedNs: b.now, changedNs: b.now, source: e.Address}
-	if old := b.facts[key]; old != nil {
-		f.times = old.times
+	if old := b.fact(key); old != nil {
+		f.times, f.runs = old.times, old.runs
 		if !old.retracted && bytes.Equal(old.value, value) {
 			f.changedNs = old.changedNs
 		}
 	}
-	f.times = append(f.times[:len(f.times):len(f.times)], b.now)
+	b.asserted(f, key)
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
 	b.provenance(e, f)
-	b.facts[key] = f
+	b.facts.put(key, f, len(key)+len(value)+8*len(f.times)+recordLen)
 	b.lookFact(key)
 }
 
 func (b *book) retract(e ledger.Entry, key string) {
-	f := b.facts[key]
+	f := b.fact(key)
 	if f == nil {
 		f = &fact{} // of what was never asserted: a compensation says so nevertheless
-		b.facts[key] = f
+		b.facts.put(key, f, len(key)+recordLen)
 	}
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now, e.Address
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
@@ -64,7 +64,7 @@ func (b *book) retract(e ledger.Entry, key string) {
 // factEvicted takes a value out of working memory, if it is still the one that was
 // meant. This fold keeps the value: the ledger has it.
 func (b *book) factEvicted(e ledger.Entry, k *pb.FactEvicted) verdict {
-	f := b.facts[k.Key]
+	f := b.fact(k.Key)
 	switch {
 	case f == nil || f.retracted:
 		return void("I10", "there is no fact %q", k.Key)
@@ -81,7 +81,7 @@ func (b *book) factEvicted(e ledger.Entry, k *pb.FactEvicted) verdict {
 
 // factReingested brings a value back: the very bytes that were evicted (I10).
 func (b *book) factReingested(e ledger.Entry, k *pb.FactReingested) verdict {
-	f := b.facts[k.Key]
+	f := b.fact(k.Key)
 	switch {
 	case f == nil || f.retracted:
 		return void("I10", "there is no fact %q", k.Key)
@@ -101,7 +101,7 @@ func (b *book) factReingested(e ledger.Entry, k *pb.FactReingested) verdict {
 // requested notes what an operator asks for, of all facts that are named or of none.
 func (b *book) requested(e ledger.Entry, keys []string, evicted bool) verdict {
 	for _, key := range keys {
-		f := b.facts[key]
+		f := b.fact(key)
 		switch {
 		case f == nil || f.retracted:
 			return refused("I10", "there is no fact %q", key)
@@ -112,7 +112,7 @@ func (b *book) requested(e ledger.Entry, keys []string, evicted bool) verdict {
 		}
 	}
 	for _, key := range keys {
-		b.facts[key].asked = e.Address
+		b.fact(key).asked = e.Address
 	}
 	return effective
 }
@@ -167,7 +167,7 @@ func (b *book) undoByFact(e ledger.Entry, a *action) verdict {
 
 // changedBy: the attempt under way has changed its fact.
 func (b *book) changedBy(a *action, key string) bool {
-	f := b.facts[key]
+	f := b.fact(key)
 	return f != nil && f.undo && sameAddress(f.cause, a.dispatched)
 }
 

@@ -26,7 +26,7 @@ func (b *book) operator(e ledger.Entry) verdict {
 	case *pb.Record_RestoreRequested:
 		return b.requested(e, k.RestoreRequested.Keys, true)
 	}
-	p := b.plans[r.Plan]
+	p := b.plan(r.Plan)
 	if p == nil {
 		return refused("I6", "plan %s was never opened", r.Plan)
 	}
@@ -152,7 +152,7 @@ func (b *book) retry(e ledger.Entry, p *plan, k *pb.RetryRequested) verdict {
 // worker folds the reports of a long undo.
 func (b *book) worker(e ledger.Entry) verdict {
 	r := e.Record
-	p := b.plans[r.Plan]
+	p := b.plan(r.Plan)
 	if p == nil {
 		return refused("I6", "plan %s was never opened", r.Plan)
 	}

@@ -13,7 +13,7 @@ type Rule struct {
 func Rules() []Rule {
 	return []Rule{
 		{"I1", "Positions are 1 to n without a gap.", "each message stands behind the one before it", "the host's guard G1 compares with the stream"},
-		{"I2", "Every checkpoint has the root of the records before it, and a valid signature.", "", "the verifier of checkpoints, which has the keys"},
+		{"I2", "Every checkpoint has the root of the records before it, and a valid signature.", "no checkpoint covers more than there is, and each key is ended by the one in force", "the verifier of checkpoints, which has leaves and keys"},
 		{"I3", "A commit is one message: whole or absent.", "a message that is no commit is refused as a whole", ""},
 		{"I4", "Each kind of record stands only where its writer may write.", "others are refused; a holder that writes one is reported", "the permissions of the server"},
 		{"I5", "An id counts once: a copy changes nothing, and another record under it is refused.", "recomputed; both are told by Entries", ""},
@@ -22,7 +22,7 @@ func Rules() []Rule {
 		{"I8", "Logical time is the maximum of the stamps and epochs recorded so far.", "recomputed for each record", ""},
 		{"I9", "The same state and input give the same decisions.", "", "the tests of the executor, which decide twice"},
 		{"I10", "Working memory is what the records say.", "evictions and returns are held to the facts asserted", "memory rebuild compares rows byte for byte"},
-		{"I11", "A lease that fired was true, by the condition that was registered.", "the condition is asked again over facts recomputed from the records", ""},
+		{"I11", "A lease that fired was true, by the condition that was registered.", "the condition is asked again over facts recomputed from the records, and so is what the firing says that it read", ""},
 		{"I12", "A lease fires for the first record after which it was true while armed.", "the cause of each firing of a condition that reads no clock", ""},
 		{"I13", "What is true while armed fires.", "at the end; and no commit lands behind a turn", ""},
 		{"I14", "A lease fires once, until its plan is open again.", "counted by lease", ""},

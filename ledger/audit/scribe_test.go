@@ -1,11 +1,14 @@
 package audit_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"iter"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -234,4 +237,35 @@ func fired(lease, condition string, depth uint32, cause *pb.Address) *pb.Record 
 
 func ended(end pb.PlanEnd, outstanding ...string) *pb.Record {
 	return &pb.Record{Kind: &pb.Record_PlanEnded{PlanEnded: &pb.PlanEnded{End: end, Outstanding: outstanding}}}
+}
+
+func checkpointOf(size uint64, rootLen int) *pb.Record {
+	return &pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: make([]byte, rootLen)}}}
+}
+
+// rotation ends one key and begins another, by the hand of a third; 0: of nobody.
+func rotation(t testing.TB, size uint64, ends, begins, by byte) *pb.Record {
+	t.Helper()
+	key := func(n byte) (signer note.Signer, verifier string) {
+		secret, verifier, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{n}, 64)), ledger.Origin("t"))
+		if err == nil {
+			signer, err = note.NewSigner(secret)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signer, verifier
+	}
+	k := &pb.KeyRotated{Size: size, Reason: "yearly", Actor: "ops"}
+	_, k.OldKey = key(ends)
+	_, k.NewKey = key(begins)
+	if by != 0 {
+		signer, _ := key(by)
+		signature, err := signer.Sign([]byte(ledger.RotationText("t", k)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Signature = signature
+	}
+	return &pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: k}}
 }

@@ -805,6 +805,7 @@ type Record struct {
 	//	*Record_OwnerPaged
 	//	*Record_CascadeCut
 	//	*Record_LedgerRepaired
+	//	*Record_KeyRotated
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1317,6 +1318,15 @@ func (x *Record) GetLedgerRepaired() *LedgerRepaired {
 	return nil
 }
 
+func (x *Record) GetKeyRotated() *KeyRotated {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_KeyRotated); ok {
+			return x.KeyRotated
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1511,6 +1521,10 @@ type Record_LedgerRepaired struct {
 	LedgerRepaired *LedgerRepaired `protobuf:"bytes,80,opt,name=ledger_repaired,json=ledgerRepaired,proto3,oneof"`
 }
 
+type Record_KeyRotated struct {
+	KeyRotated *KeyRotated `protobuf:"bytes,81,opt,name=key_rotated,json=keyRotated,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1602,6 +1616,8 @@ func (*Record_OwnerPaged) isRecord_Kind() {}
 func (*Record_CascadeCut) isRecord_Kind() {}
 
 func (*Record_LedgerRepaired) isRecord_Kind() {}
+
+func (*Record_KeyRotated) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -5168,12 +5184,13 @@ func (x *RecordRefused) GetReason() string {
 	return ""
 }
 
+// CheckpointSigned is the tree of the first size records as the holder has signed it.
 type CheckpointSigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          uint64                 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
-	Root          []byte                 `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
-	StateDigest   []byte                 `protobuf:"bytes,3,opt,name=state_digest,json=stateDigest,proto3" json:"state_digest,omitempty"`
-	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	Root          []byte                 `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`                                  // RFC 6962
+	StateDigest   []byte                 `protobuf:"bytes,3,opt,name=state_digest,json=stateDigest,proto3" json:"state_digest,omitempty"` // of the state folded from them, where there is one; else empty
+	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`                                  // C2SP tlog-checkpoint, as it was signed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5567,6 +5584,91 @@ func (x *SequenceRange) GetTo() uint64 {
 	return 0
 }
 
+// KeyRotated says that the checkpoints of all larger trees are signed by another key.
+type KeyRotated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OldKey        string                 `protobuf:"bytes,1,opt,name=old_key,json=oldKey,proto3" json:"old_key,omitempty"` // verifier key
+	NewKey        string                 `protobuf:"bytes,2,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
+	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`          // records when it was signed
+	Signature     []byte                 `protobuf:"bytes,4,opt,name=signature,proto3" json:"signature,omitempty"` // Ed25519, by the old key over ledger.RotationText; empty: that key is lost
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotated) Reset() {
+	*x = KeyRotated{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotated) ProtoMessage() {}
+
+func (x *KeyRotated) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
+func (*KeyRotated) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *KeyRotated) GetOldKey() string {
+	if x != nil {
+		return x.OldKey
+	}
+	return ""
+}
+
+func (x *KeyRotated) GetNewKey() string {
+	if x != nil {
+		return x.NewKey
+	}
+	return ""
+}
+
+func (x *KeyRotated) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *KeyRotated) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *KeyRotated) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *KeyRotated) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 var File_sagenbaum_v1_record_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_record_proto_rawDesc = "" +
@@ -5585,7 +5687,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xe1\x1c\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\x9e\x1d\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5647,7 +5749,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"ownerPaged\x12;\n" +
 	"\vcascade_cut\x18O \x01(\v2\x18.sagenbaum.v1.CascadeCutH\x00R\n" +
 	"cascadeCut\x12G\n" +
-	"\x0fledger_repaired\x18P \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedH\x00R\x0eledgerRepairedB\x06\n" +
+	"\x0fledger_repaired\x18P \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedH\x00R\x0eledgerRepaired\x12;\n" +
+	"\vkey_rotated\x18Q \x01(\v2\x18.sagenbaum.v1.KeyRotatedH\x00R\n" +
+	"keyRotatedB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5976,7 +6080,15 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05actor\x18\f \x01(\tR\x05actor\"3\n" +
 	"\rSequenceRange\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to*c\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"\x9e\x01\n" +
+	"\n" +
+	"KeyRotated\x12\x17\n" +
+	"\aold_key\x18\x01 \x01(\tR\x06oldKey\x12\x17\n" +
+	"\anew_key\x18\x02 \x01(\tR\x06newKey\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x1c\n" +
+	"\tsignature\x18\x04 \x01(\fR\tsignature\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor*c\n" +
 	"\x05Class\x12\x15\n" +
 	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLASS_COMPENSABLE\x10\x01\x12\x16\n" +
@@ -6042,7 +6154,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -6115,6 +6227,7 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*OwnerPaged)(nil),             // 68: sagenbaum.v1.OwnerPaged
 	(*LedgerRepaired)(nil),         // 69: sagenbaum.v1.LedgerRepaired
 	(*SequenceRange)(nil),          // 70: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 71: sagenbaum.v1.KeyRotated
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -6167,47 +6280,48 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	68, // 47: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
 	49, // 48: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
 	69, // 49: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	16, // 50: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 51: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 52: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 53: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 54: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 55: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 56: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 57: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 58: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 59: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 60: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 61: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 62: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 63: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 64: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 65: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 66: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	53, // 67: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	50, // 68: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 69: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	11, // 70: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	11, // 71: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	48, // 72: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	53, // 73: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	53, // 74: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 75: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	54, // 76: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 77: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 78: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 79: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 80: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 81: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	11, // 82: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	70, // 83: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	70, // 84: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	70, // 85: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	71, // 50: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	16, // 51: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 52: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 53: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 54: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 55: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 56: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 57: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 58: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 59: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 60: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 61: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 62: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 63: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 64: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 65: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 66: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 67: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	53, // 68: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	50, // 69: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 70: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	11, // 71: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	11, // 72: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	48, // 73: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	53, // 74: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	53, // 75: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 76: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	54, // 77: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 78: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 79: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 80: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 81: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 82: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	11, // 83: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	70, // 84: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	70, // 85: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	70, // 86: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -6262,6 +6376,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_OwnerPaged)(nil),
 		(*Record_CascadeCut)(nil),
 		(*Record_LedgerRepaired)(nil),
+		(*Record_KeyRotated)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6269,7 +6384,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3226,6 +3226,128 @@ func (x *RepairRow) GetStampNs() int64 {
 	return 0
 }
 
+// CheckpointRow is the largest checkpoint that was signed.
+type CheckpointRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Signed        *CheckpointSigned      `protobuf:"bytes,1,opt,name=signed,proto3" json:"signed,omitempty"`
+	At            *Address               `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	StampNs       int64                  `protobuf:"varint,3,opt,name=stamp_ns,json=stampNs,proto3" json:"stamp_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointRow) Reset() {
+	*x = CheckpointRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointRow) ProtoMessage() {}
+
+func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
+func (*CheckpointRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CheckpointRow) GetSigned() *CheckpointSigned {
+	if x != nil {
+		return x.Signed
+	}
+	return nil
+}
+
+func (x *CheckpointRow) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *CheckpointRow) GetStampNs() int64 {
+	if x != nil {
+		return x.StampNs
+	}
+	return 0
+}
+
+// KeyRow is a rotation of the key that checkpoints are signed by.
+type KeyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rotated       *KeyRotated            `protobuf:"bytes,1,opt,name=rotated,proto3" json:"rotated,omitempty"`
+	At            *Address               `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	StampNs       int64                  `protobuf:"varint,3,opt,name=stamp_ns,json=stampNs,proto3" json:"stamp_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRow) Reset() {
+	*x = KeyRow{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRow) ProtoMessage() {}
+
+func (x *KeyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
+func (*KeyRow) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *KeyRow) GetRotated() *KeyRotated {
+	if x != nil {
+		return x.Rotated
+	}
+	return nil
+}
+
+func (x *KeyRow) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *KeyRow) GetStampNs() int64 {
+	if x != nil {
+		return x.StampNs
+	}
+	return 0
+}
+
 var File_sagenbaum_v1_state_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_state_proto_rawDesc = "" +
@@ -3562,6 +3684,14 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\tRepairRow\x128\n" +
 	"\brepaired\x18\x01 \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedR\brepaired\x12%\n" +
 	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x19\n" +
+	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs\"\x89\x01\n" +
+	"\rCheckpointRow\x126\n" +
+	"\x06signed\x18\x01 \x01(\v2\x1e.sagenbaum.v1.CheckpointSignedR\x06signed\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x19\n" +
+	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs\"~\n" +
+	"\x06KeyRow\x122\n" +
+	"\arotated\x18\x01 \x01(\v2\x18.sagenbaum.v1.KeyRotatedR\arotated\x12%\n" +
+	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x19\n" +
 	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs*\xac\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n" +
@@ -3615,7 +3745,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -3643,36 +3773,40 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(*AttemptRow)(nil),             // 23: sagenbaum.v1.AttemptRow
 	(*PageRow)(nil),                // 24: sagenbaum.v1.PageRow
 	(*RepairRow)(nil),              // 25: sagenbaum.v1.RepairRow
-	(*Address)(nil),                // 26: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 27: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 28: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 29: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 30: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 31: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 32: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 33: sagenbaum.v1.CompensationReported
-	(Question)(0),                  // 34: sagenbaum.v1.Question
-	(Presence)(0),                  // 35: sagenbaum.v1.Presence
-	(*CompensationSucceeded)(nil),  // 36: sagenbaum.v1.CompensationSucceeded
-	(*CompensationDispatched)(nil), // 37: sagenbaum.v1.CompensationDispatched
-	(*ProbeAsked)(nil),             // 38: sagenbaum.v1.ProbeAsked
-	(*Timing)(nil),                 // 39: sagenbaum.v1.Timing
-	(*LedgerRepaired)(nil),         // 40: sagenbaum.v1.LedgerRepaired
+	(*CheckpointRow)(nil),          // 26: sagenbaum.v1.CheckpointRow
+	(*KeyRow)(nil),                 // 27: sagenbaum.v1.KeyRow
+	(*Address)(nil),                // 28: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 29: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 30: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 31: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 32: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 33: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 34: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 35: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 36: sagenbaum.v1.Question
+	(Presence)(0),                  // 37: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 38: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 39: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 40: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 41: sagenbaum.v1.Timing
+	(*LedgerRepaired)(nil),         // 42: sagenbaum.v1.LedgerRepaired
+	(*CheckpointSigned)(nil),       // 43: sagenbaum.v1.CheckpointSigned
+	(*KeyRotated)(nil),             // 44: sagenbaum.v1.KeyRotated
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	26, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	26, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	27, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	28, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	28, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	29, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	26, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	28, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
 	12, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	26, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	26, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	26, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	26, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	28, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	28, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	28, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	28, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
 	14, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	26, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	28, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
 	13, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
 	21, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
 	12, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
@@ -3682,67 +3816,71 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	7,  // 19: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
 	7,  // 20: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
 	11, // 21: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
-	26, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
-	26, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
-	26, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	28, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
+	28, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
+	28, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
 	10, // 25: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	26, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	28, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
 	7,  // 27: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
 	8,  // 28: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
 	7,  // 29: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
-	26, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	26, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	26, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	28, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	28, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	28, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
 	9,  // 33: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
 	21, // 34: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
 	7,  // 35: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
-	26, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	28, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	28, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	30, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
 	9,  // 38: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	26, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	28, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
 	2,  // 40: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	26, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	29, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	30, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	28, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	31, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	32, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
 	3,  // 44: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	26, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	28, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
 	4,  // 46: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	26, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	26, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	31, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	32, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	28, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	28, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	33, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	34, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
 	14, // 51: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	33, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	26, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	34, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	35, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	36, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	35, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	28, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	36, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	37, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	38, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
 	21, // 57: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	26, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	26, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	26, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	26, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	26, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	26, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	26, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	26, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	26, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	26, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	37, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	38, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	26, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	26, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	26, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	26, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	39, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	26, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	40, // 76: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	26, // 77: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	28, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	28, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	28, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	28, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	28, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	28, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	28, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	28, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	28, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	28, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	39, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	40, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	28, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	28, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	28, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	28, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	41, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	28, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	42, // 76: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	28, // 77: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
+	43, // 78: sagenbaum.v1.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	28, // 79: sagenbaum.v1.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	44, // 80: sagenbaum.v1.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	28, // 81: sagenbaum.v1.KeyRow.at:type_name -> sagenbaum.v1.Address
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -3757,7 +3895,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

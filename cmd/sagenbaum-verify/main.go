@@ -1,0 +1,219 @@
+// Command sagenbaum-verify checks a bundle that `sagenbaum ledger export` has written:
+// whether its records are those that were stored, and whether what they say was done
+// follows the rules. It needs the file and a public key, no server and no network, and
+// shares no code with what it checks but the format of records and the language of
+// triggers (docs/audit.md).
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	"github.com/sagenbaum/sagenbaum/ledger/verify"
+)
+
+// Exit codes beside those of verify.Report.
+const (
+	exitCannotTell = 2
+	exitUsage      = 64
+)
+
+const usage = `usage: sagenbaum-verify BUNDLE --key KEY [--before FILE] [--keep FILE] [-o json]
+
+Checks a bundle that "sagenbaum ledger export" has written, offline.
+
+  BUNDLE       the file; - is standard input
+  --key KEY    the public key of the ledger's checkpoints, or a file that has it;
+               more than one where the ledger says that a key was lost
+  --before F   a signed checkpoint that was kept from before: the ledger must have grown
+               from it
+  --keep F     write the last checkpoint that holds to a file, for --before next time; not
+               where something is found
+  --at-rest    nothing was under way when the bundle was made: what is owed is missing
+  -o json      the report for programs; text is the default
+  --version    the version
+
+Exit code: 0 everything is proven, 1 something is wrong, 2 something cannot be told;
+64 the command line is wrong.
+`
+
+type list []string
+
+// String implements flag.Value.
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// Set implements flag.Value.
+func (l *list) Set(text string) error {
+	*l = append(*l, text)
+	return nil
+}
+
+type command struct {
+	bundle, before, keep, output string
+	keys                         list
+	atRest, version              bool
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	c, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "sagenbaum-verify: %s\n\n%s", verify.Printable(err.Error()), usage)
+		return exitUsage
+	case c.version:
+		fmt.Fprintln(stdout, version())
+		return 0
+	}
+	report, err := c.check(stdin)
+	if err != nil {
+		fmt.Fprintln(stderr, "sagenbaum-verify:", verify.Printable(err.Error()))
+		return exitCannotTell
+	}
+	if c.output == "json" {
+		out := json.NewEncoder(stdout)
+		out.SetEscapeHTML(false)
+		out.SetIndent("", "  ")
+		err = out.Encode(report)
+	} else {
+		_, err = io.WriteString(stdout, report.Text(c.bundle))
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "sagenbaum-verify: cannot print the report:", err)
+		return exitCannotTell
+	}
+	if err := keep(c.keep, report); err != nil {
+		fmt.Fprintln(stderr, "sagenbaum-verify:", verify.Printable(err.Error()))
+		return exitCannotTell
+	}
+	return report.Exit()
+}
+
+// keep writes the checkpoint that the next check begins with.
+func keep(file string, r *verify.Report) error {
+	switch {
+	case file == "" || r.Verdict == verify.Found:
+		return nil
+	case r.Signed.Note == "":
+		return errors.New("cannot keep a checkpoint: none was verified")
+	}
+	if err := os.WriteFile(file, []byte(r.Signed.Note), 0o644); err != nil {
+		return fmt.Errorf("cannot keep the checkpoint: %w", err)
+	}
+	return nil
+}
+
+// parse takes flags before and behind the bundle.
+func parse(args []string) (c command, err error) {
+	flags := flag.NewFlagSet("sagenbaum-verify", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Var(&c.keys, "key", "")
+	flags.StringVar(&c.before, "before", "", "")
+	flags.StringVar(&c.keep, "keep", "", "")
+	flags.StringVar(&c.output, "o", "text", "")
+	flags.BoolVar(&c.atRest, "at-rest", false, "")
+	flags.BoolVar(&c.version, "version", false, "")
+	for {
+		if err := flags.Parse(args); err != nil {
+			return c, err
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		if c.bundle != "" {
+			return c, fmt.Errorf("one bundle at a time, not also %q", flags.Arg(0))
+		}
+		c.bundle, args = flags.Arg(0), flags.Args()[1:]
+	}
+	switch {
+	case c.output != "text" && c.output != "json":
+		return c, fmt.Errorf("-o is text or json, not %q", c.output)
+	case c.bundle == "" && !c.version:
+		return c, errors.New("which bundle?")
+	}
+	return c, nil
+}
+
+func (c command) check(stdin io.Reader) (*verify.Report, error) {
+	o := verify.Options{AtRest: c.atRest}
+	for _, key := range c.keys {
+		keys, err := readKeys(key)
+		if err != nil {
+			return nil, err
+		}
+		o.Keys = append(o.Keys, keys...)
+	}
+	if c.before != "" {
+		note, err := os.ReadFile(c.before)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the checkpoint from before: %w", err)
+		}
+		o.Before = string(note)
+	}
+	in := stdin
+	if c.bundle != "-" {
+		file, err := os.Open(c.bundle)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the bundle: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	files, err := newFiles()
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a temporary file: %w", err)
+	}
+	defer files.close()
+	o.Memory = files.memory()
+	report, err := verify.Check(in, o)
+	if err == nil {
+		err = files.failed()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the bundle: %w", err)
+	}
+	return report, nil
+}
+
+// readKeys takes a key, or the keys in a file, one a line; what begins with # is none.
+func readKeys(key string) (keys []string, err error) {
+	if strings.Contains(key, "+") && strings.HasPrefix(key, "sagenbaum/") {
+		return []string{key}, nil
+	}
+	data, err := os.ReadFile(key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key: %w", err)
+	}
+	if bytes.HasPrefix(data, []byte(bundle.Magic)) {
+		return nil, fmt.Errorf("cannot read the key: %s is a bundle", key)
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			keys = append(keys, line)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("cannot read the key: there is none in %s", key)
+	}
+	return keys, nil
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "sagenbaum-verify (devel)"
+	}
+	return "sagenbaum-verify " + info.Main.Version
+}

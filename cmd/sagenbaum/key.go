@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host"
+)
+
+func newKey(s *settings) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "key",
+		Short: "Make, list and rotate the keys that sign a tenant's checkpoints",
+		Long: `Make, list and rotate the keys that sign a tenant's checkpoints. A host makes the
+first key of a tenant by itself; an auditor gets its verifier key, once, and finds the
+later ones in the ledger (docs/guide/checkpoints.md).`,
+		Example: "  sagenbaum key ls\n  sagenbaum key rotate --reason \"a year is over\"",
+	}, newKeyNew(s), newKeyLs(s), newKeyRotate(s))
+}
+
+// keysDefault is the folder of keys of a host that was started without flags.
+var keysDefault = filepath.Join("sagenbaum-data", "executor", "keys")
+
+func keysFlag(cmd *cobra.Command, keys *string) {
+	cmd.Flags().StringVar(keys, "keys", keysDefault, "`DIR` of the host's keys")
+}
+
+func newKeyNew(s *settings) *cobra.Command {
+	var keys string
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Make a tenant's first key, for a host that has not started yet",
+		Long: `Make a tenant's first key in a folder of keys, for a host that has not started yet,
+and print its verifier key. A tenant that has a key there is left as it is: sagenbaum
+key rotate replaces one.`,
+		Example: "  sagenbaum key new --tenant default --keys /etc/sagenbaum/keys",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			have, err := host.Keys(keys, s.tenant)
+			if err != nil {
+				return failed("read the keys", err)
+			}
+			if len(have) > 0 {
+				return fail(exitConflict, "sagenbaum key rotate --reason WHY", "tenant %s has a key in %s", s.tenant, keys)
+			}
+			key, err := host.NewKey(keys, s.tenant)
+			if err != nil {
+				return failed("make a key", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), key)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Verifier)
+			return err
+		},
+	}
+	keysFlag(cmd, &keys)
+	return cmd
+}
+
+func newKeyLs(s *settings) *cobra.Command {
+	var keys string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List a tenant's keys in a folder of keys",
+		Long: `List a tenant's keys in a folder of keys, the oldest first, each with its verifier
+key. It reads this machine's files only; sagenbaum status says which key the holder
+signs with.`,
+		Example: "  sagenbaum key ls --keys /etc/sagenbaum/keys\n  sagenbaum key ls -o json | jq -r .[-1].verifier",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			have, err := host.Keys(keys, s.tenant)
+			if err != nil {
+				return failed("read the keys", err)
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), append([]host.Key{}, have...))
+			}
+			if len(have) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "no keys of tenant %s in %s\n", s.tenant, keys)
+				return nil
+			}
+			t := table{head: []string{"MADE", "SIGNS", "VERIFIER KEY"}}
+			for _, k := range have {
+				signs := "no, its key is not here"
+				if k.Signs {
+					signs = "yes"
+				}
+				t.add(moment(k.Made.UnixNano()), signs, k.Verifier)
+			}
+			t.write(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	keysFlag(cmd, &keys)
+	return cmd
+}
+
+func newKeyRotate(s *settings) *cobra.Command {
+	var q executor.RotationQuery
+	cmd := &cobra.Command{
+		Use:   "rotate --reason WHY",
+		Short: "Have the holder sign checkpoints by a new key",
+		Long: `Have the tenant's holder make a new key and sign checkpoints by it from here on. The
+rotation is a record that the old key has signed, so that an auditor who has the old
+verifier key finds the new one. Other hosts of the tenant need the new key: copy the
+holder's folder of keys to them.
+
+A key that is lost cannot sign: --lost names its verifier key, and the record says
+that nothing but the holder's word joins the new key to it. Give auditors the new one.`,
+		Example: `  sagenbaum key rotate --reason "a year is over" --actor alice
+  sagenbaum key rotate --reason "its disk is gone" --lost 'sagenbaum/default+6c2bd2a1+AR...'`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.Reason == "" {
+				return fail(exitUsage, `--reason "a year is over"`, "a rotation needs a reason: it is a record that every audit shows")
+			}
+			if err := checkActor(q.Actor); err != nil {
+				return err
+			}
+			var answer executor.RotationAnswer
+			if err := s.administer(cmd, max(s.timeout, rotationWait), "rotate the key", "key.rotate", q, &answer); err != nil {
+				return err
+			}
+			if s.json() {
+				return printJSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "new key  %s\nold key  %s\nfile     %s\n", answer.NewKey, answer.OldKey, printable(answer.File))
+			if !answer.Signed {
+				fmt.Fprintln(cmd.OutOrStdout(), "the old key was lost and has signed nothing: give auditors the new one")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&q.Actor, "actor", defaultActor(), "`NAME` of the operator who asks")
+	cmd.Flags().StringVar(&q.Lost, "lost", "", "`VERIFIER-KEY` in force that was lost")
+	return cmd
+}
+
+// rotationWait is how long a rotation is waited for at least: it is folded first.
+const rotationWait = 30 * time.Second
+
+// checkpointText is the line of status about checkpoints.
+func checkpointText(p pen, v executor.CheckpointView, records uint64, now time.Time) string {
+	text := "none signed yet"
+	if v.Size > 0 {
+		text = fmt.Sprintf("%d of %d records, signed %s", v.Size, records, relative(v.StampNs, now))
+	}
+	if v.Witness != "" {
+		text += fmt.Sprintf(" · %s has cosigned %d", v.Witness, v.Cosigned)
+	}
+	for _, problem := range [...]struct {
+		text  string
+		alarm bool
+	}{{v.Problem, v.Alarm}, {v.Away, v.WitnessAlarm}} {
+		switch {
+		case problem.alarm:
+			text += " · " + p.in("31;1", problem.text)
+		case problem.text != "":
+			text += " · " + p.in("33", problem.text)
+		}
+	}
+	return text
+}
+
+// examineCheckpoints says what an auditor could be shown, and who cannot sign.
+func examineCheckpoints(v executor.StatusView, hosts []executor.HostView, now time.Time) (findings []finding) {
+	c := v.Checkpoint
+	if c == nil {
+		return nil
+	}
+	switch {
+	case c.Alarm:
+		findings = append(findings, broken("checkpoint", "keep the tiles and the file checkpoint as they are, and find out which history is the right one (docs/guide/checkpoints.md)", "nothing is signed: %s", c.Problem))
+	case c.Problem != "":
+		findings = append(findings, warn("checkpoint", "copy the folder of keys from the host that has signed, or sagenbaum key rotate --lost (docs/guide/checkpoints.md)", "nothing is signed: %s", c.Problem))
+	case c.Size == 0:
+		findings = append(findings, ok("checkpoint", "none signed yet, of %d records", v.Records))
+	default:
+		findings = append(findings, ok("checkpoint", "%d of %d records, signed %s", c.Size, v.Records, relative(c.StampNs, now)))
+	}
+	switch {
+	case c.WitnessAlarm:
+		findings = append(findings, broken("witness", "find out which history the witness has seen, before anybody is shown this one (docs/guide/checkpoints.md)", "%s: %s", c.Witness, c.Away))
+	case c.Away != "":
+		findings = append(findings, warn("witness", "look at the witness; nothing waits for it", "%s has cosigned %d of %d records: %s", c.Witness, c.Cosigned, c.Size, c.Away))
+	case c.Witness != "":
+		findings = append(findings, ok("witness", "%s has cosigned %d records", c.Witness, c.Cosigned))
+	}
+	for _, h := range standbys(hosts) {
+		if h.NoKey != "" {
+			findings = append(findings, warn("key", "copy the folder of keys from the holder, or start the host with --keys", "%s could not sign checkpoints: %s", h.Host, h.NoKey))
+		}
+	}
+	return findings
+}

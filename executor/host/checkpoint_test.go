@@ -1,0 +1,554 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// newSigningRig is a rig whose hosts sign soon after every change.
+func newSigningRig(t *testing.T) *rig {
+	r := newRig(t)
+	r.signAfter = time.Millisecond
+	return r
+}
+
+func (r *rig) asserts(key string, value int) {
+	r.t.Helper()
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"},
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: fmt.Append(nil, value)}}})
+}
+
+// checkpoint waits for one over everything that is no checkpoint, and shows it.
+func (r *rig) checkpoint() executor.CheckpointView {
+	r.t.Helper()
+	r.caughtUp()
+	r.eventually("a checkpoint covers all", func() bool {
+		var v executor.StatusView
+		if v = r.status(); v.Checkpoint == nil {
+			return false
+		}
+		entries := r.records(func(*pb.Record) bool { return true })
+		for _, e := range entries[min(v.Checkpoint.Size, uint64(len(entries))):] {
+			if e.Record.GetCheckpointSigned() == nil {
+				return false
+			}
+		}
+		return v.Checkpoint.Size > 0
+	})
+	return *r.status().Checkpoint
+}
+
+func (r *rig) tilesDir(host string) string { return filepath.Join(r.dir, host, "tiles", "t") }
+
+func (r *rig) file(host string) []byte {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.tilesDir(host), checkpointName))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return text
+}
+
+func (r *rig) key(host string) Key {
+	r.t.Helper()
+	keys, err := Keys(filepath.Join(r.dir, host, "keys"), "t")
+	if err != nil || len(keys) == 0 {
+		r.t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	return keys[len(keys)-1]
+}
+
+// wantProven goes through the stream as an auditor does, from the first key on: every
+// checkpoint has the root of its size and the signature of the key in force, and was
+// asked for by something else than a checkpoint.
+func (r *rig) wantProven(first string) (checkpoints int) {
+	r.t.Helper()
+	var edge ledger.Edge
+	roots, others, covered, key := []ledger.Hash{edge.Root()}, []int{0}, uint64(0), first
+	for _, e := range r.records(func(*pb.Record) bool { return true }) {
+		if k := e.Record.GetKeyRotated(); k != nil {
+			if err := ledger.VerifyRotation("t", k); k.OldKey != key || err != nil && !errors.Is(err, ledger.ErrKeyLost) {
+				r.t.Errorf("%s: %v, %v", ledger.FormatAddress(e.Address), k, err)
+			}
+			key = k.NewKey
+		}
+		other := 1
+		if k := e.Record.GetCheckpointSigned(); k != nil {
+			checkpoints, other = checkpoints+1, 0
+			verifier, err := note.NewVerifier(key)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			c, _, err := ledger.OpenCheckpoint([]byte(k.Note), "t", note.VerifierList(verifier))
+			if err != nil || c.Size != k.Size || c.Size >= uint64(len(roots)) || c.Root != roots[c.Size] || c.Root != ledger.Hash(k.Root) {
+				r.t.Errorf("%s: %+v of %d records: %v", ledger.FormatAddress(e.Address), c, len(roots)-1, err)
+			} else if len(k.StateDigest) == 0 {
+				if others[c.Size] == others[covered] {
+					r.t.Errorf("%s: from %d to %d there is nothing but checkpoints", ledger.FormatAddress(e.Address), covered, c.Size)
+				}
+				covered = c.Size
+			}
+		}
+		edge.Append(ledger.Hash(e.Address.Leaf))
+		roots, others = append(roots, edge.Root()), append(others, others[len(others)-1]+other)
+	}
+	return checkpoints
+}
+
+// TestACheckpointIsSignedOverAllRecordsAndNotForItself, is published with the tiles
+// that it is about, and gives the proofs of RFC 6962.
+func TestACheckpointIsSignedOverAllRecordsAndNotForItself(t *testing.T) {
+	r := newSigningRig(t)
+	_, stop := r.host("h1")
+	var older ledger.Checkpoint
+	for i := range 400 { // a tile and a part
+		r.asserts("k", i)
+		if i == 30 {
+			older = ledger.Checkpoint{Size: r.checkpoint().Size}
+			older.Root = ledger.Hash(r.status().Checkpoint.Root)
+		}
+	}
+	shown := r.checkpoint()
+	key := r.key("h1")
+	if shown.Key != key.Verifier || shown.Problem != "" || shown.Alarm || shown.StampNs == 0 {
+		t.Fatalf("%+v, the key is %s", shown, key.Verifier)
+	}
+	if n := r.wantProven(key.Verifier); n < 2 {
+		t.Fatalf("%d checkpoints", n)
+	}
+	stop()
+	if info, err := os.Stat(strings.TrimSuffix(key.Path, verifierSuffix) + signerSuffix); err != nil || info.Mode() != 0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	r.wantPublished("h1", key.Verifier, older)
+}
+
+// wantPublished reads the folder of tiles as any client of tlog-tiles does.
+func (r *rig) wantPublished(host, key string, older ledger.Checkpoint) {
+	r.t.Helper()
+	verifier, err := note.NewVerifier(key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, _, err := ledger.OpenCheckpoint(r.file(host), "t", note.VerifierList(verifier))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tree := tlog.Tree{N: int64(c.Size), Hash: tlog.Hash(c.Root)}
+	reader := tlog.TileHashReader(tree, folderOfTiles{r.t, r.tilesDir(host)})
+	proof, err := tlog.ProveTree(int64(c.Size), int64(older.Size), reader)
+	if err != nil || tlog.CheckTree(proof, tree.N, tree.Hash, int64(older.Size), tlog.Hash(older.Root)) != nil {
+		r.t.Fatalf("%d of %d: %v", older.Size, c.Size, err)
+	}
+	for _, at := range []int64{0, 255, 256, tree.N - 1} {
+		if proof, err := tlog.ProveRecord(tree.N, at, reader); err != nil || len(proof) == 0 {
+			r.t.Fatalf("record %d: %v", at, err)
+		}
+	}
+}
+
+// folderOfTiles gives tlog the files of a folder; level 0 partial tiles come with
+// their entries.
+type folderOfTiles struct {
+	t   *testing.T
+	dir string
+}
+
+func (f folderOfTiles) Height() int { return 8 }
+
+func (f folderOfTiles) ReadTiles(tiles []tlog.Tile) (all [][]byte, err error) {
+	for _, tile := range tiles {
+		data, err := os.ReadFile(filepath.Join(f.dir, ledger.TilePath(tile.L, uint64(tile.N), tile.W)))
+		if err != nil {
+			return nil, err
+		}
+		if tile.L == 0 {
+			entries, err := os.ReadFile(filepath.Join(f.dir, ledger.BundlePath(uint64(tile.N), tile.W)))
+			if err != nil {
+				return nil, err
+			}
+			for i := range tile.W {
+				entry, rest, ok := ledger.NextEntry(entries)
+				if h := ledger.LeafHash(entry); !ok || !bytes.Equal(h[:], data[i*ledger.LeafSize:(i+1)*ledger.LeafSize]) {
+					f.t.Errorf("entry %d of tile %d is not its leaf", i, tile.N)
+				}
+				entries = rest
+			}
+			if len(entries) > 0 {
+				f.t.Errorf("tile %d has %d bytes of entries too many", tile.N, len(entries))
+			}
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+func (f folderOfTiles) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// TestAThousandRecordsAskForACheckpointAtOnce, whatever the time says.
+func TestAThousandRecordsAskForACheckpointAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.signAfter = time.Hour
+	h, _ := r.host("h1")
+	var records []*pb.Record
+	for i := range 100 {
+		records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i), Value: []byte("1")}}})
+	}
+	for n := 1; n <= 25; n++ {
+		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "src"}, records...)
+	}
+	r.caughtUp()
+	r.eventually("checkpoints", func() bool { return r.status().Checkpoint.Size >= checkpointRecords })
+	signed := r.records(func(k *pb.Record) bool { return k.GetCheckpointSigned() != nil })
+	if len(signed) == 0 || len(signed) > 2 || h.checkpointRecords != checkpointRecords {
+		t.Fatalf("%d checkpoints of 2,500 records", len(signed))
+	}
+	r.wantProven(r.key("h1").Verifier)
+}
+
+// signAlone signs the tree of a stopped host as the host does, up to the file: what a
+// kill right behind it leaves.
+func (r *rig) signAlone(host string) (signed, error) {
+	r.t.Helper()
+	tl, err := openTiles(filepath.Join(r.dir, host, "tiles"), "t", slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	j := signJob{tenant: "t", keys: filepath.Join(r.dir, host, "keys"), tree: readTree(tl.tileFiles, tl.edge.Clone()), file: new(sync.Mutex), log: slog.New(slog.DiscardHandler)}
+	result, err := j.sign()
+	if err := tl.killed(); err != nil {
+		r.t.Fatal(err)
+	}
+	return result, err
+}
+
+func TestACheckpointThatWasSignedAndNotSaidIsSaidAtTheNextStart(t *testing.T) {
+	r := newSigningRig(t)
+	_, stop := r.host("h1")
+	r.asserts("k", 1)
+	r.checkpoint()
+	stop()
+	before, err := r.signAlone("h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.signAlone("h1")
+	if err != nil || !bytes.Equal(again.note, before.note) {
+		t.Fatalf("signed a second time: %q, %v", again.note, err)
+	}
+	r.host("h1")
+	r.asserts("k", 2)
+	r.checkpoint()
+	said := r.records(func(k *pb.Record) bool { return k.GetCheckpointSigned().GetNote() == string(before.note) })
+	if len(said) != 1 {
+		t.Fatalf("said %d times", len(said))
+	}
+	r.wantProven(r.key("h1").Verifier)
+}
+
+// TestATreeThatIsNoExtensionIsNotSigned: the file or the ledger has a checkpoint that
+// the records contradict.
+func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
+	for name, change := range map[string]func(c *ledger.Checkpoint){
+		"another root":      func(c *ledger.Checkpoint) { c.Root[3] ^= 1 },
+		"records were lost": func(c *ledger.Checkpoint) { c.Size += 1000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSigningRig(t)
+			_, stop := r.host("h1")
+			r.asserts("k", 1)
+			r.checkpoint()
+			stop()
+			path := filepath.Join(r.tilesDir("h1"), checkpointName)
+			body, _ := splitNote(r.file("h1"))
+			c, err := ledger.ParseCheckpoint(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(&c)
+			signer, err := r.key("h1").signer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			forged, err := note.Sign(&note.Note{Text: c.Text()}, signer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, forged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			count := func() int {
+				return len(r.records(func(k *pb.Record) bool { return k.GetCheckpointSigned() != nil }))
+			}
+			signed := count()
+			_, stop = r.host("h1")
+			r.asserts("k", 2)
+			r.eventually("the alarm", func() bool { return r.status().Checkpoint.Alarm })
+			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != executor.ModeHolding || count() != signed || !bytes.Equal(r.file("h1"), forged) {
+				t.Fatalf("%+v, %d checkpoints, before %d", v.Checkpoint, count(), signed)
+			}
+			stop()
+			if err := os.Remove(path); err != nil { // an operator has looked at it
+				t.Fatal(err)
+			}
+			r.host("h1")
+			r.checkpoint()
+			r.wantProven(r.key("h1").Verifier)
+		})
+	}
+}
+
+// TestADiskThatTakesNoCheckpointDelaysNothing, and it is signed when there is room.
+func TestADiskThatTakesNoCheckpointDelaysNothing(t *testing.T) {
+	r := newSigningRig(t)
+	r.host("h1")
+	r.asserts("k", 1)
+	r.checkpoint()
+	blocked := filepath.Join(r.tilesDir("h1"), signingFile)
+	if err := os.Mkdir(blocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.asserts("k", 2)
+	r.eventually("a problem", func() bool { return r.status().Checkpoint.Problem != "" })
+	r.asserts("k", 3)
+	r.caughtUp()
+	if v := r.status().Checkpoint; v.Alarm || !strings.Contains(v.Problem, signingFile) {
+		t.Fatalf("%+v", v)
+	}
+	if err := os.Remove(blocked); err != nil {
+		t.Fatal(err)
+	}
+	r.checkpoint()
+	r.wantProven(r.key("h1").Verifier)
+}
+
+// TestWhoAsksForACheckpointNeedNotWaitForTheNext: it covers all that was there, and who
+// asks again gets the one that is signed.
+func TestWhoAsksForACheckpointNeedNotWaitForTheNext(t *testing.T) {
+	r := newRig(t)
+	r.signAfter = time.Hour
+	r.host("h1")
+	r.asserts("k", 1)
+	r.caughtUp()
+	sign := func() (answer executor.SignAnswer) {
+		r.administer("ledger.sign", struct{}{}, &answer)
+		return answer
+	}
+	first := sign()
+	if first.Error != "" || first.Size < 2 {
+		t.Fatalf("%+v", first)
+	}
+	if v := r.checkpoint(); v.Size < first.Size {
+		t.Fatalf("%d of %d", v.Size, first.Size)
+	}
+	if again := sign(); again.Size < first.Size || again.Size > r.status().Records {
+		t.Fatalf("%+v", again)
+	}
+	r.asserts("k", 2)
+	r.caughtUp()
+	if next := sign(); next.Size <= first.Size {
+		t.Fatalf("%+v", next)
+	}
+	r.checkpoint()
+	if n := r.wantProven(r.key("h1").Verifier); n != 2 {
+		t.Fatalf("%d checkpoints", n)
+	}
+}
+
+func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.T) {
+	r := newSigningRig(t)
+	_, stop := r.host("h1")
+	r.asserts("k", 1)
+	r.checkpoint()
+	first := r.key("h1").Verifier
+	rotate := func(q executor.RotationQuery) (answer executor.RotationAnswer) {
+		r.administer("key.rotate", q, &answer)
+		return answer
+	}
+	if a := rotate(executor.RotationQuery{Actor: "tester"}); a.Error == "" {
+		t.Fatal("a rotation without a reason")
+	}
+	one := rotate(executor.RotationQuery{Reason: "a year is over", Actor: "tester"})
+	if one.Error != "" || one.OldKey != first || !one.Signed {
+		t.Fatalf("%+v", one)
+	}
+	r.asserts("k", 2)
+	if v := r.checkpoint(); v.Key != one.NewKey || len(v.Rotations) != 1 || !v.Rotations[0].Signed || v.Rotations[0].Actor != "tester" {
+		t.Fatalf("%+v", v)
+	}
+	stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "h1", "keys")); err != nil { // the disk of the keys is gone
+		t.Fatal(err)
+	}
+	r.host("h1")
+	r.asserts("k", 3)
+	r.eventually("the key is missed", func() bool { return strings.Contains(r.status().Checkpoint.Problem, hashOf(one.NewKey)) })
+	if a := rotate(executor.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
+		t.Fatalf("rotated without the old key: %+v", a)
+	}
+	if a := rotate(executor.RotationQuery{Reason: "gone", Actor: "tester", Lost: first}); a.Error == "" {
+		t.Fatalf("a key that is not in force was lost: %+v", a)
+	}
+	two := rotate(executor.RotationQuery{Reason: "its disk is gone", Actor: "tester", Lost: one.NewKey})
+	if two.Error != "" || two.Signed || two.OldKey != one.NewKey {
+		t.Fatalf("%+v", two)
+	}
+	if v := r.checkpoint(); v.Key != two.NewKey || v.Problem != "" {
+		t.Fatalf("%+v", v)
+	}
+	if n := r.wantProven(first); n < 3 {
+		t.Fatalf("%d checkpoints", n)
+	}
+}
+
+// TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt: the second host of a tenant.
+func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
+	r := newSigningRig(t)
+	_, stop := r.host("h1")
+	r.asserts("k", 1)
+	r.checkpoint()
+	first := r.key("h1").Verifier
+	h2, _ := r.host("h2")
+	r.eventually("h2 says it", func() bool {
+		answer, ok := h2.actors[0].askHost().(executor.HostAnswer)
+		return ok && answer.Host.NoKey != ""
+	})
+	stop()
+	r.eventually("h2 holds", func() bool { return r.status().Holder == h2.cfg.Holder && r.status().Mode == executor.ModeHolding })
+	r.asserts("k", 2)
+	r.eventually("h2 signs nothing", func() bool { return r.status().Checkpoint.Problem != "" })
+	if _, err := os.Stat(filepath.Join(r.dir, "h2", "keys")); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("h2 has made a key of its own: %v", err)
+	}
+	if err := os.CopyFS(filepath.Join(r.dir, "h2", "keys"), os.DirFS(filepath.Join(r.dir, "h1", "keys"))); err != nil {
+		t.Fatal(err)
+	}
+	if v := r.checkpoint(); v.Key != first || v.Problem != "" {
+		t.Fatalf("%+v", v)
+	}
+	r.wantProven(first)
+}
+
+// TestADigestOfTheStateIsSignedBesideItsTree: that of a snapshot, at its place.
+func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
+	r := newSigningRig(t)
+	h, stop := r.host("h1")
+	r.plan("p", 3, 0)
+	r.checkpoint()
+	if err := h.snapshot(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var with []ledger.Entry
+	r.eventually("a digest", func() bool {
+		with = r.records(func(k *pb.Record) bool { return len(k.GetCheckpointSigned().GetStateDigest()) > 0 })
+		return len(with) == 1
+	})
+	r.wantProven(r.key("h1").Verifier)
+	stop()
+	k := with[0].Record.GetCheckpointSigned()
+	kv, records := executor.NewMemoryKV(), uint64(0)
+	s := executor.Open(kv, "t", nil)
+	for _, e := range r.records(func(*pb.Record) bool { return true }) {
+		if records++; records > k.Size {
+			break
+		}
+		s.Apply(e)
+		s.Flush()
+	}
+	if got := executor.Digest(kv); !bytes.Equal(got[:], k.StateDigest) {
+		t.Fatalf("the digest of %d records is %x, signed was %x", k.Size, got, k.StateDigest)
+	}
+}
+
+// TestARepairedLedgerIsAnExtensionOfWhatWasSigned: its tree goes on, and so do the
+// checkpoints.
+func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
+	r := newSigningRig(t)
+	_, stop := r.host("h1")
+	r.asserts("k", 1)
+	before := r.checkpoint()
+	stop()
+	folded := r.records(func(*pb.Record) bool { return true })
+	for i := range 6 {
+		r.asserts(fmt.Sprint("late", i), i)
+	}
+	r.losesMessage(folded[len(folded)-1].Address.Sequence + 3)
+	r.host("h1")
+	r.halted("G1")
+	answer := r.repair()
+	r.eventually("a later checkpoint", func() bool {
+		v := r.status()
+		return v.Mode == executor.ModeHolding && v.Checkpoint.Size > answer.Size && v.Applied == v.Last
+	})
+	after := r.status().Checkpoint
+	if after.Alarm || after.Problem != "" || after.Size <= before.Size {
+		t.Fatalf("%+v, before %+v", after, before)
+	}
+	r.wantPublishedProof("h1", before)
+}
+
+// wantPublishedProof proves from the tiles that the published tree is an extension.
+func (r *rig) wantPublishedProof(host string, older executor.CheckpointView) {
+	r.t.Helper()
+	body, _ := splitNote(r.file(host))
+	c, err := ledger.ParseCheckpoint(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reader := tlog.TileHashReader(tlog.Tree{N: int64(c.Size), Hash: tlog.Hash(c.Root)}, folderOfTiles{r.t, r.tilesDir(host)})
+	proof, err := tlog.ProveTree(int64(c.Size), int64(older.Size), reader)
+	if err != nil || tlog.CheckTree(proof, int64(c.Size), tlog.Hash(c.Root), int64(older.Size), tlog.Hash(older.Root)) != nil {
+		r.t.Fatalf("%d of %d: %v", older.Size, c.Size, err)
+	}
+}
+
+func TestKeysAreListedAndABadOneIsNamed(t *testing.T) {
+	root := t.TempDir()
+	if _, err := NewKey(root, "no tenant"); err == nil {
+		t.Fatal("a key for a name that is none")
+	}
+	one, err := NewKey(root, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := Keys(root, "t"); err != nil || len(keys) != 1 || keys[0].Verifier != one.Verifier || !keys[0].Signs {
+		t.Fatalf("%+v, %v", keys, err)
+	}
+	if _, err := one.signer(); err != nil {
+		t.Fatal(err)
+	}
+	foreign, _, err := note.GenerateKey(rand.Reader, "sagenbaum/t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(one.Path, verifierSuffix)+signerSuffix, []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.signer(); err == nil || strings.Contains(err.Error(), foreign) {
+		t.Fatalf("a key that is not the one beside it: %v", err)
+	}
+	if err := os.WriteFile(one.Path, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Keys(root, "t"); err == nil || !strings.Contains(err.Error(), one.Path) {
+		t.Fatalf("%v", err)
+	}
+}

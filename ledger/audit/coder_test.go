@@ -1,0 +1,186 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// filler gives every field of a value something that no other has.
+type filler struct{ n int }
+
+// leftOut are fields that lead to other plans, or out of them.
+var leftOut = []string{"family", "parent", "child", "listed", "plans"}
+
+func (f *filler) fill(v reflect.Value) {
+	f.n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		if _, is := v.Interface().(proto.Message); is {
+			v.Set(reflect.New(v.Type().Elem()))
+			switch k := v.Interface().(type) {
+			case *pb.Address:
+				k.Sequence, k.Leaf = uint64(f.n), []byte{1, 2}
+			case *pb.PlanOpened:
+				k.Label = fmt.Sprint(f.n)
+			case *pb.ForwardRegistered:
+				k.Capability = fmt.Sprint(f.n)
+			case *pb.CompensationRegistered:
+				k.Capability = fmt.Sprint(f.n)
+			}
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); !slices.Contains(leftOut, v.Type().Field(i).Name) {
+				f.fill(reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem())
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		f.fill(v.Index(0))
+		f.fill(v.Index(1))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		f.fill(key)
+		f.fill(value)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString(fmt.Sprint("s", f.n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(f.n))
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(f.n) % 256)
+	default:
+		panic("no filling of a " + v.Kind().String())
+	}
+}
+
+// TestWhatIsPutAwayComesBackWhole, field by field, also one that is added to a type and
+// forgotten here; and what is cut short is none.
+func TestWhatIsPutAwayComesBackWhole(t *testing.T) {
+	f := &filler{}
+	var one, two, three plan
+	for _, p := range []*plan{&one, &two, &three} {
+		f.fill(reflect.ValueOf(p).Elem())
+	}
+	two.parent, three.parent, three.actions[1].child = &one, &two, &one
+	one.actions[0].child = &two
+	kin := &family{id: one.id, plans: []*plan{&one, &two, &three}, listed: 3}
+	for _, p := range kin.plans {
+		p.family = kin
+	}
+	var stated fact
+	f.fill(reflect.ValueOf(&stated).Elem())
+	var fires firing
+	f.fill(reflect.ValueOf(&fires).Elem())
+	comesBack(t, kin, codeFamily)
+	comesBack(t, &stated, codeFact)
+	comesBack(t, &fires, codeFiringAt)
+	if c := kin.clone(); !reflect.DeepEqual(c, kin) || c.plans[0] == kin.plans[0] || c.plans[1].parent != c.plans[0] {
+		t.Error("a clone is another family, or leads back")
+	}
+}
+
+func comesBack[T any](t *testing.T, v *T, coded func(*coder, **T)) {
+	t.Helper()
+	out := coder{}
+	coded(&out, &v)
+	var back *T
+	in := coder{data: out.data, reads: true}
+	if coded(&in, &back); in.bad || len(in.data) > 0 || !reflect.DeepEqual(v, back) {
+		t.Fatalf("%T comes back as\n%+v, was\n%+v", v, back, v)
+	}
+	again := coder{}
+	if coded(&again, &back); !bytes.Equal(again.data, out.data) {
+		t.Errorf("%T is put away differently the second time", v)
+	}
+	for cut := range out.data {
+		var part *T
+		if in := (coder{data: out.data[:cut], reads: true}); cut > 0 {
+			if coded(&in, &part); !in.bad && len(in.data) == 0 && reflect.DeepEqual(part, v) {
+				t.Fatalf("%T is whole in %d of %d bytes", v, cut, len(out.data))
+			}
+		}
+	}
+}
+
+// rack is a shelf in memory that counts.
+type rack struct {
+	values     map[string]string
+	puts, gets int
+}
+
+// Put implements Shelf.
+func (r *rack) Put(key string, value []byte) { r.puts++; r.values[key] = string(value) }
+
+// Get implements Shelf.
+func (r *rack) Get(key string) ([]byte, bool) {
+	r.gets++
+	v, ok := r.values[key]
+	return []byte(v), ok
+}
+
+// Each implements Shelf.
+func (r *rack) Each(prefix string, each func(string, []byte)) {
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
+		if strings.HasPrefix(key, prefix) {
+			each(key, []byte(r.values[key]))
+		}
+	}
+}
+
+// TestAFactThatIsAssertedOftenIsKeptOnTheShelf: every instant of it is found again, and
+// little of it is at hand; a fold on trial changes nothing.
+func TestAFactThatIsAssertedOftenIsKeptOnTheShelf(t *testing.T) {
+	shelf := &rack{values: map[string]string{}}
+	b := newBook("t", triggers.NewCache(8), Memory{Shelf: shelf, HandMax: 1}, "b")
+	plain := newBook("t", triggers.NewCache(8), Memory{}, "b")
+	const times = 3*runLen + 100
+	for n := range uint64(times) {
+		for _, book := range []*book{b, plain} {
+			for _, key := range []string{"beat", fmt.Sprint("other", n%3)} {
+				book.now = int64(n+1) * 10
+				e := ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{Sequence: n + 1}, Source: ledger.Source{Class: ledger.ClassFact}}
+				book.assert(e, key, []byte("1"))
+			}
+			book.rest()
+		}
+		if n == 2*runLen {
+			trial := b.trial()
+			trial.now++
+			trial.assert(ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{}}, "beat", []byte("2"))
+		}
+	}
+	if f := b.fact("beat"); len(f.times) > runLen || len(f.runs) != 3 || len(b.facts.values) > 2 {
+		t.Fatalf("%d times and %d runs at hand, of %d facts", len(f.times), len(f.runs), len(b.facts.values))
+	}
+	for _, span := range [][2]int64{{0, times * 10}, {0, 10}, {runLen * 10, runLen*10 + 20}, {times * 9, times * 11}} {
+		for _, book := range []*book{b, b.trial()} {
+			got := slices.Collect(factView{book}.Occurrences("beat", span[0], span[1]))
+			want := slices.Collect(factView{plain}.Occurrences("beat", span[0], span[1]))
+			if !slices.Equal(got, want) || len(want) == 0 {
+				t.Fatalf("%v: %d occurrences, want %d", span, len(got), len(want))
+			}
+		}
+	}
+	if string(b.fact("beat").value) != "1" || shelf.puts < 5 {
+		t.Fatalf("%s, %d puts", b.fact("beat").value, shelf.puts)
+	}
+}

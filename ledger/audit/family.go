@@ -1,0 +1,275 @@
+package audit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// family are plans that lead to each other: a root, the plans below it, and those that
+// undo them. They are at hand together, or none of them is.
+type family struct {
+	id     string // of its first plan
+	plans  []*plan
+	listed int // how many of them the shelf knows as being of this family
+}
+
+// Kinds of keys on the shelf, behind the name of the book.
+const (
+	shelfFamily = "f" // id of a family
+	shelfPlan   = "p" // id of a plan: id of its family, where that is another
+	shelfFact   = "k" // key of a fact
+	shelfTimes  = "t" // key of a fact, and the number of a run of its times
+	shelfFiring = "x" // place of a firing
+
+	shelfMessage = "m" // sum of a message of a holder
+)
+
+// newBook is an empty fold. Beside a shelf its memory follows what is under way; name
+// keeps apart the books that share one.
+func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *book {
+	shelf, hand := m.Shelf, cmp.Or(m.HandMax, handMax)
+	b := &book{
+		tenant: tenant, plans: map[string]*plan{}, asking: map[string]bool{}, pages: map[page]*pb.Address{},
+		contracts: map[string][]byte{}, programs: programs, shelf: shelf, name: name,
+	}
+	b.families = shelved[*family]{
+		shelf: shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand, coded: codeFamily,
+		copied: (*family).clone, loaded: b.loaded, rested: b.rested, stays: b.stays,
+	}
+	b.facts = shelved[*fact]{
+		shelf: shelf, prefix: name + shelfFact, values: map[string]*item[*fact]{}, max: hand, coded: codeFact, copied: (*fact).clone,
+	}
+	b.firings = shelved[*firing]{
+		shelf: shelf, prefix: name + shelfFiring, values: map[string]*item[*firing]{}, max: hand / 8, coded: codeFiringAt, constant: true,
+		copied: func(f *firing) *firing { return f },
+	}
+	return b
+}
+
+// trial is a book that may be folded further on trial. It takes a copy of what it is
+// asked for; parts of records are never changed and stay shared.
+func (b *book) trial() *book {
+	c := *b
+	c.plans, c.under, c.shelf = map[string]*plan{}, b, nil
+	c.families, c.facts, c.firings = b.families.trial(), b.facts.trial(), b.firings.trial()
+	c.families.loaded = c.loaded
+	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts), maps.Clone(b.asking)
+	return &c
+}
+
+// plan finds a plan; nil: there is none of that id.
+func (b *book) plan(id string) *plan {
+	if p := b.plans[id]; p != nil {
+		if b.shelf != nil {
+			b.families.get(p.family.id)
+		}
+		return p
+	}
+	if of := b.familyOf(id); of != "" {
+		b.families.get(of)
+	}
+	return b.plans[id]
+}
+
+// familyOf finds the family of a plan that is not at hand; empty: there is none.
+func (b *book) familyOf(id string) string {
+	switch {
+	case id == "":
+		return ""
+	case b.under != nil:
+		if p := b.under.plan(id); p != nil {
+			return p.family.id
+		}
+		return ""
+	case b.shelf == nil:
+		return ""
+	}
+	id, _, _ = strings.Cut(id, "~") // one that undoes another plan is of its family
+	if of, known := b.shelf.Get(b.name + shelfPlan + id); known {
+		return string(of)
+	}
+	return id
+}
+
+// found begins a family with a plan that is the first of it.
+func (b *book) found(p *plan) {
+	p.family = &family{id: p.id, plans: []*plan{p}}
+	b.plans[p.id] = p
+	b.families.put(p.id, p.family, 0)
+}
+
+// join takes a plan into another family; it may have been the first of its own.
+func (b *book) join(p *plan, f *family) {
+	if p.family != nil {
+		b.families.drop(p.family.id)
+	}
+	p.family = f
+	f.plans = append(f.plans, p)
+	b.plans[p.id] = p
+}
+
+func (b *book) loaded(f *family) {
+	for _, p := range f.plans {
+		b.plans[p.id] = p
+	}
+}
+
+func (b *book) rested(f *family) {
+	for _, p := range f.plans[f.listed:] {
+		if p.id != f.id && p.origin == "" {
+			b.shelf.Put(b.name+shelfPlan+p.id, []byte(f.id))
+		}
+	}
+	for _, p := range f.plans {
+		delete(b.plans, p.id)
+	}
+}
+
+// stays: a fact may be of interest to it at any time.
+func (b *book) stays(f *family) bool {
+	return slices.ContainsFunc(f.plans, func(p *plan) bool { return b.asking[p.id] })
+}
+
+// touched notes that a record has changed a plan, or made it larger.
+func (b *book) touched(p *plan, bytes int) { b.families.grows(p.family.id, bytes) }
+
+// rest puts away what is too much at hand, between two messages.
+func (b *book) rest() {
+	if b.shelf != nil {
+		b.families.rest()
+		b.facts.rest()
+		b.firings.rest()
+	}
+}
+
+// About how much memory a firing, and a record beside its bytes, take.
+const (
+	firingLen = 256
+	recordLen = 512
+)
+
+// firing finds a firing by the place of its record.
+func (b *book) firing(at *pb.Address) *firing {
+	f, _ := b.firings.get(firingKey(placeOf(at)))
+	return f
+}
+
+func firingKey(p place) string {
+	return strconv.FormatUint(p.sequence, 10) + "." + strconv.FormatUint(uint64(p.index), 10)
+}
+
+// fact is what stands under a key; nil: nothing ever did.
+func (b *book) fact(key string) *fact {
+	f, _ := b.facts.get(key)
+	return f
+}
+
+// runLen is how many assertions of a fact are kept at hand beside a shelf.
+const runLen = 4096
+
+// run is assertions of a fact, one after the other, by their instants.
+type run struct{ from, to int64 }
+
+// asserted notes another assertion of a fact.
+func (b *book) asserted(f *fact, key string) {
+	if b.shelf != nil && len(f.times) >= runLen {
+		c := coder{}
+		codeTimes(&c, &f.times)
+		b.shelf.Put(b.runKey(key, len(f.runs)), c.data)
+		f.runs = append(f.runs, run{f.times[0], f.times[len(f.times)-1]})
+		f.times = nil
+	}
+	f.times = append(f.times, b.now)
+}
+
+func (b *book) runKey(key string, n int) string {
+	return b.name + shelfTimes + key + "\x00" + strconv.Itoa(n)
+}
+
+// times are the instants of a run.
+func (b *book) times(key string, n int) (times []int64) {
+	for b.under != nil {
+		b = b.under
+	}
+	data, ok := b.shelf.Get(b.runKey(key, n))
+	c := coder{data: data, reads: true}
+	if codeTimes(&c, &times); !ok || c.bad {
+		return nil
+	}
+	return times
+}
+
+// clone is a copy that may be changed, and leads to itself only.
+func (f *family) clone() *family {
+	c := &family{id: f.id, listed: f.listed}
+	for _, p := range f.plans {
+		q := p.clone()
+		q.family = c
+		c.plans = append(c.plans, q)
+	}
+	c.link(func(p *plan) string { return p.parent.id }, func(a *action) string { return a.child.id })
+	return c
+}
+
+// link lets plans lead to those of their own family, by the ids of whom they led to.
+func (f *family) link(parent func(*plan) string, child func(*action) string) {
+	byID := map[string]*plan{}
+	for _, p := range f.plans {
+		byID[p.id] = p
+	}
+	for _, p := range f.plans {
+		if p.parent != nil {
+			p.parent = byID[parent(p)]
+		}
+		for _, a := range p.actions {
+			if a.child != nil {
+				a.child = byID[child(a)]
+			}
+		}
+	}
+}
+
+func (p *plan) clone() *plan {
+	c := *p
+	c.orphans, c.savepoints = slices.Clone(p.orphans), slices.Clone(p.savepoints)
+	c.answered, c.proposals, c.hasFired = maps.Clone(p.answered), maps.Clone(p.proposals), maps.Clone(p.hasFired)
+	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
+	if p.turned != nil {
+		t := *p.turned
+		c.turned = &t
+	}
+	for _, t := range p.behind {
+		u := *t
+		c.behind = append(c.behind, &u)
+	}
+	for _, x := range p.cuts {
+		y := *x
+		c.cuts = append(c.cuts, &y)
+	}
+	for _, a := range p.actions {
+		d := *a
+		d.leases, d.duplicates = cloneLeases(a.leases), slices.Clone(a.duplicates)
+		c.actions = append(c.actions, &d)
+	}
+	return &c
+}
+
+func cloneLeases(list []*lease) (out []*lease) {
+	for _, l := range list {
+		m := *l
+		out = append(out, &m)
+	}
+	return out
+}
+
+func (f *fact) clone() *fact {
+	c := *f
+	c.times, c.runs = slices.Clip(f.times), slices.Clip(f.runs) // further ones are the copy's own
+	return &c
+}

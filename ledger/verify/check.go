@@ -1,0 +1,400 @@
+package verify
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Options are what an auditor brings along.
+type Options struct {
+	// Keys are verifier keys. The first is trusted from its beginning on; others only
+	// where the ledger says that a key was lost and replaced by them.
+	Keys []string
+	// Before is a signed checkpoint that was kept from before; empty: none.
+	Before string
+	// AtRest says that nothing was under way when the bundle was made, so that what is
+	// owed at its end is missing.
+	AtRest bool
+	// Memory is where the rules keep what they know.
+	Memory audit.Memory
+}
+
+// check is one run.
+type check struct {
+	options Options
+	report  *Report
+	tree    bundle.Tree
+	past    past
+	keys    *keys
+	rules   *audit.Ledger // nil: they cannot be told
+	before  *ledger.Checkpoint
+	message shown
+	size    int  // bytes of message
+	lost    bool // of a part: something could not be told, and what follows rests on it
+	windows bool // of a part: an undo window is in it, and the time of withheld records moves it
+	ended   bool
+}
+
+// Check reads a bundle to its end and says what it proves. Any bytes give a report; the
+// error is that of r, or of a key or checkpoint of the options, a *ledger.Refused.
+func Check(r io.Reader, o Options) (*Report, error) {
+	c := &check{options: o, report: &Report{Findings: []Finding{}, Doubts: []Doubt{}, Verdicts: map[string]int{}, Plans: map[string]int{}}}
+	b, err := bundle.NewReader(r)
+	if err != nil {
+		if c.malformed(err) {
+			c.report.conclude()
+			return c.report, nil
+		}
+		return c.report, err
+	}
+	if err := c.begin(b.Header()); err != nil {
+		return c.report, err
+	}
+	for {
+		item, err := b.Next()
+		if errors.Is(err, io.EOF) || err != nil && c.malformed(err) {
+			break
+		}
+		if err != nil {
+			return c.report, err
+		}
+		c.item(item)
+	}
+	c.end()
+	return c.report, nil
+}
+
+// malformed reports whether an error of the reader is one of the bytes, and notes it.
+func (c *check) malformed(err error) bool {
+	var bad *bundle.Malformed
+	switch {
+	case errors.As(err, &bad):
+		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1, Problem: bad.Error() + "; nothing behind it is read"})
+	case errors.Is(err, bundle.ErrCut) && c.report.Tenant == "":
+		c.report.doubt("the file", 0, "it is cut off before anything is in it")
+	case errors.Is(err, bundle.ErrCut):
+		c.report.doubt("the file", c.report.Last, "it is cut off behind record %d: what follows is missing", c.tree.Size())
+	default:
+		return false
+	}
+	return true
+}
+
+func (c *check) begin(h bundle.Header) error {
+	c.report.Tenant, c.report.Holds, c.report.Plan, c.report.Since = h.Tenant, h.Holds, h.Plan, h.Since
+	switch h.Holds {
+	case bundle.Whole:
+		c.rules = audit.NewOver(h.Tenant, c.options.Memory)
+	case bundle.Plan:
+		c.rules = audit.NewPart(h.Tenant, c.options.Memory)
+	}
+	var err error
+	if c.keys, err = newKeys(h.Tenant, c.options.Keys); err != nil {
+		return err
+	}
+	if c.options.Before == "" {
+		return nil
+	}
+	claimed, ok := Claimed(c.options.Before)
+	if !ok {
+		return ledger.Refuse("before", "it is no signed checkpoint", "the file checkpoint of a host, or of an earlier export")
+	}
+	// Whoever kept it trusts it: its signature is looked at, and by which key it is told.
+	head, _, _, err := c.keys.open(c.options.Before, claimed.Size)
+	if err != nil {
+		return err
+	}
+	if head.Origin != ledger.Origin(h.Tenant) {
+		return ledger.Refuse("before", fmt.Sprintf("a checkpoint of %.80q", head.Origin), ledger.Origin(h.Tenant))
+	}
+	c.before, c.report.Kept = &head, &Kept{Size: head.Size}
+	c.reached()
+	return nil
+}
+
+// reached holds the kept checkpoint against the tree when that has its size.
+func (c *check) reached() {
+	b := c.before
+	if b == nil || b.Size != c.tree.Size() {
+		return
+	}
+	if c.before = nil; c.tree.Root() == b.Root {
+		c.report.Kept.Holds = true
+		return
+	}
+	c.report.find(Finding{Rule: "I2", Sequence: 1, Through: max(c.report.Last, 1),
+		Problem: fmt.Sprintf("a fork: the first %d records are not those of the checkpoint that was kept from before", b.Size)})
+}
+
+func (c *check) item(item bundle.Item) {
+	switch item.Kind {
+	case bundle.Record:
+		c.record(item.Data)
+	case bundle.Withheld:
+		c.withheld(item.Nodes)
+	case bundle.Checkpoint:
+		c.signed(item.Note, 0)
+	case bundle.End:
+		c.ended = true
+		if root := c.tree.Root(); root != item.Root {
+			c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last, Problem: "its end names another root than its records have"})
+		}
+	}
+}
+
+func (c *check) withheld(nodes []bundle.Node) {
+	c.flush()
+	for _, n := range nodes {
+		before := c.tree.Size()
+		if c.tree.AppendNode(n) != nil {
+			return // the reader has looked
+		}
+		c.report.Withheld += c.tree.Size() - before
+		c.reached()
+	}
+	c.past.reset(c.tree.Clone(), c.report.Last)
+	if c.report.Holds == bundle.Whole {
+		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1, Problem: "records are withheld from a bundle that says it is whole"})
+	}
+}
+
+func (c *check) record(data []byte) {
+	hash := ledger.LeafHash(data)
+	leaf, err := ledger.ParseLeaf(data)
+	if err == nil && len(c.message.records) > 0 && leaf.Sequence != c.message.records[0].Sequence {
+		c.flush()
+	}
+	before := c.report.Last
+	if err == nil {
+		c.report.Last = leaf.Sequence
+		if c.report.First == 0 {
+			c.report.First = leaf.Sequence
+		}
+	}
+	c.past.add(&c.tree, before, hash, c.report.Last)
+	c.tree.Append(hash)
+	c.reached()
+	if err != nil {
+		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1, Problem: err.Error()})
+		c.rules = nil
+		return
+	}
+	if leaf.Tenant != c.report.Tenant {
+		c.report.find(Finding{Rule: "I27", Sequence: leaf.Sequence, Problem: fmt.Sprintf("a record of tenant %.80q", leaf.Tenant)})
+	}
+	if c.size += len(data); c.size > 4*ledger.CommitSizeMax+len(data) || len(c.message.records) > ledger.CommitLenMax {
+		c.report.find(Finding{Rule: "I3", Sequence: leaf.Sequence, Problem: "a message larger than any can be"})
+		c.message, c.size, c.rules = shown{}, 0, nil
+		return
+	}
+	c.message.add(leaf, hash)
+	if leaf.Last() {
+		c.flush()
+	}
+}
+
+// flush folds the message whose records have come.
+func (c *check) flush() {
+	if len(c.message.records) == 0 {
+		return
+	}
+	message := c.message
+	c.message, c.size = shown{}, 0
+	at := message.records[0].Sequence
+	if !message.whole() {
+		if c.report.Holds != bundle.Plan {
+			c.report.find(Finding{Rule: "I3", Sequence: at, Problem: fmt.Sprintf("%d records of a message of %d", len(message.records), message.records[0].Count)})
+			c.rules = nil
+			return
+		}
+		c.report.Unseen++
+	}
+	c.report.Messages++
+	m, entries, err := message.decode(c.report.Tenant)
+	var halted *ledger.Halted
+	switch {
+	case errors.As(err, &halted):
+		c.report.doubt("the rules", at, "%s; nothing from here on is checked", halted.Problem)
+		c.rules = nil
+		return
+	case err != nil:
+		c.report.find(Finding{Rule: "I3", Sequence: at, Problem: err.Error()})
+		c.rules = nil
+		return
+	}
+	c.fold(m, entries)
+}
+
+func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
+	var verdicts []audit.Entry
+	if c.rules != nil {
+		c.orphaned(m.Sequence, entries)
+		found := c.rules.AddDecoded(m, entries)
+		verdicts = c.rules.Entries()
+		for _, v := range found {
+			c.violation(v)
+		}
+		for _, v := range verdicts {
+			c.report.Verdicts[v.Verdict]++
+		}
+	}
+	for i, e := range entries {
+		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || verdicts != nil && verdicts[i].Verdict != audit.Effective {
+			continue
+		}
+		switch k := e.Record.Kind.(type) {
+		case *pb.Record_CheckpointSigned:
+			if k.CheckpointSigned.Size > 0 {
+				c.checkpoint(k.CheckpointSigned, m.Sequence)
+			}
+		case *pb.Record_KeyRotated:
+			c.rotated(k.KeyRotated, m.Sequence)
+		case *pb.Record_LedgerRepaired:
+			c.report.Repairs = append(c.report.Repairs, Repair{m.Sequence, k.LedgerRepaired.Reason, k.LedgerRepaired.Actor})
+		}
+	}
+}
+
+// timed are rules that an undo window has a part in.
+var timed = map[string]bool{"I15": true, "I20": true, "I22": true, "I23": true, "I24": true}
+
+// orphaned notes a child plan whose parent is withheld: what becomes of it is decided
+// there. And it notes undo windows.
+func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
+	if c.report.Holds != bundle.Plan || c.lost {
+		return
+	}
+	for _, e := range entries {
+		undo := e.Record.GetCompensationRegistered()
+		c.windows = c.windows || undo.GetValidForNs() > 0 || undo.GetValidUntilNs() > 0
+		k := e.Record.GetPlanOpened()
+		if k.GetParentPlan() == "" || e.Err != nil {
+			continue
+		}
+		if _, known := c.rules.Plan(k.ParentPlan); !known {
+			c.lost = true
+			c.report.doubt("the parent", sequence, "plan %s is a part of plan %s, which is withheld, and so is what that decides for it", e.Record.Plan, k.ParentPlan)
+		}
+	}
+}
+
+// checkpoint holds a recorded checkpoint against the records before it.
+func (c *check) checkpoint(k *pb.CheckpointSigned, sequence uint64) {
+	claimed, ok := Claimed(k.Note)
+	size := claimed.Size
+	if !ok || size != k.Size {
+		c.report.find(Finding{Rule: "I2", Sequence: sequence, Problem: "a checkpoint whose signed text is not that of its record"})
+		return
+	}
+	if _, kept := c.past.at(size); !kept && size <= c.tree.Size() && c.report.Holds != bundle.Whole {
+		return // it is of records that are withheld
+	}
+	if string(claimed.Root[:]) != string(k.Root) {
+		c.report.find(Finding{Rule: "I2", Sequence: sequence, Problem: "a checkpoint whose signed root is not that of its record"})
+		return
+	}
+	c.signed(k.Note, sequence)
+}
+
+// own are the rules that the records of a plan alone can break: what else is in the
+// ledger is no excuse.
+var own = map[string]bool{"I4": true, "I8": true, "I14": true, "I15": true, "I17": true, "I18": true, "I19": true, "I20": true,
+	"I21": true, "I22": true, "I23": true, "I24": true, "I27": true}
+
+// violation notes what the rules found. In a part of a ledger, what rests on records
+// that are withheld cannot be told, and neither can what rests on that.
+func (c *check) violation(v audit.Violation) {
+	if c.report.Holds != bundle.Plan || own[v.Rule] && !c.lost && !(c.windows && timed[v.Rule]) {
+		c.report.violated(v)
+		return
+	}
+	c.lost = true
+	c.report.doubt("rule "+v.Rule, v.Address.GetSequence(), "%s; with the records that are withheld it may be right", v.Problem)
+}
+
+// end says what the end of the bundle leaves open.
+func (c *check) end() {
+	r := c.report
+	switch {
+	case !c.ended && len(c.message.records) > 0: // it is cut off: the rest may have been there
+		c.message = shown{}
+	default:
+		c.flush()
+	}
+	root := c.tree.Root()
+	r.Size, r.Root = c.tree.Size(), hex.EncodeToString(root[:])
+	c.endBytes()
+	c.endRules()
+	r.conclude()
+}
+
+func (c *check) endBytes() {
+	r := c.report
+	switch b := c.before; {
+	case b != nil && b.Size > r.Size && c.ended:
+		r.find(Finding{Rule: "I2", Sequence: r.Last + 1, Problem: fmt.Sprintf("truncated: it has %d records, and the checkpoint that was kept from before has %d", r.Size, b.Size)})
+	case b != nil && b.Size > r.Size:
+		r.doubt("the checkpoint from before", 0, "it covers %d records, and the file is cut off behind %d", b.Size, r.Size)
+	case b != nil:
+		r.doubt("the checkpoint from before", 0, "its %d records end among those that are withheld; export with --before", b.Size)
+	}
+	if k := c.keys; k.strange != nil {
+		f := *k.strange
+		if k.more > 1 {
+			f.Problem += fmt.Sprintf(", and %d more behind it", k.more-1)
+		}
+		r.find(f)
+	}
+	switch {
+	case len(c.options.Keys) == 0:
+		r.doubt("signatures", 0, "no key was given, so that anybody may have made these bytes: --key")
+	case r.Signed.Checkpoints == 0 && len(r.Findings) > 0:
+		r.doubt("signatures", 0, "no checkpoint that the key has signed is of these records: nothing says that they are those that were stored")
+	case r.Signed.Checkpoints == 0:
+		r.doubt("signatures", 0, "no checkpoint is signed by the key: nothing says that these are the records that were stored")
+	case r.Signed.Size < r.Size:
+		r.doubt("signatures", r.Signed.Through+1, "the last checkpoint covers %d of %d records; whoever keeps the ledger could still change the others", r.Signed.Size, r.Size)
+	}
+}
+
+func (c *check) endRules() {
+	r := c.report
+	switch {
+	case r.Holds == bundle.Since:
+		r.doubt("the rules", 0, "they are about what came before, too: they need the whole ledger")
+		return
+	case c.rules == nil:
+		if len(r.Findings)+len(r.Doubts) == 0 {
+			r.doubt("the rules", 0, "they could not be checked to the end")
+		}
+		return
+	}
+	r.RulesRun = true
+	if r.Holds == bundle.Plan {
+		r.doubt("the plan", 0, "whether more of its records are among the %d that are withheld, and what rests on those", r.Withheld)
+	}
+	c.rules.EachAtEnd(func(p audit.Plan) {
+		r.Plans[p.State]++
+		r.Held += p.Held
+	}, func(v audit.Violation) {
+		switch {
+		case r.Holds == bundle.Plan:
+			c.violation(v)
+		case v.Rule == "L1" || v.Rule == "L2" || v.Rule == "I13":
+			if c.options.AtRest && c.ended {
+				r.violated(v)
+			} else {
+				r.doubt("rule "+v.Rule, v.Address.GetSequence(), "plan %s: %s; it may have been under way when the bundle was made (--at-rest says that nothing was)", v.Plan, v.Problem)
+			}
+		default:
+			r.violated(v)
+		}
+	})
+}

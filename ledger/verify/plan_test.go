@@ -1,0 +1,124 @@
+package verify_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	"github.com/sagenbaum/sagenbaum/ledger/verify"
+)
+
+// selected is a bundle of one plan of messages that somebody with the key has signed.
+func selected(t *testing.T, log []ledger.Message, plan string, keep ...uint64) ([]byte, verify.Selected, signer) {
+	t.Helper()
+	key := newSigner(t, "t", 1)
+	leaves := leavesOf(t, log)
+	var out bytes.Buffer
+	s, err := verify.Select(bytes.NewReader(packed(t, leaves, key.sign(t, head(leaves)))), plan, keep, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), s, key
+}
+
+// TestABundleOfAPlanShowsNothingElse: its records, those of its children and of what
+// undoes it, and the facts that its conditions have read; the root is that of all.
+func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
+	for _, c := range []struct {
+		golden, plan string
+		plans        []string
+		facts        int
+	}{
+		{"S100-1", "q", []string{"q"}, 0},
+		{"S100-2", "p", []string{"p", "p~1"}, 0},
+		{"S61-1", "p", []string{"p", "q"}, 0},
+		{"S93-1", "q", []string{"q"}, 1},
+		{"C1-1", "q", []string{"q"}, 0},
+	} {
+		log := readGolden(t, c.golden)
+		data, s, key := selected(t, log, c.plan)
+		b, err := bundle.NewReader(bytes.NewReader(data))
+		for err == nil {
+			var item bundle.Item
+			if item, err = b.Next(); err != nil || item.Kind != bundle.Record {
+				continue
+			}
+			leaf, err := ledger.ParseLeaf(item.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries, err := ledger.Decode("t", log[leaf.Sequence-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := entries[leaf.Index].Record
+			fact := r.GetFactAsserted() != nil || r.GetFactRetracted() != nil
+			if !slices.Contains(c.plans, r.Plan) && r.GetTermStarted() == nil && !fact {
+				t.Errorf("%s: a record of plan %q is shown: %v", c.golden, r.Plan, r)
+			}
+		}
+		if s.Facts != c.facts {
+			t.Errorf("%s: %d facts, want %d", c.golden, s.Facts, c.facts)
+		}
+		r := checked(t, data, verify.Options{Keys: []string{key.key}})
+		if r.Verdict != verify.CannotTell || r.Signed.Size != r.Size || r.Size-r.Withheld != s.Shown {
+			t.Errorf("%s: %s %+v %s", c.golden, r.Verdict, r, told(r))
+		}
+		for _, d := range r.Doubts {
+			if d.About != "the plan" && d.About != "the parent" && !strings.HasPrefix(d.About, "rule ") {
+				t.Errorf("%s: %+v", c.golden, d)
+			}
+		}
+	}
+}
+
+// TestALieIsSeenInABundleOfOnePlan where the records of the plan alone contradict it;
+// what may have its reason elsewhere is not taken for one.
+func TestALieIsSeenInABundleOfOnePlan(t *testing.T) {
+	own := []string{"I14", "I15", "I17", "I18", "I19", "I20", "I21", "I22", "I23", "I24"}
+	seen := 0
+	for _, c := range lies {
+		f := forge(t, c.golden)
+		c.make(f)
+		data, _, key := selected(t, f.messages(), "p")
+		r := checked(t, data, verify.Options{Keys: []string{key.key}})
+		if r.Verdict == verify.Proven {
+			t.Errorf("%s: a part is proven", c.name)
+		}
+		for _, found := range r.Findings {
+			if !slices.Contains(own, found.Rule) && found.Rule != "I4" && found.Rule != "I27" {
+				t.Errorf("%s: %s is claimed of a part", c.name, found.Rule)
+			}
+		}
+		if len(r.Findings) > 0 && r.Findings[0].Rule == c.rule && r.Findings[0].Sequence == c.sequence {
+			seen++
+		}
+	}
+	if seen < 15 {
+		t.Fatalf("%d lies are seen", seen)
+	}
+}
+
+// TestAKeptCheckpointIsHeldAgainstAPart where the export was told of it.
+func TestAKeptCheckpointIsHeldAgainstAPart(t *testing.T) {
+	log := readGolden(t, "S100-1")
+	leaves := leavesOf(t, log)
+	for size := range uint64(len(leaves)) {
+		data, _, key := selected(t, log, "q", size)
+		before := key.sign(t, head(leaves[:size]))
+		if r := checked(t, data, verify.Options{Keys: []string{key.key}, Before: before}); !r.Kept.Holds {
+			t.Fatalf("%d: %s", size, told(r))
+		}
+		c := head(leaves[:size])
+		c.Root[0] ^= 1
+		if r := checked(t, data, verify.Options{Keys: []string{key.key}, Before: key.sign(t, c)}); r.Verdict != verify.Found {
+			t.Fatalf("%d: %s", size, told(r))
+		}
+	}
+	if _, err := verify.Select(bytes.NewReader(packed(t, leaves)), "nobody", nil, &bytes.Buffer{}); err == nil {
+		t.Fatal("a plan that never was is selected")
+	}
+}

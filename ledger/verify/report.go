@@ -1,0 +1,147 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
+)
+
+// Verdicts of a report.
+const (
+	Proven     = "proven"
+	Found      = "findings"
+	CannotTell = "cannot tell"
+)
+
+// FindingsMax bounds the findings that a report names.
+const FindingsMax = 100
+
+// RuleFormat is the rule of findings in the bytes of the file itself.
+const RuleFormat = "format"
+
+// Finding is something that is wrong.
+type Finding struct {
+	Rule     string `json:"rule"` // "I2"; RuleFormat: the file
+	Sequence uint64 `json:"sequence"`
+	Through  uint64 `json:"through,omitempty"` // it is one of the records from Sequence to here
+	Address  string `json:"address,omitempty"`
+	Plan     string `json:"plan,omitempty"`
+	Action   string `json:"action,omitempty"`
+	Problem  string `json:"problem"`
+}
+
+// Doubt is something that cannot be told, and why.
+type Doubt struct {
+	About    string `json:"about"`
+	Why      string `json:"why"`
+	Sequence uint64 `json:"sequence,omitempty"`
+}
+
+// Report is what a check has found.
+type Report struct {
+	Verdict string `json:"verdict"`
+	Tenant  string `json:"tenant,omitempty"`
+	Holds   string `json:"holds,omitempty"` // whole, since or plan
+	Plan    string `json:"plan,omitempty"`
+	Since   uint64 `json:"since,omitempty"`
+
+	Size      uint64         `json:"size"`     // records of the tree
+	Withheld  uint64         `json:"withheld"` // of them, those that the bundle does not show
+	Messages  uint64         `json:"messages"`
+	First     uint64         `json:"first_sequence"` // shown
+	Last      uint64         `json:"last_sequence"`
+	Root      string         `json:"root,omitempty"` // hex
+	Verdicts  map[string]int `json:"records,omitempty"`
+	Plans     map[string]int `json:"plans,omitempty"` // by state
+	Held      int            `json:"held"`
+	RulesRun  bool           `json:"rules_checked"`
+	Unseen    uint64         `json:"commits_in_part,omitempty"` // messages of which some records are withheld
+	Repairs   []Repair       `json:"repairs,omitempty"`
+	Signed    Signed         `json:"signed"`
+	Kept      *Kept          `json:"before,omitempty"`
+	Findings  []Finding      `json:"findings"`
+	More      uint64         `json:"more_findings,omitempty"`
+	Doubts    []Doubt        `json:"cannot_tell"`
+	MoreDoubt uint64         `json:"more_cannot_tell,omitempty"`
+}
+
+// Signed says what signatures cover.
+type Signed struct {
+	Checkpoints uint64   `json:"checkpoints"`    // that were verified
+	Size        uint64   `json:"size"`           // of the last of them, in records
+	Through     uint64   `json:"last_sequence"`  // of the last record under it
+	Key         string   `json:"key,omitempty"`  // that has signed it
+	Note        string   `json:"note,omitempty"` // its text, for who keeps it for the next time
+	Rotations   []string `json:"rotations,omitempty"`
+}
+
+// Kept is what became of the checkpoint that was kept from before.
+type Kept struct {
+	Size  uint64 `json:"size"`
+	Holds bool   `json:"holds"` // the ledger is the one that it is of, grown
+}
+
+// Repair is a repair that the ledger tells of.
+type Repair struct {
+	Sequence uint64 `json:"sequence"`
+	Reason   string `json:"reason"`
+	Actor    string `json:"actor"`
+}
+
+// Exit is the exit code that stands for a verdict: 0 proven, 1 findings, 2 cannot tell.
+func (r *Report) Exit() int {
+	switch r.Verdict {
+	case Proven:
+		return 0
+	case Found:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// find notes a finding in its place. Of more than FindingsMax those stay that stand
+// first in the ledger.
+func (r *Report) find(f Finding) {
+	at := len(r.Findings)
+	for at > 0 && r.Findings[at-1].Sequence > f.Sequence {
+		at--
+	}
+	r.Findings = slices.Insert(r.Findings, at, f)
+	if len(r.Findings) > FindingsMax {
+		r.Findings = r.Findings[:FindingsMax]
+		r.More++
+	}
+}
+
+func (r *Report) doubt(about string, sequence uint64, format string, a ...any) {
+	if len(r.Doubts) >= FindingsMax {
+		r.MoreDoubt++
+		return
+	}
+	r.Doubts = append(r.Doubts, Doubt{about, fmt.Sprintf(format, a...), sequence})
+}
+
+func (r *Report) violated(v audit.Violation) {
+	f := Finding{Rule: v.Rule, Sequence: v.Address.GetSequence(), Plan: v.Plan, Action: v.Action, Problem: v.Problem}
+	if len(v.Address.GetLeaf()) > 0 {
+		f.Address = ledger.FormatAddress(v.Address)
+	}
+	r.find(f)
+}
+
+// conclude orders what cannot be told by where it stands, and says what it comes to.
+func (r *Report) conclude() {
+	slices.SortStableFunc(r.Doubts, func(a, b Doubt) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	switch {
+	case len(r.Findings) > 0:
+		r.Verdict = Found
+	case len(r.Doubts) > 0:
+		r.Verdict = CannotTell
+	default:
+		r.Verdict = Proven
+	}
+}

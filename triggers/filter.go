@@ -1,0 +1,81 @@
+package triggers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+)
+
+// RecordView is what a Filter may read of a record.
+type RecordView struct {
+	Sequence, Index int64
+	TimeNs          int64  // the store's stamp, unix ns
+	Kind            string // as in "plan_opened"; empty: it is no record
+	Plan, Action    string
+	Class, Name     string // who wrote it
+	Subject         string
+	Verdict         string         // of verdict_given: allow, block or redirect
+	Refused         string         // why it is malformed; empty: it is not
+	Record          map[string]any // as protojson has it
+}
+
+// Filter is a CEL expression that picks records of a ledger for a person who reads. It
+// decides nothing: triggers are another language.
+type Filter struct{ program cel.Program }
+
+// filterVariables are what a filter may read, with the JSON of the record beside.
+var filterVariables = []struct {
+	name string
+	kind *cel.Type
+}{
+	{"sequence", cel.IntType}, {"index", cel.IntType}, {"time", cel.TimestampType}, {"kind", cel.StringType}, {"plan", cel.StringType},
+	{"action", cel.StringType}, {"class", cel.StringType}, {"name", cel.StringType}, {"subject", cel.StringType}, {"verdict", cel.StringType},
+	{"refused", cel.StringType}, {"record", cel.MapType(cel.StringType, cel.DynType)},
+}
+
+// CompileFilter compiles a filter. The error is an *Error.
+func CompileFilter(expression string) (*Filter, error) {
+	if len(expression) > textMax || !utf8.ValidString(expression) || strings.TrimSpace(expression) == "" {
+		return nil, &Error{Line: 1, Column: 1, Message: "no expression", Hint: fmt.Sprintf(`1 to %d bytes, as in kind == "plan_opened"`, textMax)}
+	}
+	options := []cel.EnvOption{
+		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(textMax),
+		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
+	}
+	d := dialect{reads: "a filter reads kind, plan, action, class, name, subject, verdict, refused, sequence, index, time and record"}
+	for _, v := range filterVariables {
+		options = append(options, cel.Variable(v.name, v.kind))
+		d.names = append(d.names, v.name)
+	}
+	env := newEnvironment(options)
+	checked, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, issueError(issues, d, expression)
+	}
+	if checked.OutputType() != cel.BoolType && checked.OutputType() != cel.DynType {
+		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: `a filter is true or false, as in kind == "plan_opened"`}
+	}
+	program, err := env.Program(checked, cel.CostLimit(costMax))
+	if err != nil {
+		return nil, planError(err)
+	}
+	return &Filter{program}, nil
+}
+
+// Matches reports whether a filter picks a record. What it cannot answer of one, as a
+// field that the record does not have, is no, and the error says why.
+func (f *Filter) Matches(r RecordView) (bool, error) {
+	record := r.Record
+	if record == nil {
+		record = map[string]any{}
+	}
+	value, _, err := f.program.Eval(map[string]any{
+		"sequence": r.Sequence, "index": r.Index, "time": types.Timestamp{Time: time.Unix(0, r.TimeNs).UTC()}, "kind": r.Kind, "plan": r.Plan,
+		"action": r.Action, "class": r.Class, "name": r.Name, "subject": r.Subject, "verdict": r.Verdict, "refused": r.Refused, "record": record,
+	})
+	return err == nil && value == types.True, err
+}
