@@ -1,7 +1,7 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-race sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
+.PHONY: help build man demo test test-race sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -15,6 +15,9 @@ CYCLES      ?= 1000
 
 help: ## explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+man: ## write the manual pages of all commands into bin/man
+	$(GO) run ./cmd/sagenbaum man bin/man
 
 build: ## build bin/sagenbaum, and the offline verifier bin/sagenbaum-verify
 	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum

@@ -71,7 +71,12 @@ var owners = []struct {
 	{"github.com/nats-io/nats.go", []string{"ledger/jetstream", "coordinator", "executor/host", "executor/actuators", "cmd"}, "package ledger/jetstream or coordinator"},
 	{"github.com/cockroachdb/pebble", []string{"executor/host"}, "package executor/host"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "package cmd/sagenbaum"},
-	{"go.yaml.in/yaml", []string{"coordinator/contract"}, "package coordinator/contract"},
+	{"go.yaml.in/yaml", []string{"coordinator/contract", "cmd/sagenbaum"}, "package coordinator/contract, or -o yaml of cmd/sagenbaum"},
+	{"github.com/prometheus", []string{"executor/host"}, "host.Metrics"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/sagenbaum"}, "a trace.Tracer that is passed in"},
+	{"go.opentelemetry.io/otel", []string{"coordinator", "executor/host", "cmd/sagenbaum"}, "a trace context as bytes, as it is recorded"},
+	{"go.opentelemetry.io/proto", []string{"cmd/sagenbaum"}, "the exporter of cmd/sagenbaum"},
+	{"github.com/synadia-io/orbit.go", []string{"cmd/sagenbaum"}, "package cmd/sagenbaum"},
 	{"github.com/google/jsonschema-go", []string{"coordinator/contract"}, "package coordinator/contract"},
 }
 

@@ -197,6 +197,7 @@ type draft struct {
 	validUntilNs int64
 	happened     *Outcome // what Report reports
 	reserved     bool     // the ID is a number that was taken for it
+	trace        []byte   // W3C traceparent of the call
 }
 
 // register queues the pair of an action, or joins the one that an earlier call
@@ -241,7 +242,7 @@ func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{Action: declared, contract: t, happened: happened}
+	d := &draft{Action: declared, contract: t, happened: happened, trace: traceparent(ctx)}
 	if d.input, err = encode("action.input", declared.Input); err != nil {
 		return nil, err
 	}
@@ -388,7 +389,7 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 	id := a.call.Action
 	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo), &pb.ForwardRegistered{
 		Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
-		Pivot: d.Pivot, Review: d.Review,
+		Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
 	})
 	compensation := inverse.GetCompensationRegistered()
 	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version

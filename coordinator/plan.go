@@ -99,6 +99,7 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
+	record.GetPlanOpened().Trace = traceparent(ctx)
 	if err := c.follow(ctx, plan); err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}

@@ -209,6 +209,7 @@ func (r *Recorded) Is(target error) bool {
 func (c *Coordinator) Run(ctx context.Context, config RunConfig, function func(ctx context.Context, p *ReplayPlan) error) error {
 	r, err := c.newRun(config)
 	if err == nil {
+		r.opening.GetPlanOpened().Trace = traceparent(ctx)
 		defer r.release()
 		err = r.all(ctx, function)
 	}

@@ -21,6 +21,11 @@ type Command struct {
 	// Handler names, for people, the handler in an agent's code that carries it out;
 	// empty: a worker does.
 	Handler string
+	// SentNs is when a first attempt was dispatched, as recorded (unix ns); 0: not known.
+	SentNs int64
+	// ForwardTrace and PlanTrace are the W3C trace contexts of the agent, as recorded
+	// with the forward and with the plan; empty: none.
+	ForwardTrace, PlanTrace string
 	ledger.Command
 }
 
@@ -37,7 +42,7 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 		arguments = []byte("{}")
 	}
 	c := a.fixed.Compensation
-	command := Command{Number: a.id.n, Command: ledger.Command{
+	command := Command{Number: a.id.n, ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: ledger.Command{
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
 		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
@@ -55,6 +60,9 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 	command.Purpose, command.Capability, command.Key, command.Attempt = ledger.PurposeUndo, k.Capability, k.Key, k.Attempt
 	command.BlindCleanup, command.DirtyFailure, command.HasForwardOutput = k.BlindCleanup, k.DirtyFailure, k.HasForwardOutput
 	command.TimeoutMs, command.WorkerVersion = k.TimeoutNs/1e6, k.WorkerVersion
+	if k.Attempt == 1 {
+		command.SentNs = a.row.SentNs
+	}
 	if c.DedupeNs > 0 {
 		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
 	}

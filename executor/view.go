@@ -181,8 +181,18 @@ type StatusView struct {
 	Cut         uint64          `json:"cut"`                    // plans with a lease that a cascade limit holds
 	Cascade     CascadeLimits   `json:"cascade"`                // in force on this host
 	Copy        *CopyView       `json:"copy,omitempty"`         // of the ledger, in tiles
+	Lossy       bool            `json:"lossy,omitempty"`        // the server need not sync what it acknowledges: its operator has said so
+	Disks       []DiskView      `json:"disks,omitempty"`        // of the host that answers
 	Checkpoint  *CheckpointView `json:"checkpoint,omitempty"`
 	Cascaded    uint64          `json:"cascaded"` // leases that fired at a depth above 1 in this hour of logical time
+}
+
+// DiskView is the file system of a store of the host that answers: "state", "tiles",
+// and "ledger" where the server is in the same process.
+type DiskView struct {
+	Store      string `json:"store"`
+	FreeBytes  uint64 `json:"free_bytes"`
+	TotalBytes uint64 `json:"total_bytes"`
 }
 
 // HostView is one of the hosts that may hold a tenant.

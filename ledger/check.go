@@ -177,6 +177,9 @@ func checkForward(f *pb.ForwardRegistered) error {
 			return err
 		}
 	}
+	if len(f.Trace) > TraceMax {
+		return Refuse("forward_registered.trace", fmt.Sprintf("%d bytes", len(f.Trace)), fmt.Sprintf("a W3C traceparent, at most %d bytes", TraceMax))
+	}
 	return object("forward_registered.lifted", f.Lifted)
 }
 

@@ -167,6 +167,7 @@ var planBreaches = []breach{
 	{"forward_registered", "forward_registered.after", forwarded(func(f *pb.ForwardRegistered) { f.After = make([]string, ledger.AfterMax+1) })},
 	{"forward_registered", "forward_registered.after[0]", forwarded(func(f *pb.ForwardRegistered) { f.After = []string{""} })},
 	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`[]`) })},
+	{"forward_registered", "forward_registered.trace", forwarded(func(f *pb.ForwardRegistered) { f.Trace = make([]byte, ledger.TraceMax+1) })},
 	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`null`) })},
 	{"forward_registered", "payload.input", func(r *pb.Record) { r.Payload.Input = []byte(`{"a":}`) }},
 	{"compensation_registered", "compensation_registered.capability", registered(func(c *pb.CompensationRegistered) { c.Capability = ">" })},

@@ -37,6 +37,9 @@ type Command struct {
 	// the effect, where the forward or a probe said so (S109).
 	Forward     string `json:"forward"`
 	ExternalRef string `json:"external_ref,omitempty"`
+	// Traceparent is the W3C trace context of this attempt, where the executor traces;
+	// it is linked to that of the forward.
+	Traceparent string `json:"traceparent,omitempty"`
 	// Agent is set for an actuator of kind "agent" (S9).
 	Agent *AgentTask `json:"agent,omitempty"`
 }
@@ -83,24 +86,30 @@ func AskSubject(tenant, capability string) string { return "ask." + tenant + "."
 // that the host may have for the hook.
 func PageSubject(tenant, hook string) string { return "page." + tenant + "." + hook }
 
-// PageDefault is the hook of a contract that names none.
-const PageDefault = "default"
+// PageDefault is the hook of a contract that names none, PageOperators that of what
+// concerns those who run the executor; without a webhook of its own it has the default's.
+const (
+	PageDefault   = "default"
+	PageOperators = "operators"
+)
 
 // Kinds of a Page.
 const (
 	PageQuarantined   = "quarantined"
 	PageWindowClosing = "undo_window_closing"
 	PageCascadeCut    = "cascade_cut"
+	PageStuckWorker   = "stuck_worker" // nobody serves a command, or a worker says working for long
+	PageClockGuard    = "clock_guard"  // no deadline fires until the clocks agree
 )
 
 // Page calls an owner to an action. It is sent until its hook has taken it; ID is
 // the same each time, and its own for each quarantine.
 type Page struct {
-	ID         string `json:"id"`   // address of the record that it is about
-	Kind       string `json:"kind"` // quarantined, undo_window_closing, cascade_cut
+	ID         string `json:"id"`   // address of the record that it is about; of stuck_worker and clock_guard a name of its own
+	Kind       string `json:"kind"` // quarantined, undo_window_closing, cascade_cut, stuck_worker, clock_guard
 	Hook       string `json:"hook"`
 	Tenant     string `json:"tenant"`
-	Plan       string `json:"plan"`
+	Plan       string `json:"plan"` // empty: clock_guard
 	Action     string `json:"action,omitempty"`
 	Capability string `json:"capability,omitempty"`
 	Label      string `json:"label,omitempty"`

@@ -11,6 +11,7 @@ const (
 	TokenLenMax   = 64       // bytes of a tenant, agent, plan, action or other name in a subject
 	FactKeyMax    = 256      // bytes
 	TextMax       = 4 << 10  // bytes of a reason, label or message
+	TraceMax      = 64       // bytes of a W3C traceparent
 	TriggersMax   = 16       // triggers of one plan or registration
 	BindingsMax   = 64       // arguments of one compensation
 	AfterMax      = 256      // dependencies of one action

@@ -77,7 +77,9 @@ func cancelPlan(cmd *cobra.Command, s *settings, c *client, id string, v cancell
 		if wantsColor(cmd.ErrOrStderr()) { // a terminal
 			sayWaiting(cmd.ErrOrStderr(), id, v.limit)
 		}
+		stop := s.follow(ctx, cmd.ErrOrStderr(), id)
 		answer, err = c.awaitEnd(ctx, id, sequence, v.limit)
+		stop()
 	} else {
 		answer, err = c.settled(ctx, id, sequence, answer)
 	}

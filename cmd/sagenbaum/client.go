@@ -25,6 +25,7 @@ type client struct {
 	tenant  string
 	server  string
 	timeout time.Duration
+	shared  bool                               // close leaves it open
 	denied  atomic.Pointer[string]             // the last permission that the server refused
 	stop    atomic.Pointer[context.CancelFunc] // ends what would wait in vain for an answer to it
 }
@@ -32,6 +33,9 @@ type client struct {
 // connect reaches the server of the global flags, or says why not: 69 when it
 // is not there, 77 when it does not let us in.
 func (s *settings) connect() (*client, error) {
+	if s.shared != nil {
+		return s.shared, nil
+	}
 	c := &client{tenant: s.tenant, server: shown(s.server), timeout: s.timeout}
 	options := []nats.Option{
 		nats.Name("sagenbaum cli"), nats.Timeout(s.timeout), nats.CustomInboxPrefix(strings.TrimSuffix(s.inbox, ".")),
@@ -49,7 +53,7 @@ func (s *settings) connect() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.conn, err = nats.Connect(s.server, append(options, more...)...)
+	c.conn, err = s.dial(append(options, more...)...)
 	switch {
 	case err == nil:
 		return c, nil
@@ -84,14 +88,18 @@ func (s *settings) credentials() (options []nats.Option, err error) {
 			continue
 		}
 		if _, err := os.Stat(file.name); err != nil {
-			return nil, fail(exitFailed, "", "cannot read %s: %v", file.name, err)
+			return nil, fail(exitFailed, "--creds and --tls-ca: files that are there and can be read", "cannot read %s: %v", file.name, err)
 		}
 		options = append(options, file.option(file.name))
 	}
 	return options, nil
 }
 
-func (c *client) close() { c.conn.Close() }
+func (c *client) close() {
+	if !c.shared {
+		c.conn.Close()
+	}
+}
 
 // guarded is a context that ends as soon as the server refuses a permission: it
 // says so beside the request, which stays without an answer. A refusal of what

@@ -123,7 +123,7 @@ func yamlFiles(path, noun string) ([]string, error) {
 		return err
 	})
 	if err == nil && len(files) == 0 {
-		err = fail(exitFailed, "", "no %s in %s: no file there ends in .yaml or .yml", noun, path)
+		err = fail(exitFailed, "a file, or a folder with *.yaml: docs/guide/contracts.md", "no %s in %s: no file there ends in .yaml or .yml", noun, path)
 	}
 	return files, err
 }
@@ -156,12 +156,16 @@ func (c *client) contracts(ctx context.Context, q executor.ContractQuery) ([]exe
 
 func newContractLs(s *settings) *cobra.Command {
 	var revisions bool
+	var only listFilter
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the published contracts, the current revision of each",
-		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json",
+		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json\n  sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := only.check(); err != nil {
+				return err
+			}
 			c, err := s.connect()
 			if err != nil {
 				return err
@@ -171,6 +175,7 @@ func newContractLs(s *settings) *cobra.Command {
 			if err != nil {
 				return failed("list contracts", err)
 			}
+			all = picked(&only, all)
 			if s.json() {
 				return printJSON(cmd.OutOrStdout(), executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)})
 			}
@@ -179,6 +184,7 @@ func newContractLs(s *settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&revisions, "revisions", false, "all revisions, not the current ones only")
+	only.flag(cmd, "contract", `contract.capability.startsWith("payments.")`)
 	return cmd
 }
 
@@ -188,7 +194,7 @@ func writeContracts(cmd *cobra.Command, all []executor.ContractView) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum contract apply -f DIR")
 		return
 	}
-	t := table{head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY", "IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}}
+	t := table{head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY", "IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}, elastic: []string{"BY", "INVERSE"}, spare: []string{"IN DOUBT", "FIDELITY", "BY", "WINDOW", "DIGEST", "SINCE"}}
 	for _, v := range all {
 		var c contract.Contract
 		if decoded, err := contract.Decode(v.Contract); err == nil {

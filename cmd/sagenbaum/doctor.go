@@ -41,6 +41,7 @@ func skipped(check, next, format string, args ...any) finding {
 
 func newDoctor(s *settings) *cobra.Command {
 	var plan string
+	var old time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the server, the ledger, the executor and what waits",
@@ -54,7 +55,7 @@ answer, every attempt of an undo, and the records that were refused. Exit code 1
 when something in it is quarantined.
 
 It only reads: a second look changes nothing and finds the same.`,
-		Example: "  sagenbaum doctor\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor --plan 01JD3BX7",
+		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < /tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.connect()
@@ -65,7 +66,7 @@ It only reads: a second look changes nothing and finds the same.`,
 			if cmd.Flags().Changed("plan") {
 				return failed("dump the plan", dumpPlan(cmd, s, c, plan))
 			}
-			findings := examine(cmd.Context(), c, time.Now())
+			findings := examine(cmd.Context(), c, time.Now(), old)
 			if s.json() {
 				err = printJSON(cmd.OutOrStdout(), map[string][]finding{"checks": findings})
 			} else {
@@ -80,6 +81,7 @@ It only reads: a second look changes nothing and finds the same.`,
 		},
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
+	cmd.Flags().DurationVar(&old, "old", oldDefault, "warn of open plans without a deadline that are older than this `TIME`")
 	return cmd
 }
 
@@ -96,8 +98,8 @@ func writeFindings(cmd *cobra.Command, p pen, findings []finding) {
 }
 
 // examine runs every check that still makes sense after the ones before it.
-func examine(ctx context.Context, c *client, now time.Time) []finding {
-	findings := []finding{examineServer(c), examineLedger(ctx, c)}
+func examine(ctx context.Context, c *client, now time.Time, old time.Duration) []finding {
+	findings := append([]finding{examineServer(c), examineLedger(ctx, c)}, examineStream(ctx, c)...)
 	status, err := c.status(ctx)
 	if err != nil {
 		return append(findings, problem("executor", c.withoutHolder(ctx, err)))
@@ -110,7 +112,9 @@ func examine(ctx context.Context, c *client, now time.Time) []finding {
 	}
 	hosts, _ := c.hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
+	findings = append(findings, examineDurable(status), examineDisks(status), examineClock(status, now))
 	findings = append(findings, examineWorkers(status, now)...)
+	findings = append(findings, examineCapabilities(ctx, c, now), examineDeadlines(ctx, c, now, old))
 	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status))
 	return append(findings, examineRefused(ctx, c, status))
 }

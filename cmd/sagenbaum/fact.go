@@ -25,7 +25,7 @@ func newFact(s *settings) *cobra.Command {
 		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
   sagenbaum fact get order/7
   sagenbaum fact history order/7`,
-	}, newFactPut(s), newFactGet(s), newFactLs(s), newFactHistory(s))
+	}, newFactPut(s), watchable(s, newFactGet(s)), watchable(s, newFactLs(s)), newFactHistory(s))
 }
 
 // putting is what `fact put` was asked to do.
@@ -192,8 +192,9 @@ func (c *client) write(ctx context.Context, source ledger.Source, key string, re
 
 func newFactGet(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use:   "get KEY",
-		Short: "Show a fact: its value, where it comes from, whether it is in memory",
+		Use:     "get KEY",
+		Aliases: []string{"show"},
+		Short:   "Show a fact: its value, where it comes from, whether it is in memory",
 		Long: `Show a fact: its value, where it comes from, whether it is in memory. The value of
 an evicted fact is read from the ledger and stays there: 'memory restore' brings it
 back, and so does a lease that reads it.`,
@@ -284,10 +285,11 @@ func newFactLs(s *settings) *cobra.Command {
 	var q executor.FactsQuery
 	var limit int
 	var evicted, retracted bool
+	var only listFilter
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List facts in order of their keys",
-		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  sagenbaum fact ls --retracted -o json",
+		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  sagenbaum fact ls --retracted -o json\n  sagenbaum fact ls --filter 'fact.bytes > 1000'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -300,12 +302,15 @@ func newFactLs(s *settings) *cobra.Command {
 			case retracted:
 				q.State = executor.FactRetracted
 			}
+			if err := only.check(); err != nil {
+				return err
+			}
 			c, err := s.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
-			answer, err := c.facts(cmd.Context(), q, limit)
+			answer, err := c.factsWhere(cmd.Context(), q, limit, &only)
 			if err != nil {
 				return failed("list facts", err)
 			}
@@ -321,19 +326,29 @@ func newFactLs(s *settings) *cobra.Command {
 	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` facts")
 	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `KEY`")
+	only.flag(cmd, "fact", "fact.bytes > 1000")
 	return cmd
 }
 
 // facts asks page after page until it has limit facts or there are no more.
 func (c *client) facts(ctx context.Context, q executor.FactsQuery, limit int) (executor.FactsAnswer, error) {
+	return c.factsWhere(ctx, q, limit, nil)
+}
+
+// factsWhere is facts with those only that a filter picks.
+func (c *client) factsWhere(ctx context.Context, q executor.FactsQuery, limit int, only *listFilter) (executor.FactsAnswer, error) {
 	all := executor.FactsAnswer{Facts: []executor.FactView{}}
 	for {
-		q.Limit = min(pageSize, limit-len(all.Facts))
+		q.Limit = pageOf(limit-len(all.Facts), only)
 		var page executor.FactsAnswer
 		if err := c.ask(ctx, "fact.ls", q, &page); err != nil {
 			return all, err
 		}
-		all.Facts, all.Next = append(all.Facts, page.Facts...), page.Next
+		all.Facts, all.Next = append(all.Facts, picked(only, page.Facts)...), page.Next
+		if len(all.Facts) > limit {
+			all.Facts = all.Facts[:limit]
+			all.Next = all.Facts[limit-1].Key
+		}
 		if page.Next == "" || len(all.Facts) >= limit {
 			return all, nil
 		}
@@ -349,7 +364,7 @@ func writeFacts(cmd *cobra.Command, p pen, answer executor.FactsAnswer) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no facts")
 		return
 	}
-	t := table{head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"}}
+	t := table{head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"}, elastic: []string{"VALUE", "FOR", "BY"}, spare: []string{"BYTES", "FOR", "BY", "ASSERTED"}}
 	t.paint = func(column int, cell string) string {
 		if column == 1 {
 			return p.state(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]

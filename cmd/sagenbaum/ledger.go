@@ -23,7 +23,7 @@ func newLedger(s *settings) *cobra.Command {
 		Use:     "ledger",
 		Short:   "Read the ledger itself, export it, hold it against its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
-	}, newLedgerTail(s), newLedgerLs(s), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
+	}, newLedgerTail(s), newLedgerShow(s), watchable(s, newLedgerLs(s)), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -214,6 +214,14 @@ type tailLine struct {
 }
 
 func (t tailer) writeJSON(m ledger.Message, e ledger.Entry) error {
+	line, err := tailLineOf(m, e)
+	if err != nil {
+		return err
+	}
+	return printLine(t.out, line)
+}
+
+func tailLineOf(m ledger.Message, e ledger.Entry) (tailLine, error) {
 	line := tailLine{
 		Address: ledger.FormatAddress(e.Address), Sequence: m.Sequence, Index: e.Address.Index,
 		Time: time.Unix(0, m.StampNs).UTC().Format(time.RFC3339Nano), Subject: m.Subject,
@@ -224,13 +232,11 @@ func (t tailer) writeJSON(m ledger.Message, e ledger.Entry) error {
 	if e.Record != nil {
 		raw, err := protojson.Marshal(e.Record)
 		if err != nil {
-			return err
+			return line, err
 		}
 		line.Kind, line.Plan, line.Action, line.Record = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action, raw
 	}
-	out := json.NewEncoder(t.out)
-	out.SetEscapeHTML(false)
-	return out.Encode(line)
+	return line, nil
 }
 
 // line is one record for people; entries are all of its commit. Columns are as wide as they usually need.

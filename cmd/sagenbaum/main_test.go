@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,7 @@ type served struct {
 	command *exec.Cmd
 	stderr  *bytes.Buffer // read after the process has ended
 	stdin   interface{ Close() error }
+	said    string // the line that it said when it was ready
 }
 
 // serveFor starts `serve` on a free port and returns when it is ready.
@@ -87,32 +89,43 @@ func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 // serveAs starts a command of serveCommand and returns when it is ready.
 func serveAs(t *testing.T, dir string, command *exec.Cmd) *served {
 	t.Helper()
-	s := &served{dir: dir, stderr: new(bytes.Buffer), command: command}
-	s.command.Stderr = s.stderr
-	stdin, err := s.command.StdinPipe()
+	s, err := startServed(dir, command)
 	if err != nil {
-		t.Fatal(err)
-	}
-	s.stdin = stdin
-	stdout, err := s.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.command.Process.Kill() })
+	return s
+}
+
+// startServed starts a command of `serve` and returns when it is ready; whoever calls
+// it ends the process.
+func startServed(dir string, command *exec.Cmd) (*served, error) {
+	s := &served{dir: dir, stderr: new(bytes.Buffer), command: command}
+	s.command.Stderr = s.stderr
+	var err error
+	if s.stdin, err = s.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := s.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.command.Start(); err != nil {
+		return nil, err
+	}
 	lines := bufio.NewScanner(stdout)
 	if !lines.Scan() {
 		s.command.Wait()
-		t.Fatalf("serve said nothing: %s", s.stderr)
+		return nil, fmt.Errorf("serve said nothing: %s", s.stderr)
 	}
 	var r ready
 	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-		t.Fatalf("serve said %q: %v", lines.Text(), err)
+		s.command.Process.Kill()
+		s.command.Wait()
+		return nil, fmt.Errorf("serve said %q: %v", lines.Text(), err)
 	}
-	s.url = r.URL
-	return s
+	s.url, s.said = r.URL, lines.Text()
+	return s, nil
 }
 
 // end stops a server by its input and returns how it ended.

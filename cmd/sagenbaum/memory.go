@@ -21,7 +21,7 @@ func newMemory(s *settings) *cobra.Command {
 		Example: `  sagenbaum memory status
   sagenbaum memory queue
   sagenbaum memory rebuild --check`,
-	}, newMemoryStatus(s), newMemoryQueue(s), newMemoryEvict(s), newMemoryRestore(s), newMemoryRebuild(s))
+	}, watchable(s, newMemoryStatus(s)), watchable(s, newMemoryQueue(s)), newMemoryEvict(s), newMemoryRestore(s), newMemoryRebuild(s))
 }
 
 func newMemoryStatus(s *settings) *cobra.Command {

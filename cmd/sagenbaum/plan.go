@@ -22,7 +22,7 @@ func newPlan(s *settings) *cobra.Command {
 		Use:     "plan",
 		Short:   "Look at plans, cancel or unwind them, answer a cut cascade",
 		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan preview 01JD3BX7",
-	}, newPlanLs(s), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s),
+	}, watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s),
 		newPlanResume(s), newPlanGiveUp(s))
 }
 
@@ -32,11 +32,14 @@ const pageSize = 200
 func newPlanLs(s *settings) *cobra.Command {
 	var q executor.Filter
 	var limit int
+	var only listFilter
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List plans in the order of their ids, which is that of time unless an agent chose them",
 		Example: `  sagenbaum plan ls
-  sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'`,
+  sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'
+  sagenbaum plan ls --filter 'plan.held > 3 && plan.opened_ns / 1000000000 < int(now) - 86400'
+  sagenbaum plan ls --state unwinding --watch`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.State != "" {
@@ -47,12 +50,15 @@ func newPlanLs(s *settings) *cobra.Command {
 			if limit < 1 {
 				return fail(exitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 			}
+			if err := only.check(); err != nil {
+				return err
+			}
 			c, err := s.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
-			answer, err := c.plans(cmd.Context(), "plan.ls", q, limit)
+			answer, err := c.plansWhere(cmd.Context(), "plan.ls", q, limit, &only)
 			if err != nil {
 				return failed("list plans", err)
 			}
@@ -68,20 +74,30 @@ func newPlanLs(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
 	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
+	only.flag(cmd, "plan", "plan.held > 3")
 	fixedCompletion(cmd, "state", planStates...)
 	return cmd
 }
 
 // plans asks page after page until it has limit plans or there are no more.
 func (c *client) plans(ctx context.Context, verb string, q executor.Filter, limit int) (executor.PlansAnswer, error) {
+	return c.plansWhere(ctx, verb, q, limit, nil)
+}
+
+// plansWhere is plans with those only that a filter picks.
+func (c *client) plansWhere(ctx context.Context, verb string, q executor.Filter, limit int, only *listFilter) (executor.PlansAnswer, error) {
 	all := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	for {
-		q.Limit = min(pageSize, limit-len(all.Plans))
+		q.Limit = pageOf(limit-len(all.Plans), only)
 		var page executor.PlansAnswer
 		if err := c.ask(ctx, verb, q, &page); err != nil {
 			return all, err
 		}
-		all.Plans, all.Next = append(all.Plans, page.Plans...), page.Next
+		all.Plans, all.Next = append(all.Plans, picked(only, page.Plans)...), page.Next
+		if len(all.Plans) > limit {
+			all.Plans = all.Plans[:limit]
+			all.Next = all.Plans[limit-1].Plan
+		}
 		if page.Next == "" || len(all.Plans) >= limit {
 			return all, nil
 		}
@@ -100,6 +116,7 @@ func writePlans(cmd *cobra.Command, p pen, answer executor.PlansAnswer) {
 		return
 	}
 	t := table{head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD", "DEADLINE", "OPENED"}}
+	t.elastic, t.spare = []string{"LABEL", "OWNER", "AGENT"}, []string{"ACTIONS", "OPENED", "AGENT", "OWNER"}
 	t.paint = func(column int, cell string) string {
 		if column == 4 {
 			return p.state(cell)
@@ -139,7 +156,7 @@ func newPlanTree(s *settings) *cobra.Command {
 		Short: "Show a plan's actions in order and what became of each compensation",
 		Long: `Show a plan's actions in order and what became of each compensation.
 Exit code 1 when something in it is quarantined.`,
-		Example: "  sagenbaum plan tree 01JD3BX7",
+		Example: "  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan tree 01JD3BX7 --watch",
 	}, func(cmd *cobra.Command, f family) {
 		writeTree(cmd.OutOrStdout(), s.pen(cmd), f, time.Now())
 	})
@@ -169,36 +186,16 @@ func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, fam
 		} else {
 			write(cmd, f)
 		}
+		var end error
 		if f.quarantined() {
-			return errLook
+			end = errLook
 		}
-		return nil
+		if !moving(plan.State) {
+			return errOver{end}
+		}
+		return end
 	}
-	return cmd
-}
-
-// completePlans offers plan ids to the shell; without a server it offers none.
-func completePlans(s *settings, verb string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		s.timeout = min(s.timeout, time.Second)
-		c, err := s.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer c.close()
-		answer, err := c.plans(cmd.Context(), verb, executor.Filter{}, pageSize)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []string
-		for _, plan := range answer.Plans {
-			ids = append(ids, printable(plan.Plan)+"\t"+printable(plan.State+" "+plan.Label))
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
+	return watchable(s, cmd)
 }
 
 // fixedCompletion offers a closed set for a flag. It fails only for a flag that

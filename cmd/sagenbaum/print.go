@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,74 +11,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
-
-// table prints aligned columns, two spaces apart. The last column is not padded.
-type table struct {
-	head []string
-	rows [][]string
-	// paint colours a cell after it was padded; nil leaves all plain.
-	paint func(column int, cell string) string
-	// below are lines under a row, from column under on.
-	below map[int][]string
-	under int
-}
-
-// add takes one row; its cells become printable here.
-func (t *table) add(cells ...string) {
-	for i := range cells {
-		cells[i] = printable(cells[i])
-	}
-	t.rows = append(t.rows, cells)
-}
-
-// note adds lines below the row that was added last, from a column on.
-func (t *table) note(column int, notes ...string) {
-	if t.below == nil {
-		t.below = map[int][]string{}
-	}
-	t.under = column
-	for _, text := range notes {
-		t.below[len(t.rows)] = append(t.below[len(t.rows)], printable(text))
-	}
-}
-
-func (t *table) write(w io.Writer) {
-	width := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	indent := 0
-	for _, columns := range width[:t.under] {
-		indent += columns + 2
-	}
-	for n, row := range append([][]string{t.head}, t.rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := ""
-			if i < len(row)-1 {
-				pad = strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2)
-			}
-			if t.paint != nil && n > 0 {
-				cell = t.paint(i, cell)
-			}
-			line.WriteString(cell + pad)
-		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
-		for _, text := range t.below[n] {
-			fmt.Fprintln(w, strings.Repeat(" ", indent)+text)
-		}
-	}
-}
-
-// printJSON writes one value as indented JSON.
-func printJSON(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	out.SetEscapeHTML(false)
-	return out.Encode(v)
-}
 
 // pen colours words for a terminal; without colour it returns them as they are.
 type pen struct {
@@ -127,6 +58,9 @@ func (p pen) state(word string) string { return p.in(stateColors[word], word) }
 
 // wantsColor is true for a terminal, unless NO_COLOR is set or TERM is dumb.
 func wantsColor(w io.Writer) bool {
+	if r, ok := w.(*redraw); ok {
+		w = r.to
+	}
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
@@ -193,11 +127,4 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// printLine writes one value as one line of JSON.
-func printLine(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	return out.Encode(v)
 }

@@ -20,27 +20,31 @@ func newQuarantine(s *settings) *cobra.Command {
   sagenbaum quarantine show 01JD3BX7 4
   sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected"
   sagenbaum quarantine resolve 01JD3BX7 4 --as done --reason "deleted by hand" --evidence ticket:OPS-91`,
-	}, newQuarantineLs(s), newQuarantineShow(s), newQuarantineRetry(s), newQuarantineResolve(s), newQuarantineSkip(s))
+	}, watchable(s, newQuarantineLs(s)), newQuarantineShow(s), newQuarantineRetry(s), newQuarantineResolve(s), newQuarantineSkip(s))
 }
 
 func newQuarantineLs(s *settings) *cobra.Command {
 	var q executor.Filter
 	var limit int
+	var only listFilter
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the actions and cut leases that wait for their owner (exit code 1 when there are any)",
-		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json",
+		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json\n  sagenbaum quarantine ls --filter 'plan.owner == \"travel\"'\n  sagenbaum quarantine ls --watch",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return fail(exitUsage, "--limit 100", "a limit of %d lists nothing", limit)
+			}
+			if err := only.check(); err != nil {
+				return err
 			}
 			c, err := s.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
-			answer, err := c.plans(cmd.Context(), "quarantine.ls", q, limit)
+			answer, err := c.plansWhere(cmd.Context(), "quarantine.ls", q, limit, &only)
 			if err != nil {
 				return failed("list the quarantine", err)
 			}
@@ -59,6 +63,7 @@ func newQuarantineLs(s *settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
+	only.flag(cmd, "plan", `plan.owner == "travel"`)
 	return cmd
 }
 
@@ -68,7 +73,7 @@ func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is quarantined")
 		return
 	}
-	t := table{head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"}}
+	t := table{head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"}, elastic: []string{"WHY", "OWNER"}, spare: []string{"SINCE"}}
 	first := ""
 	for _, plan := range answer.Plans {
 		for _, a := range parked(plan) {

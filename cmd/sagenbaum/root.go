@@ -23,6 +23,10 @@ type settings struct {
 	output  string
 	noColor bool
 	timeout time.Duration
+
+	context  string  // NAME of --context
+	natsFile string  // context of the NATS CLI that server and credentials come from; empty: none
+	shared   *client // of --watch, for all its looks
 }
 
 const serverDefault = "nats://127.0.0.1:4222"
@@ -42,15 +46,23 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newUndo(s), newContract(s), newTrigger(s), newFact(s), newMemory(s), newLedger(s), newKey(s), newRebuild(s), newStatus(s), newDoctor(s),
-		newBench(), newSim(s), newVersion(s), newCompletion(), newDemoWorker(s), newDemoAgent(s))
+		newServe(s), newDemo(s), newPlan(s), newQuarantine(s), newUndo(s), newContract(s), newTrigger(s), newFact(s), newMemory(s), newLedger(s), newKey(s), newRebuild(s), newWorker(s), newHost(s), newTenant(s), newLease(s), watchable(s, newStatus(s)), watchable(s, newDoctor(s)), newClock(s), newContext(s),
+		newBench(), newSim(s), newVersion(s), newCompletion(), newMan(), newDemoWorker(s), newDemoAgent(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fail(exitUsage, cmd.CommandPath()+" --help", "%v", err)
 	})
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return s.check() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.recall(cmd); err != nil {
+			return err
+		}
+		if s.output == outputYAML {
+			root.SetOut(&yamlOut{Writer: root.OutOrStdout()})
+		}
+		return s.check()
+	}
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.server, "server", environment("SAGENBAUM_SERVER", serverDefault), "NATS server `URL` (env SAGENBAUM_SERVER)")
@@ -58,9 +70,17 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
 	flags.StringVar(&s.inbox, "inbox", environment("SAGENBAUM_INBOX", nats.InboxPrefix), "`PREFIX` of the inboxes that the user may subscribe (env SAGENBAUM_INBOX)")
 	flags.StringVar(&s.tlsCA, "tls-ca", os.Getenv("SAGENBAUM_TLS_CA"), "CA certificates `FILE` that the server must be signed by (env SAGENBAUM_TLS_CA)")
 	flags.StringVar(&s.tenant, "tenant", environment("SAGENBAUM_TENANT", "default"), "`TENANT` whose ledger is meant (env SAGENBAUM_TENANT)")
-	flags.StringVarP(&s.output, "output", "o", "table", "table or json")
+	flags.StringVarP(&s.output, "output", "o", outputTable, "table, json or yaml")
 	flags.BoolVar(&s.noColor, "no-color", false, "no colours, also on a terminal (env NO_COLOR)")
+	flags.StringVar(&s.context, "context", os.Getenv("SAGENBAUM_CONTEXT"), "saved `CONTEXT` to take server, credentials and tenant from (env SAGENBAUM_CONTEXT)")
 	flags.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long to wait for an answer")
+	// The help shows what is built in: the environment may hold a password.
+	for name, builtIn := range map[string]string{"server": serverDefault, "creds": "", "tls-ca": "", "inbox": nats.InboxPrefix, "tenant": "default", "context": ""} {
+		flags.Lookup(name).DefValue = builtIn
+	}
+	completeLive(root, s)
+	fixedCompletion(root, "output", outputs...)
+	completeContext(root, s)
 	return root
 }
 
@@ -74,8 +94,8 @@ func environment(name, otherwise string) string {
 // check refuses global flags that make no sense, before any command runs.
 func (s *settings) check() error {
 	switch {
-	case s.output != "table" && s.output != "json":
-		return fail(exitUsage, "-o table or -o json", "unknown output %q", s.output)
+	case !slices.Contains(outputs, s.output):
+		return fail(exitUsage, "-o "+strings.Join(outputs, ", -o "), "unknown output %q", s.output)
 	case !ledger.ValidToken(s.tenant):
 		return fail(exitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", s.tenant)
 	case !strings.HasPrefix(s.inbox, "_"):
@@ -86,7 +106,8 @@ func (s *settings) check() error {
 	return nil
 }
 
-func (s *settings) json() bool { return s.output == "json" }
+// json is true where data is printed and no table: in JSON, or in YAML.
+func (s *settings) json() bool { return s.output != outputTable }
 
 func (s *settings) pen(cmd *cobra.Command) pen {
 	return pen{color: !s.noColor && wantsColor(cmd.OutOrStdout())}
@@ -148,8 +169,11 @@ func exactly(names ...string) cobra.PositionalArgs {
 func newCompletion() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
-		Use:       "completion SHELL",
-		Short:     "Print a completion script for bash, zsh, fish or powershell",
+		Use:   "completion SHELL",
+		Short: "Print a completion script for bash, zsh, fish or powershell",
+		Long: `Print a completion script for bash, zsh, fish or powershell. Plans, actions, leases,
+facts and the like are asked of the server as they are typed. That of bash needs the
+package bash-completion.`,
 		Example:   "  source <(sagenbaum completion bash)\n  sagenbaum completion fish > ~/.config/fish/completions/sagenbaum.fish",
 		ValidArgs: shells,
 		Args:      exactly("SHELL"),

@@ -39,10 +39,14 @@ type serving struct {
 	tlsCert   string
 	tlsKey    string
 	clientCA  string
-	webhooks  []string // [HOOK=]URL
+	webhooks  []string // [HOOK=][FORMAT+]URL
+	secret    string   // file of the webhooks' keys; empty: in data
+	stuck     time.Duration
 	verbose   bool
+	logs      string // format of the log
 	stopOnEOF bool
 	cascade   executor.CascadeLimits
+	watch     watching
 	clustering
 }
 
@@ -95,11 +99,15 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
 	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
-	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=]URL` that pages to owners are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
+	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
+	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
+	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
 	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
 	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
 	v.clustering.flags(cmd)
+	v.watch.flags(cmd)
+	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -128,7 +136,12 @@ func (v *serving) check() error {
 	if err := v.clustering.check(v.external != ""); err != nil {
 		return err
 	}
+	if err := oneOf("log", v.logs, logText, outputJSON); err != nil {
+		return err
+	}
 	switch {
+	case v.stuck <= 0:
+		return fail(exitUsage, "--stuck-after 10m", "--stuck-after cannot be %s", v.stuck)
 	case v.maxMemory < 0:
 		return fail(exitUsage, "--memory-bytes BYTES, or 0 for no limit", "--memory-bytes cannot be %d", v.maxMemory)
 	case v.maxStore < 0:
@@ -137,6 +150,9 @@ func (v *serving) check() error {
 		return fail(exitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
 	}
 	if err := v.checkCascade(); err != nil {
+		return err
+	}
+	if err := v.watch.check(); err != nil {
 		return err
 	}
 	var refused *ledger.Refused
@@ -179,7 +195,7 @@ func (v *serving) hooks() (map[string]string, error) {
 		}
 		var refused *ledger.Refused
 		if err := host.CheckWebhook(hook, webhook); errors.As(err, &refused) {
-			return nil, fail(exitUsage, "--webhook [HOOK=]URL; "+refused.Want, "the --webhook for %s cannot be used: %s", hook, refused.Problem)
+			return nil, fail(exitUsage, "--webhook [HOOK=][slack+|teams+]URL; "+refused.Want, "the --webhook for %s cannot be used: %s", hook, refused.Problem)
 		}
 		hooks[hook] = webhook
 	}
@@ -220,6 +236,7 @@ type ready struct {
 	Data    string   `json:"data"`
 	Tenants []string `json:"tenants"`
 	ReadyMs int64    `json:"ready_ms"`
+	Metrics string   `json:"metrics,omitempty"` // address of --metrics
 }
 
 // serve runs until the context ends. When the embedded server falls mute it is
@@ -229,11 +246,16 @@ func serve(ctx context.Context, cmd *cobra.Command, s *settings, v *serving) err
 	if v.verbose {
 		level = slog.LevelDebug
 	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	log := newLog(cmd.ErrOrStderr(), v.logs, level)
+	stop, err := v.watch.start(v, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	announced := false
 	announce := func(r ready) {
 		if !announced {
-			announced = true
+			announced, r.Metrics = true, v.watch.bound
 			writeReady(cmd.OutOrStdout(), s.json(), r)
 		}
 	}
@@ -253,7 +275,11 @@ func writeReady(out io.Writer, asJSON bool, r ready) {
 		_ = printLine(out, r)
 		return
 	}
-	fmt.Fprintf(out, "nats %s · data %s · tenants %s · ready in %s\n", r.URL, r.Data, strings.Join(r.Tenants, ", "), time.Duration(r.ReadyMs)*time.Millisecond)
+	metrics := ""
+	if r.Metrics != "" {
+		metrics = " · metrics http://" + r.Metrics + "/metrics"
+	}
+	fmt.Fprintf(out, "nats %s · data %s · tenants %s%s · ready in %s\n", r.URL, r.Data, strings.Join(r.Tenants, ", "), metrics, time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
 const (
@@ -329,6 +355,7 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
 		durable: server.DurableID(),
 		store:   filepath.Join(v.data, "nats"),
+		seen:    server.Interest,
 		giveUp:  giveUp,
 		ready:   ready,
 	})
@@ -394,7 +421,8 @@ type hostSetup struct {
 	durable string // embedded.Server.DurableID
 	store   string // folder of the embedded server; empty: it runs elsewhere
 	system  *nats.Conn
-	giveUp  <-chan struct{} // the process is told to stop
+	seen    func(subject string) bool // host.Config.Interest
+	giveUp  <-chan struct{}           // the process is told to stop
 	ready   func()
 }
 
@@ -402,6 +430,10 @@ type hostSetup struct {
 // falls mute.
 func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
 	hooks, err := v.hooks()
+	if err != nil {
+		return err
+	}
+	keys, err := v.webhookKeys()
 	if err != nil {
 		return err
 	}
@@ -414,13 +446,16 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
-		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
-		GiveUp: setup.giveUp, Webhooks: hooks, Cascade: v.cascade, MemoryBytes: v.maxMemory,
+		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
+		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, Cascade: v.cascade, MemoryBytes: v.maxMemory,
+		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil {
 		return err
 	}
+	v.watch.running.Store(h)
 	defer func() {
+		v.watch.running.Store(nil)
 		if err := h.Close(); err != nil {
 			log.Error("cannot close the state", "cause", err)
 		}

@@ -71,7 +71,7 @@ func (v *clustering) system(external string, timeout time.Duration) (*nats.Conn,
 	switch {
 	case v.systemCreds != "":
 		if _, err := os.Stat(v.systemCreds); err != nil {
-			return nil, fail(exitFailed, "", "cannot read %s: %v", v.systemCreds, err)
+			return nil, fail(exitFailed, "--system-creds: a file that is there and can be read", "cannot read %s: %v", v.systemCreds, err)
 		}
 		options = append(options, nats.UserCredentials(v.systemCreds))
 		if url == "" {

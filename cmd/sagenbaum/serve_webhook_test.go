@@ -1,9 +1,17 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +58,95 @@ func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
 			args = append(args, "--webhook", webhook)
 		}
 		finished(t, sagenbaum(t, args...)).wants(t, c.given[0], exitUsage, c.want, "next: ")
+	}
+}
+
+// A webhook hangs, its server is killed, the next one calls again: under the same id,
+// signed with the same secret, of which the first start has made a file.
+func TestAPageOutlivesAKilledServer(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		page          ledger.Page
+		id, signature string
+		genuine       bool
+	}
+	calls := make(chan call, 100)
+	dir := dataDir(t)
+	hanging := make(chan struct{}) // closed: calls are answered
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		c := call{id: r.Header.Get("webhook-id"), signature: r.Header.Get("webhook-signature")}
+		if err != nil || json.Unmarshal(body, &c.page) != nil {
+			t.Errorf("%v: %s", err, body)
+		}
+		if secret, err := os.ReadFile(filepath.Join(dir, "webhook.secret")); err == nil {
+			key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(string(secret)), "whsec_"))
+			mac := hmac.New(sha256.New, key)
+			fmt.Fprintf(mac, "%s.%s.%s", c.id, r.Header.Get("webhook-timestamp"), body)
+			c.genuine = err == nil && c.signature == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		}
+		calls <- c
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+	}))
+	defer hook.Close()
+	args := []string{"--listen", "127.0.0.1:0", "--webhook", hook.URL, "--stuck-after", "1ms"}
+	s := serveFor(t, dir, args...)
+	trouble(t, s, "default")
+	gather := func() map[string]call {
+		t.Helper()
+		byKind := map[string]call{}
+		for len(byKind) < 2 {
+			select {
+			case c := <-calls:
+				if !c.genuine {
+					t.Errorf("%+v is not signed with the secret", c)
+				}
+				byKind[c.page.Kind] = c
+			case <-time.After(30 * time.Second):
+				t.Fatalf("only %v are called", byKind)
+			}
+		}
+		return byKind
+	}
+	first := gather()
+	s.command.Process.Kill()
+	s.command.Wait()
+	close(hanging)
+	again := serveFor(t, dir, args...)
+	second := gather()
+	for _, kind := range []string{ledger.PageQuarantined, ledger.PageStuckWorker} {
+		if a, b := first[kind], second[kind]; a.id == "" || a.id != b.id || a.page.Plan != b.page.Plan || a.page.ID != b.page.ID {
+			t.Errorf("%s: %+v, and after kill -9 %+v", kind, a, b)
+		}
+	}
+	if stuck := second[ledger.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "nobody serves room.free") || stuck.Hook != ledger.PageOperators {
+		t.Errorf("%+v", stuck)
+	}
+	eventually(t, "the record", func() (string, bool) {
+		r := again.ask(t, "default", "status")
+		return r.stdout, !strings.Contains(r.stdout, "unpaged")
+	})
+	again.end(t).wants(t, "serve", exitGood)
+}
+
+func TestServeRefusesASecretThatIsNone(t *testing.T) {
+	for text, mode := range map[string]os.FileMode{
+		"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)): 0o644,
+		"whsec_c2hvcnQ=": 0o600,
+		"hello":          0o600,
+		"# nothing":      0o600,
+	} {
+		file := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		r := finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--webhook", "https://127.0.0.1:1/", "--webhook-secret", file))
+		r.wants(t, text, exitUsage, "next: ")
+		if strings.Contains(r.stderr, "whsec_c2hv") {
+			t.Errorf("the secret is in the error: %s", r.stderr)
+		}
 	}
 }

@@ -20,31 +20,40 @@ func newStatus(s *settings) *cobra.Command {
 what unwinds, what waits for a worker and which plans wait for their owner. Exit
 code 1 when something is quarantined or cut, a command waits for a worker, or the
 executor does not hold the tenant.`,
-		Example: "  sagenbaum status\n  sagenbaum status --tenant default -o json",
+		Example: "  sagenbaum status\n  sagenbaum status --watch\n  sagenbaum status --tenant default -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			status, err := c.statusInFull(cmd.Context())
-			if err != nil {
-				return failed("show the status", err)
-			}
-			if s.json() {
-				if err := printJSON(cmd.OutOrStdout(), status); err != nil {
-					return err
-				}
-			} else {
-				writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
-			}
-			if status.Quarantined > 0 || status.Cut > 0 || unserved(status.StatusView) > 0 || status.Mode != executor.ModeHolding {
-				return errLook
-			}
-			return nil
+			return showStatus(cmd, s)
 		},
 	}
+}
+
+func showStatus(cmd *cobra.Command, s *settings) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	status, err := c.statusInFull(cmd.Context())
+	if err != nil {
+		return failed("show the status", err)
+	}
+	if s.json() {
+		if err := printJSON(cmd.OutOrStdout(), status); err != nil {
+			return err
+		}
+	} else {
+		writeStatus(cmd.OutOrStdout(), s.pen(cmd), status, time.Now())
+	}
+	if wantsLook(status.StatusView) {
+		return errLook
+	}
+	return nil
+}
+
+// wantsLook reports whether somebody should look at a tenant.
+func wantsLook(v executor.StatusView) bool {
+	return v.Quarantined > 0 || v.Cut > 0 || unserved(v) > 0 || v.Mode != executor.ModeHolding
 }
 
 // tenantStatus is a tenant's status with the plans that wait for their owner, some

@@ -33,7 +33,7 @@ docs/triggers.md.`,
 		Example: `  sagenbaum trigger lint 'after(plan.deadline)'
   sagenbaum trigger test docs/guide/triggers/absence.yaml
   sagenbaum trigger explain 01JD39QK`,
-	}, newTriggerLint(s), newTriggerTest(s), newTriggerExplain(s))
+	}, newTriggerLint(s), newTriggerTest(s), watchable(s, newTriggerExplain(s)))
 }
 
 // triggerView is what trigger lint says of one condition.

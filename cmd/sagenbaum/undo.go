@@ -17,12 +17,13 @@ func newUndo(s *settings) *cobra.Command {
 		Use:     "undo",
 		Short:   "Look at the attempts of undos",
 		Example: "  sagenbaum undo ls --plan 01JD3BX7\n  sagenbaum undo ls --capability payments.charge",
-	}, newUndoLs(s))
+	}, watchable(s, newUndoLs(s)), watchable(s, newUndoShow(s)))
 }
 
 func newUndoLs(s *settings) *cobra.Command {
 	var q executor.UndoQuery
 	var limit int
+	var only listFilter
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the attempts of undos: of a plan, of an action, or of a capability",
@@ -34,10 +35,13 @@ of one action of it, or of everything that a capability did.
   WORK    the worker's own time, and of that SETUP, TOOL and LLM, where it says so`,
 		Example: `  sagenbaum undo ls --plan 01JD3BX7
   sagenbaum undo ls --plan 01JD3BX7 --action 4 -o json
-  sagenbaum undo ls --capability payments.charge --limit 1000`,
+  sagenbaum undo ls --capability payments.charge --limit 1000 --filter 'undo.state == "failed"'`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkUndoQuery(q, limit); err != nil {
+				return err
+			}
+			if err := only.check(); err != nil {
 				return err
 			}
 			c, err := s.connect()
@@ -45,7 +49,7 @@ of one action of it, or of everything that a capability did.
 				return err
 			}
 			defer c.close()
-			return failed("list undos", listUndos(cmd, s, c, q, limit))
+			return failed("list undos", listUndos(cmd, s, c, q, limit, &only))
 		},
 	}
 	cmd.Flags().StringVar(&q.Plan, "plan", "", "attempts of this `PLAN`")
@@ -53,6 +57,7 @@ of one action of it, or of everything that a capability did.
 	cmd.Flags().StringVar(&q.Capability, "capability", "", "attempts to undo what this `CAPABILITY` did, in the order of dispatch")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` attempts")
 	cmd.Flags().StringVar(&q.After, "after", "", "go on behind this `PLACE`, as printed when there are more")
+	only.flag(cmd, "undo", `undo.state == "failed"`)
 	return cmd
 }
 
@@ -71,7 +76,7 @@ func checkUndoQuery(q executor.UndoQuery, limit int) error {
 	return nil
 }
 
-func listUndos(cmd *cobra.Command, s *settings, c *client, q executor.UndoQuery, limit int) error {
+func listUndos(cmd *cobra.Command, s *settings, c *client, q executor.UndoQuery, limit int, only *listFilter) error {
 	ctx := cmd.Context()
 	if q.Plan != "" && q.Action != "" {
 		plan, err := c.plan(ctx, q.Plan, 0)
@@ -84,7 +89,7 @@ func listUndos(cmd *cobra.Command, s *settings, c *client, q executor.UndoQuery,
 		}
 		q.Action = a.Action
 	}
-	answer, err := c.undos(ctx, q, limit)
+	answer, err := c.undosWhere(ctx, q, limit, only)
 	if err != nil {
 		return err
 	}
@@ -104,14 +109,20 @@ func listUndos(cmd *cobra.Command, s *settings, c *client, q executor.UndoQuery,
 
 // undos asks page after page until it has limit attempts or there are no more.
 func (c *client) undos(ctx context.Context, q executor.UndoQuery, limit int) (executor.UndosAnswer, error) {
+	return c.undosWhere(ctx, q, limit, nil)
+}
+
+// undosWhere is undos with those only that a filter picks; with one it may return more
+// than limit, up to the end of a page.
+func (c *client) undosWhere(ctx context.Context, q executor.UndoQuery, limit int, only *listFilter) (executor.UndosAnswer, error) {
 	all := executor.UndosAnswer{Undos: []executor.UndoView{}}
 	for {
-		q.Limit = min(pageSize, limit-len(all.Undos))
+		q.Limit = pageOf(limit-len(all.Undos), only)
 		var page executor.UndosAnswer
 		if err := c.ask(ctx, "undo.ls", q, &page); err != nil {
 			return all, err
 		}
-		all.Undos, all.Next = append(all.Undos, page.Undos...), page.Next
+		all.Undos, all.Next = append(all.Undos, picked(only, page.Undos)...), page.Next
 		if page.Next == "" || len(all.Undos) >= limit {
 			return all, nil
 		}
@@ -124,7 +135,7 @@ func (c *client) undos(ctx context.Context, q executor.UndoQuery, limit int) (ex
 
 // writeUndos prints attempts as a table, with their plans when those differ.
 func writeUndos(w io.Writer, p pen, undos []executor.UndoView, plans bool) {
-	t := table{head: []string{"#", "ACTION", "UNDO BY", "TRY", "STATE", "DISPATCHED", "WAITED", "QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"}}
+	t := table{head: []string{"#", "ACTION", "UNDO BY", "TRY", "STATE", "DISPATCHED", "WAITED", "QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"}, elastic: []string{"UNDO BY", "WORKER", "CODE"}, spare: []string{"SETUP", "TOOL", "LLM", "QUEUED", "WAITED", "DISPATCHED"}}
 	state := 4
 	if plans {
 		t.head = append([]string{"PLAN"}, t.head...)

@@ -107,15 +107,17 @@ func unwindPlan(cmd *cobra.Command, s *settings, c *client, id string, v unwindi
 	if v.wait && wantsColor(cmd.ErrOrStderr()) { // a terminal
 		sayWaiting(cmd.ErrOrStderr(), result.Plan, v.limit)
 	}
-	limit := settleMax
+	limit, stop := settleMax, func() {}
 	if v.wait {
 		limit = v.limit
+		stop = s.follow(ctx, cmd.ErrOrStderr(), result.Plan)
 	}
 	if v.to != "" && result.Origin == "" {
 		result.OutcomeAnswer, err = c.awaitRewound(ctx, before, v.to, result.Record, limit)
 	} else {
 		result.OutcomeAnswer, err = c.awaitEnd(ctx, result.Plan, result.Record, limit)
 	}
+	stop()
 	if err != nil {
 		return err
 	}

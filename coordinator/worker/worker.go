@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -238,12 +239,25 @@ func (w *Worker) board(m *nats.Msg, c ledger.Command, serve func(context.Context
 	}
 	f := &flight{command: c, serve: serve, waiting: []*nats.Msg{m}}
 	f.ctx, f.cancel = deadline(c)
+	f.ctx = traced(f.ctx, c)
 	if first != nil {
 		first.behind = append(first.behind, f)
 		return nil
 	}
 	w.flights[c.Key] = f
 	return f
+}
+
+// traced has a handler's context be part of the executor's trace of the attempt,
+// which is linked to that of the forward.
+func traced(ctx context.Context, c ledger.Command) context.Context {
+	traceID, spanID, flags, ok := ledger.ParseTraceparent(c.Traceparent)
+	if !ok {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags), Remote: true,
+	}))
 }
 
 // deadline bounds an attempt by the time that its command allows.

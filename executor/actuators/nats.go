@@ -94,10 +94,19 @@ func (n *NATS) Send(c ledger.Command, done func(Result)) {
 		return
 	}
 	reply := n.inbox + "." + strconv.FormatUint(id, 36)
-	if err := n.conn.PublishRequest(subject(c), reply, body); err != nil {
+	m := nats.NewMsg(subject(c))
+	m.Reply, m.Data = reply, body
+	if c.Traceparent != "" {
+		m.Header.Set(traceHeader, c.Traceparent)
+	}
+	if err := n.conn.PublishMsg(m); err != nil {
 		go n.finish(id, Result{Fate: NoWorker}) // not sent
 	}
 }
+
+// traceHeader carries the trace context for libraries that look for it there. NATS
+// keeps the case of a header's name, and the standard wants it lower.
+const traceHeader = "traceparent"
 
 // subject keeps what changes the world apart from what only looks at it, so that
 // permissions can.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -61,6 +62,12 @@ type actor struct {
 	signing   signing
 	witnesses *witnessing      // nil: none
 	digested  chan stateDigest // buffered 1: of the last snapshot
+	heard     heard
+	meter     *meter // nil: none
+	levels    levels // as the meter shows them
+	traces    *tracing
+	sent      map[about]int64 // undos under way: when they were first dispatched, unix ns
+	readAhead atomic.Uint64   // last sequence that the reader has seen
 
 	mu        sync.Mutex
 	mode      string
@@ -95,9 +102,11 @@ func newActor(h *Host, tenant string) *actor {
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
 		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1),
+		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[about]int64{},
 	}
 	a.signing.timer = time.NewTimer(time.Hour)
 	a.witnesses = newWitnessing(h.cfg.Witness, h.hooks, tenant, &a.signing, a.log)
+	a.meter.mode("", a.mode)
 	return a
 }
 
@@ -221,6 +230,7 @@ func (a *actor) read(ctx context.Context, from uint64, messages chan<- ledger.Me
 			broke <- err
 			return
 		}
+		a.readAhead.Store(m.Sequence)
 		select {
 		case messages <- m:
 		case <-ctx.Done():
@@ -237,6 +247,7 @@ func (a *actor) endSession() {
 	a.paging.Wait()
 	a.endSigning()
 	a.pending, a.misses = nil, 0
+	clear(a.sent)
 	a.acks = make(chan ack, 1)
 	a.kv.abandon()
 	if a.tiles != nil {
@@ -419,6 +430,7 @@ func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) erro
 	}
 	a.armWake()
 	a.sign()
+	a.measure()
 	return nil
 }
 
@@ -453,7 +465,7 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	a.applyTerm() // first: whoever is fenced by this batch sends nothing of the next holder's
 	if held && a.holding {
 		for _, c := range commands {
-			a.dispatch.send(c)
+			a.dispatch.send(a.traces.send(c))
 		}
 		a.pages.add(pages)
 		a.notify(notices)
@@ -478,6 +490,7 @@ func (a *actor) fold(m ledger.Message) error {
 		}
 		result := a.state.Apply(e)
 		a.noteSigned(e, result)
+		a.observe(e, result.Verdict)
 		if result.Verdict == executor.Effective {
 			a.folded(e)
 		} else if result.Verdict != executor.Repeated {
@@ -596,7 +609,9 @@ func (a *actor) publish(p ledger.Append, delay time.Duration) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 		defer cancel()
+		began := time.Now()
 		sequence, err := store.Append(ctx, p)
+		a.meter.stored(began, err)
 		acks <- ack{sequence, err}
 	}()
 }
@@ -649,6 +664,9 @@ func (a *actor) acknowledged(k ack) error {
 // notify tells agents, best effort.
 func (a *actor) notify(notices []executor.Notice) {
 	for _, n := range notices {
+		if n.Action == "" && n.State != ledger.StateUnwinding {
+			a.traces.ended(n.Plan, n.State)
+		}
 		body, err := json.Marshal(ledger.Notice{
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint,
 			Action: n.Action, Verdict: n.Verdict, By: n.By,

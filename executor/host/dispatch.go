@@ -37,6 +37,7 @@ type flight struct {
 	since   time.Time
 	tries   int // sendings that found no worker
 	working bool
+	told    bool // that it is stuck
 	reached bool // a copy may have come to a worker
 	again   *time.Timer
 }
@@ -52,10 +53,15 @@ type dispatcher struct {
 	flights map[about]*flight
 	answers []executor.Answer
 	stopped bool
+	meter   *meter // nil: none
+	heard   *heard // nil: nobody listens
+
+	stuckAfter time.Duration
+	stuck      func(f *flight, since time.Time) // called once for a command, mu is held; nil: nobody is
 }
 
-func newDispatcher(a Actuator, now func() time.Time) *dispatcher {
-	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1), flights: map[about]*flight{}}
+func newDispatcher(a Actuator, now func() time.Time, m *meter) *dispatcher {
+	return &dispatcher{actuator: a, now: now, wake: make(chan struct{}, 1), flights: map[about]*flight{}, meter: m}
 }
 
 // send takes a command on its way, once per attempt. It takes the place of an
@@ -79,6 +85,7 @@ func (d *dispatcher) fly(c executor.Command, reached bool) {
 	}
 	f := &flight{id: id, command: c, since: time.Now(), reached: reached}
 	d.flights[id.about] = f
+	d.meter.flying(1, 0)
 	d.mu.Unlock()
 	d.try(f)
 }
@@ -114,11 +121,17 @@ func (d *dispatcher) result(f *flight, r actuators.Result) {
 	}
 	if r.Fate == actuators.NoWorker {
 		// Not a failure: it waits for a worker, visibly.
-		f.tries++
+		if f.tries++; f.tries == 1 {
+			d.meter.flying(0, 1)
+		}
+		d.tellStuck(f)
 		d.later(f, min(workerWaitMin<<min(f.tries-1, 10), workerWaitMax))
 		return
 	}
 	f.reached = true
+	if r.Fate == actuators.Replied && d.heard != nil {
+		d.heard.note(f.command.Capability, d.now().UnixNano())
+	}
 	switch {
 	case r.Fate == actuators.Silent && f.working:
 		d.later(f, workerWaitMax)
@@ -132,8 +145,22 @@ func (d *dispatcher) result(f *flight, r actuators.Result) {
 		d.land(f, nil, 0) // as silent
 	default:
 		// Its report comes as a record; ask again if it does not.
+		d.meter.flying(0, -lost(f))
 		f.working, f.tries = true, 0
+		d.tellStuck(f)
 		d.later(f, min(max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second), workingMax))
+	}
+}
+
+// tellStuck says once of a command that it has waited for too long; d.mu is held.
+func (d *dispatcher) tellStuck(f *flight) {
+	since := f.since
+	if f.command.SentNs != 0 {
+		since = time.Unix(0, f.command.SentNs) // by an earlier process, perhaps
+	}
+	if d.stuck != nil && !f.told && time.Since(since) >= d.stuckAfter {
+		f.told = true
+		d.stuck(f, since)
 	}
 }
 
@@ -145,6 +172,7 @@ func (d *dispatcher) later(f *flight, wait time.Duration) {
 // land hands an answer to the actor, nil for silence; d.mu is held.
 func (d *dispatcher) land(f *flight, reply *ledger.Reply, queuedNs int64) {
 	delete(d.flights, f.id.about)
+	d.meter.flying(-1, -lost(f))
 	d.answers = append(d.answers, executor.Answer{
 		Plan: f.id.plan, Number: f.command.Number, Purpose: f.id.purpose, Attempt: f.id.attempt,
 		Reply: reply, QueuedNs: queuedNs,
@@ -190,7 +218,11 @@ func (d *dispatcher) drop(f *flight) {
 		f.again.Stop()
 	}
 	delete(d.flights, f.id.about)
+	d.meter.flying(-1, -lost(f))
 }
+
+// lost is 1 for a command that no worker has taken, else 0.
+func lost(f *flight) int { return min(f.tries, 1) }
 
 // waiting lists the commands that found no worker yet.
 func (d *dispatcher) waiting() []executor.WaitingView {
@@ -220,6 +252,7 @@ func (d *dispatcher) stop() {
 		if f.again != nil {
 			f.again.Stop()
 		}
+		d.meter.flying(-1, -lost(f))
 	}
 	clear(d.flights)
 	d.answers = nil

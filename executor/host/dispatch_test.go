@@ -37,7 +37,7 @@ func command() executor.Command {
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(math.MaxInt64 / 2), working(0)}}
-		d := newDispatcher(s, time.Now)
+		d := newDispatcher(s, time.Now, nil)
 		d.send(command())
 		synctest.Wait()
 		if w := d.waiting(); len(w) != 1 || !w[0].Working {
@@ -63,7 +63,7 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, time.Now)
+		d := newDispatcher(s, time.Now, nil)
 		d.send(command())
 		d.send(command()) // the same attempt flies once
 		<-time.After(time.Minute)
@@ -113,7 +113,7 @@ func landed(t *testing.T, d *dispatcher) executor.Answer {
 func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(0), silence}}
-		d := newDispatcher(s, time.Now)
+		d := newDispatcher(s, time.Now, nil)
 		d.send(until(command(), 10*time.Second))
 		start := time.Now()
 		if a := landed(t, d); a.Reply != nil || a.Purpose != ledger.PurposeUndo || a.Attempt != 1 || a.Number != 1 {
@@ -149,7 +149,7 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
 		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}}}
-		d := newDispatcher(s, time.Now)
+		d := newDispatcher(s, time.Now, nil)
 		d.send(until(command(), time.Millisecond))
 		if a := landed(t, d); a.Reply == nil || a.Reply.Status != ledger.StatusDone || len(s.sent) != 6 {
 			t.Fatalf("%+v after %d sendings", a, len(s.sent))
@@ -161,7 +161,7 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, time.Now)
+		d := newDispatcher(s, time.Now, nil)
 		d.send(command())
 		probe := command()
 		probe.Purpose, probe.Capability = ledger.PurposeProbe, "x.get"

@@ -188,12 +188,15 @@ func (a *actor) applyTerm() {
 		a.fenced("held by " + meta.Holder)
 	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
 		a.holding, a.fence = true, meta.TermSequence
-		a.dispatch, a.pages = newDispatcher(a.host.actuator, a.host.clock.now), a.newPager()
+		a.dispatch, a.pages = newDispatcher(a.host.actuator, a.host.clock.now, a.meter), a.newPager()
+		a.dispatch.heard = &a.heard
+		pages := a.pages // the dispatcher calls from goroutines of its own
+		a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
 		a.show(a.dispatch)
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("holding", "term", a.term, "held", meta.Held, "unwinding", meta.Unwinding)
 		for _, c := range a.state.InFlight() {
-			a.dispatch.resend(c) // unanswered before: the same keys again
+			a.dispatch.resend(a.traces.send(c)) // unanswered before: the same keys again
 		}
 		a.pages.add(a.state.Unpaged())
 	case !a.holding && a.term != 0 && meta.Term >= a.term:
@@ -208,6 +211,7 @@ func (a *actor) stepDown() {
 		a.pages.stop()
 		a.dispatch, a.pages = nil, nil
 		a.show(nil)
+		a.traces.stop()
 	}
 	a.holding, a.term, a.fence = false, 0, 0
 	a.signing.fenced()
@@ -216,10 +220,14 @@ func (a *actor) stepDown() {
 
 // guarded shows the clock guard as it comes and goes.
 func (a *actor) guarded(ahead time.Duration, held bool) {
+	if a.meter != nil {
+		a.meter.of.clockAhead.Set(ahead.Seconds())
+	}
 	switch {
 	case held && a.currentMode() == executor.ModeHolding:
 		a.setMode(executor.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
 		a.log.Error("clock guard: deadlines are held", "ahead", ahead)
+		a.pages.tell(a.guardPage(ahead))
 	case !held && a.currentMode() == executor.ModeGuard:
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
@@ -235,6 +243,7 @@ func (a *actor) currentMode() string {
 func (a *actor) setMode(mode, problem string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.meter.mode(a.mode, mode)
 	a.mode, a.problem = mode, problem
 }
 

@@ -32,6 +32,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
@@ -76,10 +77,20 @@ type Config struct {
 	// from the ledger. 0: no limit.
 	MemoryBytes int64
 
+	// Interest says whether anybody subscribes a subject now, where the server is in
+	// this process; nil: it cannot be asked.
+	Interest func(subject string) bool
+
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every
 	// page is published on ledger.PageSubject besides.
 	Webhooks map[string]string
+
+	// WebhookKeys sign what is posted, each, the newest first; none: it is not signed.
+	WebhookKeys [][]byte
+	// StuckAfter is how long a command may wait for a worker, or a worker say that it
+	// is working, before the hook ledger.PageOperators is called; 0: 10 minutes.
+	StuckAfter time.Duration
 
 	// TilesDir is the folder of the tiles, the second copy of each ledger; empty:
 	// "tiles" in Dir. One host uses it at a time.
@@ -100,6 +111,9 @@ type Config struct {
 	// GiveUp, when closed, ends the wait for room on a full disk of the state
 	// store, so that a process that is told to stop can; nil: it waits for ever.
 	GiveUp <-chan struct{}
+
+	Metrics *Metrics     // nil: none
+	Tracer  trace.Tracer // of what follows from undos; nil: none
 
 	Logger *slog.Logger // nil: discards
 }
@@ -139,6 +153,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.StuckAfter == 0 {
+		cfg.StuckAfter = stuckDefault
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the state folder: %w", err)
 	}
@@ -174,6 +191,29 @@ func New(cfg Config) (*Host, error) {
 // stored and will be folded.
 func (h *Host) Ready() <-chan struct{} { return h.ready }
 
+// TenantHealth is what a host says of one of its tenants, without asking anybody.
+type TenantHealth struct {
+	Tenant  string `json:"tenant"`
+	Mode    string `json:"mode"` // as executor.HostView.Mode
+	Problem string `json:"problem,omitempty"`
+}
+
+// Health says how the tenants are, in the order of the configuration. It may be
+// called at any time.
+func (h *Host) Health() []TenantHealth {
+	all := make([]TenantHealth, 0, len(h.actors))
+	for _, a := range h.actors {
+		a.mu.Lock()
+		t := TenantHealth{Tenant: a.tenant, Mode: a.mode, Problem: a.problem}
+		if a.refusal != "" {
+			t.Problem = a.refusal
+		}
+		a.mu.Unlock()
+		all = append(all, t)
+	}
+	return all
+}
+
 func checkConfig(cfg Config) error {
 	switch {
 	case cfg.Conn == nil:
@@ -186,6 +226,14 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("MemoryBytes", "negative", "bytes, or 0 for no limit")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
 		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
+	}
+	if cfg.StuckAfter < 0 {
+		return ledger.Refuse("StuckAfter", "negative", "a duration, or 0 for 10 minutes")
+	}
+	for i, key := range cfg.WebhookKeys {
+		if len(key) < WebhookKeyMin {
+			return ledger.Refuse(fmt.Sprintf("WebhookKeys[%d]", i), fmt.Sprintf("%d bytes", len(key)), fmt.Sprintf("at least %d bytes", WebhookKeyMin))
+		}
 	}
 	if err := cfg.Cascade.Check(); err != nil {
 		return err
@@ -232,6 +280,7 @@ func identity(dir string) (string, error) {
 // context.Canceled. Run starts one goroutine per tenant and one for its
 // queries' subscription; all have ended when it returns.
 func (h *Host) Run(ctx context.Context) error {
+	defer h.unmeter()
 	actuator, err := actuators.NewNATS(h.cfg.Conn)
 	if err != nil {
 		return err
@@ -287,6 +336,14 @@ func (h *Host) Run(ctx context.Context) error {
 		a.opened.Do(h.attaching.Done) // one that never ran
 	}
 	return why(ctx)
+}
+
+// unmeter takes the tenants out of the numbers: this host runs them no more.
+func (h *Host) unmeter() {
+	for _, a := range h.actors {
+		a.meter.level(a.levels, levels{})
+		a.meter.mode(a.currentMode(), "")
+	}
 }
 
 // why says why a context ended; nil when somebody just wanted it to.

@@ -36,6 +36,7 @@ const (
 	pageTimeout       = 10 * time.Second       // for one try to deliver a page
 	pageRetryMin      = 100 * time.Millisecond // between tries; doubles
 	pageRetryMax      = time.Minute            //
+	stuckDefault      = 10 * time.Minute       // without a worker, or with one that says working, until operators are called
 	pageAnswerMax     = 64 << 10               // bytes of a webhook's answer that are read, and thrown away
 	archiveTimeout    = 5 * time.Second        // for one record that is read back
 	archiveBytesMax   = 4 << 20                // values read back that are kept in memory
@@ -60,5 +61,8 @@ const (
 	scrubChunk        = 2000                   // messages that a scrub reads at once
 	scrubShare        = 20                     // a scrub works one part in so many of the time
 	differencesMax    = 20                     // rows that a rebuild names
+	heardMax          = 1000                   // capabilities of which it is remembered when a worker last answered
+	scrapesMax        = 4                      // of the metrics, at once
+	spansMax          = 10_000                 // of traces that are open, and undos whose time is taken, per tenant
 	workingMax        = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +31,7 @@ type letter struct {
 	key       pageKey
 	page      executor.Page
 	published bool // on NATS
+	told      bool // it is about this host and no row of the state: nothing is recorded of it
 }
 
 // lane delivers the pages of one webhook, or of none, so that a slow one holds up
@@ -53,6 +54,7 @@ type pager struct {
 	conn     *nats.Conn
 	client   *http.Client
 	webhooks map[string]string // hook -> URL
+	keys     [][]byte          // that posts are signed with
 	log      *slog.Logger
 	wake     chan struct{} // buffered 1: pages were taken, or there is room again
 
@@ -66,25 +68,29 @@ type pager struct {
 	done    []*letter // taken, in order
 	room    bool      // a lane that was short has room
 	stopped bool
+
+	meter *meter // nil: none
+	shown int    // letters, as the meter has them
 }
 
 func (a *actor) newPager() *pager {
 	until, end := context.WithCancel(a.session)
 	return &pager{
-		tenant: a.tenant, conn: a.host.cfg.Conn, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, log: a.log,
+		tenant: a.tenant, conn: a.host.cfg.Conn, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys, log: a.log,
 		wake: make(chan struct{}, 1), until: until, end: end, workers: &a.paging,
-		lanes: map[string]*lane{}, letters: map[pageKey]*letter{},
+		lanes: map[string]*lane{}, letters: map[pageKey]*letter{}, meter: a.meter,
 	}
 }
 
 // CheckWebhook checks where the pages of a hook are to be posted: https, or http
-// to this machine. Errors: *ledger.Refused with field "Webhooks[<hook>]"; no error
+// to this machine, with slack+ or teams+ before it for a chat. Errors: *ledger.Refused with field "Webhooks[<hook>]"; no error
 // shows the URL, which may be a secret.
 func CheckWebhook(hook, webhook string) error {
 	field := fmt.Sprintf("Webhooks[%s]", hook)
 	if !ledger.ValidToken(hook) {
 		return ledger.Refuse(field, fmt.Sprintf("%q is no name of a hook", hook), "1 to 64 letters, digits, '-' or '_'")
 	}
+	_, webhook = splitWebhook(webhook)
 	u, err := url.Parse(webhook)
 	switch {
 	case err != nil || u.Hostname() == "":
@@ -117,6 +123,7 @@ func newHookClient() *http.Client {
 func (p *pager) add(pages []executor.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.measure()
 	if p.stopped {
 		return
 	}
@@ -125,18 +132,36 @@ func (p *pager) add(pages []executor.Page) {
 		if old := p.letters[key]; old != nil && old.page.ID == page.ID {
 			continue
 		}
-		l := p.lane(page.Hook)
-		if len(l.queue) >= pageQueueMax {
+		if l := p.lane(page.Hook); len(l.queue) >= pageQueueMax {
 			l.short = true
 			continue
 		}
-		at := &letter{key: key, page: page}
-		p.letters[key] = at
-		l.queue = append(l.queue, at)
-		if l.running < min(pagesAtOnce, len(l.queue)) {
-			l.running++
-			p.workers.Go(func() { p.work(l) })
-		}
+		p.queue(&letter{key: key, page: page})
+	}
+}
+
+// tell takes a page about this host on its way, which no row of the state stands
+// behind: whoever gives it does so once for each id, and again in the next term while
+// there is reason to.
+func (p *pager) tell(page ledger.Page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.measure()
+	key := pageKey{page.Plan, page.Action, page.Kind, page.Hook}
+	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || len(p.lane(page.Hook).queue) >= pageQueueMax {
+		return
+	}
+	p.queue(&letter{key: key, page: executor.Page{Page: page}, told: true})
+}
+
+// queue puts a letter into its lane, which has room; p.mu is held.
+func (p *pager) queue(at *letter) {
+	l := p.lane(at.page.Hook)
+	p.letters[at.key] = at
+	l.queue = append(l.queue, at)
+	if l.running < min(pagesAtOnce, len(l.queue)) {
+		l.running++
+		p.workers.Go(func() { p.work(l) })
 	}
 }
 
@@ -157,6 +182,7 @@ func (p *pager) lane(hook string) *lane {
 func (p *pager) work(l *lane) {
 	for at := p.next(l); at != nil; at = p.next(l) {
 		err := p.deliver(l.webhook, at)
+		p.meter.page(err)
 		p.delivered(l, at, err)
 	}
 }
@@ -194,7 +220,12 @@ func (p *pager) delivered(l *lane, at *letter, err error) {
 	}
 	if err == nil {
 		l.fails = 0
-		if p.letters[at.key] == at {
+		switch {
+		case p.letters[at.key] != at:
+		case at.told:
+			delete(p.letters, at.key)
+			p.measure()
+		default:
 			p.done = append(p.done, at)
 		}
 		if l.short && len(l.queue) < pageQueueMax/2 {
@@ -230,14 +261,10 @@ func pagePause(fails int) time.Duration {
 func (p *pager) deliver(webhook string, at *letter) error {
 	ctx, cancel := context.WithTimeout(p.until, pageTimeout)
 	defer cancel()
-	body, err := json.Marshal(at.page.Page)
-	if err != nil {
-		panic("host: cannot encode a page: " + err.Error())
-	}
 	if !at.published {
 		m := nats.NewMsg(ledger.PageSubject(p.tenant, at.page.Hook))
 		m.Header.Set(nats.MsgIdHdr, at.page.ID)
-		m.Data = body
+		m.Data = bodyOf(formatPage, at.page.Page)
 		if err := p.conn.PublishMsg(m); err != nil {
 			return fmt.Errorf("cannot publish a page: %w", err)
 		}
@@ -249,7 +276,8 @@ func (p *pager) deliver(webhook string, at *letter) error {
 	if webhook == "" {
 		return nil
 	}
-	return p.post(ctx, webhook, at.page.ID, body)
+	format, target := splitWebhook(webhook)
+	return p.post(ctx, target, at.page.ID, bodyOf(format, at.page.Page))
 }
 
 // post leaves the URL out of its errors: a path is often the secret of a hook.
@@ -261,6 +289,11 @@ func (p *pager) post(ctx context.Context, webhook, id string, body []byte) error
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", id)
 	request.Header.Set("User-Agent", "sagenbaum")
+	if now := time.Now(); len(p.keys) > 0 {
+		request.Header.Set(headerWebhookID, webhookID(id))
+		request.Header.Set(headerWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+		request.Header.Set(headerWebhookSignature, sign(p.keys, webhookID(id), now, body))
+	}
 	answer, err := p.client.Do(request)
 	if err != nil {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
@@ -294,6 +327,15 @@ func (p *pager) recorded(key pageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.letters, key)
+	p.measure()
+}
+
+// measure shows how many pages are here; p.mu is held.
+func (p *pager) measure() {
+	if p.meter != nil && !p.stopped {
+		p.meter.unpaged.Add(float64(len(p.letters) - p.shown))
+		p.shown = len(p.letters)
+	}
 }
 
 // forgetTaken forgets pages as taken gave them: there is nothing to be recorded
@@ -306,6 +348,7 @@ func (p *pager) forgetTaken(pages []executor.Paged) {
 			delete(p.letters, at.key)
 		}
 	}
+	p.measure()
 	p.done = slices.Delete(p.done, 0, len(pages))
 	if len(p.done) > 0 {
 		p.signal()
@@ -324,6 +367,9 @@ func (p *pager) hasRoom() bool {
 // stop ends the term: nothing more is sent.
 func (p *pager) stop() {
 	p.mu.Lock()
+	if p.meter != nil && !p.stopped {
+		p.meter.unpaged.Sub(float64(p.shown))
+	}
 	p.stopped = true
 	p.mu.Unlock()
 	p.end()

@@ -25,7 +25,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild"}
+var slowVerbs = []string{"status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild", "worker.ls"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -153,6 +153,8 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return a.askStatus()
 	case "host":
 		return a.askHost()
+	case "worker.ls":
+		return a.askWorkers()
 	}
 	return a.askOfMemory(verb, data)
 }
@@ -416,6 +418,8 @@ func (a *actor) askStatus() any {
 	view.Cascade = a.host.cfg.Cascade.OrDefault()
 	view.Waiting = a.waitingCommands()
 	a.showCopy(&view)
+	view.Disks = disksOf(a.host.disks())
+	view.Lossy = a.host.cfg.AcceptLossyBroker
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	view.SinceNs = a.sinceNs

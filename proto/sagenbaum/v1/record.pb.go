@@ -2182,6 +2182,7 @@ type ForwardRegistered struct {
 	EffectCrossed  bool                   `protobuf:"varint,7,opt,name=effect_crossed,json=effectCrossed,proto3" json:"effect_crossed,omitempty"`   // reported after the fact: the forward is known to have crossed
 	Pivot          bool                   `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
 	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses (S77)
+	Trace          []byte                 `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`                                        // W3C traceparent of what called it; no decision reads it
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2277,6 +2278,13 @@ func (x *ForwardRegistered) GetReview() bool {
 		return x.Review
 	}
 	return false
+}
+
+func (x *ForwardRegistered) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
 }
 
 type CompensationRegistered struct {
@@ -5802,7 +5810,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fon_undo_failure\x18\n" +
 	" \x01(\x0e2\x1b.sagenbaum.v1.OnUndoFailureR\ronUndoFailure\x12'\n" +
 	"\x0fsecond_approver\x18\v \x01(\bR\x0esecondApprover\x12\x1a\n" +
-	"\bfunction\x18\f \x01(\tR\bfunction\"\xa2\x02\n" +
+	"\bfunction\x18\f \x01(\tR\bfunction\"\xb8\x02\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5814,7 +5822,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06lifted\x18\x06 \x01(\fR\x06lifted\x12%\n" +
 	"\x0eeffect_crossed\x18\a \x01(\bR\reffectCrossed\x12\x14\n" +
 	"\x05pivot\x18\b \x01(\bR\x05pivot\x12\x16\n" +
-	"\x06review\x18\t \x01(\bR\x06review\"\xa9\a\n" +
+	"\x06review\x18\t \x01(\bR\x06review\x12\x14\n" +
+	"\x05trace\x18\n" +
+	" \x01(\fR\x05trace\"\xa9\a\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +

@@ -1,0 +1,240 @@
+package host
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Metrics are the numbers of a process for Prometheus. They outlive the hosts that
+// run in it one after the other. Every number follows a change: a tenant in which
+// nothing happens, and a registration that is only held, cost nothing.
+//
+// A host counts what it folds while it is attached, whether it holds the tenant or
+// stands by; what it folds anew at a start is history and not counted. Of several
+// hosts of a tenant each has the same numbers: take the maximum, not the sum.
+type Metrics struct {
+	registry *prometheus.Registry
+	disks    []Disk
+
+	held, plans, cuts, faulty, inFlight, waiting, unpaged, behind, nextDue, mode, tenants *prometheus.GaugeVec
+
+	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided *prometheus.CounterVec
+	inDoubt, pages                                                                             *prometheus.CounterVec
+
+	dispatchLatency, undoLatency, appendLatency, foldDelay *prometheus.HistogramVec
+
+	clockAhead prometheus.Gauge
+
+	mu     sync.Mutex
+	meters map[string]*meter
+}
+
+// Disk is a folder whose file system is shown.
+type Disk struct{ Store, Dir string }
+
+// tenantsMetered bounds the tenants that have numbers of their own; all others share
+// those of othersMetered, which is no name of a tenant.
+const (
+	tenantsMetered = 100
+	othersMetered  = "(others)"
+)
+
+// latencies are the upper bounds, in seconds, of what is measured in time.
+var latencies = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 43200}
+
+// NewMetrics makes the numbers of a process; the file systems of the folders are
+// asked at each scrape.
+func NewMetrics(disks ...Disk) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), disks: disks, meters: map[string]*meter{}}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "sagenbaum", Name: name, Help: help}, labels)
+		m.registry.MustRegister(v)
+		return v
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "sagenbaum", Name: name, Help: help}, labels)
+		m.registry.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "sagenbaum", Name: name, Help: help, Buckets: latencies}, []string{"tenant"})
+		m.registry.MustRegister(v)
+		return v
+	}
+	m.held = gauge("held", "Registrations that are held: an unwind would owe their undo.", "tenant")
+	m.plans = gauge("plans", "Plans by state: open, unwinding, quarantined.", "tenant", "state")
+	m.cuts = gauge("cascades_cut", "Plans with a lease that a cascade limit holds.", "tenant")
+	m.faulty = gauge("conditions_faulty", "Conditions in error, which nothing makes fire.", "tenant")
+	m.inFlight = gauge("in_flight", "Commands on their way to workers, while this host holds the tenant.", "tenant")
+	m.waiting = gauge("waiting", "Commands of them that no worker has taken.", "tenant")
+	m.unpaged = gauge("pages_waiting", "Pages that no hook has taken yet.", "tenant")
+	m.behind = gauge("fold_lag_commits", "Commits that are known to be in the ledger and not folded yet.", "tenant")
+	m.nextDue = gauge("next_due_timestamp_seconds", "When time calls for the next decision, unix time; 0: never as things are.", "tenant")
+	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, holding, clock-guard, halted.", "tenant", "mode")
+	m.tenants = gauge("tenants", "Tenants of this host by mode.", "mode")
+	m.records = counter("records_folded_total", "Records folded as they came.", "tenant")
+	m.fired = counter("leases_fired_total", "Leases that fired.", "tenant")
+	m.dispatched = counter("dispatches_total", "Attempts of undos and questions that were dispatched.", "tenant")
+	m.undone = counter("undos_total", "Undos that succeeded.", "tenant")
+	m.failed = counter("undo_failures_total", "Attempts of undos that failed.", "tenant")
+	m.skipped = counter("undos_skipped_total", "Undos that were not needed.", "tenant")
+	m.quarantines = counter("quarantines_total", "Actions that were quarantined.", "tenant")
+	m.windows = counter("windows_closing_total", "Undo windows about to close.", "tenant")
+	m.refused = counter("records_refused_total", "Records that broke a rule.", "tenant")
+	m.voided = counter("records_void_total", "Records that lost a race in the ledger.", "tenant")
+	m.inDoubt = counter("appends_in_doubt_total", "Appends of this host without an answer, or refused by the stream.", "tenant")
+	m.pages = counter("pages_total", "Tries to deliver a page, by what became of them: taken, failed.", "tenant", "result")
+	m.dispatchLatency = histogram("dispatch_latency_seconds", "From the decision to dispatch, to the sending of the command.")
+	m.undoLatency = histogram("undo_latency_seconds", "From the first dispatch of an undo to its success.")
+	m.appendLatency = histogram("append_latency_seconds", "Until the ledger has acknowledged an append of this host.")
+	m.foldDelay = histogram("fold_delay_seconds", "From the stamp of a commit to its fold.")
+	m.clockAhead = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "sagenbaum", Name: "clock_ahead_seconds",
+		Help: "By how much the wall clock is ahead of the monotonic clock, when a decision was last made."})
+	m.registry.MustRegister(m.clockAhead, diskCollector{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the numbers in the formats of Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: scrapesMax})
+}
+
+// tenant returns the meter of a tenant; nil Metrics have none.
+func (m *Metrics) tenant(name string) *meter {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.meters) >= tenantsMetered && m.meters[name] == nil {
+		name = othersMetered
+	}
+	if m.meters[name] == nil {
+		m.meters[name] = m.newMeter(name)
+	}
+	return m.meters[name]
+}
+
+// meter has the numbers of one tenant, or of all that have none of their own.
+type meter struct {
+	of     *Metrics
+	tenant string
+
+	held, open, unwinding, quarantined, cuts, faulty, inFlight, waiting, unpaged, behind, nextDue prometheus.Gauge
+
+	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided prometheus.Counter
+	inDoubt, pagesTaken, pagesFailed                                                           prometheus.Counter
+
+	dispatchLatency, undoLatency, appendLatency, foldDelay prometheus.Observer
+}
+
+func (m *Metrics) newMeter(tenant string) *meter {
+	return &meter{
+		of: m, tenant: tenant,
+		held: m.held.WithLabelValues(tenant), cuts: m.cuts.WithLabelValues(tenant), faulty: m.faulty.WithLabelValues(tenant),
+		open: m.plans.WithLabelValues(tenant, "open"), unwinding: m.plans.WithLabelValues(tenant, "unwinding"), quarantined: m.plans.WithLabelValues(tenant, "quarantined"),
+		inFlight: m.inFlight.WithLabelValues(tenant), waiting: m.waiting.WithLabelValues(tenant), unpaged: m.unpaged.WithLabelValues(tenant),
+		behind: m.behind.WithLabelValues(tenant), nextDue: m.nextDue.WithLabelValues(tenant),
+		records: m.records.WithLabelValues(tenant), fired: m.fired.WithLabelValues(tenant), dispatched: m.dispatched.WithLabelValues(tenant),
+		undone: m.undone.WithLabelValues(tenant), failed: m.failed.WithLabelValues(tenant), skipped: m.skipped.WithLabelValues(tenant),
+		quarantines: m.quarantines.WithLabelValues(tenant), windows: m.windows.WithLabelValues(tenant),
+		refused: m.refused.WithLabelValues(tenant), voided: m.voided.WithLabelValues(tenant), inDoubt: m.inDoubt.WithLabelValues(tenant),
+		pagesTaken: m.pages.WithLabelValues(tenant, "taken"), pagesFailed: m.pages.WithLabelValues(tenant, "failed"),
+		dispatchLatency: m.dispatchLatency.WithLabelValues(tenant), undoLatency: m.undoLatency.WithLabelValues(tenant),
+		appendLatency: m.appendLatency.WithLabelValues(tenant), foldDelay: m.foldDelay.WithLabelValues(tenant),
+	}
+}
+
+// levels are the numbers of a tenant that go up and down, as they were last shown.
+// A shared gauge moves by the differences.
+type levels struct {
+	held, open, unwinding, quarantined, cuts, faulty, behind uint64
+	nextDueNs                                                int64
+}
+
+// level shows a tenant's numbers in place of those that were shown before.
+func (t *meter) level(was, is levels) {
+	if t == nil || was == is {
+		return
+	}
+	for _, g := range [...]struct {
+		gauge   prometheus.Gauge
+		was, is uint64
+	}{
+		{t.held, was.held, is.held}, {t.open, was.open, is.open}, {t.unwinding, was.unwinding, is.unwinding},
+		{t.quarantined, was.quarantined, is.quarantined}, {t.cuts, was.cuts, is.cuts}, {t.faulty, was.faulty, is.faulty},
+		{t.behind, was.behind, is.behind},
+	} {
+		if g.was != g.is {
+			g.gauge.Add(float64(g.is) - float64(g.was))
+		}
+	}
+	if t.tenant != othersMetered {
+		t.nextDue.Set(float64(is.nextDueNs) / 1e9)
+	}
+}
+
+// mode shows that a tenant has come from one mode into another; empty: it is not run.
+func (t *meter) mode(was, is string) {
+	if t == nil || was == is {
+		return
+	}
+	if was != "" {
+		t.of.tenants.WithLabelValues(was).Dec()
+		t.of.mode.WithLabelValues(t.tenant, was).Dec()
+	}
+	if is != "" {
+		t.of.tenants.WithLabelValues(is).Inc()
+		t.of.mode.WithLabelValues(t.tenant, is).Inc()
+	}
+}
+
+// flying moves the numbers of commands on their way, and of those without a worker.
+func (t *meter) flying(commands, waiting int) {
+	if t != nil && (commands != 0 || waiting != 0) {
+		t.inFlight.Add(float64(commands))
+		t.waiting.Add(float64(waiting))
+	}
+}
+
+// stored shows what became of an append that began at an instant.
+func (t *meter) stored(began time.Time, err error) {
+	switch {
+	case t == nil, errors.Is(err, ledger.ErrConflict):
+	case err != nil:
+		t.inDoubt.Inc()
+	default:
+		t.appendLatency.Observe(time.Since(began).Seconds())
+	}
+}
+
+// page shows what became of a try to deliver a page.
+func (t *meter) page(err error) {
+	switch {
+	case t == nil:
+	case err != nil:
+		t.pagesFailed.Inc()
+	default:
+		t.pagesTaken.Inc()
+	}
+}
+
+// verdict counts what the fold said of a record.
+func (t *meter) verdict(v executor.Verdict) {
+	t.records.Inc()
+	switch v {
+	case executor.Refused:
+		t.refused.Inc()
+	case executor.Void:
+		t.voided.Inc()
+	}
+}

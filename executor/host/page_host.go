@@ -1,0 +1,38 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Pages about this host: a command that finds no end, a clock that jumped. No record
+// asks for them and none says that they were taken. A process that is killed before
+// they were forgets them, and the next one finds the reason again; the id of a
+// command's page is the same then.
+
+// stuckPage calls operators to a command; the dispatcher's mu is held.
+func stuckPage(f *flight, since time.Time) ledger.Page {
+	c := f.command
+	reason := fmt.Sprintf("nobody serves %s", c.Capability)
+	switch {
+	case f.working:
+		reason = fmt.Sprintf("a worker of %s says that it is still working", c.Capability)
+	case c.Handler != "":
+		reason = fmt.Sprintf("no process offers %s", c.Handler)
+	}
+	return ledger.Page{
+		ID: fmt.Sprintf("stuck-%s-%s-%d", c.Address, c.Purpose, c.Attempt), Kind: ledger.PageStuckWorker, Hook: ledger.PageOperators, Tenant: c.Tenant,
+		Plan: c.Plan, Action: c.Action, Capability: c.Capability, Reason: reason + ", since " + since.UTC().Format(time.RFC3339), AtNs: since.UnixNano(),
+	}
+}
+
+// guardPage calls operators to the clock guard.
+func (a *actor) guardPage(ahead time.Duration) ledger.Page {
+	now := time.Now()
+	return ledger.Page{
+		ID: fmt.Sprintf("clock-%s-%s-%d", a.tenant, a.host.cfg.Holder, now.UnixNano()), Kind: ledger.PageClockGuard, Hook: ledger.PageOperators, Tenant: a.tenant,
+		Reason: fmt.Sprintf("the wall clock of host %s is %s ahead of its monotonic clock", a.host.cfg.Holder, ahead.Round(time.Millisecond)), AtNs: now.UnixNano(),
+	}
+}

@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"slices"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// workersPlans and workersActions bound what one look at the capabilities reads.
+const (
+	workersPlans   = 200_000
+	workersActions = 50_000
+)
+
+// WorkerView is a capability that undoes what is held, and who serves it.
+type WorkerView struct {
+	Capability string `json:"capability"` // of the undo
+	Held       uint64 `json:"held"`       // actions that it would undo, or is to undo now
+	Due        uint64 `json:"due"`        // of these, owed or under way
+	Plan       string `json:"plan"`       // one that holds them
+	Served     string `json:"served"`     // yes, no, unknown: whether a worker subscribes it now, where the server says so
+	HeardNs    int64  `json:"heard_ns,omitempty"`
+}
+
+// WorkersAnswer answers worker.ls.
+type WorkersAnswer struct {
+	Workers []WorkerView `json:"workers"`           // by capability
+	Partial bool         `json:"partial,omitempty"` // there are more plans than one answer reads
+	Error   string       `json:"error,omitempty"`
+}
+
+// Workers counts, by the capability that undoes it, what the plans hold. It reads the
+// plans one by one, which is for an operator's question and nothing else. Undos that
+// an agent's own code carries out, or working memory, need no worker.
+func (r *Reader) Workers() (views []WorkerView, partial bool) {
+	at := map[string]int{}
+	plans, actions := 0, 0
+	for k, v := range r.s.kv.Scan([]byte{keyPlan}, after([]byte{keyPlan})) {
+		if plans++; plans > workersPlans || actions > workersActions {
+			return sortedWorkers(views), true
+		}
+		row := new(pb.PlanRow)
+		decode("scan", v, row)
+		if row.Unsettled == 0 {
+			continue
+		}
+		id := string(k[1:])
+		for n := uint32(1); n <= row.Actions; n++ {
+			actions++
+			a := r.s.action(id, n)
+			due, held := awaitsWorker(a)
+			if !held {
+				continue
+			}
+			capability := a.fixed.Compensation.Capability
+			i, known := at[capability]
+			if !known {
+				i = len(views)
+				at[capability] = i
+				views = append(views, WorkerView{Capability: capability, Plan: id, Served: "unknown"})
+			}
+			views[i].Held++
+			if due {
+				views[i].Due++
+				views[i].Plan = id
+			}
+		}
+	}
+	return sortedWorkers(views), false
+}
+
+// awaitsWorker reports whether a worker would undo an action, and whether it is to now.
+func awaitsWorker(a *action) (due, held bool) {
+	c := a.fixed.Compensation
+	if c.GetCapability() == "" || c.GetHandlerVersion() != "" || a.fixed.Child != "" || inMemory(a) {
+		return false, false
+	}
+	switch a.row.Undo {
+	case pb.Undo_UNDO_HELD:
+		return false, true
+	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING:
+		return true, true
+	default:
+		return false, false
+	}
+}
+
+func sortedWorkers(views []WorkerView) []WorkerView {
+	slices.SortFunc(views, func(a, b WorkerView) int { return strings.Compare(a.Capability, b.Capability) })
+	return views
+}
