@@ -1,7 +1,7 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build man demo test test-race sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
+.PHONY: help build man demo test test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -31,6 +31,14 @@ test: ## run every test, as the README says
 
 test-race: ## run every test under the race detector (slower)
 	$(GO) test -race ./...
+
+test-browser: ## drive the console in a real Chromium (docs/guide/console.md)
+	@.ci/browser
+	SAGENBAUM_BROWSER=1 $(GO) test ./executor/host/console -run TestTheConsoleInABrowser -v -count 1
+
+pictures: ## take the pictures of docs/pictures anew
+	@.ci/browser
+	SAGENBAUM_BROWSER=1 SAGENBAUM_PICTURES=$(CURDIR)/docs/pictures KEEP=overview,plan,quarantine $(GO) test ./executor/host/console -run TestPicturesOfTheConsole -v -count 1
 
 SIMFOR ?= 60s
 sim: ## run worlds by seed for SIMFOR (60s), the graveyard first (docs/guide/simulation.md)

@@ -53,6 +53,7 @@ var layers = map[string][]string{
 	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor"},
 	"executor/sim/mutants":      {},
 	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
+	"executor/host/console":     {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "executor", "executor/host"},
 	"coordinator":               {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},
 	"cmd/sagenbaum-verify":      {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},

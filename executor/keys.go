@@ -40,6 +40,7 @@ import "encoding/binary"
 //	T                               CheckpointRow
 //	K                               KeyRow in force
 //	K <seq> <index>                 KeyRow: all rotations
+//	P <dim> <value> 00 <^seq> <^index> <plan>  (empty) plans by what a list asks for, the latest opened first
 const (
 	keyMeta     = "m"
 	keyRepair   = 'L'
@@ -69,6 +70,7 @@ const (
 	keyPage     = 'g'
 	keyFiring   = 'z'
 	keyContract = 'C'
+	keyListed   = 'P'
 
 	keyResident  = 'e'
 	keyLarge     = 'E'

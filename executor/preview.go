@@ -25,7 +25,9 @@ const (
 // error is a *ledger.Refused: there is no such plan.
 func (r *Reader) Preview(q PreviewQuery, nowNs int64) (PreviewView, error) {
 	live := *r.s
-	live.programs = triggers.NewCache(previewPrograms)
+	if live.programs == nil {
+		live.programs = triggers.NewCache(previewPrograms)
+	}
 	d := &decider{live: &live, state: live.fork(), in: Input{EpochNs: nowNs, SizeMax: ledger.CommitSizeMax}}
 	d.state.meta.TimeNs = max(d.state.meta.TimeNs, nowNs)
 	p := d.state.plan(q.Plan)

@@ -39,6 +39,8 @@ type plan struct {
 	dirty bool
 	work  string // its entry in the to-do set
 
+	listed pb.Phase // as its entries in the lists have it; unspecified: it has none
+
 	numbers map[string]uint32 // of its actions by id, as far as they were asked for
 	all     bool              // numbers has every action: the plan was opened under this State
 }
@@ -214,7 +216,7 @@ func (s *State) plan(id string) *plan {
 		row := new(pb.PlanRow)
 		decode("get", v, row)
 		p = newPlan(id, row)
-		p.numbers = map[string]uint32{}
+		p.numbers, p.listed = map[string]uint32{}, row.Phase
 	}
 	if p != nil {
 		s.plans[id] = p
@@ -360,12 +362,14 @@ func encode(row encoder) []byte {
 func (s *State) Flush() {
 	for _, p := range s.fresh {
 		s.kv.Set(planKey(keyPlan, p.id), encode(p.row))
+		s.list(p)
 		p.dirty = false
 	}
 	for _, a := range s.changed {
 		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), encode(a.row))
 		if a.begun {
 			s.kv.Set(actionKey(keyStatic, a.id.plan, a.id.n), encode(a.fixed))
+			s.listAction(a)
 		}
 		a.dirty, a.begun = false, false
 	}

@@ -29,6 +29,7 @@ type benching struct {
 	held        int
 	leases      []int
 	rows        int
+	plans       int
 	only        string
 	profile     string
 }
@@ -50,7 +51,8 @@ Figures vary with the machine; read them as ratios.
   leases  facts, memory and disk with many held conditions
   timescales  triggers over the traces of the Timescales benchmark, beside an oracle
   wakes   lateness of 10,000 deadlines within a second, and what idle leases cost
-  neighbours  what a quiet tenant feels of tenants with costly conditions`,
+  neighbours  what a quiet tenant feels of tenants with costly conditions
+  console  the first byte of its pages with many plans, and what an open page costs`,
 		Example: `  sagenbaum bench
   sagenbaum bench --only undo5 --each 5s --concurrency 1,16,128`,
 		Args: exactly(),
@@ -63,6 +65,7 @@ Figures vary with the machine; read them as ratios.
 	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure, held leases beside the wakes")
 	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000}, "held conditions for the leases figures")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
+	flags.IntVar(&b.plans, "plans", 1_000_000, "plans of the ledger for the console figures")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	flags.StringVar(&b.only, "only", "", strings.Join(benchParts(), ", ")+" (default all)")
 	return cmd
@@ -70,7 +73,7 @@ Figures vary with the machine; read them as ratios.
 
 // benchParts lists what can be measured by itself.
 func benchParts() []string {
-	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours"}
+	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours", "console"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
@@ -79,7 +82,7 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	switch {
 	case b.only != "" && !slices.Contains(benchParts(), b.only):
 		return fail(exitUsage, "--only "+strings.Join(benchParts(), ", "), "unknown figure %q", b.only)
-	case b.each <= 0 || b.held < 1 || b.rows < 1 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
+	case b.each <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return fail(exitUsage, "sagenbaum bench --help", "durations, counts and concurrency must be positive")
 	}
 	dir, err := os.MkdirTemp(b.dir, "sagenbaum-bench-")
@@ -111,7 +114,7 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 		name string
 		run  func(ctx context.Context, out io.Writer, b *benching, dir string) error
 	}{
-		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales}, {"wakes", benchWakes}, {"neighbours", benchNeighbours},
+		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales}, {"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"console", benchConsole},
 	} {
 		if !b.wants(part.name) {
 			continue

@@ -33,7 +33,7 @@ func measureServe(ctx context.Context, out io.Writer, held int, dir string) erro
 			}
 		}
 		start := time.Now()
-		p, err := startProcess(self, dir, "serve", "serve", "--stop-on-eof", "--data", dir, "--listen", "127.0.0.1:0", "--tenant", benchTenant, "--no-sync", "-o", "json")
+		p, err := startProcess(self, dir, "serve", "serve", "--stop-on-eof", "--data", dir, "--listen", "127.0.0.1:0", "--tenant", benchTenant, "--no-sync", "--console", consoleOff, "-o", "json")
 		if err != nil {
 			return err
 		}

@@ -75,6 +75,8 @@ var wrongLines = []struct{ line, hint string }{
 	{"serve --tls-cert cert.pem", "--tls-cert FILE --tls-key FILE"},
 	{"serve --tls-key key.pem", "--tls-cert FILE --tls-key FILE"},
 	{"serve --listen 0.0.0.0:0", "--tls-cert, --tls-key and --users"},
+	{"serve --console nowhere", "--console 127.0.0.1:4280"},
+	{"serve --console-cert cert.pem", "--console-cert FILE --console-key FILE"},
 	{"plan cancel p --wait --wait-timeout -1s", "--wait-timeout 1m"},
 	{"serve --tenant a --tenant a", "once"},
 	{"serve --nats nats://127.0.0.1:1 --no-sync", "external server"},

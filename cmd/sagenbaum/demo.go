@@ -139,7 +139,7 @@ func (d *demo) start(ctx context.Context, dir string, timeout time.Duration) err
 // startServer starts `serve` on an address and waits until it is ready.
 func (d *demo) startServer(ctx context.Context, listen string) error {
 	var err error
-	d.server, err = startProcess(d.self, d.world.dir, "server", "serve", "--data", d.world.data(),
+	d.server, err = startProcess(d.self, d.world.dir, "server", "serve", "--console", consoleOff, "--data", d.world.data(),
 		"--listen", listen, "--tenant", demoTenant, "--stop-on-eof", "-o", "json")
 	if err != nil {
 		return err

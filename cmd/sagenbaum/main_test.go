@@ -68,6 +68,7 @@ func finished(t *testing.T, command *exec.Cmd) result {
 // served is a `serve` process of a test.
 type served struct {
 	url     string
+	console string // URL, where it has one
 	dir     string
 	command *exec.Cmd
 	stderr  *bytes.Buffer // read after the process has ended
@@ -83,7 +84,7 @@ func serveFor(t *testing.T, dir string, args ...string) *served {
 
 func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	return sagenbaum(t, append([]string{"serve", "--data", dir, "--stop-on-eof", "-o", "json"}, args...)...)
+	return sagenbaum(t, append([]string{"serve", "--data", dir, "--console", consoleOff, "--stop-on-eof", "-o", "json"}, args...)...)
 }
 
 // serveAs starts a command of serveCommand and returns when it is ready.
@@ -124,7 +125,7 @@ func startServed(dir string, command *exec.Cmd) (*served, error) {
 		s.command.Wait()
 		return nil, fmt.Errorf("serve said %q: %v", lines.Text(), err)
 	}
-	s.url, s.said = r.URL, lines.Text()
+	s.url, s.console, s.said = r.URL, r.Console, lines.Text()
 	return s, nil
 }
 

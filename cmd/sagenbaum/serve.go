@@ -48,6 +48,7 @@ type serving struct {
 	cascade   executor.CascadeLimits
 	watch     watching
 	clustering
+	consoling
 }
 
 func newServe(s *settings) *cobra.Command {
@@ -73,6 +74,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 			if err := v.check(); err != nil {
 				return err
 			}
+			v.chosen = cmd.Flags().Changed("console")
 			ctx := cmd.Context()
 			if v.stopOnEOF {
 				var cancel context.CancelFunc
@@ -108,6 +110,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	v.clustering.flags(cmd)
 	v.watch.flags(cmd)
 	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
+	v.consoling.flags(cmd)
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -149,7 +152,7 @@ func (v *serving) check() error {
 	case (v.tlsCert == "") != (v.tlsKey == ""):
 		return fail(exitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
 	}
-	if err := v.checkCascade(); err != nil {
+	if err := errors.Join(v.checkCascade(), v.consoling.check()); err != nil {
 		return err
 	}
 	if err := v.watch.check(); err != nil {
@@ -237,6 +240,7 @@ type ready struct {
 	Tenants []string `json:"tenants"`
 	ReadyMs int64    `json:"ready_ms"`
 	Metrics string   `json:"metrics,omitempty"` // address of --metrics
+	Console string   `json:"console,omitempty"` // URL
 }
 
 // serve runs until the context ends. When the embedded server falls mute it is
@@ -252,10 +256,14 @@ func serve(ctx context.Context, cmd *cobra.Command, s *settings, v *serving) err
 		return err
 	}
 	defer stop()
+	defer v.closeConsole()
 	announced := false
 	announce := func(r ready) {
 		if !announced {
 			announced, r.Metrics = true, v.watch.bound
+			if v.shown != nil {
+				r.Console = v.shown.URL()
+			}
 			writeReady(cmd.OutOrStdout(), s.json(), r)
 		}
 	}
@@ -279,7 +287,7 @@ func writeReady(out io.Writer, asJSON bool, r ready) {
 	if r.Metrics != "" {
 		metrics = " · metrics http://" + r.Metrics + "/metrics"
 	}
-	fmt.Fprintf(out, "nats %s · data %s · tenants %s%s · ready in %s\n", r.URL, r.Data, strings.Join(r.Tenants, ", "), metrics, time.Duration(r.ReadyMs)*time.Millisecond)
+	fmt.Fprintf(out, "nats %s%s · data %s · tenants %s%s · ready in %s\n", r.URL, consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics, time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
 const (
@@ -460,6 +468,12 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 			log.Error("cannot close the state", "cause", err)
 		}
 	}()
+	if err := v.startConsole(log); err != nil {
+		return err
+	}
+	if v.shown != nil {
+		defer v.shown.Attach(h, conn)()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ctx, or when every tenant takes records and answers

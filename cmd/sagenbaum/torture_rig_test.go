@@ -97,7 +97,7 @@ func launch(t *testing.T, l launching) (*served, bool) {
 		}
 		l.program = self
 	}
-	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--stop-on-eof", "-o", "json", "--listen", l.listen)
+	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--console", consoleOff, "--stop-on-eof", "-o", "json", "--listen", l.listen)
 	for _, tenant := range l.tenants {
 		line = append(line, "--tenant", tenant)
 	}

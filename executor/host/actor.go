@@ -55,6 +55,7 @@ type actor struct {
 	lostFence uint64 // of the append that another term has beaten, at lost
 
 	asking   asking
+	feed     feed
 	requests chan request        // of operators, for the actor to carry out
 	alarms   chan *ledger.Halted // buffered 1: what a scrub has found
 	scrubs   scrubs
@@ -471,6 +472,7 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 		a.notify(notices)
 	}
 	a.advanced(notices)
+	a.feed.publish(a.state)
 	return nil
 }
 
@@ -491,6 +493,7 @@ func (a *actor) fold(m ledger.Message) error {
 		result := a.state.Apply(e)
 		a.noteSigned(e, result)
 		a.observe(e, result.Verdict)
+		a.feed.touch(e.Record)
 		if result.Verdict == executor.Effective {
 			a.folded(e)
 		} else if result.Verdict != executor.Repeated {

@@ -242,9 +242,13 @@ func (a *actor) currentMode() string {
 
 func (a *actor) setMode(mode, problem string) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	same := a.mode == mode && a.problem == problem
 	a.meter.mode(a.mode, mode)
 	a.mode, a.problem = mode, problem
+	a.mu.Unlock()
+	if !same {
+		a.feed.nudge()
+	}
 }
 
 // watchHolder lets a halted host leave questions to the host that holds the tenant,

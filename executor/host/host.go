@@ -130,6 +130,7 @@ type Host struct {
 	hooks    *http.Client // posts pages, and asks the witness
 	actors   []*actor
 	share    *share
+	programs sync.Pool // *triggers.Cache, of one question at a time
 
 	checkpointRecords uint64        // as the bounds of these names
 	checkpointAfter   time.Duration //

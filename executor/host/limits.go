@@ -61,6 +61,8 @@ const (
 	scrubChunk        = 2000                   // messages that a scrub reads at once
 	scrubShare        = 20                     // a scrub works one part in so many of the time
 	differencesMax    = 20                     // rows that a rebuild names
+	changedMax        = 256                    // plans that one change names
+	watchesMax        = 256                    // watches that follow one tenant
 	heardMax          = 1000                   // capabilities of which it is remembered when a worker last answered
 	scrapesMax        = 4                      // of the metrics, at once
 	spansMax          = 10_000                 // of traces that are open, and undos whose time is taken, per tenant

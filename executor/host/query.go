@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // waiter is a question that waits for the fold.
@@ -25,7 +26,7 @@ type waiter struct {
 }
 
 // slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild", "worker.ls"}
+var slowVerbs = []string{"plan.find", "due.ls", "capability.ls", "status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild", "worker.ls"}
 
 // serveQueries answers questions about a tenant from snapshots of its state,
 // beside the actor. A slow question gets a goroutine of its own, which ends with
@@ -155,6 +156,12 @@ func (a *actor) ask(verb string, data []byte) (answer any) {
 		return a.askHost()
 	case "worker.ls":
 		return a.askWorkers()
+	case "plan.find":
+		return decoded(data, a.askFind)
+	case "due.ls":
+		return decoded(data, a.askUpcoming)
+	case "capability.ls":
+		return a.askCapabilities()
 	}
 	return a.askOfMemory(verb, data)
 }
@@ -193,8 +200,16 @@ func decoded[Q any](data []byte, ask func(Q) any) any {
 func (a *actor) look(read func(*executor.Reader)) {
 	snapshot := a.host.db.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
-	read(executor.NewReader(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen())).At(a.host.clock.now().UnixNano()))
+	programs, _ := a.host.programs.Get().(*triggers.Cache)
+	if programs == nil {
+		programs = triggers.NewCache(questionPrograms)
+	}
+	read(executor.NewReaderWith(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen()), programs).At(a.host.clock.now().UnixNano()))
+	a.host.programs.Put(programs) // not after a panic
 }
+
+// questionPrograms bounds the conditions that one question keeps compiled for the next.
+const questionPrograms = 256
 
 // looked is look for what may be refused: the value, or what is wrong.
 func looked[T any](a *actor, read func(*executor.Reader) (T, error)) (value T, problem string) {

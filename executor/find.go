@@ -1,0 +1,266 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
+// fields select all.
+type FindQuery struct {
+	State      string `json:"state,omitempty"` // as PlanView.State
+	Agent      string `json:"agent,omitempty"`
+	Capability string `json:"capability,omitempty"` // of one of its actions
+	Label      string `json:"label,omitempty"`      // the label, or key=value of one of the labels
+	Text       string `json:"text,omitempty"`       // what its id or its label begins with
+	FromNs     int64  `json:"from_ns,omitempty"`    // opened at or after this
+	UntilNs    int64  `json:"until_ns,omitempty"`   // opened before this
+	After      string `json:"after,omitempty"`      // Next of the page before
+	Limit      int    `json:"limit,omitempty"`      // 1..1000, default 100
+}
+
+// FindAnswer answers plan.find.
+type FindAnswer struct {
+	Plans []PlanView `json:"plans"`
+	Next  string     `json:"next,omitempty"` // goes into After; empty: no more
+	// Paused is set where the page ends because it has looked at enough plans, not
+	// because it is full.
+	Paused bool   `json:"paused,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// findScanMax bounds the plans that one page looks at, findBytesMax the cursor.
+const (
+	findScanMax  = 1000
+	findBytesMax = 1024
+)
+
+// fewMax is how many plans of a state make its list the shortest way to them.
+const fewMax = 1000
+
+// phasesByName are the phases as FindQuery names them.
+var phasesByName = []struct {
+	name  string
+	phase pb.Phase
+}{
+	{ledger.StateOpen, pb.Phase_PHASE_OPEN}, {ledger.StateCommitted, pb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, pb.Phase_PHASE_UNWINDING},
+	{ledger.StateCompensated, pb.Phase_PHASE_COMPENSATED}, {ledger.StateQuarantined, pb.Phase_PHASE_QUARANTINED}, {ledger.StateFailed, pb.Phase_PHASE_FAILED},
+	{ledger.StateResolved, pb.Phase_PHASE_RESOLVED},
+}
+
+func phaseNamed(name string) (pb.Phase, error) {
+	for _, p := range phasesByName {
+		if p.name == name {
+			return p.phase, nil
+		}
+	}
+	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name), "open, committed, unwinding, compensated, quarantined, failed or resolved")
+}
+
+// finding is one page in the making.
+type finding struct {
+	r      *Reader
+	q      FindQuery
+	phase  pb.Phase
+	prefix []byte // of the list it goes through
+	list   page
+	looked int
+	last   string // cursor of the last plan that it is done with
+	answer FindAnswer
+}
+
+// Find returns one page of plans, the latest opened first. The error is a *ledger.Refused.
+func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
+	f := &finding{r: r, q: q, list: page{limit: limitOf(q.Limit)}}
+	if q.State != "" {
+		var err error
+		if f.phase, err = phaseNamed(q.State); err != nil {
+			return FindAnswer{}, err
+		}
+	}
+	cursor, err := hex.DecodeString(q.After)
+	if err != nil || len(cursor) > findBytesMax {
+		return FindAnswer{}, ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
+	}
+	if q.Text != "" {
+		f.byText(cursor)
+	} else {
+		f.byList(cursor)
+	}
+	f.answer.Plans = append([]PlanView{}, f.list.views...)
+	return f.answer, nil
+}
+
+// byList goes through the list that is likely the shortest.
+func (f *finding) byList(cursor []byte) {
+	f.prefix = f.shortest()
+	from := f.prefix
+	switch {
+	case len(cursor) > 0:
+		from = append(append(slices.Clone(f.prefix), cursor...), 0)
+	case f.q.UntilNs != 0:
+		from = append(slices.Clone(f.prefix), f.r.openedBefore(f.prefix, f.q.UntilNs)...)
+	}
+	for k := range f.r.s.kv.Scan(from, after(f.prefix)) {
+		place := k[len(f.prefix):]
+		if len(place) <= listedPlace {
+			panic(&StoreError{"scan", errMissingRow})
+		}
+		if !f.take(string(place[listedPlace:]), hex.EncodeToString(place)) {
+			return
+		}
+	}
+}
+
+// shortest is the list to go through; what it does not select is looked at.
+func (f *finding) shortest() []byte {
+	meta := f.r.s.meta
+	few := map[pb.Phase]uint64{pb.Phase_PHASE_OPEN: meta.Open, pb.Phase_PHASE_UNWINDING: meta.Unwinding, pb.Phase_PHASE_QUARANTINED: meta.Quarantined}
+	n, counted := few[f.phase]
+	state := listPrefix(listState, phaseValue(f.phase))
+	switch {
+	case f.q.State != "" && counted && n <= fewMax:
+		return state
+	case f.q.Label != "":
+		return listPrefix(listLabel, f.q.Label)
+	case f.q.Capability != "":
+		return listPrefix(listCapability, f.q.Capability)
+	case f.q.State == ledger.StateFailed || f.q.State == ledger.StateResolved:
+		return state
+	case f.q.Agent != "":
+		return listPrefix(listAgent, f.q.Agent)
+	case f.q.State != "":
+		return state
+	default:
+		return listPrefix(listAll, "")
+	}
+}
+
+// take looks at one plan; false: the page ends before it.
+func (f *finding) take(id, cursor string) bool {
+	if f.looked++; f.looked > findScanMax {
+		f.answer.Next, f.answer.Paused = f.last, true
+		return false
+	}
+	v, ok := f.r.s.kv.Get(planKey(keyPlan, id))
+	if !ok {
+		panic(&StoreError{"get", errMissingRow})
+	}
+	row := new(pb.PlanRow)
+	decode("get", v, row)
+	if f.prefix != nil && row.OpenedNs < f.q.FromNs {
+		return false // whatever follows was opened earlier
+	}
+	if !f.selects(id, row) {
+		f.last = cursor
+		return true
+	}
+	view := viewOf(id, row)
+	view.WindowClosesNs = f.r.windowCloses(id, row)
+	if !f.list.add(view) {
+		f.answer.Next = f.last
+		return false
+	}
+	f.last = cursor
+	return true
+}
+
+func (f *finding) selects(id string, row *pb.PlanRow) bool {
+	q := f.q
+	switch {
+	case q.State != "" && row.Phase != f.phase, q.Agent != "" && row.Agent != q.Agent,
+		row.OpenedNs < q.FromNs, q.UntilNs != 0 && row.OpenedNs >= q.UntilNs,
+		q.Label != "" && !slices.Contains(labelsOf(row), q.Label):
+		return false
+	case q.Capability != "":
+		_, has := f.r.s.kv.Get(listedKey(listCapability, q.Capability, row.Opened, id))
+		return has
+	}
+	return true
+}
+
+// openedBefore is the place in a list of the first plan that was opened before an
+// instant, found by halving: as far as instants go with the order of the ledger.
+func (r *Reader) openedBefore(prefix []byte, ns int64) []byte {
+	low, high := ^r.Applied(), ^uint64(0) // of the inverted sequence
+	for low < high {
+		middle := low + (high-low)/2
+		if opened, at, found := r.openedFrom(prefix, middle); !found || opened < ns {
+			high = middle
+		} else {
+			low = at + 1
+		}
+	}
+	return binary.BigEndian.AppendUint64(nil, low)
+}
+
+// oldest is the plan of a list that was opened first, or "".
+func (r *Reader) oldest(prefix []byte) (id string) {
+	low, high := ^r.Applied(), ^uint64(0)
+	for low < high {
+		middle := low + (high-low)/2
+		found := false
+		for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), middle), after(prefix)) {
+			id, low, found = string(k[len(prefix)+listedPlace:]), binary.BigEndian.Uint64(k[len(prefix):])+1, true
+			break
+		}
+		if !found {
+			high = middle
+		}
+	}
+	return id
+}
+
+// openedFrom is when the first plan at or behind a place of a list was opened, and its place.
+func (r *Reader) openedFrom(prefix []byte, place uint64) (openedNs int64, at uint64, found bool) {
+	for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place), after(prefix)) {
+		rest := k[len(prefix):]
+		at := binary.BigEndian.Uint64(rest)
+		row := new(pb.PlanRow)
+		r.s.load(planKey(keyPlan, string(rest[listedPlace:])), row)
+		return row.OpenedNs, at, true
+	}
+	return 0, 0, false
+}
+
+// byText looks at the plans whose id begins with the text, then at those whose label
+// does, each in their own order.
+func (f *finding) byText(cursor []byte) {
+	text := f.q.Text
+	if len(cursor) == 0 || cursor[0] == keyPlan {
+		prefix := planKey(keyPlan, text)
+		from := prefix
+		if len(cursor) > 0 {
+			from = append(slices.Clone(cursor), 0)
+		}
+		for k := range f.r.s.kv.Scan(from, after(prefix)) {
+			if !f.take(string(k[1:]), hex.EncodeToString(k)) {
+				return
+			}
+		}
+		cursor = nil
+	}
+	prefix := bytes.TrimSuffix(listPrefix(listLabel, text), []byte{0})
+	from := prefix
+	if len(cursor) > 0 {
+		from = append(slices.Clone(cursor), 0)
+	}
+	for k := range f.r.s.kv.Scan(from, after(prefix)) {
+		end := bytes.IndexByte(k[2:], 0) + 2
+		id := string(k[end+1+listedPlace:])
+		had := slices.ContainsFunc(f.list.views, func(v PlanView) bool { return v.Plan == id }) // by another label
+		if had || strings.HasPrefix(id, text) {                                                 // listed above
+			continue
+		}
+		if !f.take(id, hex.EncodeToString(k)) {
+			return
+		}
+	}
+}

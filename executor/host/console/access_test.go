@@ -1,0 +1,369 @@
+package console_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/executor/host/console"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// visitor is a browser without a screen: it keeps cookies and follows no redirect.
+type visitor struct {
+	t    *testing.T
+	base string
+	http *http.Client
+}
+
+func visit(t *testing.T, s *stage) *visitor {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	v := &visitor{t: t, base: strings.TrimSuffix(s.console.URL(), "/"), http: &http.Client{Jar: jar, Timeout: 30 * time.Second}}
+	v.http.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	v.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	t.Cleanup(v.http.CloseIdleConnections)
+	return v
+}
+
+func (v *visitor) do(r *http.Request) (*http.Response, string) {
+	v.t.Helper()
+	answer, err := v.http.Do(r)
+	must(v.t, err)
+	body, err := io.ReadAll(answer.Body)
+	must(v.t, errors.Join(err, answer.Body.Close()))
+	return answer, string(body)
+}
+
+func (v *visitor) get(path string) (*http.Response, string) {
+	v.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, v.base+path, nil)
+	must(v.t, err)
+	return v.do(r)
+}
+
+func (v *visitor) post(path string, form url.Values, heads ...string) (*http.Response, string) {
+	v.t.Helper()
+	r, err := http.NewRequest(http.MethodPost, v.base+path, strings.NewReader(form.Encode()))
+	must(v.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i+1 < len(heads); i += 2 {
+		r.Header.Set(heads[i], heads[i+1])
+	}
+	return v.do(r)
+}
+
+var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
+
+// signIn signs in and returns the token that the session's forms carry.
+func (v *visitor) signIn() string {
+	v.t.Helper()
+	if answer, _ := v.post("/login", url.Values{"token": {token}, "next": {"/t/default/"}}); answer.StatusCode != http.StatusSeeOther {
+		v.t.Fatalf("sign-in: %s", answer.Status)
+	}
+	_, page := v.get("/t/default/")
+	found := csrfField.FindStringSubmatch(page)
+	if found == nil {
+		v.t.Fatal("the page of an operator has no form")
+	}
+	return found[1]
+}
+
+func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
+	s := newStage(t, nil)
+	p := s.begin(s.coder, coordinator.Plan{ID: "p1"})
+	s.do(p, "git.branch.create b")
+	v := visit(t, s)
+	form := url.Values{"reason": {"x"}}
+	if answer, _ := v.post("/t/default/plans/p1/cancel", form); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a session: %s", answer.Status)
+	}
+	csrf := v.signIn()
+	for name, heads := range map[string][]string{
+		"of another site":                {"Sec-Fetch-Site", "cross-site"},
+		"of another port":                {"Sec-Fetch-Site", "same-site"},
+		"of another origin, old browser": {"Origin", "http://evil.example"},
+		"of a sandboxed frame":           {"Origin", "null"},
+	} {
+		if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, heads...); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("a form %s: %s", name, answer.Status)
+		}
+	}
+	for name, wrong := range map[string]string{"no token": "", "another token": csrf[1:] + "x"} {
+		if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {wrong}}); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", name, answer.Status)
+		}
+	}
+	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"csrf": {csrf}}); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("without a reason: %s", answer.Status)
+	}
+	if view := s.plan("p1"); view.State != ledger.StateOpen {
+		t.Fatalf("the plan is %s", view.State)
+	}
+	answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"for real"}, "csrf": {csrf}}, "Sec-Fetch-Site", "same-origin")
+	if answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("the page's own form: %s", answer.Status)
+	}
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if view := s.plan("p1"); !strings.Contains(view.Reason, "for real") || !strings.Contains(view.Reason, "ana") {
+		t.Errorf("the reason is %q; want the operator's name and words", view.Reason)
+	}
+}
+
+func TestTheConsoleAnswersToItsOwnNamesOnly(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(v.base, "http://"))
+	for name, want := range map[string]int{
+		"localhost:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK, "[::1]:" + port: http.StatusOK,
+		"rebound.example:" + port: http.StatusMisdirectedRequest, "169.254.169.254": http.StatusMisdirectedRequest,
+	} {
+		r, err := http.NewRequest(http.MethodGet, v.base+"/t/default/", nil)
+		must(t, err)
+		r.Host = name
+		answer, _ := v.do(r)
+		if answer.StatusCode != want {
+			t.Errorf("Host %s: %s, want %d", name, answer.Status, want)
+		}
+		if policy := answer.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("Host %s: policy %q", name, policy)
+		}
+	}
+}
+
+func TestASessionIsKeptInACookieThatScriptsDoNotSee(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	answer, _ := v.post("/login", url.Values{"token": {token}, "next": {"//evil.example/"}})
+	if to := answer.Header.Get("Location"); to != "/" {
+		t.Errorf("a sign-in leads to %q", to)
+	}
+	cookies := answer.Cookies()
+	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || len(cookies[0].Value) < 40 {
+		t.Errorf("cookies %v", cookies)
+	}
+	_, page := v.get("/t/default/")
+	if strings.Contains(page, token) || strings.Contains(page, cookies[0].Value) {
+		t.Error("a secret is in the page")
+	}
+	csrf := csrfField.FindStringSubmatch(page)[1]
+	if answer, _ := v.post("/logout", url.Values{"csrf": {csrf}}); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("signing out: %s", answer.Status)
+	}
+	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, "Cookie", cookies[0].Name+"="+cookies[0].Value); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with the cookie of a session that has ended: %s", answer.Status)
+	}
+}
+
+func TestReadingNeedsASignInUnlessItIsOpen(t *testing.T) {
+	s := newStage(t, func(c *console.Config) { c.OpenRead = false })
+	v := visit(t, s)
+	for _, path := range []string{"/", "/tenants", "/t/default/", "/t/default/plans/p1", "/t/default/ledger/1"} {
+		answer, _ := v.get(path)
+		if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || to != "/login?next="+url.QueryEscape(path) {
+			t.Errorf("%s: %s to %q", path, answer.Status, to)
+		}
+	}
+	if answer, _ := v.get("/t/default/events"); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("events: %s", answer.Status)
+	}
+	v.signIn()
+	if answer, _ := v.get("/t/default/"); answer.StatusCode != http.StatusOK {
+		t.Errorf("an operator: %s", answer.Status)
+	}
+}
+
+func TestAnAddressThatOthersReachNeedsACertificate(t *testing.T) {
+	dir := t.TempDir()
+	config := console.Config{Listen: "0.0.0.0:0", Operators: filepath.Join(dir, "operators")}
+	var refused *ledger.Refused
+	if _, err := console.Start(config); !errors.As(err, &refused) || refused.Field != "listen" {
+		t.Errorf("without a certificate: %v", err)
+	}
+	config.TLSCert, config.TLSKey = certificate(t, dir, "console.example")
+	config.OpenRead = true
+	if _, err := console.Start(config); !errors.As(err, &refused) || refused.Field != "open_read" {
+		t.Errorf("open to all: %v", err)
+	}
+	config.OpenRead = false
+	server, err := console.Start(config)
+	must(t, err)
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(server.URL(), "https://"), "/"))
+	for name, want := range map[string]int{"console.example": http.StatusSeeOther, "127.0.0.1": http.StatusMisdirectedRequest} {
+		r, err := http.NewRequest(http.MethodGet, "https://127.0.0.1:"+port+"/", nil)
+		must(t, err)
+		r.Host = name
+		answer, err := client.Do(r)
+		must(t, err)
+		must(t, answer.Body.Close())
+		if answer.StatusCode != want || answer.Header.Get("Strict-Transport-Security") == "" {
+			t.Errorf("%s: %s, want %d", name, answer.Status, want)
+		}
+	}
+	if info, err := os.Stat(config.Operators); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("operators that were made: %v, %v", info, err)
+	}
+}
+
+func certificate(t *testing.T, dir, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	secret, err := x509.MarshalECPrivateKey(key)
+	must(t, err)
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
+	return certFile, keyFile
+}
+
+func TestOperatorsThatCannotBeToldApartOrGuessedAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	sum := sha256.Sum256([]byte(token))
+	for text, want := range map[string]string{
+		"ana " + token + "\n":                             "",
+		"ana sha256:" + hex.EncodeToString(sum[:]) + "\n": "",
+		"":                    "operators",
+		"# nobody\n":          "operators",
+		"ana\n":               "operators line 1",
+		"ana short\n":         "operators line 1",
+		"a.b " + token + "\n": "operators line 1",
+		"ana " + token + "\nana " + token + "2\n":                  "operators line 2",
+		"ana sha256:" + strings.Repeat("zz", 32) + "\n":            "operators line 1",
+		"ana " + token + "\nbob with-a-token-of-many words-here\n": "operators line 2",
+	} {
+		file := filepath.Join(dir, "operators")
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		server, err := console.Start(console.Config{Listen: "127.0.0.1:0", Operators: file})
+		var refused *ledger.Refused
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want == "":
+			server.Close()
+		case !errors.As(err, &refused) || refused.Field != want:
+			t.Errorf("%q: %v, want a refusal of %s", text, err, want)
+		case strings.Contains(err.Error(), token):
+			t.Errorf("%q: the token is in %v", text, err)
+		}
+	}
+	must(t, os.Chmod(filepath.Join(dir, "operators"), 0o644))
+	if _, err := console.Start(console.Config{Listen: "127.0.0.1:0", Operators: filepath.Join(dir, "operators")}); err == nil {
+		t.Error("a file that others may read was taken")
+	}
+}
+
+// follow opens a stream of events and returns its lines.
+func (v *visitor) follow(path string, heads ...string) (lines <-chan string, stop func()) {
+	v.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+path, nil)
+	must(v.t, err)
+	for i := 0; i+1 < len(heads); i += 2 {
+		r.Header.Set(heads[i], heads[i+1])
+	}
+	answer, err := (&http.Client{Transport: v.http.Transport}).Do(r)
+	must(v.t, err)
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		v.t.Fatalf("%s: %s", path, answer.Status)
+	}
+	out := make(chan string, 1000)
+	go func() {
+		defer close(out)
+		for scan := bufio.NewScanner(answer.Body); scan.Scan(); {
+			out <- scan.Text()
+		}
+	}()
+	return out, func() { cancel(); _ = answer.Body.Close() }
+}
+
+// await reads lines until one begins so.
+func await(t *testing.T, lines <-chan string, begins string) string {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				t.Fatalf("the stream ended before %q", begins)
+			}
+			if strings.HasPrefix(line, begins) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("no %q", begins)
+		}
+	}
+}
+
+func TestEventsFollowTheFoldAndGoOnWhereABrowserWas(t *testing.T) {
+	s := newStage(t, nil)
+	p := s.begin(s.coder, coordinator.Plan{ID: "p1"})
+	s.do(p, "git.branch.create b")
+	v := visit(t, s)
+	now := fmt.Sprint(s.settle(p))
+	one, stop := v.follow("/t/default/events?plan=p1&seen=" + now)
+	defer stop()
+	all, stop := v.follow("/t/default/events?seen=" + now)
+	defer stop()
+	await(t, one, "retry:")
+	await(t, all, "retry:")
+	other := s.begin(s.coder, coordinator.Plan{ID: "p2"})
+	s.do(other, "git.branch.create c")
+	if data := await(t, all, "data:"); !strings.Contains(data, `"p2"`) {
+		t.Errorf("all plans: %s", data)
+	}
+	s.do(p, "git.commit d")
+	await(t, one, "id:")
+	if data := await(t, one, "data:"); !strings.Contains(data, `"p1"`) {
+		t.Errorf("the first event about p1 is %s", data)
+	}
+	again, stop := v.follow("/t/default/events?plan=p1", "Last-Event-ID", now)
+	defer stop()
+	if data := await(t, again, "data:"); !strings.Contains(data, `"all":true`) {
+		t.Errorf("a browser that is behind is told %s", data)
+	}
+	level, stop := v.follow("/t/default/events?plan=p1", "Last-Event-ID", fmt.Sprint(s.settle(p, other)))
+	defer stop()
+	await(t, level, "retry:")
+	s.detach()
+	for line := range level {
+		if strings.HasPrefix(line, "data:") {
+			t.Errorf("a browser that is level was told %s", line)
+		}
+	}
+	if answer, _ := v.get("/t/default/"); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without a host: %s", answer.Status)
+	}
+}

@@ -1,0 +1,290 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// acting lets an operator act who has signed in, by a form of that session.
+func acting(do func(*view) error) func(*view) error {
+	return func(v *view) error {
+		switch {
+		case v.session.operator == "":
+			return failed(http.StatusUnauthorized, "Sign in with your token, then do it again.", "an operator's record needs a name, and nobody has signed in")
+		case !v.session.genuine(v.r):
+			return failed(http.StatusForbidden, "Load the page again and do it there.", "this form does not come from a page of this session")
+		}
+		return do(v)
+	}
+}
+
+// operate appends one operator record and waits until it is folded. Refused or void
+// there means that the log decided otherwise.
+func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
+	ctx, cancel := context.WithTimeout(v.r.Context(), actTime)
+	defer cancel()
+	source := ledger.Source{Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.operator}
+	if err := ledger.Check(record, source); err != nil {
+		return 0, refusal(err)
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{record})
+	if err != nil {
+		return 0, refusal(err)
+	}
+	sequence, err = v.host.append(ctx, v.page.Tenant, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	switch {
+	case errors.Is(err, ledger.ErrInDoubt):
+		return 0, failed(http.StatusBadGateway, "Look into the ledger before you try again.", "it is not known whether the record was stored: %v", err)
+	case err != nil:
+		return 0, failed(http.StatusBadGateway, "", "cannot append the record: %v", err)
+	}
+	v.s.log.Info("console: an operator has acted", "tenant", v.page.Tenant, "operator", v.session.operator, "record", ledger.KindOf(record).Name, "plan", record.Plan, "sequence", sequence)
+	if record.Plan == "" {
+		return sequence, nil
+	}
+	answer, err := ask[ledger.OutcomeAnswer](v, "plan.outcome", ledger.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()})
+	switch {
+	case err != nil:
+		return sequence, err
+	case answer.Error != "":
+		return sequence, failed(http.StatusBadGateway, "Load the page again in a moment.", "record %d is stored, and its effect is not known yet: %s", sequence, answer.Error)
+	case len(answer.Refused) > 0:
+		return sequence, failed(http.StatusConflict, "Look at the plan as it is now.", "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	}
+	return sequence, nil
+}
+
+// done leads back to a page, which says which record was written.
+func (v *view) done(sequence uint64, path ...string) error {
+	for i, p := range path {
+		path[i] = url.PathEscape(p)
+	}
+	to := "/t/" + v.page.Tenant + "/" + strings.Join(path, "/")
+	http.Redirect(v.w, v.r, fmt.Sprintf("%s?said=%d", to, sequence), http.StatusSeeOther)
+	return nil
+}
+
+// reason is why somebody acts, which every record has.
+func (v *view) reason() (string, error) {
+	reason := strings.TrimSpace(v.r.PostFormValue("reason"))
+	if reason == "" {
+		return "", failed(http.StatusBadRequest, "Say why, for the record.", "a reason is missing")
+	}
+	return reason, nil
+}
+
+func (v *view) askPlan(id string) (executor.PlanView, error) {
+	if !ledger.ValidDerived(id) {
+		return executor.PlanView{}, failed(http.StatusNotFound, "Look among the plans.", "%q is no plan id", id)
+	}
+	answer, err := ask[executor.PlanAnswer](v, "plan.show", executor.PlanQuery{Plan: id})
+	if err == nil {
+		err = said(answer.Error)
+	}
+	return answer.Plan, err
+}
+
+func (v *view) cancel() error {
+	plan, err := v.askPlan(v.r.PathValue("plan"))
+	if err != nil {
+		return err
+	}
+	reason, err := v.reason()
+	if err != nil {
+		return err
+	}
+	request := &pb.CancelRequested{Reason: reason, Actor: v.session.operator}
+	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
+	if err != nil {
+		return err
+	}
+	return v.done(sequence, "plans", plan.Plan)
+}
+
+func (v *view) unwind() error {
+	plan, err := v.askPlan(v.r.PathValue("plan"))
+	if err != nil {
+		return err
+	}
+	reason, err := v.reason()
+	if err != nil {
+		return err
+	}
+	to := v.r.PostFormValue("to")
+	if to != "" && !slices.ContainsFunc(plan.Savepoints, func(sp executor.SavepointView) bool { return sp.Name == to }) {
+		return failed(http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to)
+	}
+	request := &pb.CompensationRequested{Reason: reason, Actor: v.session.operator, ToSavepoint: to}
+	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	if err != nil {
+		return err
+	}
+	return v.done(sequence, "plans", plan.Plan)
+}
+
+// cascade answers one cut lease, named by the address of its cut, so that the answer
+// never meets a later one.
+func (v *view) cascade() error {
+	plan, err := v.askPlan(v.r.PathValue("plan"))
+	if err != nil {
+		return err
+	}
+	reason, err := v.reason()
+	if err != nil {
+		return err
+	}
+	cut := v.r.PostFormValue("cut")
+	at := slices.IndexFunc(plan.Cuts, func(c executor.CutView) bool { return c.Cut == cut })
+	resume := v.r.PostFormValue("word") == "resume"
+	switch {
+	case at < 0:
+		return failed(http.StatusConflict, "Look at the plan as it is now.", "this lease is not cut any more")
+	case !resume && v.r.PostFormValue("word") != "give-up":
+		return failed(http.StatusBadRequest, "Let it fire, or give it up.", "no answer was chosen")
+	}
+	cause, err := ledger.ParseAddress(cut)
+	if err != nil {
+		return refusal(err)
+	}
+	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Action: plan.Cuts[at].Action, Cause: cause, Kind: &pb.Record_CascadeAnswered{
+		CascadeAnswered: &pb.CascadeAnswered{Resume: resume, Lease: plan.Cuts[at].Lease, Reason: reason, Actor: v.session.operator},
+	}})
+	if err != nil {
+		return err
+	}
+	return v.done(sequence, "plans", plan.Plan)
+}
+
+// resolutions are the answers that end a quarantine; each but skipped is a claim and
+// names its evidence.
+var resolutions = map[string]pb.Resolution{
+	"done": pb.Resolution_RESOLUTION_DONE, "lost": pb.Resolution_RESOLUTION_LOST,
+	"accepted": pb.Resolution_RESOLUTION_ACCEPTED, "skipped": pb.Resolution_RESOLUTION_SKIPPED,
+}
+
+// answer is the owner's word on a quarantined action.
+func (v *view) answer() error {
+	plan, err := v.askPlan(v.r.PathValue("plan"))
+	if err != nil {
+		return err
+	}
+	a, err := findAction(plan, v.r.PathValue("action"))
+	if err != nil {
+		return err
+	}
+	record, err := v.ownerWord(plan, a)
+	if err != nil {
+		return err
+	}
+	sequence, err := v.operate(record)
+	if err != nil {
+		return err
+	}
+	return v.done(sequence, "quarantine", plan.Plan, v.r.PathValue("action"))
+}
+
+func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Record, error) {
+	reason, err := v.reason()
+	if err != nil {
+		return nil, err
+	}
+	as, evidence := v.r.PostFormValue("as"), strings.TrimSpace(v.r.PostFormValue("evidence"))
+	halt, force := v.r.PostFormValue("halt") != "", v.r.PostFormValue("force") != ""
+	outcome, resolves := resolutions[as]
+	switch {
+	case a.Undo != undoQuarantined:
+		return nil, failed(http.StatusConflict, "Look at the plan as it is now.", "action %d is %s, not quarantined", a.Number, a.Undo)
+	case as != "retry" && !resolves:
+		return nil, failed(http.StatusBadRequest, "Choose one of the answers.", "no answer was chosen")
+	case as == "retry" && retryRefused(a, force, time.Now()) != "":
+		return nil, failed(http.StatusConflict, "", "%s", retryRefused(a, force, time.Now()))
+	case resolves && as != "skipped" && evidence == "":
+		return nil, failed(http.StatusBadRequest, "Name it, as in ticket:OPS-91; or skip, which claims nothing.", "%q is a claim and needs its evidence", as)
+	}
+	record := &pb.Record{Plan: plan.Plan, Action: a.Action}
+	if a.QuarantinedAt != "" { // the answer never meets a later quarantine
+		if record.About, err = ledger.ParseAddress(a.About); err != nil {
+			return nil, refusal(err)
+		}
+		if record.Cause, err = ledger.ParseAddress(a.QuarantinedAt); err != nil {
+			return nil, refusal(err)
+		}
+	}
+	if resolves {
+		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: reason, Evidence: evidence, Actor: v.session.operator, Halt: halt}}
+	} else {
+		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.operator, Force: force}}
+	}
+	return record, nil
+}
+
+// retryRefused says why the undo of a quarantined action cannot be tried again now.
+func retryRefused(a executor.ActionView, force bool, now time.Time) string {
+	switch {
+	case a.Number == 0:
+		return "there is nothing to retry: it came without its registration"
+	case a.Compensation == "":
+		return "there is nothing to retry: " + a.Capability + " has no inverse"
+	case a.AliveNs > now.UnixNano() && !force:
+		return fmt.Sprintf("attempt %d had no answer and may be at work until %s", a.Attempt, moment(a.AliveNs))
+	}
+	return ""
+}
+
+// move takes a fact's value out of working memory, or brings it back.
+func (v *view) move() error {
+	key := v.r.PostFormValue("key")
+	reason, err := v.reason()
+	if err != nil {
+		return err
+	}
+	if _, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key}); err != nil {
+		return err
+	}
+	record := &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key}, Reason: reason, Actor: v.session.operator}}}
+	if v.r.PostFormValue("to") == "memory" {
+		record.Kind = &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Reason: reason, Actor: v.session.operator}}
+	}
+	sequence, err := v.operate(record)
+	if err != nil {
+		return err
+	}
+	answer, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key, Sequence: sequence})
+	if err != nil {
+		return err
+	}
+	if len(answer.Refused) > 0 {
+		return failed(http.StatusConflict, "", "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+	}
+	http.Redirect(v.w, v.r, fmt.Sprintf("/t/%s/memory/fact?key=%s&said=%d", v.page.Tenant, url.QueryEscape(key), sequence), http.StatusSeeOther)
+	return nil
+}
+
+// confirmClock has clock leases fire again that the clock guard holds back.
+func (v *view) confirmClock() error {
+	reason, err := v.reason()
+	if err != nil {
+		return err
+	}
+	if v.page.Mode != executor.ModeGuard {
+		return failed(http.StatusConflict, "", "the clock guard does not hold: the tenant is %s", v.page.Mode)
+	}
+	sequence, err := v.operate(&pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{
+		Reason: reason, Actor: v.session.operator, WallNs: time.Now().UnixNano(),
+	}}})
+	if err != nil {
+		return err
+	}
+	return v.done(sequence, "health")
+}

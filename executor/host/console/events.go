@@ -1,0 +1,111 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor/host"
+)
+
+// events streams what the fold of a tenant touches: of the plans that the page shows,
+// or of all. A browser that reads too slowly is dropped; it comes back with the last
+// sequence that it has seen, and is told at once if that is behind.
+func (v *view) events() error {
+	plans := v.r.URL.Query()["plan"]
+	if v.s.streams.Add(1) > streamsMax {
+		v.s.streams.Add(-1)
+		return failed(http.StatusServiceUnavailable, "Close some, or load the page again by hand.", "too many pages follow this console")
+	}
+	defer v.s.streams.Add(-1)
+	watch, err := v.host.Watch(v.page.Tenant)
+	if err != nil {
+		return failed(http.StatusServiceUnavailable, "", "%v", err)
+	}
+	defer watch.Close()
+	control := http.NewResponseController(v.w)
+	_ = control.SetReadDeadline(time.Time{})
+	v.w.Header().Set("Content-Type", "text/event-stream")
+	v.w.Header().Set("X-Accel-Buffering", "no")
+	send := func(format string, args ...any) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(streamWrite))
+		_, err := fmt.Fprintf(v.w, format, args...)
+		return err == nil && control.Flush() == nil
+	}
+	pulse, err := v.host.Pulse(v.page.Tenant) // as the watch begins, not before
+	if err != nil {
+		return failed(http.StatusServiceUnavailable, "", "%v", err)
+	}
+	first := "retry: 1000\n\n"
+	if v.seen() != pulse.Applied {
+		first += event(host.Change{Pulse: pulse, All: true})
+	}
+	if !send("%s", first) {
+		return nil
+	}
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-v.r.Context().Done():
+			return nil
+		case <-v.s.ctx.Done():
+			return nil
+		case <-v.host.gone:
+			return nil
+		case <-beat.C:
+			if !send(": alive\n\n") {
+				return nil
+			}
+		case <-watch.Ready():
+			c := watch.Take()
+			if about(c, plans) && !send("%s", event(c)) {
+				return nil
+			}
+			if !v.pause() {
+				return nil
+			}
+		}
+	}
+}
+
+// seen is the last sequence that the browser has heard of, or else that its page shows.
+func (v *view) seen() uint64 {
+	for _, text := range []string{v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("seen")} {
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// pause keeps a busy fold from sending more than a page can show.
+func (v *view) pause() bool {
+	t := time.NewTimer(streamPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-v.r.Context().Done():
+	case <-v.s.ctx.Done():
+	case <-v.host.gone:
+	}
+	return false
+}
+
+// about reports whether a change touches what a page shows; no plans are all of them.
+func about(c host.Change, plans []string) bool {
+	return len(plans) == 0 || c.All || slices.ContainsFunc(c.Plans, func(p string) bool { return slices.Contains(plans, p) })
+}
+
+// event is a change as it stands in the stream.
+func event(c host.Change) string {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic("console: cannot encode a change: " + err.Error())
+	}
+	return fmt.Sprintf("event: change\nid: %d\ndata: %s\n\n", c.Pulse.Applied, data)
+}

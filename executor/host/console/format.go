@@ -1,0 +1,231 @@
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+)
+
+//go:embed web
+var web embed.FS
+
+// build is a short digest of everything under web: an address of a style or script
+// that has it never changes.
+var build = buildOf(web)
+
+func buildOf(files fs.FS) string {
+	h := sha256.New()
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, name)
+		h.Write([]byte(name))
+		h.Write(data)
+		return err
+	})
+	if err != nil {
+		panic("console: cannot read what is embedded: " + err.Error())
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// pages are the templates, by name of the page.
+type pages map[string]*template.Template
+
+var pageNames = []string{
+	"overview", "plans", "plan", "preview", "quarantine", "obligation", "leases", "memory", "fact", "ledger", "record", "capabilities", "health", "tenants", "signin", "failure",
+}
+
+func parsePages() (pages, error) {
+	shared, err := template.New("").Funcs(words).ParseFS(web, "web/page.html", "web/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the console's pages: %w", err)
+	}
+	all := pages{}
+	for _, name := range pageNames {
+		t, err := shared.Clone()
+		if err == nil {
+			t, err = t.ParseFS(web, "web/"+name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the console's page %s: %w", name, err)
+		}
+		all[name] = t
+	}
+	return all, nil
+}
+
+// static serves styles and scripts, which are those of this build.
+func (s *Server) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}[path.Ext(name)]
+	data, err := web.ReadFile("web/" + name)
+	if err != nil || kind == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	if r.PathValue("build") == build {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if _, err := w.Write(data); err != nil {
+		s.log.Debug("file not sent", "file", name, "error", err)
+	}
+}
+
+// words are what templates may say.
+var words = template.FuncMap{
+	"mark": mark, "text": printable, "moment": moment, "lasted": lasted, "since": since, "x": x, "add": func(a, b int) int { return a + b }, "more": func(n uint64) uint64 { return n + 1 }, "less": func(n uint64) uint64 { return n - 1 }, "sub": func(a, b int64) int64 { return a - b },
+	"json": func(raw json.RawMessage) string { return printableLines(pretty(raw)) }, "code": printableLines,
+	"sequence": func(address string) string { s, _, _ := strings.Cut(address, "."); return s },
+	"compact":  compact, "rate": rateText, "bytes": bytesText, "spark": spark, "clip": clip, "word": word, "kind": func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+	"query": url.QueryEscape, "known": known, "dict": dict, "href": func(tenant string, parts ...any) string {
+		to := "/t/" + tenant
+		for _, p := range parts {
+			to += "/" + url.PathEscape(fmt.Sprint(p))
+		}
+		return to
+	},
+}
+
+// dict gives a part of a page several values.
+func dict(pairs ...any) map[string]any {
+	m := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[pairs[i].(string)] = pairs[i+1]
+	}
+	return m
+}
+
+// since is how far an instant is from now, as text; the page keeps it going.
+func since(nowNs, ns int64) string {
+	switch {
+	case ns == 0:
+		return "–"
+	case ns <= nowNs:
+		return rough(nowNs-ns) + " ago"
+	default:
+		return "in " + rough(ns-nowNs)
+	}
+}
+
+// rough is a length of time in one unit, or two where that says more.
+func rough(ns int64) string {
+	switch d := time.Duration(ns); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%d d", int(d.Hours()/24))
+	}
+}
+
+// compact is a number with a space between thousands.
+func compact(n any) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u2009" + text[i:]
+	}
+	return text
+}
+
+func rateText(perSecond float64) string {
+	switch {
+	case perSecond >= 100:
+		return fmt.Sprintf("%.0f", perSecond)
+	case perSecond >= 1:
+		return fmt.Sprintf("%.1f", perSecond)
+	default:
+		return fmt.Sprintf("%.2f", perSecond)
+	}
+}
+
+func bytesText(n any) string {
+	var f float64
+	if _, err := fmt.Sscan(fmt.Sprint(n), &f); err != nil {
+		return fmt.Sprint(n)
+	}
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if f < 1024 {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") + " " + unit
+		}
+		f /= 1024
+	}
+	return fmt.Sprintf("%.1f TiB", f)
+}
+
+// sparkWidth and sparkHeight are the measures of the small picture of a rate.
+const (
+	sparkWidth  = 240
+	sparkHeight = 36
+)
+
+// spark is the path of a line through values, the latest at the right.
+func spark(values []float64) string {
+	most := 1.0
+	for _, v := range values {
+		most = max(most, v)
+	}
+	var path strings.Builder
+	for i, v := range values {
+		command := "L"
+		if i == 0 {
+			command = "M"
+		}
+		at := float64(sparkWidth)
+		if len(values) > 1 {
+			at = float64(i) / float64(len(values)-1) * sparkWidth
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", command, at, sparkHeight-2-v/most*(sparkHeight-6))
+	}
+	return path.String()
+}
+
+// printable makes a text safe for the eye: control characters, overrides of the writing
+// direction and characters without a width become visible escapes, as the command
+// line shows them. That it is no markup is the templates' business.
+func printable(text string) string { return escaped(text, false) }
+
+// printableLines is printable that leaves lines and tabs as they are.
+func printableLines(text string) string { return escaped(text, true) }
+
+func escaped(text string, lines bool) string {
+	hidden := func(r rune) bool {
+		if lines && (r == '\n' || r == '\t') {
+			return false
+		}
+		return !unicode.IsPrint(r) || strings.ContainsRune("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0", r)
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case !hidden(r):
+			out.WriteRune(r)
+		case unicode.IsSpace(r):
+			out.WriteByte(' ')
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\U%08x`, r)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,343 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// start leads to the tenant of a host that has one, and else to all of them.
+func (v *view) start() error {
+	to := "/tenants"
+	if len(v.page.Tenants) == 1 {
+		to = "/t/" + v.page.Tenants[0] + "/"
+	}
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+type tenantRow struct {
+	Tenant, Mode, Problem string
+	Pulse                 executor.Pulse
+	Rate                  Rate
+}
+
+func (v *view) tenants() error {
+	var rows []tenantRow
+	for _, tenant := range v.page.Tenants {
+		row := tenantRow{Tenant: tenant, Rate: v.s.rates.of(tenant)}
+		answer, err := v.host.Ask(tenant, "host", struct{}{})
+		if h, ok := answer.(executor.HostAnswer); ok && err == nil {
+			row.Mode, row.Problem = h.Host.Mode, h.Host.Problem
+		}
+		if row.Pulse, err = v.host.Pulse(tenant); err != nil {
+			row.Problem = err.Error()
+		}
+		rows = append(rows, row)
+	}
+	return v.show("tenants", "Tenants", "tenants", rows)
+}
+
+type overviewBody struct {
+	Status   executor.StatusView
+	Upcoming executor.UpcomingView
+	Rate     Rate
+	Parked   []executor.PlanView // waiting for their owners, some
+	Moving   []executor.PlanView // unwinding, some
+	Latest   []executor.PlanView
+	Waiting  []executor.WaitingView
+}
+
+// overviewRows bounds each list of the overview.
+const overviewRows = 6
+
+func (v *view) overview() error {
+	body := overviewBody{Rate: v.s.rates.of(v.page.Tenant)}
+	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	if err != nil {
+		return err
+	}
+	body.Status, body.Waiting = status.Status, status.Status.Waiting[:min(len(status.Status.Waiting), overviewRows)]
+	upcoming, err := ask[executor.UpcomingAnswer](v, "due.ls", executor.ListQuery{Limit: overviewRows})
+	if err != nil {
+		return err
+	}
+	body.Upcoming = upcoming.Upcoming
+	for _, list := range []struct {
+		to    *[]executor.PlanView
+		query executor.FindQuery
+	}{{&body.Parked, executor.FindQuery{State: ledger.StateQuarantined}}, {&body.Moving, executor.FindQuery{State: ledger.StateUnwinding}}, {&body.Latest, executor.FindQuery{}}} {
+		list.query.Limit = overviewRows
+		answer, err := ask[executor.FindAnswer](v, "plan.find", list.query)
+		if err != nil {
+			return err
+		}
+		*list.to = answer.Plans
+	}
+	v.live()
+	return v.show("overview", "Overview", "overview", body)
+}
+
+type plansBody struct {
+	Query        executor.FindQuery
+	Age          string
+	Plans        []executor.PlanView
+	Next         string // URL; empty: no more
+	First        string // URL of the first page; empty: this is it
+	Paused       bool
+	Filtered     bool
+	States       []string
+	Capabilities []string
+}
+
+// ages are the filters by age; those with a minus sign are older than that.
+var ages = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "-24h": -24 * time.Hour, "-7d": -7 * 24 * time.Hour}
+
+var planStates = []string{
+	ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined, ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
+}
+
+func (v *view) plans() error {
+	query := v.r.URL.Query()
+	q := executor.FindQuery{
+		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"), Label: query.Get("label"),
+		Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
+	}
+	body := plansBody{Query: q, Age: query.Get("age"), States: planStates}
+	now := time.Unix(0, v.page.NowNs)
+	switch age := ages[body.Age]; {
+	case age > 0:
+		q.FromNs = now.Add(-age).UnixNano()
+	case age < 0:
+		q.UntilNs = now.Add(age).UnixNano()
+	}
+	answer, err := ask[executor.FindAnswer](v, "plan.find", q)
+	if err == nil && answer.Error != "" {
+		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", answer.Error)
+	}
+	if err != nil {
+		return err
+	}
+	body.Plans, body.Paused = answer.Plans, answer.Paused
+	body.Filtered = q.State+q.Agent+q.Capability+q.Label+q.Text+body.Age != ""
+	if answer.Next != "" {
+		body.Next = with(query, "after", answer.Next)
+	}
+	if q.After != "" {
+		body.First = with(query, "after", "")
+	} else {
+		v.live()
+	}
+	return v.show("plans", "Plans", "plans", body)
+}
+
+// with is a query with one value of another kind, as a link.
+func with(query url.Values, name, value string) string {
+	other := url.Values{}
+	for k, list := range query {
+		if k != name && k != "said" && len(list) > 0 && list[0] != "" {
+			other.Set(k, list[0])
+		}
+	}
+	if value != "" {
+		other.Set(name, value)
+	}
+	return "?" + other.Encode()
+}
+
+type leasesBody struct {
+	Upcoming executor.UpcomingView
+	Faulty   []string // plans with leases in error
+	Cut      []executor.PlanView
+}
+
+// dueRows bounds the list of what falls due.
+const dueRows = 100
+
+func (v *view) leases() error {
+	upcoming, err := ask[executor.UpcomingAnswer](v, "due.ls", executor.ListQuery{Limit: dueRows})
+	if err != nil {
+		return err
+	}
+	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	if err != nil {
+		return err
+	}
+	body := leasesBody{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
+	if status.Status.Cut > 0 {
+		parked, err := ask[executor.PlansAnswer](v, "quarantine.ls", executor.ListQuery{Limit: pageRows})
+		if err != nil {
+			return err
+		}
+		for _, p := range parked.Plans {
+			if len(p.Cuts) > 0 {
+				body.Cut = append(body.Cut, p)
+			}
+		}
+	}
+	v.live()
+	return v.show("leases", "Leases", "leases", body)
+}
+
+type memoryBody struct {
+	Memory executor.MemoryView
+	Query  executor.FactsQuery
+	Facts  []executor.FactView
+	Next   string
+	First  string
+	States []string
+}
+
+func (v *view) memory() error {
+	query := v.r.URL.Query()
+	q := executor.FactsQuery{Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"), Limit: pageRows}
+	memory, err := ask[executor.MemoryAnswer](v, "memory.status", struct{}{})
+	if err != nil {
+		return err
+	}
+	facts, err := ask[executor.FactsAnswer](v, "fact.ls", q)
+	if err == nil && facts.Error != "" {
+		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", facts.Error)
+	}
+	if err != nil {
+		return err
+	}
+	body := memoryBody{Memory: memory.Memory, Query: q, Facts: facts.Facts, States: []string{executor.FactInMemory, executor.FactEvicted, executor.FactRetracted}}
+	if facts.Next != "" {
+		body.Next = with(query, "after", facts.Next)
+	}
+	if q.After != "" {
+		body.First = with(query, "after", "")
+	} else {
+		v.live()
+	}
+	return v.show("memory", "Working memory", "memory", body)
+}
+
+type factBody struct {
+	Fact    executor.FactView
+	History executor.HistoryAnswer
+}
+
+func (v *view) fact() error {
+	key := v.r.URL.Query().Get("key")
+	fact, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key})
+	if err == nil {
+		err = said(fact.Error)
+	}
+	if err != nil {
+		return err
+	}
+	history, err := ask[executor.HistoryAnswer](v, "fact.history", executor.FactQuery{Key: key})
+	if err == nil {
+		err = said(history.Error)
+	}
+	if err != nil {
+		return err
+	}
+	slices.Reverse(history.Events)
+	v.live()
+	return v.show("fact", "Fact "+key, "memory", factBody{fact.Fact, history})
+}
+
+type capabilitiesBody struct {
+	List    []executor.CapabilityView
+	Omitted bool
+	Waiting map[string][]executor.WaitingView // by the capability that is asked
+	None    []string                          // of these, that no action names
+}
+
+func (v *view) capabilities() error {
+	list, err := ask[executor.CapabilitiesAnswer](v, "capability.ls", struct{}{})
+	if err != nil {
+		return err
+	}
+	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	if err != nil {
+		return err
+	}
+	body := capabilitiesBody{List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]executor.WaitingView{}}
+	for _, w := range status.Status.Waiting {
+		if len(body.Waiting[w.Capability]) == 0 {
+			body.None = append(body.None, w.Capability)
+		}
+		if len(body.Waiting[w.Capability]) < pageRows {
+			body.Waiting[w.Capability] = append(body.Waiting[w.Capability], w)
+		}
+	}
+	slices.Sort(body.None)
+	v.live()
+	return v.show("capabilities", "Workers and capabilities", "capabilities", body)
+}
+
+type healthBody struct {
+	Status  executor.StatusView
+	Memory  executor.MemoryView
+	Refused []executor.RefusedView
+	Rate    Rate
+	Version string
+}
+
+// refusedBack is how many commits back the health page looks for refused records.
+const refusedBack = 5000
+
+func (v *view) health() error {
+	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	if err != nil {
+		return err
+	}
+	memory, err := ask[executor.MemoryAnswer](v, "memory.status", struct{}{})
+	if err != nil {
+		return err
+	}
+	refused, err := ask[executor.RefusedAnswer](v, "refused.ls", executor.ListQuery{AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(refused.Refused)
+	v.live()
+	return v.show("health", "Health", "health", healthBody{status.Status, memory.Memory, refused.Refused, v.s.rates.of(v.page.Tenant), v.s.cfg.Version})
+}
+
+// sequenceOf reads a sequence from an address of this console.
+func sequenceOf(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return 0, failed(http.StatusNotFound, "Sequences count from 1.", "%q is no sequence of a ledger", text)
+	}
+	return n, nil
+}
+
+// moment is an instant as text, in UTC.
+func moment(ns int64) string {
+	if ns == 0 {
+		return "–"
+	}
+	return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// lasted is a length of time as people say it.
+func lasted(ns int64) string {
+	switch d := time.Duration(ns); {
+	case d < 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
+}

@@ -1,0 +1,236 @@
+package console
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+)
+
+// Source is the host that the pages are about; *host.Host is one.
+type Source interface {
+	Ask(tenant, verb string, question any) (any, error)
+	Watch(tenant string) (*host.Watch, error)
+	Pulse(tenant string) (executor.Pulse, error)
+	Ledger(tenant string) (ledger.Store, error)
+	Copied(tenant string, sequence uint64, records int) (host.CopyOf, error)
+	Tenants() []string
+}
+
+// Config says where a console listens and who may use it.
+type Config struct {
+	// Listen is HOST:PORT; port 0 takes a free one. An address that others can reach
+	// needs TLSCert and TLSKey, PEM files.
+	Listen          string
+	TLSCert, TLSKey string
+
+	// Operators is the file of who may act (docs/guide/console.md). It is made, with a
+	// token for Operator, when it is not there.
+	Operators string
+	Operator  string // a name; empty: "operator"
+
+	// OpenRead lets whoever reaches a loopback address read without signing in.
+	OpenRead bool
+
+	Version string       // shown on the health page
+	Logger  *slog.Logger // nil: discards
+}
+
+// Server is a console that listens. Its host may come and go: see Attach.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	access   *access
+	pages    pages
+	listener net.Listener
+	http     *http.Server
+	names    func(string) bool // hosts that requests may name
+	streams  atomic.Int64
+	rates    rates
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu   sync.Mutex
+	host *attached // nil: none at the moment
+}
+
+// attached is a host, and the connection by which operators' records are appended.
+type attached struct {
+	Source
+	conn *nats.Conn
+	gone chan struct{} // closed when it is detached
+}
+
+// Start listens. Errors: *ledger.Refused names the field of Config that is wrong;
+// otherwise what the address or a file said.
+func Start(cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Operator == "" {
+		cfg.Operator = "operator"
+	}
+	secure, err := checkConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	operators, err := readOperators(cfg.Operators, cfg.Operator)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := parsePages()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s for the console: %w", cfg.Listen, err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, pages: pages, listener: listener,
+		access: &access{operators: operators, cookie: "sagenbaum_" + port, secure: secure != nil, sessions: map[[32]byte]session{}},
+		names:  loopbackNames, rates: rates{samples: map[string][]sample{}},
+	}
+	if secure != nil {
+		leaf := secure.Certificates[0].Leaf
+		s.names = func(name string) bool { return leaf.VerifyHostname(name) == nil }
+		s.listener = tls.NewListener(listener, secure)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytesMax,
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	s.running.Go(func() { // ends with Close
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("console stopped", "cause", err)
+		}
+	})
+	s.running.Go(s.sample)
+	return s, nil
+}
+
+// checkConfig returns the TLS configuration, or nil for a console without.
+func checkConfig(cfg Config) (*tls.Config, error) {
+	name, _, err := net.SplitHostPort(cfg.Listen)
+	switch {
+	case err != nil:
+		return nil, ledger.Refuse("listen", fmt.Sprintf("%q is no address to listen on", cfg.Listen), "HOST:PORT, as in 127.0.0.1:4280")
+	case !ledger.ValidToken(cfg.Operator):
+		return nil, ledger.Refuse("operator", fmt.Sprintf("%q is no name", cfg.Operator), "1 to 64 letters, digits, '-' or '_'")
+	case cfg.Operators == "":
+		return nil, ledger.Refuse("operators", "no file", "a file of operators")
+	case (cfg.TLSCert == "") != (cfg.TLSKey == ""):
+		return nil, ledger.Refuse("tls", "a certificate without its key, or a key without its certificate", "both")
+	case cfg.TLSCert == "" && !loopback(name):
+		return nil, ledger.Refuse("listen", fmt.Sprintf("others can reach %s, and it has no certificate", cfg.Listen), "an address of this machine, as 127.0.0.1:4280, or a certificate and its key")
+	case cfg.OpenRead && !loopback(name):
+		return nil, ledger.Refuse("open_read", "others can reach "+cfg.Listen, "reading without a token on an address of this machine only")
+	case cfg.TLSCert == "":
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		return nil, ledger.Refuse("tls", err.Error(), "PEM files that fit each other")
+	}
+	if pair.Leaf == nil {
+		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
+			return nil, ledger.Refuse("tls", err.Error(), "a certificate")
+		}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// loopback reports whether an address can be reached from this machine only.
+func loopback(name string) bool {
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// loopbackNames are the hosts that a request to a loopback address may name: a page
+// elsewhere whose name is made to point here (DNS rebinding) names another.
+func loopbackNames(name string) bool { return loopback(strings.Trim(name, "[]")) }
+
+// URL is where the console is.
+func (s *Server) URL() string {
+	scheme := "http"
+	if s.access.secure {
+		scheme = "https"
+	}
+	address := s.listener.Addr().String()
+	if name, _, _ := net.SplitHostPort(s.cfg.Listen); name == "localhost" {
+		_, port, _ := net.SplitHostPort(address)
+		address = "localhost:" + port
+	}
+	return (&url.URL{Scheme: scheme, Host: address, Path: "/"}).String()
+}
+
+// Attach has the console show a host until detach is called, which waits for nothing.
+// Operators' records are appended over conn.
+func (s *Server) Attach(source Source, conn *nats.Conn) (detach func()) {
+	a := &attached{Source: source, conn: conn, gone: make(chan struct{})}
+	s.mu.Lock()
+	s.host = a
+	s.mu.Unlock()
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			s.mu.Lock()
+			if s.host == a {
+				s.host = nil
+			}
+			s.mu.Unlock()
+			close(a.gone)
+		})
+	}
+}
+
+// Close stops listening and ends every request.
+func (s *Server) Close() {
+	s.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close()
+	}
+	s.running.Wait()
+}
+
+// attached is the host of now, or nil.
+func (s *Server) attached() *attached {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host
+}
+
+// append stores one commit. In doubt, it tries again with the same id: a second copy
+// changes nothing.
+func (a *attached) append(ctx context.Context, tenant string, commit ledger.Append) (uint64, error) {
+	appender, err := jetstream.Attach(a.conn, tenant)
+	if err != nil {
+		return 0, err
+	}
+	sequence, err := appender.Append(ctx, commit)
+	if errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil {
+		sequence, err = appender.Append(ctx, commit)
+	}
+	return sequence, err
+}
