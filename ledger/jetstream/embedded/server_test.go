@@ -196,6 +196,42 @@ func TestDurableIDTellsWhetherTheServerSyncs(t *testing.T) {
 	}
 }
 
+// A stream that is being made, as by a repair, is for a moment one that the server's
+// health page calls not recovered. Whoever takes that for mute ends the repair.
+func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1})
+	conn, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	done := make(chan error, 1)
+	go func() { // ends with its last stream
+		for range 60 {
+			for _, step := range []struct{ verb, body string }{{"CREATE", `{"name":"S","subjects":["s.>"]}`}, {"DELETE", ""}} {
+				if _, err := conn.Request("$JS.API.STREAM."+step.verb+".S", []byte(step.body), 20*time.Second); err != nil {
+					done <- err
+					return
+				}
+			}
+		}
+		done <- nil
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+			if err := server.Probe(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
 	text := "# name password\n\noperator s3cret\na1 x pub=saga.t.agent.a1.>\nw1 y sub=undo.t.> pub=saga.t.worker.w1\n"
