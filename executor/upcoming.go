@@ -119,7 +119,7 @@ type CapabilityView struct {
 	Capability string         `json:"capability"`
 	Latest     string         `json:"latest"` // the plan that named it last, by opening
 	LatestNs   int64          `json:"latest_ns"`
-	Workers    []SeenView   `json:"workers"` // lately, by name
+	Workers    []SeenView     `json:"workers"` // lately, by name
 	InFlight   []InFlightView `json:"in_flight"`
 	Omitted    bool           `json:"omitted,omitempty"` // more are in flight
 }

@@ -38,14 +38,14 @@ func newLedgerTail(s *settings) *cobra.Command {
 		Short: "Print the records of the ledger, one line each",
 		Long: `Print the records of the ledger, one line each: address, time, who wrote it, what
 it is, the plan, and what it says. Without --since the last 20 commits.
-With -o json every line is one JSON object. --where picks records by a CEL expression
+With -o json every line is one JSON object. --filter picks records by a CEL expression
 over kind, plan, action, class, name, subject, verdict (that a supervisor gave),
 refused, sequence, index, time and record, the record's JSON, in which numbers of 64
 bits are text. It reads the stream itself, which needs permissions that the other
 commands do not (docs/cli.md).`,
 		Example: `  sagenbaum ledger tail --follow
   sagenbaum ledger tail --since 1 --plan 01JD3BX7
-  sagenbaum ledger tail --since 1 --where 'kind == "forward_failed" && plan.startsWith("01J")'
+  sagenbaum ledger tail --since 1 --filter 'kind == "forward_failed" && plan.startsWith("01J")'
   sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ commands do not (docs/cli.md).`,
 			if where != "" {
 				var err error
 				if t.where, err = triggers.CompileFilter(where); err != nil {
-					return fail(exitUsage, `--where 'kind == "plan_opened"'`, "--where: %v", err)
+					return fail(exitUsage, `--filter 'kind == "plan_opened"'`, "--filter: %v", err)
 				}
 			}
 			c, err := s.connect()
@@ -65,7 +65,7 @@ commands do not (docs/cli.md).`,
 			defer cancel()
 			err = t.tail(ctx, c, since, follow)
 			if t.picked == 0 && t.unanswered > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "nothing is picked; of %d records --where could not be answered, first of %s\n", t.unanswered, printable(t.why))
+				fmt.Fprintf(cmd.ErrOrStderr(), "nothing is picked; of %d records --filter could not be answered, first of %s\n", t.unanswered, printable(t.why))
 			}
 			switch {
 			case follow && cmd.Context().Err() != nil:
@@ -79,7 +79,7 @@ commands do not (docs/cli.md).`,
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as records arrive, until interrupted")
 	cmd.Flags().StringVar(&only, "plan", "", "only records of this `PLAN`")
-	cmd.Flags().StringVar(&where, "where", "", "only records for which this `CEL` expression is true")
+	cmd.Flags().StringVar(&where, "filter", "", "only records for which this `CEL` expression is true")
 	return cmd
 }
 

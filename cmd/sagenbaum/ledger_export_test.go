@@ -78,13 +78,13 @@ func exportLedger(t *testing.T, s *served) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".export-*")); len(left) > 0 {
 		t.Errorf("it left %v behind", left)
 	}
-	filtered := s.ask(t, demoTenant, "ledger", "tail", "--since", "1", "--where", `kind == "resolved" && class == "operator"`)
-	filtered.wants(t, "ledger tail --where", exitGood)
+	filtered := s.ask(t, demoTenant, "ledger", "tail", "--since", "1", "--filter", `kind == "resolved" && class == "operator"`)
+	filtered.wants(t, "ledger tail --filter", exitGood)
 	if !strings.Contains(filtered.stdout, "resolved") || strings.Count(filtered.stdout, "\n") != 1 {
-		t.Errorf("--where prints\n%s", filtered.stdout)
+		t.Errorf("--filter prints\n%s", filtered.stdout)
 	}
-	s.ask(t, demoTenant, "ledger", "tail", "--where", "record.term > 1").wants(t, "a filter that is never answered", exitGood, "could not be answered")
-	s.ask(t, demoTenant, "ledger", "tail", "--where", "kid").wants(t, "a filter that is none", exitUsage, "did you mean kind")
+	s.ask(t, demoTenant, "ledger", "tail", "--filter", "record.term > 1").wants(t, "a filter that is never answered", exitGood, "could not be answered")
+	s.ask(t, demoTenant, "ledger", "tail", "--filter", "kid").wants(t, "a filter that is none", exitUsage, "did you mean kind")
 }
 
 // TestAFileOfAnotherLedgerIsNotContinued: the ledger that is served must have grown from

@@ -341,21 +341,14 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // ends with ctx
-		for failed := 0; ; {
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(probePause):
 			}
-			err := server.Probe(ctx)
-			switch {
-			case err == nil:
-				failed = 0
-			case ctx.Err() == nil:
-				// A stream that a repair is deleting looks like one that cannot store, for a moment.
-				if failed++; failed > 1 {
-					cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
-				}
+			if err := server.Probe(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
 			}
 		}
 	}()

@@ -327,36 +327,6 @@ func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, erro
 	return a.store, head, nil
 }
 
-// checkAnchor holds the stream against the state that was folded from it: the
-// record at the cursor must have the address that the state remembers (G2), and
-// nothing may be missing (G1).
-func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *pb.Meta) error {
-	cursor := meta.GetApplied().GetSequence()
-	switch {
-	case head.Deleted != 0:
-		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream starts at %d and misses %d records", head.First, head.Deleted)}
-	case cursor == 0:
-		return nil
-	case cursor > head.Last:
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf("the stream ends at %d, but %d was folded: it has lost its tail", head.Last, cursor)}
-	}
-	m, err := store.Get(ctx, cursor)
-	if err != nil {
-		return err
-	}
-	entries, err := ledger.Decode(tenant, m)
-	if err != nil {
-		return err
-	}
-	last := entries[len(entries)-1].Address
-	if last.Index != meta.Applied.Index || string(last.Leaf) != string(meta.Applied.Leaf) {
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf(
-			"the stream has %s where %s was folded: its history is not the one that this state comes from",
-			ledger.FormatFullAddress(last), ledger.FormatFullAddress(meta.Applied))}
-	}
-	return nil
-}
-
 // loop is the actor: it waits for whatever comes first and takes a turn.
 func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error, lease <-chan holderEvent) error {
 	for {
