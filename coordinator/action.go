@@ -242,6 +242,11 @@ func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome
 	if err != nil {
 		return nil, err
 	}
+	if len(t.Sensitive) > 0 {
+		if err := p.vault.unlock(ctx); err != nil {
+			return nil, err
+		}
+	}
 	d := &draft{Action: declared, contract: t, happened: happened, trace: traceparent(ctx)}
 	if d.input, err = encode("action.input", declared.Input); err != nil {
 		return nil, err
@@ -393,11 +398,12 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 	})
 	compensation := inverse.GetCompensationRegistered()
 	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version
+	compensation.Sealed = compensation.Sealed || d.version != "" && len(d.contract.Sensitive) > 0 // the handler reads all of it
 	if len(d.input) > 0 {
-		forward.Payload = &pb.Payload{Input: d.input}
+		forward.Payload = &pb.Payload{Input: p.vault.seal(d.contract, id, "input", d.input)}
 	}
 	if len(d.before) > 0 {
-		inverse.Payload = &pb.Payload{Before: d.before}
+		inverse.Payload = &pb.Payload{Before: p.vault.seal(d.contract, id, "before", d.before)}
 	}
 	registered := forward.GetForwardRegistered()
 	if d.happened != nil {
@@ -492,7 +498,7 @@ func (p *OpenPlan) finishFailed(a *action, cause error) error {
 		p.leaveOpen(a)
 		return cause
 	}
-	record, message := p.outcome(a), clip(cause.Error())
+	record, message := p.outcome(a), clip(p.scrubbed(a, cause.Error()))
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken, Message: message}}
 	} else {
@@ -554,7 +560,12 @@ func (p *OpenPlan) completed(a *action, outcome Outcome) (record *pb.Record, out
 	}
 	if problem == nil {
 		if len(output) > 0 {
-			record.Payload = &pb.Payload{Output: output}
+			record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
+			if len(a.contract.Sensitive) > 0 {
+				if opened, _, err := p.vault.open(record.Payload.Output); err == nil { // the bytes that a replay will return
+					output = opened
+				}
+			}
 		}
 		if problem = p.c.check(p.id, record); problem == nil {
 			return record, output, nil

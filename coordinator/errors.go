@@ -38,6 +38,11 @@ var (
 	// run; call again with the same Action.
 	ErrNotCaptured = errors.New("the state before the effect was not captured")
 
+	// ErrErased means that the plan was erased: the key of its sensitive fields is
+	// destroyed, so that nothing of them can be read or recorded any more. It never
+	// will be: run what is left to do under another plan.
+	ErrErased = errors.New("the plan was erased")
+
 	// ErrBlocked is what a *Verdict is when it kept the forward from running (S77).
 	ErrBlocked = errors.New("blocked by a supervisor")
 

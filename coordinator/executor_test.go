@@ -56,7 +56,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
 		{
 			Name: "a1", Password: "secret",
-			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "query.default.history.a1", "run.default.a1.>", "ask.default.>"},
+			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "query.default.history.a1", "run.default.a1.>", "ask.default.>", "key.default.a1"},
 			Subscribe: []string{"notice.default.a1.>", "undo.default.handler.a1.>", "run.default.a1.>"},
 		},
 		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
@@ -80,7 +80,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	}
 	t.Cleanup(root.Close)
 	l := &live{t: t, connect: connect, root: root, url: server.URL()}
-	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(), DurableServer: server.DurableID()})
+	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(), DurableServer: server.DurableID(), MasterKey: make([]byte, host.MasterKeySize)})
 	if err != nil {
 		t.Fatal(err)
 	}

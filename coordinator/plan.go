@@ -64,6 +64,8 @@ type OpenPlan struct {
 	id   string
 	vars json.RawMessage // what the arguments of questions read as plan
 
+	vault *vault
+
 	mu            sync.Mutex
 	opening       *pb.Record // PlanOpened until it is queued
 	last          *bundle    // queued last
@@ -115,7 +117,7 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 
 func newOpenPlan(c *Coordinator, opening *pb.Record) *OpenPlan {
 	return &OpenPlan{
-		c: c, id: opening.Plan, opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
+		c: c, id: opening.Plan, vault: newVault(c, opening.Plan), opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
 		changed: make(chan struct{}),
 	}
 }

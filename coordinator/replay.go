@@ -243,7 +243,7 @@ func (c *Coordinator) newRun(config RunConfig) (*run, error) {
 		finished: make(chan struct{}),
 	}
 	r.life, r.halt = context.WithCancelCause(context.Background())
-	r.handlers = newHandlers(c, config)
+	r.handlers, r.vault = newHandlers(c, config), newVault(c, config.Plan.ID)
 	return r, c.enlist(r)
 }
 

@@ -106,6 +106,11 @@ func (r *run) draftOf(ctx context.Context, declared Action) (*draft, error) {
 	}
 	d := &draft{Action: declared, contract: declared.compiled} // nothing will be registered
 	var err error
+	if len(d.contract.Sensitive) > 0 {
+		if err := r.vault.unlock(ctx); err != nil {
+			return nil, err
+		}
+	}
 	d.input, err = encode("action.input", declared.Input)
 	return d, err
 }
@@ -135,10 +140,9 @@ func (r *run) follows(declared Action, past *ledger.PastAction) error {
 // field that does; its capability is the same.
 func (r *run) compare(d *draft, past *ledger.PastAction) error {
 	f := r.forwards[past.Action]
-	var input []byte
-	if len(d.input) > 0 {
-		sum := sha256.Sum256(d.input)
-		input = sum[:]
+	input := inputDigest(r.vault.seal(d.contract, past.Action, "input", d.input)) // as it is recorded
+	if plain := inputDigest(d.input); bytes.Equal(past.Input, plain) {
+		input = plain // by a contract without the sensitive field
 	}
 	class, digest := d.contract.Recorded()
 	keep := r.config.OnChange == KeepRecorded
@@ -161,6 +165,14 @@ func (r *run) compare(d *draft, past *ledger.PastAction) error {
 		}
 	}
 	return nil
+}
+
+func inputDigest(input json.RawMessage) []byte {
+	if len(input) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(input)
+	return sum[:]
 }
 
 func (r *run) diverged(action, field string, recorded, now any) *Diverged {

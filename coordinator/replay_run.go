@@ -34,6 +34,7 @@ type run struct {
 	forwards map[string]*pb.ForwardRegistered
 	owed     map[string]bool // their undo may still be asked for
 	handlers *handlers
+	vault    *vault
 
 	mu     sync.Mutex
 	called map[string]bool
@@ -104,14 +105,14 @@ func (r *run) open(ctx context.Context) error {
 	r.state, r.serves = history.State, r.config.Plan.ID
 	switch history.State {
 	case ledger.StateOpen:
-		if err := r.load(history, history); err != nil {
+		if err := r.load(ctx, history, history); err != nil {
 			return err
 		}
 		r.adopt()
 		return nil
 	case ledger.StateUnwinding, ledger.StateQuarantined:
 		r.offerOnly()
-		return r.load(history, history)
+		return r.load(ctx, history, history)
 	case ledger.StateCommitted:
 		return r.openUndone(ctx, history)
 	}
@@ -135,7 +136,7 @@ func (r *run) openUndone(ctx context.Context, history ledger.HistoryAnswer) erro
 	switch undoing.State {
 	case ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined:
 		r.serves = history.UndoneAs
-		return r.load(history, undoing)
+		return r.load(ctx, history, undoing)
 	}
 	return &Unwound{Plan: history.UndoneAs, End: End{State: undoing.State, Reason: undoing.Reason, Outstanding: undoing.Outstanding}}
 }
@@ -183,6 +184,7 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 	}
 	own := r.c.fencedCopy()
 	r.plan = newOpenPlan(own, r.opening)
+	r.plan.vault = r.vault
 	r.own = own
 	r.c.mu.Lock()
 	r.c.plans[r.plan.id] = r.plan // for notices
@@ -237,7 +239,10 @@ func (r *run) alone(ctx context.Context, subject string) error {
 
 // load takes what is recorded of the function's calls. The handlers are owed to
 // the plan that is undone.
-func (r *run) load(history, undone ledger.HistoryAnswer) error {
+func (r *run) load(ctx context.Context, history, undone ledger.HistoryAnswer) error {
+	if err := r.vault.openPast(ctx, history.Actions); err != nil {
+		return err
+	}
 	r.forwards, r.owed = map[string]*pb.ForwardRegistered{}, map[string]bool{}
 	for _, past := range undone.Actions {
 		if past.Owed {

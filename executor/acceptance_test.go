@@ -192,6 +192,7 @@ var unseen = map[string]string{
 	"kind fact_reingested":   "no state of plans depends on it",
 	"kind checkpoint_signed": "no state of plans depends on it",
 	"kind key_rotated":       "no state of plans depends on it",
+	"kind plan_erased":       "the golden ledger erased and the tests of erasure show it",
 	"kind ledger_repaired":   "it stands where tiles end: the golden ledger repaired and the tests of the host show it",
 }
 

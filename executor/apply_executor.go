@@ -56,6 +56,8 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 		return s.planEnded(e, p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
 		return s.planRewound(e, p, k.PlanRewound)
+	case *pb.Record_PlanErased:
+		return s.planErased(e, p, k.PlanErased)
 	case *pb.Record_OwnerPaged:
 		return s.ownerPaged(e, p, k.OwnerPaged)
 	case *pb.Record_CascadeCut:

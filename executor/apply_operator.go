@@ -36,6 +36,8 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 		return s.retryRequested(e, p, k.RetryRequested)
 	case *pb.Record_Resolved:
 		return s.resolved(e, p, k.Resolved)
+	case *pb.Record_PlanErased:
+		return s.planErased(e, p, k.PlanErased)
 	case *pb.Record_CascadeAnswered:
 		return s.cascadeAnswered(e, p, k.CascadeAnswered)
 	default:

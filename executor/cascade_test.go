@@ -133,7 +133,7 @@ func (w *world) cut() (out []string) {
 
 func (w *world) why(plan string) WhyView {
 	w.t.Helper()
-	view, err := NewReader(w.kv, "t", nil).Why(plan)
+	view, err := NewReader(w.kv, "t", nil).Why(WhyQuery{Plan: plan})
 	if err != nil {
 		w.t.Fatal(err)
 	}

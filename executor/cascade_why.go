@@ -11,7 +11,8 @@ import (
 
 // WhyQuery asks why a plan unwinds, or what holds it (plan.why).
 type WhyQuery struct {
-	Plan string `json:"plan"`
+	Plan   string `json:"plan"`
+	Action string `json:"action,omitempty"` // only what led to the undo of this one: id, or number
 }
 
 // WhyAnswer answers plan.why.
@@ -34,6 +35,19 @@ type WhyView struct {
 	Cycle    *Cycle       `json:"cycle,omitempty"`
 	Cuts     []CutView    `json:"cuts,omitempty"`    // leases that wait for the owner
 	Answers  []AnswerView `json:"answers,omitempty"` // leases that the owner has answered, the last answer to each; the last 16
+
+	Action  string             `json:"action,omitempty"` // asked for: its id
+	Waits   []WaitView         `json:"waits,omitempty"`  // actions that are owed and not settled, and what for
+	Records []ledger.StoryLine `json:"records"`          // cause, lease, decision, command, outcome, in the order of the ledger
+	Left    string             `json:"left,omitempty"`   // what Records leaves out
+}
+
+// WaitView is an action whose undo is owed and not settled, and what it waits for.
+type WaitView struct {
+	Number int    `json:"number"`
+	Action string `json:"action"`
+	Undo   string `json:"undo"` // owed, ready, dispatched, waiting, quarantined, exhausted
+	For    string `json:"for"`
 }
 
 // WhyStep is one lease of the chain: what it turned at, and that it fired.
@@ -118,15 +132,26 @@ func (r *Reader) cuts(p *plan) (views []CutView) {
 }
 
 // Why tells what led to the unwind of a plan, or to the first lease of it that is
-// cut. The error is a *ledger.Refused: there is no such plan.
-func (r *Reader) Why(id string) (WhyView, error) {
+// cut; of an action too, what its undo waits for. The error is a *ledger.Refused: there
+// is no such plan or action. Records is the caller's, who reads the ledger (see Trail).
+func (r *Reader) Why(q WhyQuery) (WhyView, error) {
+	id := q.Plan
 	p := r.s.plan(id)
 	if p == nil {
 		return WhyView{}, ledger.Refuse("plan", "there is no plan "+id, "a plan of this tenant")
 	}
+	var of *action
+	if q.Action != "" {
+		if of = r.numbered(p, q.Action); of == nil {
+			return WhyView{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
+		}
+	}
 	view := WhyView{
 		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
-		Steps: []WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p),
+		Steps: []WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p), Waits: r.waits(p, of), Records: []ledger.StoryLine{},
+	}
+	if of != nil {
+		view.Action = of.fixed.Id
 	}
 	f := r.s.whyFiring(p)
 	if f == nil {

@@ -19,6 +19,8 @@ type Input struct {
 	Answers []Answer
 	// Paged are the pages that hooks have taken since the last turn.
 	Paged []Paged
+	// Destroyed are the plans whose keys were destroyed since the last turn.
+	Destroyed []string
 	// Cascade bounds what follows from undos.
 	Cascade CascadeLimits
 	// MemoryMax bounds the bytes of facts in working memory; 0: no limit.
@@ -56,6 +58,7 @@ func (s *State) Decide(in Input) []*pb.Record {
 		d.answer(a)
 	}
 	d.paged(in.Paged)
+	d.destroyed(in.Destroyed)
 	d.attempts(attempts)
 	for _, id := range d.fired {
 		d.plan(id)

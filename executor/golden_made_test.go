@@ -24,6 +24,7 @@ var madeLedgers = []struct {
 	{"later-version", goldenOfLaterVersion},
 	{"repaired", goldenOfRepair},
 	{"signed", goldenOfSigned},
+	{"erased", goldenOfErasure},
 }
 
 // goldenOfMemory has facts that come, change, leave memory, are read and come back.
@@ -135,6 +136,17 @@ func goldenOfSigned(t *testing.T) []ledger.Message {
 		t.Fatalf("key %s, checkpoint %v", s.state.Key(), s.state.Signed())
 	}
 	s.play("fail turn")
+	return s.log
+}
+
+// goldenOfErasure has a plan that was erased by force while it was undone, and one that
+// was undone after it had been committed and erased.
+func goldenOfErasure(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a:sealed a+ b b+ !erase erase:force fail turn destroyed")
+	s.wantState("p", ledger.StateQuarantined, "a=quarantined b=compensated")
+	s.play("q/open q/a:sealed q/a+ q/commit turn q/erase q/destroyed q/undo turn")
+	s.wantState("q~1", ledger.StateQuarantined, "a=quarantined")
 	return s.log
 }
 

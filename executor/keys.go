@@ -35,6 +35,7 @@ import "encoding/binary"
 //	U <len> <capability> <seq> <index>  the key of the attempt that was dispatched there, without its first byte
 //	g <plan> 00 <n> <kind>          PageRow: a page that no hook has taken yet
 //	z <seq> <index>                 Firing: a lease that fired, where something came of it
+//	K <plan>                        (empty) plans whose key is to be destroyed
 //	C <capability> 00 <seq> <index> ContractRow
 //	L <seq> <index>                 RepairRow
 //	T                               CheckpointRow
@@ -71,6 +72,7 @@ const (
 	keyFiring   = 'z'
 	keyContract = 'C'
 	keyListed   = 'P'
+	keyErase    = 'Z'
 
 	keyResident  = 'e'
 	keyLarge     = 'E'

@@ -27,6 +27,7 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Proposals: slices.Clone(r.Proposals),
 		Firing:    r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
+		Erased: r.Erased, Erasure: r.Erasure, Shredded: r.Shredded,
 	}
 }
 

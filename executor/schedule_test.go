@@ -155,6 +155,13 @@ func (s *schedule) word(word string) []Result {
 		return s.agent(s.plan, planCommitted())
 	case word == "stop":
 		return s.by("ops", "", &pb.Record{Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop it", Actor: "ops"}}})
+	case verb == "erase":
+		return s.by("ops", "", &pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ops", Force: rest == "force"}}})
+	case word == "destroyed":
+		return s.append(holder, &pb.Record{
+			Plan: s.plan, Term: s.state.Meta().Term, EpochNs: s.now, Cause: s.state.plan(s.plan).row.Erased,
+			Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}},
+		})
 	case verb == "lone":
 		return s.agent(s.plan, pair(rest)[0])
 	case verb == "fact" || verb == "forget":
@@ -255,6 +262,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 	switch name {
 	case "irr":
 		f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+	case "sealed":
+		c.Sealed = true
 	case "eff":
 		f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
 	case "askme":

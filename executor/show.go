@@ -304,7 +304,7 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped), Quarantined: int(row.Quarantined),
 		Opened: ledger.FormatAddress(row.Opened), Orphans: row.Orphans,
 		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure), SecondApprover: row.Declared.SecondApprover,
-		Origin: row.Origin, UndoneAs: row.UndoneAs,
+		Origin: row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 	}
 	for _, q := range row.Proposals {
 		view.Proposals = append(view.Proposals, ProposalView{Action: q.Orphan, Answer: answerOf(q), Operator: q.Operator})
@@ -365,6 +365,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
 	}
 	if c != nil {
+		view.Sealed = c.Sealed
 		view.Key = r.s.key(a)
 		view.Attempts = int(attemptsOf(c))
 	}

@@ -86,6 +86,7 @@ type State struct {
 	commands []Command
 	notices  []Notice
 	pages    []Page
+	erasures []string // plans whose keys are to be destroyed
 	misses   []string // evicted facts that leases have read
 
 	// overlay of a fork: what a scratch fold would have written

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -56,6 +57,8 @@ func (s *State) nextStep(a *action) (step, string) {
 		return stepQuarantine, "irreversible: " + a.fixed.Forward.Capability + " has no inverse"
 	case c == nil || c.Capability == "":
 		return stepQuarantine, "no compensation is registered for " + a.fixed.Forward.Capability
+	case c.Sealed && s.erased(a.id.plan) != nil:
+		return stepQuarantine, "what " + c.Capability + " takes was erased at " + ledger.FormatAddress(s.erased(a.id.plan)) + ": nobody can read it any more"
 	case a.row.Late && a.fixed.DutyOf != 0 && asksWhenLate(a) && !a.row.Approved:
 		return stepQuarantine, noteLate
 	case (blind(a) || a.row.Late) && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED:

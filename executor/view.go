@@ -43,6 +43,7 @@ type PlanView struct {
 	WindowClosesNs int64           `json:"window_closes_ns,omitempty"` // of its held actions, the first
 	Omitted        []string        `json:"omitted,omitempty"`          // what did not fit into one answer
 	Cuts           []CutView       `json:"cuts,omitempty"`             // leases that a cascade limit holds
+	Erasure        *ErasureView    `json:"erasure,omitempty"`          // its sealed values were erased
 }
 
 // ActionView is one action of a plan, in the order of registration.
@@ -93,6 +94,7 @@ type ActionView struct {
 	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
 	Arguments      json.RawMessage `json:"arguments,omitempty"` // of the command in flight
 	Leases         []LeaseView     `json:"leases,omitempty"`
+	Sealed         bool            `json:"sealed,omitempty"` // its undo takes sealed values
 }
 
 // LeaseView is one standing condition.
@@ -215,6 +217,7 @@ type WaitingView struct {
 	Action     string `json:"action"`
 	SinceNs    int64  `json:"since_ns"`
 	Tries      int    `json:"tries"`
+	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
 }
 
 // SavepointView is a place that an unwind may stop at.

@@ -122,6 +122,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Reason, k.RestoreRequested.Actor)
 	case *pb.Record_CascadeAnswered:
 		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor), text("cascade_answered.lease", k.CascadeAnswered.Lease))
+	case *pb.Record_PlanErased:
+		return checkErased(k.PlanErased, s)
 	case *pb.Record_CompensationReported:
 		return checkReported(k.CompensationReported)
 	case *pb.Record_LedgerRepaired:
@@ -240,6 +242,20 @@ func checkResolved(r *pb.Resolved) error {
 	}
 	if r.Evidence == "" && r.Outcome != pb.Resolution_RESOLUTION_SKIPPED {
 		return Refuse("resolved.evidence", "empty", "a reference to what proves it, as a ticket; or outcome skipped, which claims nothing")
+	}
+	return nil
+}
+
+// checkErased keeps the request of an operator apart from the word of the holder that
+// it is done, which names no reason of its own.
+func checkErased(k *pb.PlanErased, s Source) error {
+	switch asks := s.Class == ClassOperator; {
+	case asks && k.Destroyed:
+		return Refuse("plan_erased.destroyed", "said by an operator", "only the holder destroys a key")
+	case asks:
+		return owned("plan_erased", k.Reason, k.Actor)
+	case !k.Destroyed || k.Force || k.Reason != "" || k.Actor != "":
+		return Refuse("plan_erased.destroyed", "not given, or given with more", "destroyed alone, and the operator's record as its cause")
 	}
 	return nil
 }

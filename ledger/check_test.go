@@ -30,6 +30,9 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 			if kind.Class == ledger.ClassFact && other == holderSource {
 				want = "plan" // a fact of the holder is about an action, and in its term
 			}
+			if kind.Name == "plan_erased" && other == holderSource {
+				want = "term" // the holder's is its word that the key is gone
+			}
 			if err := ledger.Check(g.record, other); other != g.source && refusedField(err) != want {
 				t.Errorf("%s on a subject of class %v (term %v): %v", kind.Name, other.Class, other.Term, err)
 			}
@@ -295,6 +298,35 @@ func TestADerivedNameIsNobodysToTake(t *testing.T) {
 		r.Plan, r.Action = "p1~1", "x1~1"
 		if err := ledger.Check(r, g.source); (g.source.Class == ledger.ClassAgent) != (refusedField(err) == "plan") {
 			t.Errorf("%s: %v", ledger.KindOf(r).Name, err)
+		}
+	}
+}
+
+// TestErasuresAreAskedForByOperatorsAndDoneByTheHolder, and nobody writes the other's.
+func TestErasuresAreAskedForByOperatorsAndDoneByTheHolder(t *testing.T) {
+	record := func(holder bool, k *pb.PlanErased) *pb.Record {
+		r := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanErased{PlanErased: k}}
+		if holder {
+			r.Term, r.EpochNs = 1, 5
+		}
+		return r
+	}
+	for _, c := range []struct {
+		source ledger.Source
+		erased *pb.PlanErased
+		field  string
+	}{
+		{operatorSource, &pb.PlanErased{Reason: "r", Actor: "a", Force: true}, ""},
+		{operatorSource, &pb.PlanErased{Actor: "a"}, "plan_erased.reason"},
+		{operatorSource, &pb.PlanErased{Reason: "r"}, "plan_erased.actor"},
+		{operatorSource, &pb.PlanErased{Reason: "r", Actor: "a", Destroyed: true}, "plan_erased.destroyed"},
+		{holderSource, &pb.PlanErased{Destroyed: true}, ""},
+		{holderSource, &pb.PlanErased{}, "plan_erased.destroyed"},
+		{holderSource, &pb.PlanErased{Destroyed: true, Reason: "r"}, "plan_erased.destroyed"},
+		{holderSource, &pb.PlanErased{Destroyed: true, Force: true}, "plan_erased.destroyed"},
+	} {
+		if err := ledger.Check(record(c.source == holderSource, c.erased), c.source); refusedField(err) != c.field {
+			t.Errorf("%v on a subject of class %v: %v", c.erased, c.source.Class, err)
 		}
 	}
 }

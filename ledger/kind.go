@@ -5,19 +5,26 @@ import pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 // Kind says what a record is, by the name of its field in Record.
 type Kind struct {
 	Name        string // as in "plan_opened"; empty: the record has no kind
-	Class       Class  // of the subject it may stand on; a fact also on the executor's
+	Class       Class  // of the subject it may stand on; a fact and an erasure also on the executor's
 	NeedsPlan   bool
 	NeedsAction bool
 }
 
 // on is what a kind needs on a subject of this class. A fact that the holder
-// asserts or retracts is the compensation of an action.
+// asserts or retracts is the compensation of an action; an erasure that it writes says
+// that the key is gone.
 func (k Kind) on(c Class) Kind {
 	if k.Class == ClassFact && c == ClassExecutor {
 		return Kind{k.Name, c, true, true}
 	}
+	if k.Name == kindErased && c == ClassExecutor {
+		return Kind{k.Name, c, true, false}
+	}
 	return k
 }
+
+// kindErased is asked for by an operator, and said to be done by the holder.
+const kindErased = "plan_erased"
 
 // KindOf returns the kind of a record, in the order of record.proto.
 func KindOf(r *pb.Record) Kind {
@@ -74,6 +81,8 @@ func kindOfPeople(r *pb.Record) Kind {
 		return Kind{"restore_requested", ClassOperator, false, false}
 	case *pb.Record_CascadeAnswered:
 		return Kind{"cascade_answered", ClassOperator, true, false}
+	case *pb.Record_PlanErased:
+		return Kind{kindErased, ClassOperator, true, false}
 	case *pb.Record_CompensationReported:
 		return Kind{"compensation_reported", ClassWorker, true, true}
 	case *pb.Record_CompensationProgressed:

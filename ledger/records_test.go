@@ -116,6 +116,7 @@ func good() []struct {
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: "late", Depth: 9}}}))},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{Through: 7, Size: 9, Root: make([]byte, ledger.LeafSize), Reason: "a flipped bit", Actor: "me"}}})},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: rotation()}})},
+		{operatorSource, agent(&pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for by the customer", Actor: "me"}}})},
 	}
 }
 

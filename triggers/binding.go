@@ -21,6 +21,7 @@ type Binding struct {
 	roots  map[string]bool     // the variables it reads
 	fields map[string][]string // and of each, right below it
 	kind   string              // of its value, as CEL names it
+	paths  []Read
 }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
@@ -32,6 +33,8 @@ type part struct {
 	names   []string        // partMap
 	raw     json.RawMessage // partLiteral
 	program cel.Program     // partProgram, and the test of partChoice
+
+	computes []Read // by program
 }
 
 type partKind uint8
@@ -75,7 +78,7 @@ func (l *language) compileValue(d dialect, expression string) (*Binding, error) 
 		return nil, planError(err)
 	}
 	roots, _, _ := footprint(checked.NativeRep().Expr())
-	return &Binding{root, roots, fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()}, nil
+	return &Binding{root, roots, fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String(), root.reads(nil)}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
@@ -105,7 +108,7 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 		}
 	}
 	program, err := l.subprogram(checked, e)
-	return &part{kind: partProgram, program: program}, err
+	return &part{kind: partProgram, program: program, computes: computed(e)}, err
 }
 
 func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
@@ -142,7 +145,7 @@ func (l *language) choicePart(checked *ast.AST, args []ast.Expr) (*part, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &part{kind: partChoice, program: program}
+	p := &part{kind: partChoice, program: program, computes: computed(args[0])}
 	for _, branch := range args[1:] {
 		sub, err := l.part(checked, branch)
 		if err != nil {

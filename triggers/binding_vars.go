@@ -2,6 +2,7 @@ package triggers
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -128,4 +129,56 @@ func newBindingDialect(names []string) dialect {
 		example: "write an expression, as in output.id",
 		split:   "make it smaller",
 	}
+}
+
+// Read is a path that an expression reads: the name of the variable, then fields and
+// items ("3"). Copied says that the value there only moves to where the argument has it;
+// else something is computed from it.
+type Read struct {
+	Path   []string
+	Copied bool
+}
+
+// Paths lists the paths that the expression reads, each as far as it is constant, in the
+// order of the text. A choice is computed from its test, and copies its ends.
+func (b *Binding) Paths() []Read { return b.paths }
+
+// copied is a path whose value only moves.
+func copied(path []any) Read {
+	read := Read{Copied: true}
+	for _, step := range path {
+		read.Path = append(read.Path, fmt.Sprint(step))
+	}
+	return read
+}
+
+// computed lists the paths that an expression computes from.
+func computed(e ast.Expr) (reads []Read) {
+	path, ok := constantPath(e)
+	if !ok {
+		path, ok = steps(e)
+	}
+	if ok {
+		read := copied(path)
+		read.Copied = false
+		return []Read{read}
+	}
+	for _, part := range partsOf(e) {
+		reads = append(reads, computed(part)...)
+	}
+	return reads
+}
+
+// reads lists what a part copies and computes from.
+func (p *part) reads(found []Read) []Read {
+	switch p.kind {
+	case partPath:
+		return append(found, copied(p.path))
+	case partProgram, partChoice:
+		found = append(found, p.computes...)
+	}
+	for _, sub := range p.parts {
+		found = sub.reads(found)
+	}
+	return found
 }

@@ -22,7 +22,7 @@ func newPlan(s *settings) *cobra.Command {
 		Use:     "plan",
 		Short:   "Look at plans, cancel or unwind them, answer a cut cascade",
 		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan preview 01JD3BX7",
-	}, watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s),
+	}, watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
 		newPlanResume(s), newPlanGiveUp(s))
 }
 
@@ -142,10 +142,12 @@ func newPlanShow(s *settings) *cobra.Command {
 		Use:   "show PLAN",
 		Short: "Show everything about a plan: actions, addresses, leases, refused records",
 		Long: `Show everything about a plan: its tree, every action with the addresses of its
-records, its leases and the records that were refused or lost a race.
+records, its leases and the records that were refused or lost a race. Fields that a
+contract marks sensitive show as [sealed FIELD]; with --reveal the host opens them, for
+operators who may ask it (reveal.TENANT).
 Exit code 1 when something in it is quarantined.`,
-		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json",
-	}, func(cmd *cobra.Command, f family) {
+		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json\n  sagenbaum plan show 01JD3BX7 --reveal",
+	}, true, func(cmd *cobra.Command, f family) {
 		writePlan(cmd.OutOrStdout(), s.pen(cmd), f, time.Now())
 	})
 }
@@ -157,21 +159,29 @@ func newPlanTree(s *settings) *cobra.Command {
 		Long: `Show a plan's actions in order and what became of each compensation.
 Exit code 1 when something in it is quarantined.`,
 		Example: "  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan tree 01JD3BX7 --watch",
-	}, func(cmd *cobra.Command, f family) {
+	}, false, func(cmd *cobra.Command, f family) {
 		writeTree(cmd.OutOrStdout(), s.pen(cmd), f, time.Now())
 	})
 }
 
-func planCommand(s *settings, cmd *cobra.Command, write func(*cobra.Command, family)) *cobra.Command {
+func planCommand(s *settings, cmd *cobra.Command, reveals bool, write func(*cobra.Command, family)) *cobra.Command {
 	cmd.Args = exactly("PLAN")
 	cmd.ValidArgsFunction = completePlans(s, "plan.ls")
+	reveal := false
+	if reveals {
+		cmd.Flags().BoolVar(&reveal, "reveal", false, "show sensitive fields in the clear")
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := s.connect()
 		if err != nil {
 			return err
 		}
 		defer c.close()
-		plan, err := c.plan(cmd.Context(), args[0], 0)
+		ask := func(ctx context.Context, id string) (executor.PlanView, error) { return c.plan(ctx, id, 0) }
+		if reveal {
+			ask = c.reveal
+		}
+		plan, err := ask(cmd.Context(), args[0])
 		if err != nil {
 			return failed("show the plan", err)
 		}

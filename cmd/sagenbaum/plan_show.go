@@ -26,6 +26,9 @@ func writePlan(w io.Writer, p pen, f family, now time.Time) {
 		fmt.Fprintf(w, " · ended %s %s", moment(plan.EndedNs), plan.Ended)
 	}
 	fmt.Fprintln(w)
+	if plan.Erasure != nil {
+		fmt.Fprintln(w, p.in("35", erasureText(plan.Erasure)))
+	}
 	for _, sp := range plan.Savepoints {
 		fmt.Fprintf(w, "savepoint %s behind action %d %s\n", sp.Name, sp.Actions, sp.At)
 	}

@@ -14,17 +14,21 @@ import (
 
 func newPlanWhy(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use:   "why PLAN",
-		Short: "Tell why a plan unwinds: the chain of leases and undos behind it, oldest first",
+		Use:   "why PLAN [ACTION]",
+		Short: "Tell why a plan unwinds, or what became of one action and why: every record, with its address",
 		Long: `Tell why a plan unwinds or has unwound: what happened first, which lease that
 turned, what the undo of that plan made, which lease that turned in its turn, and
 so on, with the address of each record. A chain that comes round is called a cycle.
 What the owner has answered to a cut is told too. For a committed plan that was undone
 it tells of the plan that undoes it.
+Then the records themselves, in the order of the ledger: cause, lease with what it read
+when it turned, decision, command, answer, outcome, each behind its kind and address, and
+what a record was caused by. Records that were refused or lost a race are told with the
+reason. With an ACTION (its number or id) all of that action, and what led there.
 For a plan with a lease that a cascade limit holds, it tells why that one is cut, and
 the commands that answer it; exit code 1 then.`,
-		Example:           "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 -o json | jq .steps",
-		Args:              exactly("PLAN"),
+		Example:           "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 2\n  sagenbaum plan why 01JD3BX7 -o json | jq -r '.records[].record'",
+		Args:              planAndAction,
 		ValidArgsFunction: completePlans(s, "plan.ls"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.connect()
@@ -32,7 +36,7 @@ the commands that answer it; exit code 1 then.`,
 				return err
 			}
 			defer c.close()
-			why, err := c.why(cmd.Context(), args[0])
+			why, err := c.why(cmd.Context(), executor.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
 			if err != nil {
 				return failed("tell why", err)
 			}
@@ -49,12 +53,29 @@ the commands that answer it; exit code 1 then.`,
 	}
 }
 
-func (c *client) why(ctx context.Context, id string) (executor.WhyView, error) {
+// planAndAction wants a plan, and perhaps one of its actions.
+func planAndAction(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return exactly("PLAN")(cmd, args)
+}
+
+// why asks for the plan first, which waits until what was acknowledged is folded.
+func (c *client) why(ctx context.Context, q executor.WhyQuery) (executor.WhyView, error) {
 	var answer executor.WhyAnswer
-	if _, err := c.plan(ctx, id, 0); err != nil {
+	plan, err := c.plan(ctx, q.Plan, 0)
+	if err != nil {
 		return answer.Why, err
 	}
-	err := c.ask(ctx, "plan.why", executor.WhyQuery{Plan: id}, &answer)
+	known := q.Action == "" || len(plan.Actions) < plan.ActionCount
+	for _, a := range plan.Actions {
+		known = known || a.Action == q.Action || fmt.Sprint(a.Number) == q.Action
+	}
+	if !known {
+		return answer.Why, fail(exitFailed, "sagenbaum plan tree "+q.Plan, "plan %s has no action %s; it has %d", q.Plan, q.Action, plan.ActionCount)
+	}
+	err = c.ask(ctx, "plan.why", q, &answer)
 	return answer.Why, err
 }
 
@@ -77,6 +98,7 @@ func writeWhy(w io.Writer, p pen, why executor.WhyView) {
 	if len(why.Steps) == 0 {
 		fmt.Fprintf(w, "no lease of it has fired; what it holds: sagenbaum plan show %s\n", why.Plan)
 		writeAnswers(w, p, why)
+		writeStory(w, p, why)
 		return
 	}
 	if why.Omitted {
@@ -101,6 +123,7 @@ func writeWhy(w io.Writer, p pen, why executor.WhyView) {
 		fmt.Fprintln(w, p.bold(why.Cycle.String()))
 	}
 	writeAnswers(w, p, why)
+	writeStory(w, p, why)
 	writeCuts(w, p, why)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"reflect"
 
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 )
 
@@ -10,7 +11,8 @@ import (
 func printable(text string) string { return verify.Printable(text) }
 
 // forPeople returns a copy of an answer in which every string is printable,
-// whatever its field, so that none can be forgotten. JSON never goes through it.
+// whatever its field, and every sealed value its name, so that none can be forgotten.
+// JSON never goes through it.
 func forPeople[T any](v T) T {
 	from := reflect.ValueOf(&v).Elem()
 	to := reflect.New(from.Type()).Elem()
@@ -31,7 +33,7 @@ func copyPrintable(to, from reflect.Value) {
 			return
 		}
 		if from.Type().Elem().Kind() == reflect.Uint8 { // JSON that is shown as text
-			to.SetBytes([]byte(printable(string(from.Bytes()))))
+			to.SetBytes([]byte(printable(string(seal.Redact(from.Bytes())))))
 			return
 		}
 		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))

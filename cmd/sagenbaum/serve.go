@@ -42,6 +42,7 @@ type serving struct {
 	webhooks  []string // [HOOK=][FORMAT+]URL
 	secret    string   // file of the webhooks' keys; empty: in data
 	stuck     time.Duration
+	master    string // file of the master key; empty: in data, for an embedded server
 	verbose   bool
 	logs      string // format of the log
 	stopOnEOF bool
@@ -104,6 +105,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
 	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
+	f.StringVar(&v.master, "master-key", "", "`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on every host (default DATA/master.key, made if missing; none with --nats)")
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
 	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
 	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
@@ -435,6 +437,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		return err
 	}
 	keys, err := v.webhookKeys()
+	master, err := v.masterKey()
 	if err != nil {
 		return err
 	}
@@ -449,7 +452,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
 		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
+		MasterKey: master, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil {
 		return err

@@ -79,6 +79,7 @@ func decode(text []byte) (any, error) {
 // normalise returns the contract as it is meant. Nothing in it is shared with c.
 func (x *compiler) normalise(c Contract) Contract {
 	c.Lift = slices.Compact(slices.Sorted(slices.Values(c.Lift)))
+	c.Sensitive = slices.Compact(slices.Sorted(slices.Values(c.Sensitive)))
 	c.ValidUntil = expression(c.ValidUntil)
 	if c.Probe != nil {
 		p := *c.Probe

@@ -81,6 +81,7 @@ func (x *compiler) compile(written Contract) *Compiled {
 	}
 	out.Digest = ledger.ContractDigest(out.Canonical)
 	out.inverse = x.registration(c)
+	out.inverse.Sealed = x.checkSensitive(c, out)
 	if c.Before != nil {
 		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts, c.Before.Backoff)
 		out.before = x.programsOf("before.with", out.Before.Bindings)

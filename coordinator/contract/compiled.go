@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -19,6 +20,7 @@ type Compiled struct {
 	Canonical  []byte            // as it is published
 	Digest     [sha256.Size]byte // content address of Canonical
 	Lift       []string          // sorted
+	Sensitive  []seal.Path       // what is sealed before it is recorded
 	Before     *pb.Call          // what to ask before the forward crosses; nil: nothing
 
 	Review        bool          // the forward waits for a supervisor's verdict (S77)
@@ -48,7 +50,7 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 			OnInDoubt: t.OnInDoubt, Triggers: t.Triggers, WorkerVersion: t.WorkerVersion,
 			ValidForNs: t.ValidForNs, Fidelity: t.Fidelity, Actuator: t.Actuator, Probe: t.Probe, Verify: t.Verify,
 			Done: t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
-			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs,
+			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs, Sealed: t.Sealed,
 		},
 	}}
 	return forward, inverse

@@ -81,7 +81,9 @@ type Contract struct {
 	ValidUntil string        `json:"valid_until,omitempty" jsonschema:"CEL over input that gives the end of the undo window as a timestamp; null is no limit."`
 	Warn       time.Duration `json:"warn,omitempty" jsonschema:"How long before its window closes a held action is announced. Default: a tenth of the window, at most a day."`
 
-	Lift     []string          `json:"lift,omitempty" jsonschema:"Top-level fields of input and output that triggers may read; the others are payload."`
+	Lift      []string `json:"lift,omitempty" jsonschema:"Top-level fields of input and output that triggers may read; the others are payload."`
+	Sensitive []string `json:"sensitive,omitempty" jsonschema:"Fields of input, output and before that are sealed in the ledger and can be erased, as in input.card or output.items.*.token."`
+
 	Triggers map[string]string `json:"triggers,omitempty" jsonschema:"Standing conditions, name to CEL; one that turns true unwinds the plan."`
 	Page     string            `json:"page,omitempty" jsonschema:"Name of the hook that pages the owner. Default: default."`
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -262,7 +263,12 @@ func (l *linter) payload(c *Compiled, field string, waitsFor []string) (refused,
 			continue
 		}
 		waits = true
-		if name := path[strings.LastIndex(path, ".")+1:]; !slices.Contains(c.Lift, name) {
+		name := path[strings.LastIndex(path, ".")+1:]
+		if slices.ContainsFunc(c.Sensitive, func(p seal.Path) bool { return p.Overlaps([]string{from, name}) }) {
+			l.fail(field, "reads "+path+", which is sensitive", "what stands in the clear: a decision must be the same when the key is gone")
+			return true, true
+		}
+		if !slices.Contains(c.Lift, name) {
 			l.fail(field, "reads "+path+", which is payload", "lift: ["+name+"], so that triggers may read it of the "+from)
 			return true, true
 		}

@@ -36,6 +36,8 @@ type actor struct {
 	dispatch *dispatcher
 	answers  []executor.Answer // not yet settled in the ledger
 	pages    *pager
+	eraser   *eraser
+	keys     *keyring
 	paging   sync.WaitGroup // its goroutines
 
 	term    uint64 // that this host has claimed; 0: none
@@ -102,7 +104,7 @@ func newActor(h *Host, tenant string) *actor {
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
-		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1),
+		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
 		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[about]int64{},
 	}
 	a.signing.timer = time.NewTimer(time.Hour)
@@ -330,9 +332,9 @@ func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, erro
 // loop is the actor: it waits for whatever comes first and takes a turn.
 func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke <-chan error, lease <-chan holderEvent) error {
 	for {
-		var answered, paged <-chan struct{}
+		var answered, paged, destroyed <-chan struct{}
 		if a.dispatch != nil {
-			answered, paged = a.dispatch.wake, a.pages.wake
+			answered, paged, destroyed = a.dispatch.wake, a.pages.wake, a.eraser.wake
 		}
 		var first *ledger.Message
 		select {
@@ -365,6 +367,7 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 		case d := <-a.digested:
 			a.signing.digest = &d
 		case <-a.signing.timer.C:
+		case <-destroyed:
 		case <-a.wake.C:
 		}
 		if err := a.turn(first, messages); err != nil {
@@ -432,6 +435,7 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	a.state.Flush()
 	a.kv.commit()
 	commands, notices, pages := a.state.Commands(), a.state.Notices(), a.state.Pages()
+	erasures := a.state.Erasures()
 	held := a.holding
 	a.applyTerm() // first: whoever is fenced by this batch sends nothing of the next holder's
 	if held && a.holding {
@@ -439,6 +443,7 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 			a.dispatch.send(a.traces.send(c))
 		}
 		a.pages.add(pages)
+		a.eraser.add(erasures)
 		a.notify(notices)
 	}
 	a.advanced(notices)
@@ -497,6 +502,11 @@ func (a *actor) folded(e ledger.Entry) {
 		if a.pages != nil {
 			a.pages.recorded(pageKey{of.plan, of.action, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
 		}
+	case *pb.Record_PlanErased:
+		a.keys.forget(of.plan)
+		if a.eraser != nil && k.PlanErased.Destroyed {
+			a.eraser.recorded(of.plan)
+		}
 	case *pb.Record_ClockConfirmed:
 		if e.Address.Sequence > a.attached {
 			a.host.clock.confirm()
@@ -539,17 +549,20 @@ func (a *actor) act() {
 	now, ahead, held := a.host.clock.epoch()
 	a.guarded(ahead, held)
 	due, waits := a.state.NextWake()
-	paged := a.pages.taken()
+	paged, destroyed := a.pages.taken(), a.eraser.destroyed()
 	working := a.state.HasWork() || a.state.MemoryWork(a.host.cfg.MemoryBytes)
-	if len(a.answers) == 0 && len(paged) == 0 && !working && (!waits || due > now.UnixNano()) {
+	if len(a.answers) == 0 && len(paged) == 0 && len(destroyed) == 0 && !working && (!waits || due > now.UnixNano()) {
 		return
 	}
 	records := a.state.Decide(executor.Input{
-		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged,
+		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged, Destroyed: destroyed,
 		Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, SizeMax: commitSizeMax,
 	})
 	if len(records) == 0 {
 		a.pages.forgetTaken(paged) // they are about what is settled by now
+		for _, plan := range destroyed {
+			a.eraser.recorded(plan)
+		}
 		return
 	}
 	a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)

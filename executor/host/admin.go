@@ -60,6 +60,44 @@ func (h *Host) serveAdmin(a *actor) (*nats.Subscription, error) {
 	return sub, nil
 }
 
+// serveKeys gives agents the keys of their plans.
+func (h *Host) serveKeys(a *actor) (*nats.Subscription, error) {
+	prefix := ledger.KeySubject(a.tenant, "")
+	return h.serveAside(a, prefix+"*", "key", func(m *nats.Msg) any {
+		agent := strings.TrimPrefix(m.Subject, prefix)
+		return decoded(m.Data, func(q ledger.KeyQuery) any { return a.askKey(agent, q) })
+	})
+}
+
+// serveReveal shows operators what was sealed.
+func (h *Host) serveReveal(a *actor) (*nats.Subscription, error) {
+	return h.serveAside(a, ledger.RevealSubject(a.tenant), "reveal", func(m *nats.Msg) any { return decoded(m.Data, a.askReveal) })
+}
+
+// serveAside answers what is asked on a subject of its own, each on a goroutine that ends
+// with its answer.
+func (h *Host) serveAside(a *actor, subject, verb string, answer func(*nats.Msg) any) (*nats.Subscription, error) {
+	sub, err := h.cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
+		if a.silent() || !a.asking.enter() {
+			return
+		}
+		go func() {
+			defer a.asking.leave()
+			body, err := json.Marshal(answer(m))
+			if err != nil {
+				panic("host: cannot encode an answer: " + err.Error())
+			}
+			if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+				a.log.Warn("answer not sent", "verb", verb, "error", err)
+			}
+		}()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot subscribe to %s: %w", subject, err)
+	}
+	return sub, nil
+}
+
 func (a *actor) administer(verb string, data []byte) any {
 	ctx, cancel := context.WithTimeout(context.Background(), rebuildMax)
 	defer cancel()
@@ -182,4 +220,23 @@ func (a *actor) otherStream(ctx context.Context) bool {
 	defer cancel()
 	old, err := jetstream.Inspect(ctx, a.host.cfg.Conn, a.tenant)
 	return err == nil && old.Ready && old.Head.CreatedNs != a.created
+}
+
+// serveAll answers all that is asked about a tenant, until silence is called.
+func (h *Host) serveAll(a *actor) (silence func(), err error) {
+	var subs []*nats.Subscription
+	silence = func() {
+		for _, sub := range subs {
+			_ = sub.Unsubscribe()
+		}
+		a.asking.close()
+	}
+	for _, serve := range [...]func(*actor) (*nats.Subscription, error){h.serveQueries, h.serveAdmin, h.serveKeys, h.serveReveal} {
+		sub, err := serve(a)
+		if err != nil {
+			return silence, err
+		}
+		subs = append(subs, sub)
+	}
+	return silence, nil
 }

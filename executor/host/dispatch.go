@@ -1,12 +1,14 @@
 package host
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 )
 
 // Actuator takes a command to whoever carries it out; see actuators.NATS.
@@ -35,7 +37,8 @@ type flight struct {
 	id      attemptID
 	command executor.Command
 	since   time.Time
-	tries   int // sendings that found no worker
+	tries   int    // sendings that found no worker
+	problem string // why the last one was not sent; empty: it was
 	working bool
 	told    bool // that it is stuck
 	reached bool // a copy may have come to a worker
@@ -48,6 +51,9 @@ type dispatcher struct {
 	actuator Actuator
 	now      func() time.Time // the host's guarded clock
 	wake     chan struct{}    // buffered 1: there are answers
+	// open gives what a command takes in the clear, and the single values that it
+	// opened; nil: as it stands. It may take a while.
+	open func(executor.Command) (json.RawMessage, []json.RawMessage, error)
 
 	mu      sync.Mutex
 	flights map[about]*flight
@@ -93,23 +99,73 @@ func (d *dispatcher) fly(c executor.Command, reached bool) {
 // try sends a copy of the command, unless the provider may have forgotten the key
 // under which an earlier copy was carried out: that is for a probe to find out.
 func (d *dispatcher) try(f *flight) {
-	until := f.command.ResendUntilNs
-	d.mu.Lock()
-	if d.stopped || d.flights[f.id.about] != f {
-		d.mu.Unlock()
+	if !d.mayBeSent(f) {
 		return
 	}
-	if until != 0 && f.reached && d.now().UnixNano() > until {
-		d.land(f, nil, 0)
-		d.mu.Unlock()
-		return
-	}
-	d.mu.Unlock()
 	actuator := d.actuator
 	if f.command.Actuator == ledger.ActuatorMemory {
 		actuator = actuators.Memory{}
 	}
+	if d.open != nil && f.command.Actuator != ledger.ActuatorMemory && seal.Sealed(f.command.Arguments) {
+		go d.unsealed(f, actuator) // ends with the sending, or with keyTimeout
+		return
+	}
 	actuator.Send(f.command.Command, func(r actuators.Result) { d.result(f, r) })
+}
+
+// mayBeSent reports whether a copy of the command may leave now. One that may not because
+// its key may be forgotten gets no answer.
+func (d *dispatcher) mayBeSent(f *flight) bool {
+	until := f.command.ResendUntilNs
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped || d.flights[f.id.about] != f {
+		return false
+	}
+	if until != 0 && f.reached && d.now().UnixNano() > until {
+		d.land(f, nil, 0)
+		return false
+	}
+	return true
+}
+
+// codeSealed is the code of a call whose sealed values cannot be opened.
+const codeSealed = "sealed"
+
+// unsealed sends a command with its sealed values in the clear. What a worker says of
+// them is taken out of its answer, which is recorded.
+func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
+	arguments, opened, err := d.open(f.command)
+	problem := ""
+	if err != nil {
+		problem = "what " + f.command.Capability + " takes: " + err.Error()
+	}
+	d.mu.Lock()
+	f.problem = problem
+	d.mu.Unlock()
+	switch {
+	case !d.mayBeSent(f): // opening takes a while
+	case err == nil:
+		c := f.command.Command
+		c.Arguments = arguments
+		actuator.Send(c, func(r actuators.Result) { d.result(f, scrubbed(r, opened)) })
+	case gone(err):
+		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusStop, Code: codeSealed, Message: problem}})
+	default:
+		d.result(f, actuators.Result{Fate: actuators.NoWorker})
+	}
+}
+
+// scrubbed is an answer in which no opened value stands.
+func scrubbed(r actuators.Result, opened []json.RawMessage) actuators.Result {
+	r.Reply.Code, r.Reply.Message = seal.Scrub(r.Reply.Code, opened), seal.Scrub(r.Reply.Message, opened)
+	r.Reply.ExternalRef = seal.Scrub(r.Reply.ExternalRef, opened)
+	if output := seal.Scrub(string(r.Reply.Output), opened); output != string(r.Reply.Output) {
+		if r.Reply.Output = json.RawMessage(output); !json.Valid(r.Reply.Output) { // a number was taken out
+			r.Reply.Output = nil
+		}
+	}
+	return r
 }
 
 // result handles what became of one sending.
@@ -235,7 +291,7 @@ func (d *dispatcher) waiting() []executor.WaitingView {
 				Working:    f.working,
 				Handler:    f.command.Handler,
 				Capability: f.command.Capability, Plan: id.plan, Action: id.action,
-				SinceNs: f.since.UnixNano(), Tries: f.tries,
+				SinceNs: f.since.UnixNano(), Tries: f.tries, Problem: f.problem,
 			})
 		}
 	}

@@ -55,7 +55,7 @@ func (f *Folder) Fold(entries []ledger.Entry) []executor.Result {
 func (f *Folder) flush() {
 	f.state.Flush()
 	f.kv.commit()
-	_, _, _ = f.state.Commands(), f.state.Notices(), f.state.Pages()
+	_, _, _, _ = f.state.Commands(), f.state.Notices(), f.state.Pages(), f.state.Erasures()
 }
 
 // State returns the folded state; Decide may be asked of it between folds.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // haltedName keeps a halt over a restart, beside the tiles.

@@ -192,6 +192,7 @@ func (a *actor) applyTerm() {
 		a.dispatch.heard = &a.heard
 		pages := a.pages // the dispatcher calls from goroutines of its own
 		a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
+		a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
 		a.show(a.dispatch)
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("holding", "term", a.term, "held", meta.Held, "unwinding", meta.Unwinding)
@@ -199,6 +200,7 @@ func (a *actor) applyTerm() {
 			a.dispatch.resend(a.traces.send(c)) // unanswered before: the same keys again
 		}
 		a.pages.add(a.state.Unpaged())
+		a.eraser.add(a.state.Unerased())
 	case !a.holding && a.term != 0 && meta.Term >= a.term:
 		a.fenced("held by " + meta.Holder) // it won this term
 	}
@@ -209,7 +211,8 @@ func (a *actor) stepDown() {
 	if a.dispatch != nil {
 		a.dispatch.stop()
 		a.pages.stop()
-		a.dispatch, a.pages = nil, nil
+		a.eraser.stop()
+		a.dispatch, a.pages, a.eraser = nil, nil, nil
 		a.show(nil)
 		a.traces.stop()
 	}

@@ -80,6 +80,12 @@ type Config struct {
 	// Interest says whether anybody subscribes a subject now, where the server is in
 	// this process; nil: it cannot be asked.
 	Interest func(subject string) bool
+	// MasterKey wraps the keys of plans, MasterKeySize bytes: the same on every host that
+	// may hold these tenants, and on no server. None: sensitive fields are not sealed,
+	// and actions that have some are refused.
+	MasterKey []byte
+	// Keys opens the store of a tenant's wrapped keys; nil: jetstream.OpenKeys on Conn.
+	Keys func(ctx context.Context, tenant string) (KeyStore, error)
 
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every
@@ -223,6 +229,8 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("Dir", "empty", "a folder")
 	case len(cfg.Tenants) == 0:
 		return ledger.Refuse("Tenants", "none", "at least one tenant")
+	case len(cfg.MasterKey) != 0 && len(cfg.MasterKey) != MasterKeySize:
+		return ledger.Refuse("MasterKey", fmt.Sprintf("%d bytes", len(cfg.MasterKey)), fmt.Sprintf("%d random bytes, or none", MasterKeySize))
 	case cfg.MemoryBytes < 0:
 		return ledger.Refuse("MemoryBytes", "negative", "bytes, or 0 for no limit")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
@@ -311,21 +319,12 @@ func (h *Host) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { h.takeSnapshots(ctx) })
 	for _, a := range h.actors {
-		sub, err := h.serveQueries(a)
+		silence, err := h.serveAll(a)
+		defer silence()
 		if err != nil {
 			cancel(err)
 			break
 		}
-		admin, err := h.serveAdmin(a)
-		if err != nil {
-			_ = sub.Unsubscribe()
-			cancel(err)
-			break
-		}
-		defer func() {
-			_, _ = sub.Unsubscribe(), admin.Unsubscribe()
-			a.asking.close()
-		}()
 		running.Go(func() {
 			if err := a.run(ctx); err != nil {
 				cancel(err)

@@ -282,6 +282,8 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 				switch {
 				case w.Handler != "" && !w.Working:
 					view.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d", w.Handler, w.Tries)
+				case w.Problem != "":
+					view.Actions[i].WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
 				case w.Working:
 					view.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
 				}
@@ -376,11 +378,6 @@ func (a *actor) askExplain(q executor.ExplainQuery) any {
 		return view, err
 	})
 	return executor.ExplainAnswer{Explain: explained, Error: problem}
-}
-
-func (a *actor) askWhy(q executor.WhyQuery) any {
-	why, problem := looked(a, func(r *executor.Reader) (executor.WhyView, error) { return r.Why(q.Plan) })
-	return executor.WhyAnswer{Why: why, Error: problem}
 }
 
 func (a *actor) askUndos(q executor.UndoQuery) any {

@@ -141,7 +141,8 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		c.fail("I4", at, "%s was no record (%v), and is effective", kind.Name, e.Err)
 		return
 	}
-	if e.Source.Class != kind.Class && !(kind.Class == ledger.ClassFact && e.Source.Class == ledger.ClassExecutor) {
+	holders := e.Source.Class == ledger.ClassExecutor && (kind.Class == ledger.ClassFact || e.Record.GetPlanErased() != nil)
+	if e.Source.Class != kind.Class && !holders {
 		c.fail("I4", at, "%s on a subject of class %s", kind.Name, e.Source.Class)
 	}
 	c.copies(e, kind)

@@ -32,6 +32,7 @@ func (w *world) finish() {
 	c.checkAcknowledged()
 	c.checkStates()
 	c.checkPlans(holder)
+	c.checkErasures(holder)
 	if c.audit != nil {
 		c.audit.end(c, holder)
 	}

@@ -117,7 +117,7 @@ func (h *host) applyTerm() {
 		for _, c := range h.state.InFlight() {
 			h.send(c, true)
 		}
-		h.page(h.state.Unpaged())
+		h.tend(h.state.Unpaged(), h.state.Unerased())
 	case !h.holding && h.term != 0 && meta.Term >= h.term:
 		h.term = 0 // another host won this term
 	}
@@ -126,7 +126,7 @@ func (h *host) applyTerm() {
 // stepDown stops deciding and dispatching at once.
 func (h *host) stepDown() {
 	h.holding, h.term, h.fence = false, 0, 0
-	h.flights, h.letters, h.answers, h.taken = nil, nil, nil, nil
+	h.flights, h.letters, h.answers, h.taken, h.gone = nil, nil, nil, nil, nil
 }
 
 // die ends the process; its supervisor starts it again.

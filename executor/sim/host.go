@@ -42,6 +42,7 @@ type host struct {
 	answers []executor.Answer
 	letters map[pageKey]*letter
 	taken   []*letter // pages that hooks have taken
+	gone    []string  // plans whose keys are destroyed
 	clock   clock
 	wakes   uint64 // counts the arming of the wake timer
 }
@@ -278,7 +279,7 @@ func (h *host) foldBatch() bool {
 			h.send(c, false)
 		}
 		h.dies("sent, not noted")
-		h.page(pages)
+		h.tend(pages, h.state.Erasures())
 		h.w.notify(notices)
 	}
 	return true
@@ -351,11 +352,11 @@ func (h *host) act() {
 	now, held := h.clock.epoch()
 	due, waits := h.state.NextWake()
 	working := h.state.HasWork() || h.state.MemoryWork(h.w.settings.memoryMax)
-	if len(h.answers) == 0 && len(h.taken) == 0 && !working && !h.signs() && (!waits || due > now) {
+	if len(h.answers) == 0 && len(h.taken) == 0 && !working && !h.signs() && len(h.destroyed()) == 0 && (!waits || due > now) {
 		return
 	}
 	in := executor.Input{
-		EpochNs: now, HoldClock: held, Answers: h.answers, Paged: paged(h.taken),
+		EpochNs: now, HoldClock: held, Answers: h.answers, Paged: paged(h.taken), Destroyed: h.gone,
 		Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, SizeMax: commitSizeMax,
 	}
 	records := h.state.Decide(in)

@@ -251,6 +251,7 @@ func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) 
 		return c
 	}
 	w.drawContract(r, id, c)
+	w.erasing.seal(c)
 	return c
 }
 

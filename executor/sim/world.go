@@ -28,6 +28,7 @@ const (
 	streamStrikes
 	streamEnd
 	streamNotary
+	streamErasing
 	streamPlan = 1000
 )
 
@@ -49,6 +50,7 @@ type world struct {
 	provider *provider
 	workers  workers
 	check    *checker
+	erasing  *erasing
 	archive  archive
 	programs *triggers.Cache
 	notary   notary
@@ -108,6 +110,7 @@ func newWorld(o Options) *world {
 		hosts = min(hosts, o.Hosts)
 	}
 	w.faults &^= o.Without
+	w.erasing = newErasing(o.Seed)
 	w.stream = newStream(w)
 	w.archive = archive{w: w}
 	w.provider = newProvider(w)
@@ -128,6 +131,7 @@ func (w *world) populate() {
 	w.rule.begin(w)
 	if !w.options.Alone {
 		w.peopleBegin()
+		w.erasing.begin(w)
 	}
 	w.faultsBegin()
 	w.after(healNs, w.heal)

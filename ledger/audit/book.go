@@ -113,6 +113,10 @@ type plan struct {
 	passed        *firing
 	cuts          []*cut
 	hasFired      map[string]place // the last firing of each lease, by action and name, until the plan is open again; for I14
+	sealed        int              // sealed values in its records
+	erasure       *pb.PlanErased
+	erased        *pb.Address // the operator's record; nil: its sealed values can be read
+	shredded      *pb.Address // the holder's: the key is gone
 }
 
 type savepoint struct {

@@ -201,8 +201,8 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 // ledgerRule is I4: a kind stands on a subject of the class that may write it.
 func ledgerRule(e ledger.Entry) string {
 	kind := ledger.KindOf(e.Record)
-	fact := kind.Class == ledger.ClassFact && e.Source.Class == ledger.ClassExecutor
-	if kind.Class != e.Source.Class && !fact {
+	holders := e.Source.Class == ledger.ClassExecutor && (kind.Class == ledger.ClassFact || e.Record.GetPlanErased() != nil)
+	if kind.Class != e.Source.Class && !holders {
 		return kind.Name + " stands on a subject of class " + e.Source.Class.String()
 	}
 	return ""

@@ -78,6 +78,10 @@ func codePlan(c *coder, p *plan) {
 	codeFiringAt(c, &p.passed)
 	sequence(c, &p.cuts, func(c *coder, x **cut) { pointer(c, x, codeCut) })
 	table(c, &p.hasFired, func(c *coder, at *place) { number(c, &at.sequence); number(c, &at.index) })
+	number(c, &p.sealed)
+	record(c, &p.erasure)
+	record(c, &p.erased)
+	record(c, &p.shredded)
 	if c.reads && p.answered == nil {
 		p.answered = map[string]bool{}
 	}

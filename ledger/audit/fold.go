@@ -43,6 +43,7 @@ func (b *book) fold(e ledger.Entry) verdict {
 	v := b.apply(e)
 	if e.Record != nil {
 		if p := b.plan(e.Record.Plan); p != nil {
+			p.sealed += sealedIn(e.Record)
 			b.followChildren(p.root())
 			b.touched(p, len(e.Body)+recordLen)
 			if u := b.plan(p.undoneAs); u != nil { // it hears of outcomes, too

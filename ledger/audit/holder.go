@@ -66,6 +66,8 @@ func (b *book) decided(e ledger.Entry) verdict {
 		return b.planEnded(e, p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
 		return b.planRewound(p, k.PlanRewound)
+	case *pb.Record_PlanErased:
+		return b.shred(e, p)
 	case *pb.Record_OwnerPaged:
 		key := page{p.id, p.number(r.Action), k.OwnerPaged.Kind}
 		if at := b.pages[key]; at == nil || !sameAddress(r.Cause, at) {
@@ -146,7 +148,7 @@ func (a *action) superseded() bool { return a.outcome == failed || a.late && a.d
 // next says what is to be done with a ready action now. Only what crossed or may have
 // crossed is undone; an irreversible effect is its owner's; doubt is asked about first
 // (I20).
-func (b *book) next(a *action) string {
+func (b *book) next(p *plan, a *action) string {
 	c, class := a.compensation, a.forward.GetClass()
 	unsure := (a.blind() || a.late) && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
 	switch {
@@ -155,6 +157,8 @@ func (b *book) next(a *action) string {
 	case a.superseded(), class == pb.Class_CLASS_EFFECTLESS, a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
 	case class == pb.Class_CLASS_IRREVERSIBLE, c.GetCapability() == "":
+		return doQuarantine
+	case c.Sealed && b.isErased(p):
 		return doQuarantine
 	case a.late && a.dutyOf != 0 && c.OnLate == pb.OnLate_ON_LATE_QUARANTINE && !a.approved:
 		return doQuarantine
@@ -182,7 +186,7 @@ func (b *book) dispatch(e ledger.Entry, p *plan, a *action, k *pb.CompensationDi
 	case k.Attempt != a.attempt+1:
 		return void("I19", "attempt %d, but attempt %d is next", k.Attempt, a.attempt+1)
 	}
-	if next := b.next(a); next != doDispatch {
+	if next := b.next(p, a); next != doDispatch {
 		return void("I20", "action %s must not be compensated: %s it", a.id, next)
 	}
 	switch {
@@ -275,7 +279,7 @@ func (b *book) skip(e ledger.Entry, p *plan, a *action) verdict {
 		return void("I21", "what came after action %s is not settled", a.id)
 	case a.undo != owed:
 		return void("I22", "the undo of action %s is %s", a.id, a.undo)
-	case b.next(a) != doSkip:
+	case b.next(p, a) != doSkip:
 		return void("I22", "the effect of action %s may have crossed: it must not be skipped", a.id)
 	}
 	a.scoped = a.crossed()
@@ -286,7 +290,7 @@ func (b *book) skip(e ledger.Entry, p *plan, a *action) verdict {
 // quarantine gives an action to its owner (I23).
 func (b *book) quarantine(e ledger.Entry, p *plan, a *action) verdict {
 	switch {
-	case p.isReady(a) && b.next(a) == doSkip: // its outcome came first
+	case p.isReady(a) && b.next(p, a) == doSkip: // its outcome came first
 		return void("I23", "nothing of action %s is to be undone: it is not its owner's", a.id)
 	case a.undo == exhausted, p.isReady(a):
 	case a.undo == waiting: // its next call cannot be built

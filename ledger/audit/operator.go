@@ -39,6 +39,8 @@ func (b *book) operator(e ledger.Entry) verdict {
 		return b.retry(e, p, k.RetryRequested)
 	case *pb.Record_Resolved:
 		return b.resolve(e, p, k.Resolved)
+	case *pb.Record_PlanErased:
+		return b.erase(e, p, k.PlanErased)
 	case *pb.Record_CascadeAnswered:
 		return b.cascadeAnswered(e, p, k.CascadeAnswered)
 	default:

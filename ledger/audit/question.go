@@ -26,7 +26,7 @@ func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict
 	switch {
 	case call == nil || call.Capability != k.Capability:
 		return void("I20", "%s is not what the contract of action %s asks", k.Capability, a.id)
-	case !b.mayAsk(a, k, isReady):
+	case !b.mayAsk(p, a, k, isReady):
 		return void("I20", "action %s must not be asked about: its undo is %s", a.id, p.stateOf(a))
 	case k.Attempt != a.asked+1:
 		return void("I20", "question %d, but question %d is next", k.Attempt, a.asked+1)
@@ -46,11 +46,11 @@ func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict
 	return effective
 }
 
-func (b *book) mayAsk(a *action, k *pb.ProbeAsked, isReady bool) bool {
+func (b *book) mayAsk(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 	again := a.undo == waiting && a.asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
-		return again || isReady && b.next(a) == doProbe
+		return again || isReady && b.next(p, a) == doProbe
 	case pb.Question_QUESTION_UNDO:
 		resend := a.undo == waiting || isReady && a.attempt > 0
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend

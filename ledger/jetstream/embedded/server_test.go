@@ -275,3 +275,56 @@ func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 }
+
+// asking is a context that calls looked each time somebody waits for its end.
+type asking struct {
+	context.Context
+	looked func()
+}
+
+func (a asking) Done() <-chan struct{} {
+	a.looked()
+	return a.Context.Done()
+}
+
+// TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted: it has a folder and no stream for a
+// moment, which is no reason to start the server again; one that stays so is.
+func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
+	dir := t.TempDir()
+	s, err := embedded.Start(embedded.Config{Dir: dir, Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if conn, err := s.Connect(); err != nil {
+		t.Fatal(err)
+	} else {
+		defer conn.Close()
+		if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s"],"storage":"file"}`), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folders, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams"))
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("%v, %v", folders, err)
+	}
+	ghost := filepath.Join(folders[0], ".gone")
+	if err := os.Mkdir(ghost, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be recovered") {
+		t.Errorf("a folder that stays: %v", err)
+	}
+	waits := 0
+	err = s.Probe(asking{t.Context(), func() {
+		if waits++; waits == 2 {
+			err := os.Remove(ghost)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if err != nil || waits < 2 {
+		t.Errorf("a folder that goes away: %v after %d waits", err, waits)
+	}
+}

@@ -806,6 +806,7 @@ type Record struct {
 	//	*Record_CascadeCut
 	//	*Record_LedgerRepaired
 	//	*Record_KeyRotated
+	//	*Record_PlanErased
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1327,6 +1328,15 @@ func (x *Record) GetKeyRotated() *KeyRotated {
 	return nil
 }
 
+func (x *Record) GetPlanErased() *PlanErased {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_PlanErased); ok {
+			return x.PlanErased
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1525,6 +1535,11 @@ type Record_KeyRotated struct {
 	KeyRotated *KeyRotated `protobuf:"bytes,81,opt,name=key_rotated,json=keyRotated,proto3,oneof"`
 }
 
+type Record_PlanErased struct {
+	// an operator, and the holder that says it is done
+	PlanErased *PlanErased `protobuf:"bytes,82,opt,name=plan_erased,json=planErased,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1618,6 +1633,8 @@ func (*Record_CascadeCut) isRecord_Kind() {}
 func (*Record_LedgerRepaired) isRecord_Kind() {}
 
 func (*Record_KeyRotated) isRecord_Kind() {}
+
+func (*Record_PlanErased) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -2315,6 +2332,7 @@ type CompensationRegistered struct {
 	ValidUntilNs   int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`    // undo window by the calendar, unix ns; 0: no limit
 	WarnNs         int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                        // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
 	HandlerVersion string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"` // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
+	Sealed         bool                   `protobuf:"varint,28,opt,name=sealed,proto3" json:"sealed,omitempty"`                                      // its calls take sealed values: once the key of its plan is destroyed, they cannot be made
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2529,6 +2547,13 @@ func (x *CompensationRegistered) GetHandlerVersion() string {
 		return x.HandlerVersion
 	}
 	return ""
+}
+
+func (x *CompensationRegistered) GetSealed() bool {
+	if x != nil {
+		return x.Sealed
+	}
+	return false
 }
 
 type ForwardCompleted struct {
@@ -5677,6 +5702,76 @@ func (x *KeyRotated) GetActor() string {
 	return ""
 }
 
+// PlanErased asks, by an operator, that the key of a plan's sealed values be destroyed;
+// by the holder, whose cause is that record, it says that the key is gone.
+type PlanErased struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`         // also while an undo of it is held or owed: it is its owner's then
+	Destroyed     bool                   `protobuf:"varint,4,opt,name=destroyed,proto3" json:"destroyed,omitempty"` // the holder's: the key is gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanErased) Reset() {
+	*x = PlanErased{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanErased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanErased) ProtoMessage() {}
+
+func (x *PlanErased) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
+func (*PlanErased) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *PlanErased) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlanErased) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *PlanErased) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *PlanErased) GetDestroyed() bool {
+	if x != nil {
+		return x.Destroyed
+	}
+	return false
+}
+
 var File_sagenbaum_v1_record_proto protoreflect.FileDescriptor
 
 const file_sagenbaum_v1_record_proto_rawDesc = "" +
@@ -5695,7 +5790,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\x9e\x1d\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xdb\x1d\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5759,7 +5854,9 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"cascadeCut\x12G\n" +
 	"\x0fledger_repaired\x18P \x01(\v2\x1c.sagenbaum.v1.LedgerRepairedH\x00R\x0eledgerRepaired\x12;\n" +
 	"\vkey_rotated\x18Q \x01(\v2\x18.sagenbaum.v1.KeyRotatedH\x00R\n" +
-	"keyRotatedB\x06\n" +
+	"keyRotated\x12;\n" +
+	"\vplan_erased\x18R \x01(\v2\x18.sagenbaum.v1.PlanErasedH\x00R\n" +
+	"planErasedB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5824,7 +5921,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05pivot\x18\b \x01(\bR\x05pivot\x12\x16\n" +
 	"\x06review\x18\t \x01(\bR\x06review\x12\x14\n" +
 	"\x05trace\x18\n" +
-	" \x01(\fR\x05trace\"\xa9\a\n" +
+	" \x01(\fR\x05trace\"\xc1\a\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5857,7 +5954,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\tdedupe_ns\x18\x18 \x01(\x03R\bdedupeNs\x12$\n" +
 	"\x0evalid_until_ns\x18\x19 \x01(\x03R\fvalidUntilNs\x12\x17\n" +
 	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNs\x12'\n" +
-	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersionJ\x04\b\r\x10\x0e\"M\n" +
+	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersion\x12\x16\n" +
+	"\x06sealed\x18\x1c \x01(\bR\x06sealedJ\x04\b\r\x10\x0e\"M\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
 	"\x06lifted\x18\x02 \x01(\fR\x06lifted\"=\n" +
@@ -6098,7 +6196,13 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x1c\n" +
 	"\tsignature\x18\x04 \x01(\fR\tsignature\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x06 \x01(\tR\x05actor*c\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\"n\n" +
+	"\n" +
+	"PlanErased\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1c\n" +
+	"\tdestroyed\x18\x04 \x01(\bR\tdestroyed*c\n" +
 	"\x05Class\x12\x15\n" +
 	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLASS_COMPENSABLE\x10\x01\x12\x16\n" +
@@ -6164,7 +6268,7 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
@@ -6238,6 +6342,7 @@ var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(*LedgerRepaired)(nil),         // 69: sagenbaum.v1.LedgerRepaired
 	(*SequenceRange)(nil),          // 70: sagenbaum.v1.SequenceRange
 	(*KeyRotated)(nil),             // 71: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 72: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
@@ -6291,47 +6396,48 @@ var file_sagenbaum_v1_record_proto_depIdxs = []int32{
 	49, // 48: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
 	69, // 49: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
 	71, // 50: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	16, // 51: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 52: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 53: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 54: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 55: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 56: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 57: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 58: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 59: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 60: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 61: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 62: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 63: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 64: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 65: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 66: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 67: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	53, // 68: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	50, // 69: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 70: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	11, // 71: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	11, // 72: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	48, // 73: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	53, // 74: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	53, // 75: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 76: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	54, // 77: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 78: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 79: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 80: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 81: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 82: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	11, // 83: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	70, // 84: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	70, // 85: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	70, // 86: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	72, // 51: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	16, // 52: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	17, // 53: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	17, // 54: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	14, // 55: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	15, // 56: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	3,  // 57: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	0,  // 58: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	16, // 59: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 60: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	14, // 61: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	18, // 62: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	19, // 63: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 64: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	20, // 65: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	4,  // 66: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	5,  // 67: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	6,  // 68: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	53, // 69: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	50, // 70: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	48, // 71: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	11, // 72: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	11, // 73: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	48, // 74: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	53, // 75: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	53, // 76: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	7,  // 77: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	54, // 78: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	8,  // 79: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	7,  // 80: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	9,  // 81: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	11, // 82: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	11, // 83: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	11, // 84: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	70, // 85: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	70, // 86: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	70, // 87: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -6387,6 +6493,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_CascadeCut)(nil),
 		(*Record_LedgerRepaired)(nil),
 		(*Record_KeyRotated)(nil),
+		(*Record_PlanErased)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6394,7 +6501,7 @@ func file_sagenbaum_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -636,6 +636,9 @@ type PlanRow struct {
 	Passed        *Firing                `protobuf:"bytes,53,opt,name=passed,proto3" json:"passed,omitempty"`                                     // the lease of a plan that is part of it, for which it was declared failed
 	Asked         *Word                  `protobuf:"bytes,54,opt,name=asked,proto3" json:"asked,omitempty"`                                       // the record behind signal; it stays when the plan is open again
 	Verdicts      []*Word                `protobuf:"bytes,55,rep,name=verdicts,proto3" json:"verdicts,omitempty"`                                 // where verdicts that block or redirect are, the last on each action, in order; the last 64
+	Erased        *Address               `protobuf:"bytes,62,opt,name=erased,proto3" json:"erased,omitempty"`                                     // the operator's PlanErased in force
+	Erasure       *Word                  `protobuf:"bytes,63,opt,name=erasure,proto3" json:"erasure,omitempty"`                                   // who asked for it, and why
+	Shredded      *Address               `protobuf:"bytes,64,opt,name=shredded,proto3" json:"shredded,omitempty"`                                 // the holder's: the key is gone
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1066,6 +1069,27 @@ func (x *PlanRow) GetAsked() *Word {
 func (x *PlanRow) GetVerdicts() []*Word {
 	if x != nil {
 		return x.Verdicts
+	}
+	return nil
+}
+
+func (x *PlanRow) GetErased() *Address {
+	if x != nil {
+		return x.Erased
+	}
+	return nil
+}
+
+func (x *PlanRow) GetErasure() *Word {
+	if x != nil {
+		return x.Erasure
+	}
+	return nil
+}
+
+func (x *PlanRow) GetShredded() *Address {
+	if x != nil {
+		return x.Shredded
 	}
 	return nil
 }
@@ -3385,7 +3409,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
 	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\x12\x18\n" +
 	"\arepairs\x18\x1f \x01(\x04R\arepairs\x12\x18\n" +
-	"\adecided\x18- \x01(\x04R\adecided\"\x90\x10\n" +
+	"\adecided\x18- \x01(\x04R\adecided\"\xa0\x11\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -3449,6 +3473,9 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06passed\x185 \x01(\v2\x14.sagenbaum.v1.FiringR\x06passed\x12(\n" +
 	"\x05asked\x186 \x01(\v2\x12.sagenbaum.v1.WordR\x05asked\x12.\n" +
 	"\bverdicts\x187 \x03(\v2\x12.sagenbaum.v1.WordR\bverdicts\x12-\n" +
+	"\x06erased\x18> \x01(\v2\x15.sagenbaum.v1.AddressR\x06erased\x12,\n" +
+	"\aerasure\x18? \x01(\v2\x12.sagenbaum.v1.WordR\aerasure\x121\n" +
+	"\bshredded\x18@ \x01(\v2\x15.sagenbaum.v1.AddressR\bshredded\x12-\n" +
 	"\banswered\x188 \x03(\v2\x11.sagenbaum.v1.CutR\banswered\"\xb4\x01\n" +
 	"\x04Word\x12\x12\n" +
 	"\x04said\x18\x01 \x01(\tR\x04said\x12\x0e\n" +
@@ -3815,72 +3842,75 @@ var file_sagenbaum_v1_state_proto_depIdxs = []int32{
 	9,  // 18: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
 	7,  // 19: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
 	7,  // 20: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
-	11, // 21: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
-	28, // 22: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
-	28, // 23: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
-	28, // 24: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
-	10, // 25: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	28, // 26: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
-	7,  // 27: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
-	8,  // 28: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
-	7,  // 29: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
-	28, // 30: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	28, // 31: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	28, // 32: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
-	9,  // 33: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
-	21, // 34: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
-	7,  // 35: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
-	28, // 36: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	30, // 37: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	9,  // 38: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	28, // 39: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 40: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	28, // 41: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	31, // 42: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	32, // 43: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 44: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	28, // 45: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 46: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	28, // 47: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	28, // 48: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	33, // 49: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	34, // 50: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	14, // 51: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	35, // 52: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	28, // 53: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	36, // 54: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	37, // 55: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	38, // 56: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	21, // 57: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	28, // 58: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	28, // 59: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	28, // 60: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	28, // 61: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	28, // 62: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	28, // 63: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	28, // 64: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	28, // 65: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	28, // 66: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	28, // 67: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	39, // 68: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	40, // 69: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	28, // 70: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	28, // 71: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	28, // 72: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	28, // 73: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	41, // 74: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	28, // 75: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	42, // 76: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	28, // 77: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
-	43, // 78: sagenbaum.v1.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	28, // 79: sagenbaum.v1.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	44, // 80: sagenbaum.v1.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	28, // 81: sagenbaum.v1.KeyRow.at:type_name -> sagenbaum.v1.Address
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	28, // 21: sagenbaum.v1.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	7,  // 22: sagenbaum.v1.PlanRow.erasure:type_name -> sagenbaum.v1.Word
+	28, // 23: sagenbaum.v1.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	11, // 24: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
+	28, // 25: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
+	28, // 26: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
+	28, // 27: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	10, // 28: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
+	28, // 29: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	7,  // 30: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
+	8,  // 31: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
+	7,  // 32: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
+	28, // 33: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	28, // 34: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	28, // 35: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	9,  // 36: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
+	21, // 37: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
+	7,  // 38: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
+	28, // 39: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	30, // 40: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	9,  // 41: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
+	28, // 42: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 43: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
+	28, // 44: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	31, // 45: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	32, // 46: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 47: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	28, // 48: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 49: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	28, // 50: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	28, // 51: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	33, // 52: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	34, // 53: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	14, // 54: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	35, // 55: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	28, // 56: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	36, // 57: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	37, // 58: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	38, // 59: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	21, // 60: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	28, // 61: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	28, // 62: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	28, // 63: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	28, // 64: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	28, // 65: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	28, // 66: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	28, // 67: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	28, // 68: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	28, // 69: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	28, // 70: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	39, // 71: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	40, // 72: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	28, // 73: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	28, // 74: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	28, // 75: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	28, // 76: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	41, // 77: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	28, // 78: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	42, // 79: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	28, // 80: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
+	43, // 81: sagenbaum.v1.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	28, // 82: sagenbaum.v1.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	44, // 83: sagenbaum.v1.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	28, // 84: sagenbaum.v1.KeyRow.at:type_name -> sagenbaum.v1.Address
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// erasing is what `plan erase` was asked to do.
+type erasing struct {
+	reason, actor string
+	force         bool
+	limit         time.Duration
+}
+
+// erased is what `plan erase` answers.
+type erased struct {
+	Plan     string                `json:"plan"`
+	State    string                `json:"state"`
+	Erasure  *executor.ErasureView `json:"erasure"`
+	Children []string              `json:"children,omitempty"` // they have keys of their own
+}
+
+func newPlanErase(s *settings) *cobra.Command {
+	var v erasing
+	cmd := &cobra.Command{
+		Use:   "erase PLAN",
+		Short: "Destroy the key of a plan's sensitive fields: nobody can read them any more",
+		Long: `Destroy the key of a plan's sensitive fields, those that contracts mark so. The ledger
+stays as it is, and every byte and rule of it can still be verified; what was in those
+fields cannot be read any more by anybody, and that is for good. The erasure is a record
+under the operator's name, and so is the word that the key is gone.
+
+It is refused (exit code 75) while undos of the plan are held or owed, for these may need
+what is sealed. With --force it is done nevertheless: an undo that takes a sealed value
+is then quarantined for the plan's owner. Plans that are part of it have keys of their own.
+Again is harmless. Copies of the keys that were made before, in a backup, are not destroyed.`,
+		Example: `  sagenbaum plan erase 01JD3BX7 --reason "asked for by the customer, ticket 4711"
+  sagenbaum plan erase 01JD3BX7 --reason "leaked" --force`,
+		Args:              exactly("PLAN"),
+		ValidArgsFunction: completePlans(s, "plan.ls"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkActor(v.actor); err != nil {
+				return err
+			}
+			if v.reason == "" {
+				return fail(exitUsage, `--reason "asked for by the customer"`, "an erasure needs a reason: it is for good")
+			}
+			if v.limit <= 0 {
+				return fail(exitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
+			}
+			c, err := s.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			answer, err := c.erase(cmd.Context(), args[0], v)
+			if err != nil {
+				return failed("erase the plan", err)
+			}
+			if s.json() {
+				err = printJSON(cmd.OutOrStdout(), answer)
+			} else {
+				writeErased(cmd, s.pen(cmd), answer)
+			}
+			if err == nil && answer.Erasure.Destroyed == "" {
+				return errLook
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record; required")
+	cmd.Flags().StringVar(&v.actor, "actor", defaultActor(), "`NAME` of who erases")
+	cmd.Flags().BoolVar(&v.force, "force", false, "also while undos are held or owed: those that take sealed values are their owner's then")
+	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault, "how long to wait at most until the key is gone")
+	return cmd
+}
+
+// erase records the request, unless there is one, and waits until the key is gone.
+func (c *client) erase(ctx context.Context, id string, v erasing) (erased, error) {
+	plan, err := c.plan(ctx, id, 0)
+	if err != nil {
+		return erased{}, err
+	}
+	sequence := uint64(0)
+	if plan.Erasure == nil {
+		request := &pb.PlanErased{Reason: v.reason, Actor: v.actor, Force: v.force}
+		if _, sequence, err = c.operate(ctx, v.actor, &pb.Record{Plan: id, Kind: &pb.Record_PlanErased{PlanErased: request}}); err != nil {
+			return erased{}, err
+		}
+	}
+	for deadline := time.Now().Add(v.limit); ; {
+		if plan, err = c.plan(ctx, id, sequence); err != nil {
+			return erased{}, err
+		}
+		if plan.Erasure == nil {
+			return erased{}, fail(exitFailed, "sagenbaum plan show "+id, "plan %s is not erased", id)
+		}
+		if plan.Erasure.Destroyed != "" || !time.Now().Before(deadline) {
+			return erased{Plan: id, State: plan.State, Erasure: plan.Erasure, Children: childrenOf(plan)}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return erased{}, ctx.Err()
+		case <-time.After(erasePoll):
+		}
+	}
+}
+
+// erasePoll is how often the word that a key is gone is asked for.
+const erasePoll = 100 * time.Millisecond
+
+func writeErased(cmd *cobra.Command, p pen, answer erased) {
+	answer = forPeople(answer)
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s %s, %s\n", p.bold(answer.Plan), p.state(answer.State), erasureText(answer.Erasure))
+	for _, child := range answer.Children {
+		fmt.Fprintf(out, "  plan %s is a part of it, with a key of its own: sagenbaum plan erase %s --reason WHY\n", child, child)
+	}
+	if answer.Erasure.Destroyed == "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the key is not destroyed yet; the executor tries on\n  next: sagenbaum plan show %s\n", answer.Plan)
+	}
+}
+
+// erasureText says "erased by ana at 9.0-0fd319a7: ticket 4711; its key was destroyed (10.0-...)".
+func erasureText(e *executor.ErasureView) string {
+	text := fmt.Sprintf("erased by %s (%s): %s; ", e.By, e.At, e.Reason)
+	if e.Destroyed == "" {
+		return text + "its key is about to be destroyed"
+	}
+	return text + "its key was destroyed (" + e.Destroyed + ")"
+}
+
+// reveal asks for a plan with its sealed values in the clear, on a subject of its own, so
+// that permissions can keep it from those who may look at everything else.
+func (c *client) reveal(ctx context.Context, id string) (executor.PlanView, error) {
+	if _, err := c.plan(ctx, id, 0); err != nil {
+		return executor.PlanView{}, err
+	}
+	var answer executor.PlanAnswer
+	err := c.request(ctx, ledger.RevealSubject(c.tenant), "reveal", executor.PlanQuery{Plan: id}, &answer)
+	return answer.Plan, err
+}

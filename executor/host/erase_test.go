@@ -1,0 +1,276 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// crashing is a store of keys whose next destruction fails, before it or behind it.
+type crashing struct {
+	KeyStore
+	mu     sync.Mutex
+	before bool // nothing was destroyed
+	behind bool // all was, and nobody hears of it
+	tried  chan struct{}
+}
+
+func (c *crashing) Destroy(ctx context.Context, plan string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() {
+		select {
+		case c.tried <- struct{}{}:
+		default:
+		}
+	}()
+	if c.before {
+		return errors.New("the process dies before it")
+	}
+	err := c.KeyStore.Destroy(ctx, plan)
+	if c.behind {
+		return errors.New("the process dies behind it")
+	}
+	return err
+}
+
+// keyRig is a rig with a master key, whose hosts have this store of keys.
+func keyRig(t *testing.T) (*rig, *crashing) {
+	t.Helper()
+	r := newRig(t)
+	r.master = bytes.Repeat([]byte{7}, MasterKeySize)
+	store, err := jetstream.OpenKeys(t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crashing{KeyStore: store, tried: make(chan struct{}, 1)}
+	r.keys = func(context.Context, string) (KeyStore, error) { return c, nil }
+	return r, c
+}
+
+// key asks for a plan's key as an agent does.
+func (r *rig) sealKey(agent, plan string) (answer ledger.KeyAnswer) {
+	r.t.Helper()
+	body, _ := json.Marshal(ledger.KeyQuery{Plan: plan})
+	m, err := r.conn.Request(ledger.KeySubject("t", agent), body, 5*time.Second)
+	if err != nil || json.Unmarshal(m.Data, &answer) != nil {
+		r.t.Fatalf("%v", err)
+	}
+	return answer
+}
+
+// sealed is a value as an agent seals it.
+func sealed(key []byte, tenant, plan, action string, value string) json.RawMessage {
+	return seal.Seal(seal.Key(key), seal.Place{Tenant: tenant, Plan: plan, Action: action, Field: "input.card"}, json.RawMessage(value))
+}
+
+// charge registers and completes an action a1 with this card.
+func (r *rig) charge(plan string, card json.RawMessage) {
+	r.t.Helper()
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan},
+		&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
+		&pb.Record{Plan: plan, Action: "a1", Payload: &pb.Payload{Input: fmt.Appendf(nil, `{"card":%s}`, card)}, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: plan, Action: "a1", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+			Capability: "x", Attempts: 2, BackoffNs: int64(10 * time.Millisecond), TimeoutNs: int64(2 * time.Second), Sealed: true, Bindings: []*pb.Binding{{Name: "card", Expression: "input.card"}}}}},
+		&pb.Record{Plan: plan, Action: "a1", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+}
+
+func (r *rig) erase(plan string) {
+	r.t.Helper()
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana"}}})
+}
+
+// until asks for a plan until it is as wanted.
+func (r *rig) until(plan, what string, is func(executor.PlanView) bool) executor.PlanView {
+	r.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		view := r.show(plan)
+		if is(view) {
+			return view
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("plan %s is not %s: %+v", plan, what, view)
+		}
+	}
+}
+
+func destroyed(v executor.PlanView) bool { return v.Erasure != nil && v.Erasure.Destroyed != "" }
+
+// TestErasureIsFinishedByTheNextHost, whether the first one died before it destroyed the
+// key or behind that: one record says so, and the key is gone.
+func TestErasureIsFinishedByTheNextHost(t *testing.T) {
+	for _, c := range []struct{ before, behind bool }{{before: true}, {behind: true}} {
+		r, keys := keyRig(t)
+		r.serve(done)
+		_, stop := r.host("h1")
+		r.charge("p", sealed(r.sealKey("agent", "p").Key, "t", "p", "a1", `"4000"`))
+		r.fail("p")
+		r.ended("p")
+		keys.before, keys.behind = c.before, c.behind
+		r.erase("p")
+		<-keys.tried
+		if r.show("p").Erasure.Destroyed != "" {
+			t.Error("it is said to be destroyed, and nobody has heard so")
+		}
+		stop()
+		_, err := keys.Get(t.Context(), "p")
+		if c.before != (err == nil) {
+			t.Errorf("before the next host: %v", err)
+		}
+		keys.mu.Lock()
+		keys.before, keys.behind = false, false
+		keys.mu.Unlock()
+		_, stop = r.host("h2")
+		r.until("p", "erased", destroyed)
+		if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrKeyDestroyed) {
+			t.Errorf("the key: %v", err)
+		}
+		if answer := r.sealKey("agent", "p"); len(answer.Key) != 0 || !strings.Contains(answer.Erased, "erased by ana") {
+			t.Errorf("%+v", answer)
+		}
+		stop()
+	}
+}
+
+// TestHostsOpenWhatTheirPlanSealedOnly: what another plan or tenant sealed stays closed;
+// a flipped bit, a lost key and another master key are the owner's, with the reason.
+func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
+	r, keys := keyRig(t)
+	var calls sync.Map
+	r.serve(func(c ledger.Command) *ledger.Reply {
+		calls.Store(c.Plan, string(c.Arguments))
+		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"said":"4000123412341234"}`)}
+	})
+	_, stop := r.host("h1")
+	card := `"4000123412341234"`
+	key := func(plan string) []byte { return r.sealKey("agent", plan).Key }
+	flipped := sealed(key("flip"), "t", "flip", "a1", card)
+	flipped[len(flipped)-20] ^= 1
+	for plan, c := range map[string]struct {
+		card json.RawMessage
+		want string // that the worker gets; "-": it is the owner's
+	}{
+		"own":      {sealed(key("own"), "t", "own", "a1", card), card},
+		"plain":    {json.RawMessage(card), card},
+		"foreign":  {sealed(key("victim"), "t", "victim", "a1", card), string(sealed(key("victim"), "t", "victim", "a1", card))},
+		"neighbor": {sealed(key("neighbor"), "t", "neighbor", "a2", card), string(sealed(key("neighbor"), "t", "neighbor", "a2", card))},
+		"tenant":   {sealed(key("tenant"), "u", "tenant", "a1", card), "-"},
+		"wrong":    {sealed(key("victim"), "t", "wrong", "a1", card), "-"},
+		"flip":     {flipped, "-"},
+	} {
+		_ = key(plan)
+		r.charge(plan, c.card)
+		r.fail(plan)
+		end := r.ended(plan)
+		got, _ := calls.Load(plan)
+		if c.want == "-" {
+			if end.State != ledger.StateQuarantined || got != nil || !strings.Contains(r.show(plan).Actions[0].Note, "what x takes: cannot open input.card") {
+				t.Errorf("%s: %+v, the worker got %v, %s", plan, end, got, r.show(plan).Actions[0].Note)
+			}
+		} else if end.State != ledger.StateCompensated || got != `{"card":`+c.want+`}` {
+			t.Errorf("%s: %+v, the worker got %v", plan, end, got)
+		}
+	}
+	if k := r.sealKey("agent", "own"); !bytes.Equal(k.Key, key("own")) || len(k.Key) != seal.KeySize {
+		t.Error("another key the second time")
+	}
+	if answer := r.sealKey("other", "own"); answer.Key != nil || !strings.Contains(answer.Error, "agent agent's") {
+		t.Errorf("another agent: %+v", answer)
+	}
+	if answer := r.sealKey("agent", "a.b"); answer.Key != nil || answer.Error == "" {
+		t.Errorf("no plan: %+v", answer)
+	}
+	r.charge("lost", sealed(key("lost"), "t", "lost", "a1", card))
+	stop()
+	if err := keys.Destroy(t.Context(), "lost"); err != nil { // as if the store had lost it
+		t.Fatal(err)
+	}
+	_, stop = r.host("h2")
+	r.fail("lost")
+	if end := r.ended("lost"); end.State != ledger.StateQuarantined || !strings.Contains(r.show("lost").Actions[0].Note, "the key was destroyed") {
+		t.Errorf("a lost key: %+v", end)
+	}
+	r.charge("late", sealed(key("late"), "t", "late", "a1", card))
+	stop()
+	r.master = bytes.Repeat([]byte{8}, MasterKeySize)
+	r.host("h3")
+	r.fail("late")
+	if end := r.ended("late"); end.State != ledger.StateQuarantined || !strings.Contains(r.show("late").Actions[0].Note, "wrapped under another master key") {
+		t.Errorf("another master key: %+v", end)
+	}
+}
+
+// TestAHostWithoutAMasterKeyWaitsVisibly, and the next one, which has it, goes on.
+func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
+	r, _ := keyRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.charge("p", sealed(r.sealKey("agent", "p").Key, "t", "p", "a1", `"4000"`))
+	stop()
+	master := r.master
+	r.master = nil
+	_, stop = r.host("h2")
+	if answer := r.sealKey("agent", "q"); answer.Key != nil || !strings.Contains(answer.Error, "--master-key FILE") {
+		t.Errorf("%+v", answer)
+	}
+	r.fail("p")
+	r.until("p", "waiting for its key", func(v executor.PlanView) bool {
+		return strings.Contains(v.Actions[0].WaitsFor, "what x takes: cannot open input.card: this host has no master key")
+	})
+	stop()
+	r.master = master
+	r.host("h3")
+	if end := r.ended("p"); end.State != ledger.StateCompensated {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestWhatWorkersSayOfOpenedValuesIsScrubbed before it is recorded.
+func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
+	r, _ := keyRig(t)
+	r.serve(func(c ledger.Command) *ledger.Reply {
+		if c.Plan == "done" {
+			return &ledger.Reply{Status: ledger.StatusDone, ExternalRef: "ref 4000123412341234", Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
+		}
+		return &ledger.Reply{Status: ledger.StatusStop, Code: "4000123412341234", Message: "cannot refund 4000123412341234"}
+	})
+	r.host("h1")
+	for _, plan := range []string{"done", "stop"} {
+		r.charge(plan, sealed(r.sealKey("agent", plan).Key, "t", plan, "a1", `"4000123412341234"`))
+		r.fail(plan)
+		r.ended(plan)
+	}
+	store, err := jetstream.Open(t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t", AcceptLossyBroker: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := store.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	for sequence := head.First; sequence <= head.Last; sequence++ {
+		m, err := store.Get(t.Context(), sequence)
+		if err != nil || bytes.Contains(m.Data, []byte("4000123412341234")) {
+			t.Errorf("sequence %d: %v, %q", sequence, err, m.Data)
+		}
+		if bytes.Contains(m.Data, []byte("[sealed]")) {
+			said++
+		}
+	}
+	if said != 2 {
+		t.Errorf("%d records have something taken out", said)
+	}
+}

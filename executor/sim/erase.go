@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Some worlds erase plans: registrations there take sealed values, operators ask for
+// erasures, and a store of keys outside of the ledger has them destroyed, late, or says
+// nothing when it has. All of it is drawn from a stream of its own.
+
+// erasing is what a world has for that; nil: nothing is erased in it.
+type erasing struct {
+	r    *random
+	keys map[string]bool // plans whose key is gone
+}
+
+func newErasing(seed uint64) *erasing {
+	r := newRandom(seed, streamErasing)
+	if !r.percent(15) {
+		return nil
+	}
+	return &erasing{r: r, keys: map[string]bool{}}
+}
+
+// seal marks a registration whose calls take sealed values.
+func (e *erasing) seal(c *pb.CompensationRegistered) {
+	if e != nil {
+		c.Sealed = e.r.percent(60)
+	}
+}
+
+// begin lets operators ask for erasures.
+func (e *erasing) begin(w *world) {
+	if e == nil {
+		return
+	}
+	for range 1 + e.r.below(6) {
+		w.after(e.r.between(second, healNs), func() { e.ask(w) })
+	}
+}
+
+func (e *erasing) ask(w *world) {
+	if len(w.agents) == 0 {
+		return
+	}
+	a := w.agents[e.r.below(len(w.agents))]
+	plan := a.p.id
+	if e.r.percent(20) {
+		plan += "~1"
+	}
+	k := &pb.PlanErased{Reason: "asked for", Actor: "eve", Force: e.r.percent(50)}
+	if a.began {
+		w.persist("operator eve", operator("eve"), []*pb.Record{{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: k}}}, e.r, nil, func(uint64, bool) {})
+	}
+}
+
+// tend takes what a turn has asked for on its way: pages, and keys to be destroyed.
+func (h *host) tend(pages []executor.Page, erasures []string) {
+	h.page(pages)
+	for _, plan := range erasures {
+		h.in(h.w.erasing.r.between(0, 2*second), func() { h.destroy(plan) })
+	}
+}
+
+// destroy has the store destroy a key. It may fail, before it or behind it.
+func (h *host) destroy(plan string) {
+	e := h.w.erasing
+	if !h.holding || slices.Contains(h.gone, plan) {
+		return
+	}
+	fails, behind := e.r.percent(30) && !h.w.healed, e.r.percent(50)
+	if !fails || behind {
+		e.keys[plan] = true
+		h.w.say(h.name, "the key of plan %s is destroyed", plan)
+	}
+	if fails {
+		h.in(second, func() { h.destroy(plan) })
+		return
+	}
+	h.gone = append(h.gone, plan)
+	h.in(0, func() { h.turn(false) })
+}
+
+// destroyed are the plans whose keys are gone, and that no record has as gone.
+func (h *host) destroyed() []string {
+	if len(h.gone) > 0 {
+		open := h.state.Unerased()
+		h.gone = slices.DeleteFunc(h.gone, func(plan string) bool { return !slices.Contains(open, plan) })
+	}
+	return h.gone
+}
+
+// checkErasures: when nothing is under way any more, whatever was to be erased is, and
+// nothing else (L1).
+func (c *checker) checkErasures(h *host) {
+	for _, plan := range h.state.Unerased() {
+		c.fail("L1", 0, "the key of plan %s was to be destroyed, and nobody says that it is gone", plan)
+	}
+	e := c.w.erasing
+	if e == nil {
+		return
+	}
+	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
+	views, _ := reader.Plans(executor.Filter{Limit: 1000})
+	for _, view := range views {
+		if erased := view.Erasure != nil; erased != e.keys[view.Plan] {
+			c.fail("I18", 0, "plan %s erased: %v, its key gone: %v", view.Plan, erased, e.keys[view.Plan])
+		}
+	}
+}

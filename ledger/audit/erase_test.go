@@ -1,0 +1,82 @@
+package audit_test
+
+import (
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+func erased(force bool) *pb.Record {
+	return &pb.Record{Plan: "p", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "ticket 1", Actor: "ana", Force: force}}}
+}
+
+func keyGone(cause *pb.Address) *pb.Record {
+	return &pb.Record{Cause: cause, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}
+}
+
+// sealedPlan is a plan with one action whose undo takes a sealed value.
+func (s *scribe) sealedPlan() {
+	s.t.Helper()
+	s.agent(opened(0))
+	records := append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Sealed, c.Bindings = true, []*pb.Binding{{Name: "card", Expression: "input.card"}}
+	}), completed("a"))
+	card := seal.Seal(seal.Key{1}, seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "input.card"}, []byte(`"4000"`))
+	records[0].Payload = &pb.Payload{Input: append(append([]byte(`{"card":`), card...), '}')}
+	s.agent(records...)
+}
+
+// TestErasuresAreReportedAndNothingElseChanges: the records verify with the key and
+// without it, and the report says what is not proven any more.
+func TestErasuresAreReportedAndNothingElseChanges(t *testing.T) {
+	s := newScribe(t)
+	s.sealedPlan()
+	s.write(ops, erased(false)) // refused: it is open
+	s.agent(planFailed())
+	s.decide()
+	s.write(ops, erased(false))
+	l, found := s.audited()
+	list := l.Erasures()
+	if len(found) > 0 || len(list) != 1 || list[0].Plan != "p" || list[0].Reason != "ticket 1" || list[0].Actor != "ana" || list[0].Destroyed != nil || list[0].Sealed != 2 {
+		t.Fatalf("%+v, %+v", list, found)
+	}
+	s.forge(keyGone(list[0].Erased))
+	l, found = s.audited()
+	if list = l.Erasures(); len(append(found, l.End()...)) > 0 || list[0].Destroyed == nil || l.Plans()[0].State != ledger.StateCompensated {
+		t.Fatalf("%+v, %+v, %+v", list, found, l.Plans())
+	}
+}
+
+// TestForgedErasuresAreFound: a key that is said to be gone and nobody asked for it, the
+// word for it twice, and an undo that was sent with what nobody could open.
+func TestForgedErasuresAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule  string
+		write func(s *scribe)
+	}{
+		"a key that nobody asked to destroy": {"I6", func(s *scribe) { s.forge(keyGone(s.at("plan_opened", ""))) }},
+		"the word for it twice": {"I5", func(s *scribe) {
+			s.write(ops, erased(true))
+			at := s.at("plan_erased", "")
+			s.forge(keyGone(at))
+			s.now++
+			s.forge(keyGone(at))
+		}},
+		"an undo that takes what was erased": {"I20", func(s *scribe) {
+			s.write(ops, erased(true))
+			s.agent(planFailed())
+			s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+			s.forge(&pb.Record{Cause: s.at("lease_fired", ""), Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: "no"}}})
+			s.forge(s.dispatch("a", keyOf("a"), 1))
+		}},
+	} {
+		s := newScribe(t)
+		s.sealedPlan()
+		c.write(s)
+		if _, found := s.audited(); len(found) != 1 || found[0].Rule != c.rule {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
