@@ -26,7 +26,7 @@ const (
 	exitUsage      = 64
 )
 
-const usage = `usage: sagenbaum-verify BUNDLE --key KEY [--before FILE] [--keep FILE] [-o json]
+const usage = `usage: sagenbaum-verify BUNDLE --key KEY [--before FILE] [--keep FILE] [--why PLAN] [-o json]
 
 Checks a bundle that "sagenbaum ledger export" has written, offline.
 
@@ -38,6 +38,8 @@ Checks a bundle that "sagenbaum ledger export" has written, offline.
   --keep F     write the last checkpoint that holds to a file, for --before next time; not
                where something is found
   --at-rest    nothing was under way when the bundle was made: what is owed is missing
+  --why PLAN   also print the records of a plan, or with PLAN/ACTION of one action of it:
+               cause, lease with what it read, decision, command, outcome
   -o json      the report for programs; text is the default
   --version    the version
 
@@ -58,6 +60,7 @@ func (l *list) Set(text string) error {
 
 type command struct {
 	bundle, before, keep, output string
+	why                          string
 	keys                         list
 	atRest, version              bool
 }
@@ -124,6 +127,7 @@ func parse(args []string) (c command, err error) {
 	flags.StringVar(&c.keep, "keep", "", "")
 	flags.StringVar(&c.output, "o", "text", "")
 	flags.BoolVar(&c.atRest, "at-rest", false, "")
+	flags.StringVar(&c.why, "why", "", "")
 	flags.BoolVar(&c.version, "version", false, "")
 	for {
 		if err := flags.Parse(args); err != nil {
@@ -148,6 +152,7 @@ func parse(args []string) (c command, err error) {
 
 func (c command) check(stdin io.Reader) (*verify.Report, error) {
 	o := verify.Options{AtRest: c.atRest}
+	o.Why, o.WhyAction, _ = strings.Cut(c.why, "/")
 	for _, key := range c.keys {
 		keys, err := readKeys(key)
 		if err != nil {

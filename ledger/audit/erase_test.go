@@ -67,7 +67,9 @@ func TestForgedErasuresAreFound(t *testing.T) {
 		"an undo that takes what was erased": {"I20", func(s *scribe) {
 			s.write(ops, erased(true))
 			s.agent(planFailed())
-			s.forge(fired("plan.failed", failedText, 1, s.at("plan_failed", "")))
+			r := fired("plan.failed", failedText, 1, s.at("plan_failed", ""))
+			r.GetLeaseFired().Readings = []*pb.Reading{{Name: "plan.status", Value: []byte(`"failed"`)}}
+			s.forge(r)
 			s.forge(&pb.Record{Cause: s.at("lease_fired", ""), Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: "no"}}})
 			s.forge(s.dispatch("a", keyOf("a"), 1))
 		}},

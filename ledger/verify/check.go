@@ -22,6 +22,9 @@ type Options struct {
 	// AtRest says that nothing was under way when the bundle was made, so that what is
 	// owed at its end is missing.
 	AtRest bool
+	// Why asks for the records of a plan, of what undoes it, and with WhyAction of one of
+	// its actions; empty: of none.
+	Why, WhyAction string
 	// Memory is where the rules keep what they know.
 	Memory audit.Memory
 }
@@ -40,6 +43,7 @@ type check struct {
 	lost    bool // of a part: something could not be told, and what follows rests on it
 	windows bool // of a part: an undo window is in it, and the time of withheld records moves it
 	ended   bool
+	told    []ledger.Told // what was asked for
 }
 
 // Check reads a bundle to its end and says what it proves. Any bytes give a report; the
@@ -245,6 +249,7 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 			c.report.Verdicts[v.Verdict]++
 		}
 	}
+	c.tell(entries, verdicts)
 	for i, e := range entries {
 		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || verdicts != nil && verdicts[i].Verdict != audit.Effective {
 			continue
@@ -330,6 +335,10 @@ func (c *check) end() {
 	}
 	root := c.tree.Root()
 	r.Size, r.Root = c.tree.Size(), hex.EncodeToString(root[:])
+	r.Why = ledger.Story(c.told)
+	if c.options.Why != "" && len(c.told) == 0 {
+		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why, ofAction(c.options.WhyAction))
+	}
 	c.endBytes()
 	c.endRules()
 	r.conclude()

@@ -75,6 +75,35 @@ func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
 	}
 }
 
+// TestAReportTellsWhy: the records of a plan in the order of the ledger, from its opening
+// to its end, with what led to each; of one action only what is about it or the plan; and
+// one that does not count says so.
+func TestAReportTellsWhy(t *testing.T) {
+	log := readGolden(t, "S93-1")
+	key := newSigner(t, "t", 1)
+	leaves := leavesOf(t, log)
+	data := packed(t, leaves, key.sign(t, head(leaves)))
+	whole := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "q"})
+	fired := slices.IndexFunc(whole.Why, func(l ledger.StoryLine) bool { return l.Kind == "lease_fired" })
+	if len(whole.Findings) > 0 || fired < 1 || whole.Why[0].Kind != "plan_opened" || len(whole.Why[fired].Read) == 0 || whole.Why[fired].Because == "" {
+		t.Fatalf("%s %+v", whole.Verdict, whole.Why)
+	}
+	text := whole.Text("b")
+	for _, want := range []string{whole.Why[fired].Record, "because of " + whole.Why[fired].Because, "condition: ", "read facts["} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text does not say %q:\n%s", want, text)
+		}
+	}
+	for _, l := range checked(t, data, verify.Options{Why: "q", WhyAction: "a"}).Why {
+		if l.Plan != "q" || l.Action != "" && l.Action != "a" {
+			t.Errorf("%+v is of another plan or action", l)
+		}
+	}
+	if r := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "nobody"}); r.Verdict != verify.CannotTell || !strings.Contains(told(r), "plan nobody is shown") {
+		t.Errorf("a plan that is not there: %s %s", r.Verdict, told(r))
+	}
+}
+
 // TestALieIsSeenInABundleOfOnePlan where the records of the plan alone contradict it;
 // what may have its reason elsewhere is not taken for one.
 func TestALieIsSeenInABundleOfOnePlan(t *testing.T) {

@@ -38,6 +38,15 @@ func (r *Report) Text(file string) string {
 		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
 	}
 	told := map[string]bool{}
+	for _, l := range r.Why {
+		line("why", "%s", story(l))
+		for _, note := range storyNotes(l) {
+			line("", "  %s", note)
+		}
+	}
+	if r.WhyMore > 0 {
+		line("", "and %d records more", r.WhyMore)
+	}
 	for _, f := range r.Findings {
 		line("FOUND", "%s", finding(f))
 		line("", "%s", f.Problem)
