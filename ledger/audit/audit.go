@@ -38,6 +38,7 @@ type Plan struct {
 	Actions []Action // in the order of registration
 	Orphans []string // forwards that came without their registration
 	Held    int      // registrations that are neither retired nor settled
+	Erasure *Erasure // of its sealed values; nil: it was not erased
 }
 
 // Action is an action of a Plan, an entry of a child plan, or a duty.
@@ -289,7 +290,7 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 }
 
 func (l *Ledger) view(p *plan) Plan {
-	view := Plan{ID: p.id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held()}
+	view := Plan{ID: p.id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held(), Erasure: erasureOf(p)}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
 		if a.compensation != nil {

@@ -1,9 +1,6 @@
 package audit
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -21,14 +18,12 @@ type Erasure struct {
 	Sealed    int         `json:"sealed"`              // values in the plan's records that are erased with it
 }
 
-// Erasures returns the plans that were erased, by id.
-func (l *Ledger) Erasures() (list []Erasure) {
-	for _, id := range slices.Sorted(maps.Keys(l.book.plans)) {
-		if p := l.book.plans[id]; p.erased != nil {
-			list = append(list, Erasure{p.id, p.erased, p.erasure.GetReason(), p.erasure.GetActor(), p.shredded, p.sealed})
-		}
+// erasureOf is what became of the sealed values of a plan; nil: it was not erased.
+func erasureOf(p *plan) *Erasure {
+	if p.erased == nil {
+		return nil
 	}
-	return list
+	return &Erasure{p.id, p.erased, p.erasure.GetReason(), p.erasure.GetActor(), p.shredded, p.sealed}
 }
 
 // sealedIn counts the sealed values of a record.

@@ -38,14 +38,14 @@ func TestErasuresAreReportedAndNothingElseChanges(t *testing.T) {
 	s.decide()
 	s.write(ops, erased(false))
 	l, found := s.audited()
-	list := l.Erasures()
-	if len(found) > 0 || len(list) != 1 || list[0].Plan != "p" || list[0].Reason != "ticket 1" || list[0].Actor != "ana" || list[0].Destroyed != nil || list[0].Sealed != 2 {
-		t.Fatalf("%+v, %+v", list, found)
+	e := l.Plans()[0].Erasure
+	if len(found) > 0 || e == nil || e.Plan != "p" || e.Reason != "ticket 1" || e.Actor != "ana" || e.Destroyed != nil || e.Sealed != 2 {
+		t.Fatalf("%+v, %+v", e, found)
 	}
-	s.forge(keyGone(list[0].Erased))
+	s.forge(keyGone(e.Erased))
 	l, found = s.audited()
-	if list = l.Erasures(); len(append(found, l.End()...)) > 0 || list[0].Destroyed == nil || l.Plans()[0].State != ledger.StateCompensated {
-		t.Fatalf("%+v, %+v, %+v", list, found, l.Plans())
+	if p := l.Plans()[0]; len(append(found, l.End()...)) > 0 || p.Erasure.Destroyed == nil || p.State != ledger.StateCompensated {
+		t.Fatalf("%+v, %+v, %+v", p.Erasure, found, p)
 	}
 }
 

@@ -392,6 +392,13 @@ func (c *check) endRules() {
 	c.rules.EachAtEnd(func(p audit.Plan) {
 		r.Plans[p.State]++
 		r.Held += p.Held
+		if e := p.Erasure; e != nil {
+			if len(r.Erased) < FindingsMax {
+				r.Erased = append(r.Erased, Erased{Plan: e.Plan, Sequence: e.Erased.GetSequence(), Actor: e.Actor, Reason: e.Reason, Values: e.Sealed, Destroyed: e.Destroyed != nil})
+			} else {
+				r.MoreErased++
+			}
+		}
 	}, func(v audit.Violation) {
 		switch {
 		case r.Holds == bundle.Plan:

@@ -75,6 +75,25 @@ func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
 	}
 }
 
+// TestWhatWasErasedIsSaidAndNotProven: the rest of the ledger is.
+func TestWhatWasErasedIsSaidAndNotProven(t *testing.T) {
+	log := readGolden(t, "erased")
+	key := newSigner(t, "t", 1)
+	leaves := leavesOf(t, log)
+	r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}})
+	if len(r.Findings) > 0 || len(r.Erased) != 2 {
+		t.Fatalf("%s %+v", told(r), r.Erased)
+	}
+	for _, e := range r.Erased {
+		if e.Sequence == 0 || e.Actor == "" || e.Reason == "" || !e.Destroyed {
+			t.Errorf("%+v", e)
+		}
+		if want := "erased    plan " + e.Plan + " at sequence "; !strings.Contains(r.Text("b"), want) {
+			t.Errorf("the text does not say %q:\n%s", want, r.Text("b"))
+		}
+	}
+}
+
 // TestAReportTellsWhy: the records of a plan in the order of the ledger, from its opening
 // to its end, with what led to each; of one action only what is about it or the plan; and
 // one that does not count says so.

@@ -48,26 +48,28 @@ type Report struct {
 	Plan    string `json:"plan,omitempty"`
 	Since   uint64 `json:"since,omitempty"`
 
-	Size      uint64             `json:"size"`     // records of the tree
-	Withheld  uint64             `json:"withheld"` // of them, those that the bundle does not show
-	Messages  uint64             `json:"messages"`
-	First     uint64             `json:"first_sequence"` // shown
-	Last      uint64             `json:"last_sequence"`
-	Root      string             `json:"root,omitempty"` // hex
-	Verdicts  map[string]int     `json:"records,omitempty"`
-	Plans     map[string]int     `json:"plans,omitempty"` // by state
-	Held      int                `json:"held"`
-	RulesRun  bool               `json:"rules_checked"`
-	Unseen    uint64             `json:"commits_in_part,omitempty"` // messages of which some records are withheld
-	Repairs   []Repair           `json:"repairs,omitempty"`
-	Why       []ledger.StoryLine `json:"why,omitempty"` // the records that were asked for, each checked like all others
-	WhyMore   uint64             `json:"more_why,omitempty"`
-	Signed    Signed             `json:"signed"`
-	Kept      *Kept              `json:"before,omitempty"`
-	Findings  []Finding          `json:"findings"`
-	More      uint64             `json:"more_findings,omitempty"`
-	Doubts    []Doubt            `json:"cannot_tell"`
-	MoreDoubt uint64             `json:"more_cannot_tell,omitempty"`
+	Size       uint64             `json:"size"`     // records of the tree
+	Withheld   uint64             `json:"withheld"` // of them, those that the bundle does not show
+	Messages   uint64             `json:"messages"`
+	First      uint64             `json:"first_sequence"` // shown
+	Last       uint64             `json:"last_sequence"`
+	Root       string             `json:"root,omitempty"` // hex
+	Verdicts   map[string]int     `json:"records,omitempty"`
+	Plans      map[string]int     `json:"plans,omitempty"` // by state
+	Held       int                `json:"held"`
+	RulesRun   bool               `json:"rules_checked"`
+	Unseen     uint64             `json:"commits_in_part,omitempty"` // messages of which some records are withheld
+	Repairs    []Repair           `json:"repairs,omitempty"`
+	Erased     []Erased           `json:"erased,omitempty"`
+	MoreErased uint64             `json:"more_erased,omitempty"`
+	Why        []ledger.StoryLine `json:"why,omitempty"` // the records that were asked for, each checked like all others
+	WhyMore    uint64             `json:"more_why,omitempty"`
+	Signed     Signed             `json:"signed"`
+	Kept       *Kept              `json:"before,omitempty"`
+	Findings   []Finding          `json:"findings"`
+	More       uint64             `json:"more_findings,omitempty"`
+	Doubts     []Doubt            `json:"cannot_tell"`
+	MoreDoubt  uint64             `json:"more_cannot_tell,omitempty"`
 }
 
 // Signed says what signatures cover.
@@ -91,6 +93,17 @@ type Repair struct {
 	Sequence uint64 `json:"sequence"`
 	Reason   string `json:"reason"`
 	Actor    string `json:"actor"`
+}
+
+// Erased is a plan whose sealed values nobody can read any more: what was in them is not
+// proven, and never can be. All else about it is proven without them.
+type Erased struct {
+	Plan      string `json:"plan"`
+	Sequence  uint64 `json:"sequence"` // of the operator's record
+	Actor     string `json:"actor"`
+	Reason    string `json:"reason"`
+	Values    int    `json:"values"`    // sealed values in its records
+	Destroyed bool   `json:"destroyed"` // the holder says that the key is gone
 }
 
 // Exit is the exit code that stands for a verdict: 0 proven, 1 findings, 2 cannot tell.

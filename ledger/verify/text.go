@@ -37,6 +37,16 @@ func (r *Report) Text(file string) string {
 	for _, p := range r.Repairs {
 		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
 	}
+	for _, e := range r.Erased {
+		gone := "its key is gone"
+		if !e.Destroyed {
+			gone = "nothing says yet that its key is gone"
+		}
+		line("erased", "plan %s at sequence %d by %s: %s; %s, so what was in %s is not proven", e.Plan, e.Sequence, e.Actor, e.Reason, gone, count(uint64(e.Values), "sealed value"))
+	}
+	if r.MoreErased > 0 {
+		line("", "and %d more", r.MoreErased)
+	}
 	told := map[string]bool{}
 	for _, l := range r.Why {
 		line("why", "%s", story(l))
