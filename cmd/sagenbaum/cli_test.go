@@ -22,7 +22,7 @@ var wrongLines = []struct{ line, hint string }{
 	{"context use nowhere", "sagenbaum context ls"},
 	{"status --context nowhere", "sagenbaum context ls"},
 	{"clock confirm", "--reason"},
-	{"ledger show x", "sagenbaum ledger show 17"},
+	{"ledger show x", "sagenbaum ledger show 14"},
 	{"man", "sagenbaum man --help"},
 	{"worker show", "sagenbaum worker show --help"},
 	{"serve --log xml", "--log text|json"},

@@ -153,7 +153,7 @@ func TestSensitiveFieldsAreReadByWorkersOnly(t *testing.T) {
 		t.Errorf("the worker got %s", p.told.refunds)
 	}
 	for _, line := range []string{
-		"ledger tail --since 1", "ledger tail --since 1 -o json", "ledger get 3 -o json", "plan show p1", "plan show p1 -o json", "plan tree p1", "plan why p1", "plan why p1 1 -o json",
+		"ledger tail --since 1", "ledger tail --since 1 -o json", "ledger show 3 -o json", "plan show p1", "plan show p1 -o json", "plan tree p1", "plan why p1", "plan why p1 1 -o json",
 		"plan preview p1", "plan preview p1 -o json", "quarantine ls", "quarantine show p1 1", "quarantine show p1 1 -o json", "undo ls --plan p1", "undo ls --plan p1 -o json", "plan ls -o json", "contract ls -o json", "status -o json",
 	} {
 		r := p.ask(t, "default", strings.Fields(line)...)

@@ -23,7 +23,7 @@ func newLedger(s *settings) *cobra.Command {
 		Use:     "ledger",
 		Short:   "Read the ledger itself, export it, hold it against its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
-	}, newLedgerTail(s), newLedgerGet(s), newLedgerShow(s), watchable(s, newLedgerLs(s)), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
+	}, newLedgerTail(s), newLedgerShow(s), watchable(s, newLedgerLs(s)), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -93,7 +93,6 @@ type tailer struct {
 
 	picked, unanswered int
 	why                string // the first one was not answered
-	only               *place // nil: all
 }
 
 // tail prints from a sequence on (0: the last few commits), to the end that
@@ -149,7 +148,7 @@ func (t *tailer) message(m ledger.Message) error {
 		if t.plan != "" && (e.Record == nil || e.Record.Plan != t.plan) {
 			continue
 		}
-		if t.only != nil && !t.only.wants(e) || t.where != nil && !t.picks(m, e) {
+		if t.where != nil && !t.picks(m, e) {
 			continue
 		}
 		if t.json {

@@ -12,7 +12,7 @@ import (
 // writeStory prints what an undo waits for and the records behind an unwind, each with
 // its kind and address.
 //
-//	records, in the order of the ledger; any of them: sagenbaum ledger get SEQUENCE
+//	records, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE
 //	  cause    plan_failed@9.0-547ab179              the plan was declared failed: no seats (agent traveller)
 //	  lease    lease_fired@10.0-0fd319a7             lease plan.failed turned true (executor)
 //	             because of plan_failed@9.0-547ab179
@@ -27,7 +27,7 @@ func writeStory(w io.Writer, p pen, why executor.WhyView) {
 		of = " of action " + why.Action
 	}
 	if len(why.Records) > 0 {
-		fmt.Fprintf(w, "records%s, in the order of the ledger; any of them: sagenbaum ledger get SEQUENCE\n", of)
+		fmt.Fprintf(w, "records%s, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE\n", of)
 	}
 	width := 0
 	for _, line := range why.Records {

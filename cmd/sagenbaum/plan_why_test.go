@@ -28,7 +28,7 @@ func rows(why executor.WhyView) (list []string) {
 }
 
 // TestPlanWhyTellsEveryRecordBehindAnUndo: from what somebody said to what became of
-// each action, in the order of the ledger, each under an address that ledger get reads.
+// each action, in the order of the ledger, each under an address that ledger show reads.
 func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -45,7 +45,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	r := s.run(t, exitGood, "plan why p1")
 	says(t, r, "action 1 1 is owed and waits for what came after it: action 2 is quarantined",
 		"action 2 2 is quarantined and waits for its owner: room.free failed: stop: the room is protected",
-		"records, in the order of the ledger; any of them: sagenbaum ledger get SEQUENCE",
+		"records, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE",
 		"the plan was declared failed: no seats", "lease plan.failed turned true", `condition: plan.status == "failed"`, `read plan.status = "failed"`,
 		"action 3: undone by attempt 1 by worker hotel", "quarantined: it waits for its owner: room.free failed: stop: the room is protected", "the plan ended quarantined")
 	t.Log("\n" + r.stdout)
@@ -60,7 +60,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		t.Errorf("the records are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, line := range why.Records {
-		says(t, s.run(t, exitGood, "ledger get "+line.Record), line.Kind)
+		says(t, s.run(t, exitGood, "ledger show "+line.Record), line.Kind)
 	}
 	one := decoded[executor.WhyView](t, s.run(t, exitGood, "plan why p1 2 -o json"))
 	if got := strings.Join(rows(one), "\n"); !strings.Contains(got, "plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") || one.Action != "2" || len(one.Waits) != 1 {
@@ -70,9 +70,9 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	s.run(t, exitFailed, "plan why p1 9", "plan p1 has no action 9; it has 3", "next: sagenbaum plan tree p1")
 	s.run(t, exitFailed, "plan why nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
 	s.run(t, exitUsage, "plan why", "next: sagenbaum plan why --help")
-	s.run(t, exitUsage, "ledger get here", "neither a sequence nor an address")
+	s.run(t, exitUsage, "ledger show here", "neither a sequence nor an address")
 	other := regexp.MustCompile(`-[0-9a-f]{8}$`).ReplaceAllString(why.Records[1].Record, "-00000000")
-	s.run(t, exitFailed, "ledger get "+other, "has another leaf")
+	s.run(t, exitFailed, "ledger show "+other, "none of that address")
 
 	s.run(t, exitGood, "quarantine resolve p1 2 --as done --reason 'freed by hand' --evidence ticket:1 --actor ana")
 	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateResolved {
