@@ -265,12 +265,14 @@ func (h *Host) Copied(tenant string, sequence uint64, records int) (CopyOf, erro
 	if c.Index, err = tiles.find(sequence); err != nil {
 		return c, err
 	}
-	for i := range records {
-		leaf, err := tiles.leaf(c.Index + uint64(i))
-		if err != nil {
-			return c, err
+	for end := c.Index + uint64(records); c.Index+uint64(len(c.Leaves)) < end; {
+		at := c.Index + uint64(len(c.Leaves))
+		hashes, err := tiles.readHashes(0, at/ledger.TileWidth)
+		if from := int(at % ledger.TileWidth); err == nil && from < len(hashes) {
+			c.Leaves = append(c.Leaves, hashes[from:min(len(hashes), from+int(end-at))]...)
+			continue
 		}
-		c.Leaves = append(c.Leaves, leaf)
+		return c, &tileReadErr{at, fmt.Sprint("no hash: ", err)}
 	}
 	edge, err := tiles.openEdge(c.Size)
 	if err != nil {

@@ -205,7 +205,7 @@ func (v *view) prove(body *recordBody, m ledger.Message) {
 	}
 	body.Records = len(entries)
 	refused, _ := ask[executor.RefusedAnswer](v, "refused.ls", executor.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)})
-	c, err := v.host.Copied(v.page.Tenant, m.Sequence, len(entries))
+	c, err := v.host.Copied(v.page.Tenant, m.Sequence, min(len(entries), recordsShown))
 	if err != nil {
 		body.CopyProblem = err.Error()
 	} else {

@@ -19,7 +19,7 @@ const (
 	pageRows         = 50                     // of a list
 	ledgerRows       = 25                     // commits of one page of the ledger
 	recordsListed    = 12                     // records of one commit in such a page
-	recordsShown     = 100                    // of one commit on its own page
+	recordsShown     = 50                     // of one commit on its own page
 	stepsShown       = 200                    // actions of one plan that a page shows at once
 	attemptsShown    = 1000                   // attempts of undos in a timeline
 	childDepth       = 3                      // of child plans inside a plan's page
