@@ -437,6 +437,9 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		return err
 	}
 	keys, err := v.webhookKeys()
+	if err != nil {
+		return err
+	}
 	master, err := v.masterKey()
 	if err != nil {
 		return err
