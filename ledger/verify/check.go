@@ -393,11 +393,7 @@ func (c *check) endRules() {
 		r.Plans[p.State]++
 		r.Held += p.Held
 		if e := p.Erasure; e != nil {
-			if len(r.Erased) < FindingsMax {
-				r.Erased = append(r.Erased, Erased{Plan: e.Plan, Sequence: e.Erased.GetSequence(), Actor: e.Actor, Reason: e.Reason, Values: e.Sealed, Destroyed: e.Destroyed != nil})
-			} else {
-				r.MoreErased++
-			}
+			r.erase(Erased{Plan: e.Plan, Sequence: e.Erased.GetSequence(), Actor: e.Actor, Reason: e.Reason, Values: e.Sealed, Destroyed: e.Destroyed != nil})
 		}
 	}, func(v audit.Violation) {
 		switch {

@@ -118,6 +118,19 @@ func (r *Report) Exit() int {
 	}
 }
 
+// erase notes an erasure in its place. Of more than FindingsMax those stay that stand
+// first in the ledger.
+func (r *Report) erase(e Erased) {
+	at, _ := slices.BinarySearchFunc(r.Erased, e, func(a, b Erased) int {
+		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Plan, b.Plan))
+	})
+	r.Erased = slices.Insert(r.Erased, at, e)
+	if len(r.Erased) > FindingsMax {
+		r.Erased = r.Erased[:FindingsMax]
+		r.MoreErased++
+	}
+}
+
 // find notes a finding in its place. Of more than FindingsMax those stay that stand
 // first in the ledger.
 func (r *Report) find(f Finding) {
