@@ -42,7 +42,7 @@ func (r *Reader) Workers() (views []WorkerView, partial bool) {
 		}
 		row := new(pb.PlanRow)
 		decode("scan", v, row)
-		if row.Unsettled == 0 {
+		if row.Unsettled == 0 || row.Retired {
 			continue
 		}
 		id := string(k[1:])
