@@ -175,18 +175,19 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 		return nil
 	}
 	raced := len(lost) == 0
+	claims := claimsOf(entries, lost)
 	changed := true // since the last trial, so that another may end otherwise
 	trials := 0
 	for _, earlier := range l.behind {
 		if !raced && changed {
 			trials++
-			raced = trials > trialsMax || l.late.wouldHold(entries)
+			raced = trials > trialsMax || l.late.wouldHold(claims)
 		}
 		l.late.foldAll(earlier)
-		changed = !raced && l.late.concerns(earlier, entries)
+		changed = !raced && l.late.concerns(earlier, claims)
 	}
 	if !raced && changed { // where it stands, but for what its stamp says of the time
-		raced = l.late.wouldHold(entries)
+		raced = l.late.wouldHold(claims)
 	}
 	l.behind = nil
 	l.late.foldAll(entries)
@@ -195,6 +196,17 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 	}
 	i := lost[0] // what follows in the message was decided from it
 	return []Violation{violation(l.last[i].Rule, entries[i], "it does not hold here, nor anywhere behind the holder's last message: "+l.last[i].Reason)}
+}
+
+// claimsOf leaves out what a message says of the tree and what counts: how many records
+// there are changes with every message, and concerns none of its decisions.
+func claimsOf(entries []ledger.Entry, lost []int) (claims []ledger.Entry) {
+	for i, e := range entries {
+		if e.Record.GetCheckpointSigned() == nil && e.Record.GetKeyRotated() == nil || slices.Contains(lost, i) {
+			claims = append(claims, e)
+		}
+	}
+	return claims
 }
 
 func (b *book) foldAll(entries []ledger.Entry) {
