@@ -108,6 +108,9 @@ func (c *checker) reopen(p *planCheck, at uint64) {
 }
 
 func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
+	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.undo == undoSkipped {
+		it.from = it.attempt // it was said to have failed behind a blind attempt, and is owed anew
+	}
 	it.outcome = outcome
 	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence == pb.Presence_PRESENCE_ABSENT && it.undo != undoSkipped {
 		it.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
