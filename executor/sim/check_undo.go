@@ -108,7 +108,7 @@ func (c *checker) reopen(p *planCheck, at uint64) {
 }
 
 func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
-	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.undo == undoSkipped {
+	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.outcome == pb.Outcome_OUTCOME_FAILED {
 		it.from = it.attempt // it was said to have failed behind a blind attempt, and is owed anew
 	}
 	it.outcome = outcome
