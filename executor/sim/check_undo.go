@@ -146,7 +146,7 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 	blind := it.outcome != pb.Outcome_OUTCOME_COMPLETED
 	asks := contract.Probe != nil && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
 	switch {
-	case p.phase != phaseUnwinding && !p.unsure:
+	case p.phase != phaseUnwinding && !p.unsure && !hasParts(p): // with parts, the audit beside it knows
 		c.fail("I18", at, "%s of plan %s is dispatched, and the plan does not unwind", it.id, p.id)
 	case it.undo == undoDone || it.undo == undoSkipped || it.undo == undoResolved && !p.opened.SecondApprover:
 		c.fail("I19", at, "%s of plan %s is dispatched, and its undo is settled", it.id, p.id)
@@ -175,6 +175,10 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 		c.inOrder(at, p, it)
 	}
 	it.started, it.undo = true, undoHeld
+}
+
+func hasParts(p *planCheck) bool {
+	return slices.ContainsFunc(p.items, func(it *itemCheck) bool { return it.child != nil })
 }
 
 // inOrder: when an undo begins, all that came after its action is settled (I21).
