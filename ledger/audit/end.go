@@ -71,6 +71,11 @@ func (b *book) completeRule(p *plan) string {
 	if !p.armed() || p.fired != nil {
 		return ""
 	}
+	for up := p.parent; up != nil; up = up.parent { // what it is a part of is undone already, or waits for its owner
+		if up.fired != nil || up.phase != ledger.StateOpen && up.phase != ledger.StateCommitted {
+			return ""
+		}
+	}
 	for _, l := range p.leases {
 		if p.phase == ledger.StateOpen && !l.fired && !l.stopped() && b.hasTurned(p, nil, l) { // a child's own go with its commit
 			return "lease " + l.name + " is true and has not fired"
