@@ -188,7 +188,7 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 	case *pb.Record_PlanEnded:
 		add("I22", endRule(p, k.PlanEnded))
 		add("I23", outstandingRule(p, k.PlanEnded, l.raced(p.id)))
-		add("I22", countRule(p, was, k.PlanEnded, l.racedBelow(p)))
+		add("I22", countRule(p, was, k.PlanEnded, l.raced(p.id) || l.racedBelow(p)))
 	case *pb.Record_HeldSetRetired:
 		add("I24", countedRule(p, k.HeldSetRetired))
 	case *pb.Record_PlanCommitted:
@@ -415,8 +415,8 @@ func (l *Ledger) racedBelow(p *plan) bool {
 }
 
 // countRule is a part of I22: the numbers of an end are those of the plan. One that ends
-// at once, because nothing crossed, counts nothing; and a part of it that was reopened
-// behind the holder's last message was undone when it counted.
+// at once, because nothing crossed, counts nothing; and what was said of it or a part of
+// it behind the holder's last message was not known when it counted.
 func countRule(p *plan, was before, k *pb.PlanEnded, raced bool) string {
 	have := [2]int{int(k.Compensated), int(k.Skipped)}
 	if want := [2]int{p.count(compensated), p.count(skipped)}; was.plan == ledger.StateUnwinding && !raced && have != want {
