@@ -94,6 +94,17 @@ func (p *planCheck) item(id string) (int, *itemCheck) {
 	return len(p.items) - 1, d
 }
 
+// latest is the action that the next one comes after by default. A duty is none: when
+// it came up is known from its first record only.
+func (p *planCheck) latest() []int {
+	for i := len(p.items) - 1; i >= 0; i-- {
+		if !p.items[i].duty {
+			return []int{i}
+		}
+	}
+	return nil
+}
+
 func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 	p := &planCheck{id: id, opened: opened, fired: map[string]uint64{}, saves: map[string]int{}}
 	c.plans[id] = p
@@ -109,8 +120,8 @@ func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 			return p
 		}
 		entry.before = []int{i}
-	} else if len(parent.items) > 0 {
-		entry.before = []int{len(parent.items) - 1}
+	} else {
+		entry.before = parent.latest()
 	}
 	p.parent = parent
 	parent.items = append(parent.items, entry)
@@ -198,11 +209,7 @@ func (c *checker) copyOf(p, parent *planCheck, from int) *planCheck {
 func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegistered) {
 	it := &itemCheck{id: e.Record.Action, sequence: e.Address.Sequence, class: f.Class, forward: f}
 	if !f.Branch {
-		for i := len(p.items) - 1; i >= 0 && it.before == nil; i-- {
-			if !p.items[i].duty {
-				it.before = []int{i}
-			}
-		}
+		it.before = p.latest()
 	}
 	for _, id := range f.After {
 		if i, other := p.item(id); other != nil && !slices.Contains(it.before, i) {
