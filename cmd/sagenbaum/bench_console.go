@@ -30,7 +30,7 @@ const (
 	consoleUndosMax = 64                     // under way at once: a machine that is too slow begins fewer
 	consoleBrowsers = 4                      // that ask for one page after the other
 	consolePause    = 200 * time.Millisecond // between two pages of one
-	consoleRounds   = 6                      // of the throughput with and without an open page
+	consoleRounds   = 24                     // of the throughput, each with and without an open page
 	consoleAtOnce   = 16                     // plans under way in them
 )
 
@@ -294,33 +294,41 @@ func firstByte(ctx context.Context, url string) (took time.Duration, err error) 
 	return took, err
 }
 
-// consoleCost measures the executor with and without an open overview, in turns.
+// consoleCost measures the executor with and without an open overview, in short turns:
+// plans a second, and processor time per plan, the browser's own part included.
 func consoleCost(ctx context.Context, out io.Writer, b *benching, base string, run func() error) error {
-	var rounds [2][]float64
+	var (
+		plans [2]atomic.Int64
+		wall  [2]time.Duration
+		busy  [2]time.Duration
+	)
 	for i := range 2 * consoleRounds {
+		open := (i + 1) / 2 % 2 // 0 1 1 0: what drifts is shared
 		watching, stop := context.WithCancel(ctx)
 		var page sync.WaitGroup
-		if i%2 == 1 {
+		if open == 1 {
 			page.Go(func() { browsePage(watching, base) })
 		}
-		plans, err := measure(consoleAtOnce, b.each, func(int) error { return run() })
+		began, cpu := time.Now(), processorTime()
+		_, err := measure(consoleAtOnce, b.each, func(int) error {
+			plans[open].Add(1)
+			return run()
+		})
+		wall[open] += time.Since(began)
+		busy[open] += processorTime() - cpu
 		stop()
 		page.Wait()
 		if err != nil {
 			return err
 		}
-		rounds[i%2] = append(rounds[i%2], plans.perSecond())
 	}
-	var ratios []float64
-	for i, without := range rounds[0] {
-		ratios = append(ratios, rounds[1][i]/without)
+	var rates, costs [2]float64
+	for i := range plans {
+		rates[i] = float64(plans[i].Load()) / wall[i].Seconds()
+		costs[i] = float64(busy[i].Microseconds()) / float64(plans[i].Load())
 	}
-	for _, list := range [][]float64{rounds[0], rounds[1], ratios} {
-		slices.Sort(list)
-	}
-	middle := consoleRounds / 2
-	fmt.Fprintf(out, "  undo5, %d at once, in turns: %.0f plans/s without the console, %.0f with an open overview (medians of %d); ratio %.3f (%.3f to %.3f)\n",
-		consoleAtOnce, rounds[0][middle], rounds[1][middle], consoleRounds, ratios[middle], ratios[0], ratios[len(ratios)-1])
+	fmt.Fprintf(out, "  undo5, %d at once, %d turns each: without the console %.0f plans/s and %.0f us of processor time per plan; with an open overview %.0f and %.0f; ratios %.3f and %.3f\n",
+		consoleAtOnce, consoleRounds, rates[0], costs[0], rates[1], costs[1], rates[1]/rates[0], costs[1]/costs[0])
 	return nil
 }
 

@@ -23,6 +23,11 @@ func (w *world) peopleBegin() {
 	for range r.below(8) {
 		w.after(r.between(0, healNs), w.assert)
 	}
+	if r.percent(12) { // a world in which conditions turn and turn back
+		for range 30 + r.below(30) {
+			w.after(r.between(0, loadNs+30*second), w.assert)
+		}
+	}
 	for range r.below(4) {
 		w.after(r.between(second, healNs), w.judge)
 	}

@@ -79,7 +79,7 @@ type step struct {
 // conditions are what plans and actions may wait for: over facts k0..k4, their plan
 // and the clock.
 var conditions = []string{
-	`facts["k0"].n > 7`, `facts["k1"].n == 3`, `facts["k0"].n > facts["k1"].n + 4`, `["k0","k1","k2","k3","k4"].exists(k, seen(k) && !(k in facts))`,
+	`facts["k0"].n > 7`, `facts["k1"].n == 3`, `facts["k0"].n > facts["k1"].n + 4`, `seen("k1") && !("k1" in facts)`,
 	`has(facts["k3"].n) && facts["k3"].n > 8`, `facts[?"k4"].orValue({"n": 0}).n > 6`, `["k0","k1","k2"].exists(k, facts[k].n == 9)`,
 	`elapsed(since("k3"), duration("40s"))`, `elapsed(at("k2"), duration("30s")) && facts["k2"].n > 2`, `at_least(3, "k4", duration("60s"))`,
 	`seen("k4") && facts["k0"].n == 0`, `absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
