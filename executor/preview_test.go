@@ -103,7 +103,7 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 			q.To = "s"
 		}
 		before := Digest(w.kv)
-		view, err := NewReader(w.kv, "t", nil).Preview(q, w.now)
+		view, err := NewReaderWith(w.kv, "t", nil, w.state.programs).Preview(q, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}

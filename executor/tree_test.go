@@ -311,7 +311,7 @@ func (w *planted) found(root *modelPlan, suffix string) *fates {
 	w.t.Helper()
 	f := newFates()
 	root.each(func(p *modelPlan) {
-		view, ok := NewReader(w.kv, "t", nil).Plan(p.id + suffix)
+		view, ok := NewReaderWith(w.kv, "t", nil, w.state.programs).Plan(p.id + suffix)
 		if !ok { // a child that was undone before the commit
 			view = w.show(p.id)
 		}

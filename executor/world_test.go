@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 // newWorldWith shares what is compiled between many worlds.
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV(), now: epoch0, audit: audit.New("t")}
+	w := &world{t: t, kv: NewMemoryKV(), now: epoch0, audit: audit.NewWith("t", programs)}
 	w.state = open(w.kv, "t", w, programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
@@ -62,7 +62,7 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 // worldOf is the world behind a ledger.
 func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV(), audit: audit.New("t")}
+	w := &world{t: t, kv: NewMemoryKV(), audit: audit.NewWith("t", programs)}
 	w.state = open(w.kv, "t", w, programs)
 	for _, m := range log {
 		w.now = m.StampNs
@@ -262,7 +262,7 @@ func (w *world) at(d time.Duration) {
 
 func (w *world) show(plan string) PlanView {
 	w.t.Helper()
-	view, ok := NewReader(w.kv, "t", w).Plan(plan)
+	view, ok := NewReaderWith(w.kv, "t", w, w.state.programs).Plan(plan)
 	if !ok {
 		w.t.Fatalf("no plan %s", plan)
 	}
