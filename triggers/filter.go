@@ -39,31 +39,40 @@ var filterVariables = []struct {
 
 // CompileFilter compiles a filter. The error is an *Error.
 func CompileFilter(expression string) (*Filter, error) {
-	if len(expression) > textMax || !utf8.ValidString(expression) || strings.TrimSpace(expression) == "" {
-		return nil, &Error{Line: 1, Column: 1, Message: "no expression", Hint: fmt.Sprintf(`1 to %d bytes, as in kind == "plan_opened"`, textMax)}
-	}
-	options := []cel.EnvOption{
-		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(textMax),
-		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
-	}
+	var variables []cel.EnvOption
 	d := dialect{reads: "a filter reads kind, plan, action, class, name, subject, verdict, refused, sequence, index, time and record"}
 	for _, v := range filterVariables {
-		options = append(options, cel.Variable(v.name, v.kind))
+		variables = append(variables, cel.Variable(v.name, v.kind))
 		d.names = append(d.names, v.name)
 	}
-	env := newEnvironment(options)
+	program, err := compileFilter(expression, `kind == "plan_opened"`, d, variables)
+	if err != nil {
+		return nil, err
+	}
+	return &Filter{program}, nil
+}
+
+// compileFilter compiles what a person reads by. example is one that would be right.
+func compileFilter(expression, example string, d dialect, variables []cel.EnvOption) (cel.Program, error) {
+	if len(expression) > textMax || !utf8.ValidString(expression) || strings.TrimSpace(expression) == "" {
+		return nil, &Error{Line: 1, Column: 1, Message: "no expression", Hint: fmt.Sprintf("1 to %d bytes, as in %s", textMax, example)}
+	}
+	env := newEnvironment(append([]cel.EnvOption{
+		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(textMax),
+		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
+	}, variables...))
 	checked, issues := env.Compile(expression)
 	if issues.Err() != nil {
 		return nil, issueError(issues, d, expression)
 	}
 	if checked.OutputType() != cel.BoolType && checked.OutputType() != cel.DynType {
-		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: `a filter is true or false, as in kind == "plan_opened"`}
+		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: "a filter is true or false, as in " + example}
 	}
 	program, err := env.Program(checked, cel.CostLimit(costMax))
 	if err != nil {
 		return nil, planError(err)
 	}
-	return &Filter{program}, nil
+	return program, nil
 }
 
 // Matches reports whether a filter picks a record. What it cannot answer of one, as a

@@ -2,13 +2,11 @@ package triggers
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -24,25 +22,10 @@ type ListFilter struct {
 // CompileListFilter compiles a filter that reads an entry under a name, as in
 // plan.held > 3, and now. The error is an *Error.
 func CompileListFilter(name, expression string) (*ListFilter, error) {
-	example := name + `.state == "open"`
-	if len(expression) > textMax || !utf8.ValidString(expression) || strings.TrimSpace(expression) == "" {
-		return nil, &Error{Line: 1, Column: 1, Message: "no expression", Hint: fmt.Sprintf("1 to %d bytes, as in %s", textMax, example)}
-	}
-	env := newEnvironment([]cel.EnvOption{
-		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(textMax),
-		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
-		cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)), cel.Variable("now", cel.TimestampType),
-	})
-	checked, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		return nil, issueError(issues, dialect{names: []string{name, "now"}, reads: "a filter reads the fields of " + name + ", as -o json prints them, and now"}, expression)
-	}
-	if checked.OutputType() != cel.BoolType && checked.OutputType() != cel.DynType {
-		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: "a filter is true or false, as in " + example}
-	}
-	program, err := env.Program(checked, cel.CostLimit(costMax))
+	d := dialect{names: []string{name, "now"}, reads: "a filter reads the fields of " + name + ", as -o json prints them, and now"}
+	program, err := compileFilter(expression, name+`.state == "open"`, d, []cel.EnvOption{cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)), cel.Variable("now", cel.TimestampType)})
 	if err != nil {
-		return nil, planError(err)
+		return nil, err
 	}
 	return &ListFilter{name, program}, nil
 }

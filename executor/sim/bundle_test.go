@@ -26,12 +26,7 @@ func TestNoWorldRaisesAFalseAlarm(t *testing.T) {
 	for seed := uint64(1); proven < 250; seed++ {
 		w := newWorld(Options{Seed: seed, Programs: programs})
 		w.populate()
-		for !w.over && len(w.queue.events) > 0 && w.steps < stepsMax && w.now < epoch0+endNs {
-			e := w.queue.pop()
-			w.now = e.at
-			w.steps++
-			e.after()
-		}
+		w.play()
 		if w.finish(); w.over {
 			continue // a guard has found what the stream lost
 		}

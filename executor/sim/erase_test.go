@@ -12,12 +12,7 @@ func TestPlansAreErasedInSomeWorlds(t *testing.T) {
 		}
 		w := newWorld(Options{Seed: seed})
 		w.populate()
-		for !w.over && len(w.queue.events) > 0 && w.steps < stepsMax && w.now < epoch0+endNs {
-			e := w.queue.pop()
-			w.now = e.at
-			w.steps++
-			e.after()
-		}
+		w.play()
 		w.finish()
 		worlds++
 		erased += len(w.erasing.keys)

@@ -74,14 +74,19 @@ type settings struct {
 func Run(o Options) Result {
 	w := newWorld(o)
 	w.populate()
+	w.play()
+	w.finish()
+	return w.result()
+}
+
+// play lets everything happen that is due, one event after the other, to the world's end.
+func (w *world) play() {
 	for !w.over && len(w.queue.events) > 0 && w.steps < stepsMax && w.now < epoch0+endNs {
 		e := w.queue.pop()
 		w.now = e.at
 		w.steps++
 		e.after()
 	}
-	w.finish()
-	return w.result()
 }
 
 func newWorld(o Options) *world {

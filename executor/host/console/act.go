@@ -95,12 +95,24 @@ func (v *view) askPlan(id string) (executor.PlanView, error) {
 	return answer.Plan, err
 }
 
-func (v *view) cancel() error {
-	plan, err := v.askPlan(v.r.PathValue("plan"))
-	if err != nil {
-		return err
+// askAction is the action that the page's address names, with its plan.
+func (v *view) askAction() (plan executor.PlanView, a executor.ActionView, err error) {
+	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
+		a, err = findAction(plan, v.r.PathValue("action"))
 	}
-	reason, err := v.reason()
+	return plan, a, err
+}
+
+// aboutPlan is the plan that somebody acts on, and why.
+func (v *view) aboutPlan() (plan executor.PlanView, reason string, err error) {
+	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
+		reason, err = v.reason()
+	}
+	return plan, reason, err
+}
+
+func (v *view) cancel() error {
+	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
 	}
@@ -113,11 +125,7 @@ func (v *view) cancel() error {
 }
 
 func (v *view) unwind() error {
-	plan, err := v.askPlan(v.r.PathValue("plan"))
-	if err != nil {
-		return err
-	}
-	reason, err := v.reason()
+	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
 	}
@@ -136,11 +144,7 @@ func (v *view) unwind() error {
 // cascade answers one cut lease, named by the address of its cut, so that the answer
 // never meets a later one.
 func (v *view) cascade() error {
-	plan, err := v.askPlan(v.r.PathValue("plan"))
-	if err != nil {
-		return err
-	}
-	reason, err := v.reason()
+	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
 	}
@@ -175,11 +179,7 @@ var resolutions = map[string]pb.Resolution{
 
 // answer is the owner's word on a quarantined action.
 func (v *view) answer() error {
-	plan, err := v.askPlan(v.r.PathValue("plan"))
-	if err != nil {
-		return err
-	}
-	a, err := findAction(plan, v.r.PathValue("action"))
+	plan, a, err := v.askAction()
 	if err != nil {
 		return err
 	}

@@ -54,17 +54,26 @@ type ledgerBody struct {
 	Plan        string
 }
 
+// openLedger is the tenant's ledger, and how far it goes now.
+func (v *view) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error) {
+	store, err := v.host.Ledger(v.page.Tenant)
+	if err != nil {
+		return nil, ledger.Head{}, failed(http.StatusServiceUnavailable, "", "%v", err)
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return nil, head, failed(http.StatusBadGateway, "", "cannot read the ledger: %v", err)
+	}
+	return store, head, nil
+}
+
 // ledger shows a page of commits, the latest first.
 func (v *view) ledger() error {
 	ctx, cancel := context.WithTimeout(v.r.Context(), requestTime/2)
 	defer cancel()
-	store, err := v.host.Ledger(v.page.Tenant)
+	store, head, err := v.openLedger(ctx)
 	if err != nil {
-		return failed(http.StatusServiceUnavailable, "", "%v", err)
-	}
-	head, err := store.Head(ctx)
-	if err != nil {
-		return failed(http.StatusBadGateway, "", "cannot read the ledger: %v", err)
+		return err
 	}
 	body := ledgerBody{First: head.First, Last: head.Last, Until: head.Last}
 	if text := v.r.URL.Query().Get("until"); text != "" {
@@ -131,13 +140,9 @@ func (v *view) record() error {
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), requestTime/2)
 	defer cancel()
-	store, err := v.host.Ledger(v.page.Tenant)
+	store, head, err := v.openLedger(ctx)
 	if err != nil {
-		return failed(http.StatusServiceUnavailable, "", "%v", err)
-	}
-	head, err := store.Head(ctx)
-	if err != nil {
-		return failed(http.StatusBadGateway, "", "cannot read the ledger: %v", err)
+		return err
 	}
 	if sequence > head.Last {
 		return failed(http.StatusNotFound, "Look at the latest ones.", "the ledger ends at %d", head.Last)

@@ -223,11 +223,7 @@ type obligationBody struct {
 
 // obligation is one quarantined action in full, and the form that answers it.
 func (v *view) obligation() error {
-	plan, err := v.askPlan(v.r.PathValue("plan"))
-	if err != nil {
-		return err
-	}
-	a, err := findAction(plan, v.r.PathValue("action"))
+	plan, a, err := v.askAction()
 	if err != nil {
 		return err
 	}
