@@ -250,7 +250,7 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 	case *pb.Record_ProbeAsked:
 		return RoleCommand, fmt.Sprintf("%s was asked: %s", k.ProbeAsked.Capability, storyQuestions[k.ProbeAsked.Question])
 	case *pb.Record_HeldSetRetired:
-		return RoleEnd, fmt.Sprintf("%d registrations were retired: they are not owed any more", k.HeldSetRetired.Count)
+		return RoleEnd, fmt.Sprintf("registrations retired, and not owed any more: %d", k.HeldSetRetired.Count)
 	case *pb.Record_UndoWindowClosing:
 		return RoleOwner, "its undo window closes at " + storyMoment(k.UndoWindowClosing.ClosesNs)
 	case *pb.Record_OwnerPaged:
