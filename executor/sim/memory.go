@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -13,8 +14,7 @@ import (
 type memory struct {
 	*executor.MemoryKV
 	undoable bool
-	open     map[string]bool // keys that this turn has changed
-	turn     []row
+	turn     []row   // what it has overwritten, in order
 	turns    [][]row // committed and not synced, the last one last
 }
 
@@ -28,16 +28,14 @@ type row struct {
 const turnsMax = 16
 
 func newMemory(undoable bool) *memory {
-	return &memory{MemoryKV: executor.NewMemoryKV(), undoable: undoable, open: map[string]bool{}}
+	return &memory{MemoryKV: executor.NewMemoryKV(), undoable: undoable}
 }
 
 func (m *memory) note(key []byte) {
-	if !m.undoable || m.open[string(key)] {
-		return
+	if m.undoable {
+		value, was := m.MemoryKV.Get(key)
+		m.turn = append(m.turn, row{string(key), value, was})
 	}
-	value, ok := m.MemoryKV.Get(key)
-	m.open[string(key)] = true
-	m.turn = append(m.turn, row{string(key), value, ok})
 }
 
 // Set implements executor.KV.
@@ -62,7 +60,6 @@ func (m *memory) Commit() {
 		m.turns = m.turns[1:]
 	}
 	m.turn = nil
-	clear(m.open)
 }
 
 // Crash implements Store: a turn that was not committed is lost, and of the last
@@ -73,7 +70,6 @@ func (m *memory) Crash(lost int) {
 	}
 	m.back(m.turn)
 	m.turn = nil
-	clear(m.open)
 	for range len(m.turns) * lost / 100 {
 		last := len(m.turns) - 1
 		m.back(m.turns[last])
@@ -82,7 +78,7 @@ func (m *memory) Crash(lost int) {
 }
 
 func (m *memory) back(turn []row) {
-	for _, r := range turn {
+	for _, r := range slices.Backward(turn) {
 		if r.was {
 			m.MemoryKV.Set([]byte(r.key), r.value)
 		} else {
@@ -94,7 +90,6 @@ func (m *memory) back(turn []row) {
 // Wipe implements Store.
 func (m *memory) Wipe() {
 	m.MemoryKV, m.turn, m.turns = executor.NewMemoryKV(), nil, nil
-	clear(m.open)
 }
 
 // Close implements Store.
