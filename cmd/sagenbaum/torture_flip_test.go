@@ -376,7 +376,8 @@ func strikeFlip(r *rig) {
 	before := readFolder(r.t, r.ctx, copied+"-read", copied)
 	folded, _, err := readState(filepath.Join(copied, "executor", "state"))
 	if err != nil {
-		folded = 0 // a damaged state: what the tiles have is not known here
+		folded = 0          // an earlier crash has damaged the state: what the tiles have is not known here,
+		forget(r.t, copied) // and the trial is of the ledger
 	}
 	blocks := blocksOf(r.t, copied)
 	block := blocks[r.dice.IntN(len(blocks))]
