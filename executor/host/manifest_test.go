@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -128,5 +129,50 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 	}
 	if rows := rowsOf(t, dir); rows != "" {
 		t.Errorf("the next store has %q", rows)
+	}
+}
+
+// A log that is gone is missed, also one between the tables and a later log: what is left
+// of such a store is no prefix of what was written.
+func TestALogThatIsGoneIsMissed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var needed []string
+	killed, large := "", make([]byte, 4<<20)
+	for i := 0; len(needed) < 2; i++ { // until one has no table yet while the next is written
+		if i == 1000 {
+			t.Fatal("there was never more than one log")
+		}
+		if err := db.Set(fmt.Appendf(nil, "key%03d", i), large, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+		if there, _ := filepath.Glob(filepath.Join(dir, "*.log")); len(there) < 2 { // the pattern is good
+			continue
+		}
+		killed = filepath.Join(t.TempDir(), "killed")
+		if err := db.Checkpoint(killed); err != nil {
+			t.Fatal(err)
+		}
+		needed, _ = filepath.Glob(filepath.Join(killed, "*.log"))
+	}
+	(&logs{dir: killed, log: slog.New(slog.DiscardHandler)}).write()
+	if err := checkManifest(killed); err != nil {
+		t.Fatalf("with all its logs: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, logsFile)); err != nil {
+		t.Errorf("a store that is used does not name its logs: %v", err)
+	}
+	if err := os.Remove(needed[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkManifest(killed); !errors.Is(err, errManifest) {
+		t.Fatalf("without a log: %v", err)
+	}
+	if rows := rowsOf(t, killed); rows != "" {
+		t.Errorf("the store has %d bytes of rows", len(rows))
 	}
 }

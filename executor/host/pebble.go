@@ -29,11 +29,13 @@ func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt f
 		return nil, ErrNoRoom // Pebble would try on for ever
 	}
 	options := func() *pebble.Options {
+		events := &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)}
+		(&logs{dir: dir, log: log}).listen(events)
 		o := &pebble.Options{
 			FS:                 vfs.OnDiskFull(vfs.Default, room.await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
-			EventListener:      &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)},
+			EventListener:      events,
 			MemTableSize:       32 << 20,
 			Cache:              pebble.NewCache(256 << 20),
 		}
