@@ -44,7 +44,7 @@ var layers = map[string][]string{
 	"ledger/audit":              {"proto/sagenbaum/v1", "ledger", "ledger/seal", "triggers"},
 	"ledger/bundle":             {"ledger"},
 	"ledger/verify":             {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle"},
-	"ledger/seal":               {},
+	"ledger/seal":               {"ledger"},
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},

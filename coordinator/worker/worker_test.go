@@ -439,6 +439,20 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 	}
 }
 
+func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
+	w := wire(t, nil)
+	c := command("k1")
+	c.Arguments, c.Opened = json.RawMessage(`{"amount":120000,"card":{"number":"4000123412341234"}}`), []string{"card"}
+	done, err := w.reported(c, Result{Output: map[string]string{"of": "4000123412341234"}, ExternalRef: "120000 to 4000123412341234"}, nil)
+	if err != nil || done.GetCompensationReported().ExternalRef != "120000 to [sealed]" || string(done.GetPayload().GetOutput()) != `{"of":"[sealed]"}` {
+		t.Errorf("%v, %v", done, err)
+	}
+	failed, err := w.reported(c, Result{}, errors.New("no such card: 4000123412341234"))
+	if err != nil || failed.GetCompensationReported().Message != "no such card: [sealed]" {
+		t.Errorf("%v, %v", failed, err)
+	}
+}
+
 func TestReportSaysHowTheUndoEnded(t *testing.T) {
 	w := wire(t, nil)
 	for problem, want := range map[error]pb.Answer{errors.New("locked"): pb.Answer_ANSWER_FAILED, Stop(errors.New("gone for good")): pb.Answer_ANSWER_STOP} {

@@ -147,25 +147,16 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 	case !d.mayBeSent(f): // opening takes a while
 	case err == nil:
 		c := f.command.Command
-		c.Arguments = arguments
-		actuator.Send(c, func(r actuators.Result) { d.result(f, scrubbed(r, opened)) })
+		c.Arguments, c.Opened = arguments, seal.Members(c.Arguments)
+		actuator.Send(c, func(r actuators.Result) {
+			r.Reply = seal.ScrubReply(r.Reply, opened)
+			d.result(f, r)
+		})
 	case gone(err):
 		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusStop, Code: codeSealed, Message: problem}})
 	default:
 		d.result(f, actuators.Result{Fate: actuators.NoWorker})
 	}
-}
-
-// scrubbed is an answer in which no opened value stands.
-func scrubbed(r actuators.Result, opened []json.RawMessage) actuators.Result {
-	r.Reply.Code, r.Reply.Message = seal.Scrub(r.Reply.Code, opened), seal.Scrub(r.Reply.Message, opened)
-	r.Reply.ExternalRef = seal.Scrub(r.Reply.ExternalRef, opened)
-	if output := seal.Scrub(string(r.Reply.Output), opened); output != string(r.Reply.Output) {
-		if r.Reply.Output = json.RawMessage(output); !json.Valid(r.Reply.Output) { // a number was taken out
-			r.Reply.Output = nil
-		}
-	}
-	return r
 }
 
 // result handles what became of one sending.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -241,6 +242,9 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 	r, _ := keyRig(t)
 	r.serve(func(c ledger.Command) *ledger.Reply {
+		if !slices.Equal(c.Opened, []string{"card"}) {
+			t.Errorf("it was opened: %q", c.Opened)
+		}
 		if c.Plan == "done" {
 			return &ledger.Reply{Status: ledger.StatusDone, ExternalRef: "ref 4000123412341234", Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
 		}

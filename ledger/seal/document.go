@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Path says which values of a payload are sealed: input, output or before, and names
@@ -182,6 +184,17 @@ func Values(document json.RawMessage) (list []Value) {
 	return list
 }
 
+// Members are the names of the members of an object that sealed values stand in, in order.
+func Members(object json.RawMessage) (names []string) {
+	rebuild(bytes.TrimSpace(object), func(name string, value json.RawMessage) json.RawMessage {
+		if len(Values(value)) > 0 {
+			names = append(names, name)
+		}
+		return value
+	})
+	return names
+}
+
 // Redact puts a name in the place of every sealed value, for people: "[sealed input.card]".
 func Redact(document json.RawMessage) json.RawMessage {
 	if !Sealed(document) {
@@ -202,6 +215,17 @@ func Scrub(text string, opened []json.RawMessage) string {
 		text = strings.ReplaceAll(text, secret, "[sealed]")
 	}
 	return text
+}
+
+// ScrubReply is Scrub for all that a worker says.
+func ScrubReply(r ledger.Reply, opened []json.RawMessage) ledger.Reply {
+	r.Code, r.Message, r.ExternalRef = Scrub(r.Code, opened), Scrub(r.Message, opened), Scrub(r.ExternalRef, opened)
+	if output := Scrub(string(r.Output), opened); output != string(r.Output) {
+		if r.Output = json.RawMessage(output); !json.Valid(r.Output) { // a number was taken out
+			r.Output = nil
+		}
+	}
+	return r
 }
 
 // secrets are the texts and numbers within values, the longest first.
