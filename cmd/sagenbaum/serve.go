@@ -35,6 +35,7 @@ type serving struct {
 	witness   host.Witness
 	maxStore  int64
 	maxMemory int64 // bytes of facts of one tenant; 0: no limit
+	clock     *host.Clock
 	users     string
 	tlsCert   string
 	tlsKey    string
@@ -259,6 +260,7 @@ func serve(ctx context.Context, cmd *cobra.Command, s *settings, v *serving) err
 	}
 	defer stop()
 	defer v.closeConsole()
+	v.clock = host.NewClock()
 	announced := false
 	announce := func(r ready) {
 		if !announced {
@@ -455,7 +457,7 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
 		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		MasterKey: master, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
+		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil {
 		return err

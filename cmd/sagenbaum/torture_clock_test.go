@@ -217,6 +217,7 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 	}{
 		{"forward and back", func(j *jumping) { j.forward(); j.to(0) }, false},
 		{"forward, back, killed", func(j *jumping) { j.forward(); j.to(0); j.restart() }, false},
+		{"forward, the embedded server again, and back", func(j *jumping) { j.forward(); j.serverAgain(); j.to(0) }, false},
 		{"back", func(j *jumping) { j.to(-hour) }, false},
 		{"back and forward", func(j *jumping) { j.to(-hour); j.append(); j.to(0) }, false},
 		{"back while it is down", func(j *jumping) { j.clock.set(j.t, -hour); j.restart() }, false},
@@ -291,6 +292,30 @@ func (j *jumping) forward() {
 	if doctor.wants(j.t, "doctor", exitLook); !strings.Contains(doctor.stdout, "ahead of the monotonic clock") {
 		j.t.Errorf("the doctor says\n%s", doctor.stdout)
 	}
+}
+
+// serverAgain has the process start its embedded server again, as after a write error:
+// what the process knows of the time stays.
+func (j *jumping) serverAgain() {
+	j.t.Helper()
+	c := tortureClient(j.t, j.s)
+	bogus := filepath.Join(j.dir, "nats", "jetstream", "$G", "streams", "NONE")
+	if err := os.Mkdir(bogus, 0o700); err != nil {
+		j.t.Fatal(err)
+	}
+	until(j.t, j.ctx, "the embedded server is started again", func() bool {
+		return strings.Contains(j.s.stderr.String(), "starting the embedded server again")
+	})
+	if err := os.Remove(bogus); err != nil {
+		j.t.Fatal(err)
+	}
+	until(j.t, j.ctx, "it answers again", func() bool {
+		_, err := c.status(j.ctx)
+		return err == nil
+	})
+	j.append()
+	awaitMode(j.t, j.ctx, c, executor.ModeGuard)
+	watchTime(j.t, j.ctx, c, "p", time.Second)
 }
 
 // to sets the clock and has something happen under it.

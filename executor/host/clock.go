@@ -13,9 +13,10 @@ const jumpMax = 5 * time.Second
 // new anchor, so that slow corrections never add up to a jump.
 const anchorEvery = time.Minute
 
-// clock gives the epoch of decisions and guards it against a wall clock that
-// jumps ahead. It is shared by the tenants of a host.
-type clock struct {
+// Clock gives the epoch of decisions and guards it against a wall clock that jumps
+// ahead, as far as it has seen the time pass. It is shared by the tenants of a host, and
+// by the hosts of a process that runs one after the other: what it knows is the process's.
+type Clock struct {
 	mu   sync.Mutex
 	wall func() time.Time     // without monotonic part
 	mono func() time.Duration // since any fixed instant
@@ -24,8 +25,8 @@ type clock struct {
 	anchorMono time.Duration
 }
 
-// systemClock is the clock of the machine.
-func systemClock() *clock {
+// NewClock is the clock of the machine, taken as right from now on.
+func NewClock() *Clock {
 	start := time.Now()
 	return newClock(
 		func() time.Time { return time.Now().Round(0) },
@@ -33,14 +34,14 @@ func systemClock() *clock {
 	)
 }
 
-func newClock(wall func() time.Time, mono func() time.Duration) *clock {
-	return &clock{wall: wall, mono: mono, anchorWall: wall(), anchorMono: mono()}
+func newClock(wall func() time.Time, mono func() time.Duration) *Clock {
+	return &Clock{wall: wall, mono: mono, anchorWall: wall(), anchorMono: mono()}
 }
 
 // epoch returns the instant to decide at, and by how much the wall clock is
 // ahead of where the monotonic clock says it should be; held is true while that
 // is too far. While held, the epoch follows the monotonic clock.
-func (c *clock) epoch() (now time.Time, ahead time.Duration, held bool) {
+func (c *Clock) epoch() (now time.Time, ahead time.Duration, held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall, mono := c.wall(), c.mono()
@@ -56,13 +57,13 @@ func (c *clock) epoch() (now time.Time, ahead time.Duration, held bool) {
 }
 
 // now is the instant of epoch alone.
-func (c *clock) now() time.Time {
+func (c *Clock) now() time.Time {
 	now, _, _ := c.epoch()
 	return now
 }
 
 // confirm takes the wall clock as right: an operator has said so.
-func (c *clock) confirm() {
+func (c *Clock) confirm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchorWall, c.anchorMono = c.wall(), c.mono()

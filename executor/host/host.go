@@ -114,6 +114,10 @@ type Config struct {
 	// Cascade bounds what follows from undos; zeros are the defaults.
 	Cascade executor.CascadeLimits
 
+	// Clock is that of the process, which must outlive a host that another one follows in
+	// it: else a clock that has jumped would be right for the next one. nil: a new one.
+	Clock *Clock
+
 	// GiveUp, when closed, ends the wait for room on a full disk of the state
 	// store, so that a process that is told to stop can; nil: it waits for ever.
 	GiveUp <-chan struct{}
@@ -130,7 +134,7 @@ type Host struct {
 	cfg      Config
 	log      *slog.Logger
 	db       *pebble.DB
-	clock    *clock
+	clock    *Clock
 	actuator *actuators.NATS
 	holders  *jetstream.Holders
 	hooks    *http.Client // posts pages, and asks the witness
@@ -173,6 +177,9 @@ func New(cfg Config) (*Host, error) {
 		}
 		cfg.Holder = id
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = NewClock()
+	}
 	corrupt := make(chan error, 1) // the first is enough
 	db, err := openWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp, func(err error) {
 		select {
@@ -186,7 +193,7 @@ func New(cfg Config) (*Host, error) {
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: systemClock(), hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}

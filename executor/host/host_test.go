@@ -35,6 +35,7 @@ type rig struct {
 	signAfter   time.Duration // 0: as always
 	master      []byte        // key of hosts that start from now on
 	keys        func(context.Context, string) (KeyStore, error)
+	clock       *Clock
 
 	mu      sync.Mutex
 	effects map[string]int // by key
@@ -77,7 +78,7 @@ func (r *rig) host(name string) (*Host, func()) {
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -45,6 +45,26 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	r.eventually("holding again", func() bool { return r.status().Mode == executor.ModeHolding })
 }
 
+// A host that follows another in one process does not take a clock for right that the
+// first one has seen jump.
+func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
+	r := newRig(t)
+	r.clock = NewClock()
+	first, stop := r.host("a")
+	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	first.clock.mu.Lock()
+	first.clock.wall = func() time.Time { return time.Now().Round(0).Add(time.Hour) }
+	first.clock.mu.Unlock()
+	r.plan("p", 1, 30*time.Minute)
+	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
+	stop()
+	r.host("a")
+	r.eventually("the guard again", func() bool { return r.status().Mode == executor.ModeGuard })
+	if v := r.show("p"); v.State != ledger.StateOpen {
+		t.Errorf("the plan is %s", v.State)
+	}
+}
+
 // What is posted can be checked by whoever has the secret, whichever of two is in use,
 // and a change of one byte, of the id or of the time is seen.
 func TestWhatIsPostedIsSigned(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -294,17 +295,21 @@ func (s *Server) Interest(subject string) bool {
 // Probe fails, and Close and Start on the same folder make it speak again;
 // everything acknowledged is there.
 func (s *Server) Probe(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil)
+	// The server has no call for this; its own health page, asked in process, is
+	// the one place that shows a stream's write error. It takes whatever lies beside the
+	// account's folder for another account that has failed: a file that a server which was
+	// killed at its start tried the disk with, lost+found.
+	page := "/healthz?account=" + url.QueryEscape(natsd.DEFAULT_GLOBAL_ACCOUNT)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return fmt.Errorf("cannot ask the server: %w", err)
 	}
-	// The server has no call for this; its own health page, asked in process, is
-	// the one place that shows a stream's write error.
 	var answer healthAnswer
 	for range probeTries {
 		answer = healthAnswer{header: http.Header{}}
 		s.natsd.HandleHealthz(&answer, request)
-		if answer.code == http.StatusOK || answer.code == 0 {
+		switch answer.code {
+		case http.StatusOK, 0, http.StatusNotFound: // not found: the account has no stream yet
 			return nil
 		}
 		if !s.mayPass(ctx, answer.body.Bytes()) {

@@ -196,6 +196,39 @@ func TestDurableIDTellsWhetherTheServerSyncs(t *testing.T) {
 	}
 }
 
+// What lies beside the streams of the server says nothing of whether it can store: not
+// what nats-server leaves when it is killed at its start.
+func TestWhatLiesBesideTheStreamsIsNotMute(t *testing.T) {
+	dir := t.TempDir()
+	server := start(t, embedded.Config{Dir: dir, Port: -1})
+	if err := server.Probe(t.Context()); err != nil {
+		t.Errorf("without a stream: %v", err)
+	}
+	conn, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s.>"]}`), 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "jetstream", "_test_1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "jetstream", "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "jetstream", "$G", "streams", "NONE"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Probe(t.Context()); err == nil {
+		t.Error("a stream that was not recovered is not noticed")
+	}
+}
+
 // A stream that is being made, as by a repair, is for a moment one that the server's
 // health page calls not recovered. Whoever takes that for mute ends the repair.
 func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
