@@ -105,11 +105,7 @@ func examine(ctx context.Context, c *client, now time.Time, old time.Duration) [
 		return append(findings, problem("executor", c.withoutHolder(ctx, err)))
 	}
 	findings = append(findings, examineMode(status, now), examineHosts(ctx, c, status))
-	if status.Applied < status.Last {
-		findings = append(findings, warn("fold", "run doctor again; if it does not move, look at the server's log", "%d of %d commits folded", status.Applied, status.Last))
-	} else {
-		findings = append(findings, ok("fold", "all %d commits folded", status.Last))
-	}
+	findings = append(findings, examineFold(ctx, c, status))
 	hosts, _ := c.hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
 	findings = append(findings, examineDurable(status), examineDisks(status), examineClock(status, now))
@@ -117,6 +113,29 @@ func examine(ctx context.Context, c *client, now time.Time, old time.Duration) [
 	findings = append(findings, examineCapabilities(ctx, c, now), examineDeadlines(ctx, c, now, old))
 	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status))
 	return append(findings, examineRefused(ctx, c, status))
+}
+
+// foldPatience is how long what is in the ledger may take to be folded.
+const foldPatience = 2 * time.Second
+
+// examineFold holds what is folded against what the stream itself says that it has: an
+// executor to which nothing is delivered any more does not know of it.
+func examineFold(ctx context.Context, c *client, v executor.StatusView) finding {
+	last := v.Last
+	if store, err := c.store(ctx); err == nil { // who may not read it has been told so
+		if head, err := store.Head(ctx); err == nil {
+			last = max(last, head.Last)
+		}
+	}
+	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) && pause(ctx, foldPatience/20); {
+		if later, err := c.status(ctx); err == nil {
+			v.Applied = later.Applied
+		}
+	}
+	if v.Applied < last {
+		return warn("fold", "run doctor again; if it does not move, look at the server's log", "%d of %d commits folded after %s", v.Applied, last, foldPatience)
+	}
+	return ok("fold", "all %d commits folded", last)
 }
 
 func examineMode(v executor.StatusView, now time.Time) finding {

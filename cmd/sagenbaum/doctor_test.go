@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 func TestAHaltedTenantIsTold(t *testing.T) {
@@ -110,5 +113,39 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		if want := fmt.Sprintf("ledger tail --since %d", 3100); example.state == "warn" && !strings.Contains(f.Next, want) {
 			t.Errorf("next is %q, want %s", f.Next, want)
 		}
+	}
+}
+
+// An executor to which nothing is delivered any more knows of nothing that it lacks; the
+// stream does.
+func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
+	t.Parallel()
+	var applied atomic.Uint64
+	url := answering(t, map[string]func([]byte) any{"status": func([]byte) any {
+		return executor.StatusAnswer{Status: executor.StatusView{Mode: executor.ModeHolding, Applied: applied.Load(), Last: applied.Load()}}
+	}})
+	conn := dial(t, url)
+	if _, err := jetstream.Open(t.Context(), jetstream.Config{Conn: conn, Tenant: "default", AcceptLossyBroker: true}); err != nil {
+		t.Fatal(err)
+	}
+	appender, err := jetstream.Attach(conn, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: "default", Class: ledger.ClassAgent, Name: "a", Plan: "p"}
+	if _, err := appender.Append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	c := &client{conn: conn, tenant: "default", server: url, timeout: 10 * time.Second}
+	if f := examineFold(t.Context(), c, executor.StatusView{}); f.State != "warn" || f.Text != "0 of 1 commits folded after 2s" {
+		t.Errorf("%+v", f)
+	}
+	applied.Store(1)
+	if f := examineFold(t.Context(), c, executor.StatusView{}); f.State != "ok" {
+		t.Errorf("%+v", f)
 	}
 }
