@@ -20,7 +20,7 @@ type Command struct {
 	Address    string          `json:"address"` // of the forward it undoes, as FormatAddress with the whole leaf
 	Capability string          `json:"capability"`
 	Arguments  json.RawMessage `json:"arguments"` // object; missing bindings are null (S20)
-	// Opened names the arguments that were sealed in the ledger, in whole or in part: not
+	// Opened are places in Arguments (RFC 6901) whose values were sealed in the ledger: not
 	// for logs, and not for what is said of the call.
 	Opened []string `json:"opened,omitempty"`
 	// Key is the idempotency key: 32 lower-case hex digits, the same for every

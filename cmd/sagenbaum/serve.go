@@ -260,7 +260,6 @@ func serve(ctx context.Context, cmd *cobra.Command, s *settings, v *serving) err
 	}
 	defer stop()
 	defer v.closeConsole()
-	v.clock = host.NewClock()
 	announced := false
 	announce := func(r ready) {
 		if !announced {
@@ -451,6 +450,9 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		return fail(exitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
 	}
 	defer conn.Close()
+	if v.clock == nil { // the first host: from now on the process knows how time passes
+		v.clock = host.NewClock()
+	}
 	h, err := host.New(host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,

@@ -92,6 +92,7 @@ func strikeState(r *rig) {
 	had := namesOf(filesOf(r.t, state, "*"))
 	d.do(r.t, r.dice, state, otherStates{yesterday: r.yesterday})
 	left, _ := filepath.Glob(filepath.Join(state, "*")) // the pattern is good
+	r.rotten = r.rotten || d.name == "bit in a table"
 	r.struck = fmt.Sprintf("%s: %v, had %v", d.name, namesOf(left), had)
 	r.again()
 	r.tally.damages[d.name]++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
 )
 
 // Codes of replies that the worker gives itself. An error with a method
@@ -160,14 +161,14 @@ func ended(result Result, err error) ledger.Reply {
 // done never turns into a failure: the effect is undone whatever the output. An
 // output that cannot be passed on is left out, and the message says so.
 func done(result Result) ledger.Reply {
-	r := ledger.Reply{Status: ledger.StatusDone, ExternalRef: clip(result.ExternalRef)}
+	r := ledger.Reply{Status: ledger.StatusDone, ExternalRef: result.ExternalRef}
 	if result.Output == nil {
 		return r
 	}
 	output, err := json.Marshal(result.Output)
 	switch {
 	case err != nil:
-		r.Message = clip("output left out: " + err.Error())
+		r.Message = "output left out: " + err.Error()
 	case len(output) > OutputMax:
 		r.Message = fmt.Sprintf("output left out: %d bytes, at most %d", len(output), OutputMax)
 	default:
@@ -177,7 +178,7 @@ func done(result Result) ledger.Reply {
 }
 
 func problem(status, code, message string) ledger.Reply {
-	return ledger.Reply{Status: status, Code: clip(code), Message: clip(message)}
+	return ledger.Reply{Status: status, Code: code, Message: message}
 }
 
 func codeOf(err error, standard string) string {
@@ -186,6 +187,17 @@ func codeOf(err error, standard string) string {
 		return coded.Code()
 	}
 	return standard
+}
+
+// spoken is an answer as it may be recorded: without what was opened for its command, and
+// only then no longer than a record takes.
+func spoken(r ledger.Reply, c ledger.Command) ledger.Reply {
+	had := r.Output != nil
+	if r = seal.ScrubReply(r, seal.At(c.Arguments, c.Opened)); had && r.Output == nil {
+		r.Message = strings.TrimSpace(r.Message + " output left out: it repeats what was sealed")
+	}
+	r.Code, r.Message, r.ExternalRef = clip(r.Code), clip(r.Message), clip(r.ExternalRef)
+	return r
 }
 
 // clip shortens a text to what a record takes.

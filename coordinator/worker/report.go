@@ -2,14 +2,12 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
-	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -34,23 +32,11 @@ func (w *Worker) Report(ctx context.Context, c ledger.Command, result Result, pr
 	return nil
 }
 
-// opened are the values of a command that its report must not repeat.
-func opened(c ledger.Command) (values []json.RawMessage) {
-	var arguments map[string]json.RawMessage
-	if json.Unmarshal(c.Arguments, &arguments) != nil {
-		return nil
-	}
-	for _, name := range c.Opened {
-		values = append(values, arguments[name])
-	}
-	return values
-}
-
 func (w *Worker) reported(c ledger.Command, result Result, problem error) (*pb.Record, error) {
 	if c.Tenant != w.tenant {
 		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
 	}
-	r := seal.ScrubReply(reply(result, problem), opened(c))
+	r := spoken(reply(result, problem), c)
 	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code, Message: r.Message, ExternalRef: r.ExternalRef}
 	if t := result.Timing; t != (Timing{}) {
 		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(), LlmNs: t.LLM.Nanoseconds()}

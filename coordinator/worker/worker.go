@@ -333,6 +333,7 @@ func (w *Worker) run(f *flight) (answer ledger.Reply) {
 			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action, "panic", p, "stack", string(debug.Stack()))
 			answer = problem(ledger.StatusFailed, CodePanic, fmt.Sprint(p))
 		}
+		answer = spoken(answer, c)
 		answer.Worker, answer.WorkNs = w.name, time.Since(started).Nanoseconds()
 	}()
 	return f.serve(f.ctx, c)

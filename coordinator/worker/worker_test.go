@@ -442,14 +442,23 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 	w := wire(t, nil)
 	c := command("k1")
-	c.Arguments, c.Opened = json.RawMessage(`{"amount":120000,"card":{"number":"4000123412341234"}}`), []string{"card"}
-	done, err := w.reported(c, Result{Output: map[string]string{"of": "4000123412341234"}, ExternalRef: "120000 to 4000123412341234"}, nil)
-	if err != nil || done.GetCompensationReported().ExternalRef != "120000 to [sealed]" || string(done.GetPayload().GetOutput()) != `{"of":"[sealed]"}` {
-		t.Errorf("%v, %v", done, err)
-	}
-	failed, err := w.reported(c, Result{}, errors.New("no such card: 4000123412341234"))
-	if err != nil || failed.GetCompensationReported().Message != "no such card: [sealed]" {
-		t.Errorf("%v, %v", failed, err)
+	c.Arguments, c.Opened = json.RawMessage(`{"booking":{"id":"bk-1234","amount":120000,"card":"4000&1234","pin":987654}}`), []string{"/booking/card", "/booking/pin", "/none"}
+	for _, example := range []struct {
+		name                 string
+		result               Result
+		problem              error
+		message, ref, output string
+	}{
+		{"what is not sealed stays", Result{Output: map[string]any{"of": "bk-1234", "n": 120000}, ExternalRef: "refund of bk-1234"}, nil, "", "refund of bk-1234", `{"n":120000,"of":"bk-1234"}`},
+		{"texts", Result{Output: map[string]string{"of": "4000&1234"}, ExternalRef: "120000 to 4000&1234"}, nil, "", "120000 to [sealed]", `{"of":"[sealed]"}`},
+		{"a number", Result{Output: map[string]int{"pin": 987654}}, nil, "output left out: it repeats what was sealed", "", ""},
+		{"an error", Result{}, errors.New("no such card: 4000&1234"), "no such card: [sealed]", "", ""},
+		{"across the end", Result{}, errors.New(strings.Repeat("x", ledger.TextMax-4) + "4000&1234"), strings.Repeat("x", ledger.TextMax-4) + "[sea", "", ""},
+	} {
+		r, err := w.reported(c, example.result, example.problem)
+		if d := r.GetCompensationReported(); err != nil || d.Message != example.message || d.ExternalRef != example.ref || string(r.GetPayload().GetOutput()) != example.output {
+			t.Errorf("%s: %v, %v", example.name, r, err)
+		}
 	}
 }
 

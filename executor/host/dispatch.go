@@ -147,7 +147,7 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 	case !d.mayBeSent(f): // opening takes a while
 	case err == nil:
 		c := f.command.Command
-		c.Arguments, c.Opened = arguments, seal.Members(c.Arguments)
+		c.Arguments, c.Opened = arguments, seal.Pointers(c.Arguments)
 		actuator.Send(c, func(r actuators.Result) {
 			r.Reply = seal.ScrubReply(r.Reply, opened)
 			d.result(f, r)

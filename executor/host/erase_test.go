@@ -242,7 +242,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 	r, _ := keyRig(t)
 	r.serve(func(c ledger.Command) *ledger.Reply {
-		if !slices.Equal(c.Opened, []string{"card"}) {
+		if !slices.Equal(c.Opened, []string{"/card"}) {
 			t.Errorf("it was opened: %q", c.Opened)
 		}
 		if c.Plan == "done" {

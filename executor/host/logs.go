@@ -1,11 +1,13 @@
 package host
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,63 +26,68 @@ type logs struct {
 	mu  sync.Mutex
 }
 
-// listen has the file written whenever a log comes or goes.
+// listen has the file written whenever a log has come or gone.
 func (l *logs) listen(events *pebble.EventListener) {
 	events.WALCreated = func(pebble.WALCreateInfo) { l.write() }
 	events.WALDeleted = func(pebble.WALDeleteInfo) { l.write() }
 }
 
-// write names the logs that there are now. It is synced: else the file could name one,
-// after a power cut, that was deleted before. Where it cannot be written there is none,
-// and no log is missed.
+// write names the logs that there are now. Where it cannot be written there is none, and
+// no log is missed.
 func (l *logs) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	path := filepath.Join(l.dir, logsFile)
 	names, err := filepath.Glob(filepath.Join(l.dir, "*.log"))
+	text := ""
+	for _, name := range names {
+		text += filepath.Base(name) + "\n"
+	}
 	if err == nil {
-		err = replaceSynced(path, names)
+		err = writeSynced(path, []byte(text))
 	}
 	if err != nil {
 		l.log.Warn("cannot note the logs of the state store", "error", errors.Join(err, os.Remove(path)))
 	}
 }
 
-func replaceSynced(path string, names []string) (err error) {
-	f, err := os.Create(path + ".new")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		_, err = fmt.Fprintln(f, filepath.Base(name))
-		if err != nil {
-			break
-		}
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
-// checkLogs reports a log that a state store had when it was last used and has not any
-// more. A file that is not there says nothing, nor does a line that was cut off.
-func checkLogs(dir string) error {
+// checkLogs reports a log that a state store had when it was last used, has not any more,
+// and needs: the manifest says from which on. Earlier ones may be deleted at any time. A
+// file that is not there says nothing, nor does a line that is no log's name.
+func checkLogs(dir string, needed uint64) error {
 	data, err := os.ReadFile(filepath.Join(dir, logsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for name := range strings.Lines(string(data)) {
-		name, whole := strings.CutSuffix(name, "\n")
-		if !whole || filepath.Base(name) != name || !strings.HasSuffix(name, ".log") {
+	for line := range strings.Lines(string(data)) {
+		number, isLog := strings.CutSuffix(line, ".log\n")
+		if n, err := strconv.ParseUint(number, 10, 64); !isLog || err != nil || n < needed {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: %s is gone", errManifest, name)
+		if _, err := os.Stat(filepath.Join(dir, number+".log")); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: %s.log is gone", errManifest, number)
 		}
 	}
 	return nil
+}
+
+// neededLog is the first log that is needed behind an edit of the manifest; 0: the edit
+// changes nothing of it. It stands (tag 2) before all else but the comparer's name (tag 1).
+func neededLog(edit []byte) uint64 {
+	for {
+		tag, n := binary.Uvarint(edit)
+		if n <= 0 {
+			return 0
+		}
+		value, m := binary.Uvarint(edit[n:])
+		switch edit = edit[n:]; {
+		case m <= 0:
+			return 0
+		case tag == 2:
+			return value
+		case tag != 1 || value > uint64(len(edit)-m):
+			return 0
+		}
+		edit = edit[m+int(value):]
+	}
 }

@@ -44,7 +44,11 @@ func checkManifest(dir string) (err error) {
 		}
 		return nil
 	}
-	return errors.Join(checkLogs(dir), readManifest(found.ManifestFilename))
+	needed, err := readManifest(found.ManifestFilename)
+	if err != nil {
+		return err
+	}
+	return checkLogs(dir, needed)
 }
 
 // corruptMark is the file in a state store's folder that says that Pebble has found
@@ -65,22 +69,25 @@ func onCorrupt(dir string, log *slog.Logger, tell func(error)) func(pebble.DataC
 	}
 }
 
-func readManifest(name string) error {
+// readManifest reads a manifest to its end, and returns the first log that is needed.
+func readManifest(name string) (needed uint64, err error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer file.Close() // it is only read
 	for r := record.NewReader(file, 0); ; {
 		edit, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return needed, nil
 		}
+		var data []byte
 		if err == nil {
-			_, err = io.Copy(io.Discard, edit)
+			data, err = io.ReadAll(edit)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s at %d: %v", errManifest, filepath.Base(name), r.Offset(), err)
+			return 0, fmt.Errorf("%w: %s at %d: %v", errManifest, filepath.Base(name), r.Offset(), err)
 		}
+		needed = max(needed, neededLog(data))
 	}
 }

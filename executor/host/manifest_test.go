@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -159,7 +161,7 @@ func TestALogThatIsGoneIsMissed(t *testing.T) {
 		}
 		needed, _ = filepath.Glob(filepath.Join(killed, "*.log"))
 	}
-	(&logs{dir: killed, log: slog.New(slog.DiscardHandler)}).write()
+	logsOf(killed).write()
 	if err := checkManifest(killed); err != nil {
 		t.Fatalf("with all its logs: %v", err)
 	}
@@ -176,3 +178,72 @@ func TestALogThatIsGoneIsMissed(t *testing.T) {
 		t.Errorf("the store has %d bytes of rows", len(rows))
 	}
 }
+
+func logsOf(dir string) *logs { return &logs{dir: dir, log: slog.New(slog.DiscardHandler)} }
+
+// Pebble says that a log has come or gone when it has, and the list of logs is a moment
+// behind: killed in that moment, a store lacks nothing. Nor does one that an earlier
+// version, which keeps no list, has used since.
+func TestALogThatIsNotNeededIsNotMissed(t *testing.T) {
+	dir, killed := filepath.Join(t.TempDir(), "state"), t.TempDir()
+	var mu sync.Mutex
+	var moments []string
+	before := func() { // on a goroutine of Pebble's
+		moment := filepath.Join(killed, fmt.Sprint(len(moments)))
+		if err := os.CopyFS(moment, os.DirFS(dir)); err == nil { // else a file went while it was copied
+			moments = append(moments, moment)
+		}
+	}
+	use := func(listed bool) {
+		events, kept := &pebble.EventListener{}, logsOf(dir)
+		if listed {
+			kept.listen(events)
+			created, deleted := events.WALCreated, events.WALDeleted
+			events.WALCreated = func(info pebble.WALCreateInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				before()
+				created(info)
+			}
+			events.WALDeleted = func(info pebble.WALDeleteInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				before()
+				deleted(info)
+			}
+		}
+		db, err := pebble.Open(dir, &pebble.Options{Logger: quiet{}, EventListener: events, MemTableSize: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 400 {
+			if err := db.Set(fmt.Appendf(nil, "key%03d", i), make([]byte, 1<<10), pebble.NoSync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 6 {
+		use(true)
+	}
+	if len(moments) < 6 {
+		t.Fatalf("%d moments", len(moments))
+	}
+	for _, moment := range moments {
+		if err := checkManifest(moment); err != nil && strings.Contains(err.Error(), "is gone") {
+			t.Errorf("at %s of %d: %v", filepath.Base(moment), len(moments), err)
+		}
+	}
+	use(false)
+	if err := checkManifest(dir); err != nil {
+		t.Errorf("used by a version without the list: %v", err)
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

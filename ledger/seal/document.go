@@ -184,16 +184,46 @@ func Values(document json.RawMessage) (list []Value) {
 	return list
 }
 
-// Members are the names of the members of an object that sealed values stand in, in order.
-func Members(object json.RawMessage) (names []string) {
-	rebuild(bytes.TrimSpace(object), func(name string, value json.RawMessage) json.RawMessage {
-		if len(Values(value)) > 0 {
-			names = append(names, name)
-		}
-		return value
-	})
-	return names
+// Pointers say where the sealed values of a document are, in order (RFC 6901).
+func Pointers(document json.RawMessage) (list []string) {
+	if Sealed(document) {
+		walk("", document, func(pointer string, value json.RawMessage) bool {
+			_, sealed := parse(value)
+			if sealed {
+				list = append(list, pointer)
+			}
+			return !sealed
+		})
+	}
+	return list
 }
+
+// At are the values of a document at these pointers, as far as there are any, in order.
+func At(document json.RawMessage, pointers []string) (values []json.RawMessage) {
+	if len(pointers) > 0 {
+		walk("", document, func(pointer string, value json.RawMessage) bool {
+			found := slices.Contains(pointers, pointer)
+			if found {
+				values = append(values, value)
+			}
+			return !found
+		})
+	}
+	return values
+}
+
+// walk passes every value of a document with its place; false: not what is in it.
+func walk(pointer string, raw json.RawMessage, each func(pointer string, value json.RawMessage) bool) {
+	raw = bytes.TrimSpace(raw)
+	if each(pointer, raw) {
+		rebuild(raw, func(name string, value json.RawMessage) json.RawMessage {
+			walk(pointer+"/"+escapePointer.Replace(name), value, each)
+			return value
+		})
+	}
+}
+
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Redact puts a name in the place of every sealed value, for people: "[sealed input.card]".
 func Redact(document json.RawMessage) json.RawMessage {
@@ -239,7 +269,8 @@ func secrets(opened []json.RawMessage) (list []string) {
 		case raw[0] == '{' || raw[0] == '[':
 			rebuild(raw, func(_ string, value json.RawMessage) json.RawMessage { walk(value); return value })
 		case raw[0] == '"' && json.Unmarshal(raw, &text) == nil:
-			list = append(list, text, string(raw[1:len(raw)-1]))
+			escaped, _ := json.Marshal(text) // of a text
+			list = append(list, text, string(raw[1:len(raw)-1]), string(escaped[1:len(escaped)-1]))
 		case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
 			list = append(list, string(raw))
 		}

@@ -309,7 +309,12 @@ func (s *Server) Probe(ctx context.Context) error {
 		answer = healthAnswer{header: http.Header{}}
 		s.natsd.HandleHealthz(&answer, request)
 		switch answer.code {
-		case http.StatusOK, 0, http.StatusNotFound: // not found: the account has no stream yet
+		case http.StatusOK, 0:
+			return nil
+		case http.StatusNotFound: // the account has no stream yet, or its folder cannot be read
+			if _, err := os.ReadDir(s.natsd.JetStreamConfig().StoreDir); err != nil {
+				return fmt.Errorf("cannot store: %w", err)
+			}
 			return nil
 		}
 		if !s.mayPass(ctx, answer.body.Bytes()) {
