@@ -183,6 +183,7 @@ func watchTime(t *testing.T, ctx context.Context, c *client, id string, span tim
 // come back.
 func strikeClock(r *rig) {
 	id := fmt.Sprint("sentinel-", r.tally.cycles)
+	r.reach()
 	sentinel(r.t, r.s, id)
 	c := r.client(tortureTenant)
 	defer c.close()

@@ -146,6 +146,7 @@ func playRound(t *testing.T, o tortureWish, round int, counts *tally) {
 	gitAt := r.dice.IntN(cycles)
 	for cycle := range cycles {
 		if cycle == gitAt {
+			r.reach()
 			r.git = startGit(t, ctx, r.s.url)
 		}
 		r.cycle(o.pick(r.dice), o)

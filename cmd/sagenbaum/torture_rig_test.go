@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -175,6 +176,20 @@ func (r *rig) await(acks int) {
 		r.notes.await(r.t, r.ctx, acks, waiting.Done())
 		cancel()
 	}
+}
+
+// reach waits until the server takes connections: it may just have ended by itself, or
+// start its NATS server again.
+func (r *rig) reach() {
+	r.t.Helper()
+	until(r.t, r.ctx, "the server takes connections", func() bool {
+		r.supervise()
+		conn, err := nats.Connect(r.s.url)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 }
 
 func (r *rig) supervise() {
@@ -342,6 +357,7 @@ func (r *rig) news() (messages []ledger.Message) {
 
 func (r *rig) client(tenant string) *client {
 	r.t.Helper()
+	r.reach()
 	return &client{conn: dial(r.t, r.s.url), tenant: tenant, server: r.s.url, timeout: 5 * time.Second}
 }
 
