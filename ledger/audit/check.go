@@ -187,8 +187,9 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 		add("I21", orderRule(p, a, was))
 	case *pb.Record_PlanEnded:
 		add("I22", endRule(p, k.PlanEnded))
-		add("I23", outstandingRule(p, k.PlanEnded, l.raced(p.id)))
-		add("I22", countRule(p, was, k.PlanEnded, l.raced(p.id) || l.racedBelow(p)))
+		raced := l.raced(p.id) || l.racedBelow(p)
+		add("I23", outstandingRule(p, k.PlanEnded, raced))
+		add("I22", countRule(p, was, k.PlanEnded, raced))
 	case *pb.Record_HeldSetRetired:
 		add("I24", countedRule(p, k.HeldSetRetired))
 	case *pb.Record_PlanCommitted:
@@ -382,7 +383,8 @@ func endRule(p *plan, k *pb.PlanEnded) string {
 const outstandingMax = 256
 
 // outstandingRule is I23: an end names exactly what is owed and not undone. Where others
-// have spoken of the plan behind the holder's last message, it is what was owed then.
+// have spoken of the plan, or of a part of it, behind the holder's last message, it is what
+// was owed then.
 func outstandingRule(p *plan, k *pb.PlanEnded, raced bool) string {
 	var want []string
 	for _, a := range p.actions {
