@@ -16,7 +16,7 @@ import (
 // What the doctor holds against limits of its own.
 const (
 	diskFreeMin   = 10               // percent of a disk, of which
-	diskFreeLow   = uint64(20) << 30 // bytes are enough however large it is
+	diskFreeLow   = uint64(10) << 30 // bytes are enough however large it is
 	diskFreeFew   = uint64(1) << 30  // bytes, below which it is broken
 	ledgerFullMin = 90               // percent of the stream's bound
 	oldDefault    = 24 * time.Hour   // of an open plan without a deadline
