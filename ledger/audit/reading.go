@@ -42,15 +42,16 @@ func (b *book) readings(p *plan, number uint32, l *lease) (list []*pb.Reading) {
 }
 
 // readingRule is a part of I11: what a firing says that its condition read is so. Where
-// it turned by no clock that is what stood there then. One on the clock was asked where
-// its holder decided: of the facts that have not changed since, it has the values.
+// it turned by no clock that is what stood there then. One on the clock, and one that
+// turned in this very commit, as one that is armed again does, was asked where its holder
+// decided: of the facts that have not changed since, it has the values.
 func (b *book) readingRule(e ledger.Entry, was before, k *pb.LeaseFired) string {
 	if t := was.noted; t != nil {
 		alike := func(stood, told *pb.Reading) bool { return sameReading(stood, told, e.Address.Sequence) }
 		switch same := slices.EqualFunc(t.read, k.Readings, alike); {
 		case same:
 			return ""
-		case !t.clocked:
+		case !t.clocked && t.at.GetSequence() != e.Address.Sequence:
 			return fmt.Sprintf("it says that lease %s read %.200s, and that was %.200s", k.Lease, readingsText(k.Readings), readingsText(t.read))
 		}
 	}
