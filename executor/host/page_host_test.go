@@ -20,6 +20,13 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
+// shift has the wall clock be so far ahead of the machine's.
+func (c *Clock) shift(ahead time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = func() time.Time { return time.Now().Round(0).Add(ahead) }
+}
+
 // A jump of the wall clock calls the operators, once, and shows in the numbers.
 func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	r := newRig(t)
@@ -27,9 +34,7 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	r.webhooks = map[string]string{ledger.PageOperators: h.URL + "/operators", ledger.PageDefault: h.URL + "/owners"}
 	host, _ := r.host("a")
 	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
-	host.clock.mu.Lock()
-	host.clock.wall = func() time.Time { return time.Now().Round(0).Add(time.Hour) }
-	host.clock.mu.Unlock()
+	host.clock.shift(time.Hour)
 	r.plan("p", 1, time.Minute)
 	got := h.next(t)
 	if got.path != "/operators" || got.page.Kind != ledger.PageClockGuard || !strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
@@ -39,9 +44,7 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	if n := len(h.posts); n != 0 {
 		t.Errorf("%d further posts", n)
 	}
-	host.clock.mu.Lock()
-	host.clock.wall = func() time.Time { return time.Now().Round(0) }
-	host.clock.mu.Unlock()
+	host.clock.shift(0)
 	r.eventually("holding again", func() bool { return r.status().Mode == executor.ModeHolding })
 }
 
@@ -52,9 +55,7 @@ func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
 	r.clock = NewClock()
 	first, stop := r.host("a")
 	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
-	first.clock.mu.Lock()
-	first.clock.wall = func() time.Time { return time.Now().Round(0).Add(time.Hour) }
-	first.clock.mu.Unlock()
+	first.clock.shift(time.Hour)
 	r.plan("p", 1, 30*time.Minute)
 	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
 	stop()

@@ -240,8 +240,10 @@ const scrubMin = 4
 // Scrub takes the texts of opened values out of what somebody says of them: an error, a
 // log line. Texts and numbers of four bytes and more are looked for, also within the
 // values.
-func Scrub(text string, opened []json.RawMessage) string {
-	for _, secret := range secrets(opened) {
+func Scrub(text string, opened []json.RawMessage) string { return scrub(text, secrets(opened)) }
+
+func scrub(text string, secrets []string) string {
+	for _, secret := range secrets {
 		text = strings.ReplaceAll(text, secret, "[sealed]")
 	}
 	return text
@@ -249,8 +251,9 @@ func Scrub(text string, opened []json.RawMessage) string {
 
 // ScrubReply is Scrub for all that a worker says.
 func ScrubReply(r ledger.Reply, opened []json.RawMessage) ledger.Reply {
-	r.Code, r.Message, r.ExternalRef = Scrub(r.Code, opened), Scrub(r.Message, opened), Scrub(r.ExternalRef, opened)
-	if output := Scrub(string(r.Output), opened); output != string(r.Output) {
+	list := secrets(opened)
+	r.Code, r.Message, r.ExternalRef = scrub(r.Code, list), scrub(r.Message, list), scrub(r.ExternalRef, list)
+	if output := scrub(string(r.Output), list); output != string(r.Output) {
 		if r.Output = json.RawMessage(output); !json.Valid(r.Output) { // a number was taken out
 			r.Output = nil
 		}
@@ -260,23 +263,19 @@ func ScrubReply(r ledger.Reply, opened []json.RawMessage) ledger.Reply {
 
 // secrets are the texts and numbers within values, the longest first.
 func secrets(opened []json.RawMessage) (list []string) {
-	var walk func(raw json.RawMessage)
-	walk = func(raw json.RawMessage) {
-		raw = bytes.TrimSpace(raw)
-		var text string
-		switch {
-		case len(raw) == 0:
-		case raw[0] == '{' || raw[0] == '[':
-			rebuild(raw, func(_ string, value json.RawMessage) json.RawMessage { walk(value); return value })
-		case raw[0] == '"' && json.Unmarshal(raw, &text) == nil:
-			escaped, _ := json.Marshal(text) // of a text
-			list = append(list, text, string(raw[1:len(raw)-1]), string(escaped[1:len(escaped)-1]))
-		case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
-			list = append(list, string(raw))
-		}
-	}
 	for _, raw := range opened {
-		walk(raw)
+		walk("", raw, func(_ string, value json.RawMessage) bool {
+			var text string
+			switch {
+			case len(value) == 0:
+			case value[0] == '"' && json.Unmarshal(value, &text) == nil:
+				escaped, _ := json.Marshal(text) // of a text
+				list = append(list, text, string(value[1:len(value)-1]), string(escaped[1:len(escaped)-1]))
+			case value[0] == '-' || value[0] >= '0' && value[0] <= '9':
+				list = append(list, string(value))
+			}
+			return true
+		})
 	}
 	list = slices.DeleteFunc(list, func(s string) bool { return len(s) < scrubMin })
 	slices.SortFunc(list, func(a, b string) int {
