@@ -1,7 +1,7 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build man demo test test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
+.PHONY: help build man demo test test-long test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -28,6 +28,9 @@ demo: ## run the demo: an agent's real git work, undone three ways (< 60 s)
 
 test: ## run every test, as the README says
 	$(GO) test ./...
+
+test-long: ## run every test with all random cases and repetitions (docs/guide/testing.md)
+	SAGENBAUM_LONG=1 $(GO) test -count=1 -timeout 30m ./...
 
 test-race: ## run every test under the race detector (slower)
 	$(GO) test -race ./...

@@ -313,6 +313,7 @@ var timersAllowed = map[string]map[string]string{
 	"actor.go":    {"NewTimer": "the wake timer of all leases, and pauses after a failure"},
 	"dispatch.go": {"AfterFunc": "asking a worker again"},
 	"holder.go":   {"NewTimer": "renewing the holder's lease", "NewTicker": "renewing the holder's lease"},
+	"page.go":     {"AfterFunc": "publishing a page again that nobody has taken"},
 	"query.go":    {"NewTimer": "how long a question may wait"},
 	"room.go":     {"After": "looking again at a full disk"},
 }

@@ -46,6 +46,7 @@ var layers = map[string][]string{
 	"ledger/verify":             {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle"},
 	"ledger/seal":               {"ledger"},
 	"ledger/jetstream":          {"proto/sagenbaum/v1", "ledger"},
+	"ledger/testenv":            {},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
 	"triggers/oracle":           {},
@@ -66,6 +67,7 @@ var owners = []struct {
 	folders    []string
 	want       string
 }{
+	{module + "/ledger/testenv", nil, "it in tests only"},
 	{"cel.dev/cel-go", []string{"triggers"}, "package triggers"},
 	{"github.com/google/cel-go", nil, "cel.dev/cel-go, its canonical path, through package triggers"},
 	{"github.com/nats-io/nats.go/jetstream", []string{"ledger/jetstream"}, "package ledger/jetstream"},
@@ -113,7 +115,7 @@ var folderNames = []string{"util", "utils", "common", "types", "models", "mocks"
 
 var topLevel = []string{
 	".ci", ".git", ".gitattributes", ".github", ".gitignore", ".golangci.yml", ".dockerignore", "bin", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "sagenbaum-data",
+	"LICENSE", "Makefile", "README.md", "go.mod", "go.sum", "tidy_test.go", "tidy_rules_test.go", "tidy_process_test.go", "sagenbaum-data",
 	"cmd", "coordinator", "deploy", "docs", "executor", "ledger", "proto", "triggers",
 }
 
@@ -143,7 +145,7 @@ func parse(name string, text []byte) (source, error) {
 // rules are all bans on single files.
 var rules = []func(source) []string{
 	checkLayers, checkOwners, checkPureImports, checkPureCalls, checkGo, checkInit,
-	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords, checkTimers, checkNoUndoing,
+	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords, checkTimers, checkNoUndoing, checkProcess, checkShort,
 }
 
 func TestHouseRules(t *testing.T) {
@@ -352,6 +354,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"coordinator imports executor", "coordinator/a.go", `package coordinator; import _ "` + module + `/executor"`, "may not import executor"},
 		{"ledger imports triggers", "ledger/a.go", `package ledger; import _ "` + module + `/triggers"`, "may not import triggers"},
 		{"the audit imports what it audits", "ledger/audit/a.go", `package audit; import _ "` + module + `/executor"`, "may not import executor"},
+		{"what is for tests", "cmd/sagenbaum/a.go", `package main; import _ "` + module + `/ledger/testenv"`, "in tests only"},
 		{"unknown folder", "newthing/a.go", `package newthing`, "outside the dependency rule"},
 		{"cel outside triggers", "executor/a.go", `package executor; import _ "cel.dev/cel-go/cel"`, "use package triggers"},
 		{"cel by its old path", "triggers/a.go", `package triggers; import _ "github.com/google/cel-go/cel"`, "canonical path"},
@@ -374,6 +377,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"undocumented type", "ledger/a.go", `package ledger; type Exported struct{}`, "exported Exported has no comment"},
 		{"undocumented constant", "ledger/a.go", `package ledger; const Exported = 1`, "exported Exported has no comment"},
 		{"sleep in a test", "ledger/a_test.go", `package ledger; func f() { time.Sleep(1) }`, "a test that sleeps"},
+		{"another switch for long runs", "ledger/a_test.go", `package ledger; func f() { if testing.Short() { return } }`, "use testenv.Cases"},
 		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},
 		{"a timer for deadlines", "executor/host/deadlines.go", `package host; var d = time.AfterFunc`, "deadlines are leases"},
 		{"a timer too many in a file that has one", "executor/host/holder.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},

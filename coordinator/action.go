@@ -70,8 +70,9 @@ type Outcome struct {
 	Before any
 }
 
-// Forward makes an action's effect. Its context ends with that of Do, or when
-// the plan is ended or undone while it runs.
+// Forward makes an action's effect. Its context ends with that of Do, with the timeout
+// of the contract, or when the plan is ended or undone while it runs, after the grace of
+// the contract: what it reports until then is better than any question about it later.
 //
 // What its error means for the undo: nil, it happened. NotTaken(err), it did not.
 // Any other error, a panic, or a goroutine that ends, it may have happened.
@@ -102,6 +103,10 @@ type action struct {
 	givenUp       error              // why it was not called while the plan was being undone
 	doubt         *pb.ForwardInDoubt // not nil: an earlier process may have called its forward
 	state         actionState
+	past          *Recorded               // not nil: an earlier process has registered it
+	pastInput     []byte                  // SHA-256 of its input, as recorded
+	queued        time.Time               // when its pair was queued, or its plan taken over
+	open          time.Time               // when an executor was asked last and said that the plan is open
 	cancel        context.CancelCauseFunc // of the forward that runs
 	finished      chan struct{}           // closed when the forward's outcome is queued
 }
@@ -130,9 +135,12 @@ const (
 // Errors before the forward has run: *ledger.Refused (nothing was queued, or the
 // ledger took nothing), ErrNotCaptured, ledger.ErrInDoubt (the pair may be stored;
 // call again with the same Action), ledger.ErrBusy, *Verdict (which is ErrBlocked),
-// ErrNoVerdict, ErrClosed, ErrUnwinding, ctx's. A refusal
-// of an output that cannot be recorded comes after it: the action is completed
-// without an output then, and its undo must do without.
+// ErrNoVerdict, ErrClosed, ErrUnwinding (also once the plan's deadline has passed),
+// ErrNotStarted (it was registered too long ago to be called), ctx's. A refusal
+// of an output that cannot be recorded comes after it: the action is completed then, and
+// what its undo reads of the output is missing, so that an undo is its owner's. An output
+// that is only too large is none, as long as what the contract reads of it fits: that is
+// recorded.
 func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if err := declared.plain(); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
@@ -151,6 +159,9 @@ func (p *OpenPlan) do(ctx context.Context, declared Action, forward Forward) (js
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
 	}
+	if a.past != nil {
+		return p.recorded(a)
+	}
 	return p.execute(ctx, a, forward)
 }
 
@@ -160,6 +171,9 @@ func (p *OpenPlan) execute(ctx context.Context, a *action, forward Forward) (jso
 		if err := p.review(ctx, a); err != nil {
 			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 		}
+	}
+	if err := p.stillOpen(ctx, a); err != nil {
+		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
 	ctx, err := p.start(ctx, a)
 	if err != nil {
@@ -181,6 +195,9 @@ func (p *OpenPlan) Report(ctx context.Context, declared Action, outcome Outcome)
 	a, err := p.register(ctx, declared, &outcome)
 	if err != nil {
 		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
+	}
+	if a.past != nil {
+		return p.reportPast(ctx, a, declared, outcome)
 	}
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return fmt.Errorf("cannot report action %q: %w", a.call.Action, err)
@@ -325,6 +342,9 @@ func (p *OpenPlan) admit(d *draft) (*action, error) {
 		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is the number of another action", d.ID), "an id of its own for each action")
 	}
 	a := p.actions[d.ID]
+	if a != nil && a.past != nil {
+		return a, p.admitPast(a, d)
+	}
 	if a != nil && !a.pair.failed() {
 		switch {
 		case a.call.Capability != d.Capability || !bytes.Equal(a.call.Input, d.input) || a.reported != report:
@@ -354,18 +374,18 @@ func (p *OpenPlan) add(d *draft) (*action, error) {
 	}
 	a := &action{
 		call:     Call{Plan: p.id, Action: id, Capability: d.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
-		contract: d.contract, before: d.before, finished: make(chan struct{}),
+		contract: d.contract, before: d.before, queued: time.Now(), finished: make(chan struct{}),
 	}
 	records, err := p.pair(a, d)
 	if err != nil {
 		return nil, err
 	}
 	if d.happened != nil {
-		completed, _, err := p.completed(a, *d.happened)
-		if err != nil {
-			return nil, err
+		done := p.completed(a, *d.happened)
+		if done.problem != nil && !done.kept {
+			return nil, done.problem
 		}
-		records = append(records, completed)
+		records = append(records, done.record)
 		a.reported, a.state = true, actionEnded
 	}
 	if err := p.c.check(p.id, records...); err != nil {
@@ -414,39 +434,16 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 	return []*pb.Record{forward, inverse}, nil
 }
 
-// start claims a registered action for its forward: of several calls with one ID
-// one runs it. The plan may have ended, and ctx too, while the pair was stored.
-func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.ended() != nil:
-		return nil, p.ended()
-	case a.barred != nil:
-		return nil, a.barred
-	case a.givenUp != nil:
-		return nil, a.givenUp
-	case a.state != actionRegistered:
-		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action), "an id of its own for each action")
-	case p.unwinding() != nil:
-		return nil, errors.Join(p.unwound, p.giveUp(a))
-	case ctx.Err() != nil:
-		return nil, ctx.Err() // may be called again
-	}
-	if err := p.barred(a); err != nil {
-		return nil, err
-	}
-	ctx, a.cancel = context.WithCancelCause(ctx)
-	a.state = actionRunning
-	p.running++
-	return ctx, nil
-}
-
 // giveUp queues that a registered action was never called, so that no one has to
 // doubt it. Called with mu held.
 func (p *OpenPlan) giveUp(a *action) error {
-	a.state, a.givenUp = actionEnded, p.unwound
-	return p.queueOutcome(p.uncalled(a, codeNotStarted, "the agent registered the action and did not call it"))
+	return p.giveUpFor(a, p.unwound, "the agent registered the action and did not call it")
+}
+
+// giveUpFor is giveUp for a reason, which the ledger is told. Called with mu held.
+func (p *OpenPlan) giveUpFor(a *action, cause error, message string) error {
+	a.state, a.givenUp = actionEnded, cause
+	return p.queueOutcome(p.uncalled(a, codeNotStarted, message))
 }
 
 // uncalled makes the record of an action that this process will not call. That is
@@ -459,37 +456,6 @@ func (p *OpenPlan) uncalled(a *action, code, message string) *pb.Record {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code, Message: message}}
 	}
 	return record
-}
-
-// run calls the forward. A panic goes on after it is recorded, with its stack.
-func (p *OpenPlan) run(ctx context.Context, a *action, forward Forward) (outcome Outcome, err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			p.vanished(a)
-		}
-	}()
-	outcome, err = forward(ctx, a.call)
-	returned = true
-	return outcome, err
-}
-
-// vanished records a forward that did not return. The process may be about to
-// end, so it waits a moment for the record; without it the action is in doubt
-// just the same.
-func (p *OpenPlan) vanished(a *action) {
-	record := p.outcome(a)
-	record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{
-		Code: codePanic, Message: "the forward panicked or ended its goroutine",
-	}}
-	if _, err := p.finish(a, record); err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
-	defer cancel()
-	if err := p.flushOutcomes(ctx); err != nil {
-		p.c.logger.Warn("outcome not known to be stored", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
-	}
 }
 
 // finishFailed records what a forward's error means and returns it for Do.
@@ -524,14 +490,14 @@ func (p *OpenPlan) finishFailed(a *action, cause error) error {
 }
 
 func (p *OpenPlan) finishCompleted(a *action, outcome Outcome) (json.RawMessage, error) {
-	record, output, problem := p.completed(a, outcome)
-	if _, err := p.finish(a, record); err != nil {
-		return output, fmt.Errorf("cannot record outcome of action %q: %w", a.call.Action, err)
+	done := p.completed(a, outcome)
+	if _, err := p.finish(a, done.record); err != nil {
+		return done.output, fmt.Errorf("cannot record outcome of action %q: %w", a.call.Action, err)
 	}
-	if problem != nil {
-		return output, fmt.Errorf("cannot record output of action %q: %w", a.call.Action, problem)
+	if done.problem != nil && (!done.kept || p.replays) {
+		return done.output, fmt.Errorf("cannot record output of action %q: %w", a.call.Action, done.problem)
 	}
-	return output, nil
+	return done.output, nil
 }
 
 // finish ends an action and queues its outcome. It says whether the plan is
@@ -547,37 +513,59 @@ func (p *OpenPlan) finish(a *action, record *pb.Record) (unwound, err error) {
 	return p.unwound, err
 }
 
-// completed makes the record of an effect that happened. What cannot be recorded
-// of it is left out, with the reason as detail and as problem: the effect is
-// there and must be known, whatever it returned.
-func (p *OpenPlan) completed(a *action, outcome Outcome) (record *pb.Record, output json.RawMessage, problem error) {
+// completion is the record of an effect that happened.
+type completion struct {
+	record  *pb.Record
+	output  json.RawMessage // as returned
+	problem error           // why not all of it is recorded
+	kept    bool            // but all that the undo reads
+}
+
+// completed makes the record of an effect that happened. The effect is there and must be
+// known, whatever it returned: of an output that cannot be recorded as it is, what the
+// undo reads is; or nothing, and then the record says so, and the undo is its owner's.
+func (p *OpenPlan) completed(a *action, outcome Outcome) (c completion) {
 	done := &pb.ForwardCompleted{ExternalRef: outcome.ExternalRef}
-	record = p.outcome(a)
-	record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
-	output, problem = encode("outcome.output", outcome.Output)
-	if problem == nil {
-		done.Lifted, problem = a.contract.Lifted(output)
+	c.record = p.outcome(a)
+	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
+	if c.output, c.problem = encode("outcome.output", outcome.Output); c.problem == nil {
+		done.Lifted, c.problem = a.contract.Lifted(c.output)
 	}
-	if problem == nil {
-		if len(output) > 0 {
-			record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
-			if len(a.contract.Sensitive) > 0 {
-				if opened, _, err := p.vault.open(record.Payload.Output); err == nil { // the bytes that a replay will return
-					output = opened
-				}
+	readable := c.problem == nil
+	if readable {
+		if c.problem = p.record(a, c.record, c.output, nil); c.problem == nil {
+			if opened, _, err := p.vault.open(c.record.Payload.GetOutput()); err == nil && len(a.contract.Sensitive) > 0 {
+				c.output = opened // the bytes that a replay will return
 			}
-		}
-		if problem = p.c.check(p.id, record); problem == nil {
-			return record, output, nil
+			return c
 		}
 	}
-	detail, err := json.Marshal(clip(problem.Error()))
-	if err != nil {
-		panic("coordinator: a string that is no JSON: " + err.Error())
-	}
-	record.Payload, done.Lifted = &pb.Payload{Detail: detail}, nil
 	done.ExternalRef = clip(done.ExternalRef)
-	return record, output, problem
+	if readable && p.record(a, c.record, c.output, c.problem) == nil {
+		return c // the problem was its reference
+	}
+	done.OutputIncomplete = true
+	part := a.contract.Project(c.output)
+	c.kept = len(c.output) > 0 && (part != nil || !a.contract.ReadsOutput())
+	if c.kept && p.record(a, c.record, part, c.problem) == nil {
+		return c
+	}
+	if c.kept = false; p.record(a, c.record, nil, c.problem) != nil {
+		done.Lifted = nil
+	}
+	return c
+}
+
+// record gives the record of an outcome its payload, and says whether it can be stored.
+func (p *OpenPlan) record(a *action, record *pb.Record, output json.RawMessage, problem error) error {
+	record.Payload = nil
+	if len(output) > 0 || problem != nil {
+		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
+	}
+	if problem != nil {
+		record.Payload.Detail = mustJSON(clip(problem.Error()))
+	}
+	return p.c.check(p.id, record)
 }
 
 func (p *OpenPlan) outcome(a *action) *pb.Record {

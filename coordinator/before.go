@@ -82,11 +82,13 @@ func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compi
 
 // question asks once, in this process or over NATS. final says that asking again
 // will not help.
-func (c *Coordinator) question(ctx context.Context, question ledger.Command, timeout time.Duration) (answer json.RawMessage, final bool, err error) {
+func (c *Coordinator) question(
+	ctx context.Context, asked ledger.Command, timeout time.Duration,
+) (answer json.RawMessage, final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if own := c.answers[question.Capability]; own != nil {
-		value, err := own(ctx, question)
+	if own := c.answers[asked.Capability]; own != nil {
+		value, err := own(ctx, asked)
 		if err != nil {
 			return nil, false, err
 		}
@@ -95,16 +97,12 @@ func (c *Coordinator) question(ctx context.Context, question ledger.Command, tim
 		}
 		return answer, true, err
 	}
-	body, err := c.bus.ask(ctx, ledger.AskSubject(c.tenant, question.Capability), mustJSON(question))
-	if errors.Is(err, errNobody) {
+	reply, err := c.askWorker(ctx, asked)
+	switch {
+	case errors.Is(err, errNobody):
 		return nil, false, errors.New("no worker answers")
-	}
-	if err != nil {
+	case err != nil:
 		return nil, false, err
-	}
-	var reply ledger.Reply
-	if err := json.Unmarshal(body, &reply); err != nil {
-		return nil, false, fmt.Errorf("cannot read answer of worker: %v", err)
 	}
 	switch {
 	case reply.Status == ledger.StatusDone && len(reply.Output) > 0:
@@ -113,4 +111,27 @@ func (c *Coordinator) question(ctx context.Context, question ledger.Command, tim
 		return nil, true, errors.New("the worker's answer has no output")
 	}
 	return nil, reply.Status == ledger.StatusStop, fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+}
+
+// askWorker asks over NATS. An answer that does not repeat key and attempt is none.
+func (c *Coordinator) askWorker(ctx context.Context, asked ledger.Command) (ledger.Reply, error) {
+	var reply ledger.Reply
+	_, err := c.bus.question(ctx, question{
+		subject: ledger.AskSubject(c.tenant, asked.Capability),
+		replies: ledger.AgentReplySubject(c.tenant, c.agent, ""),
+		body:    mustJSON(asked),
+		accept: func(answer []byte) error {
+			reply = ledger.Reply{}
+			if err := json.Unmarshal(answer, &reply); err != nil {
+				return fmt.Errorf("cannot read answer of worker: %w", err)
+			}
+			err := asked.CheckReply(reply)
+			if err != nil {
+				c.logger.Warn("an answer of a worker was refused", "tenant", c.tenant,
+					"capability", asked.Capability, "worker", clip(reply.Worker), "error", err)
+			}
+			return err
+		},
+	})
+	return reply, err
 }

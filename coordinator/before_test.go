@@ -58,6 +58,9 @@ func calendar(script ...any) (*executor, *[]ledger.Command) {
 		if len(script) > 1 {
 			script = script[1:]
 		}
+		if reply, ok := answer.(ledger.Reply); ok {
+			return q.Answer(reply)
+		}
 		return answer
 	}}}, asked
 }
@@ -66,7 +69,7 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		e, asked := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`{"at":"9:00"}`)})
-		p := begin(t, startMoving(t, store, e, nil), Plan{ID: "p1", Label: "week"})
+		p := begin(t, startMoving(t, store, e, nil), Plan{Label: "week"})
 		if _, err := p.Do(t.Context(), move("m"), func(ctx context.Context, c Call) (Outcome, error) {
 			wantLines(t, store, pairOfMove)
 			return happens(ctx, c)
@@ -76,9 +79,9 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 		if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); string(before) != `{"at":"9:00"}` {
 			t.Errorf("kept %s", before)
 		}
-		key := ledger.Key(tenant, "p1", "m", ledger.PurposeDo)
+		key := ledger.Key(tenant, p.ID(), "m", ledger.PurposeDo)
 		want := ledger.Command{
-			Purpose: "before", Tenant: tenant, Plan: "p1", Action: "m", Capability: "calendar.get", Forward: "calendar.move",
+			Purpose: "before", Tenant: tenant, Plan: p.ID(), Action: "m", Capability: "calendar.get", Forward: "calendar.move",
 			Arguments: json.RawMessage(`{"id":"e1","key":"` + key + `","plan":"week"}`), Key: key, Attempt: 1, TimeoutMs: 30_000,
 		}
 		if len(*asked) != 1 || fmt.Sprintf("%+v", (*asked)[0]) != fmt.Sprintf("%+v", want) {
@@ -208,7 +211,9 @@ func TestACallThatJoinsAsksNothing(t *testing.T) {
 		g := newGate(store)
 		e, asked := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`1`)}, ledger.Reply{Status: "done", Output: json.RawMessage(`2`)})
 		p := begin(t, startMoving(t, g, e, nil), Plan{})
-		_, err := p.Do(t.Context(), move("m"), never(t))
+		soon, cancel := context.WithTimeout(t.Context(), startSlack/2)
+		defer cancel()
+		_, err := p.Do(soon, move("m"), never(t))
 		wantIs(t, err, ledger.ErrInDoubt)
 		close(g.open)
 		mustDo(t, p, move("m"))

@@ -2,9 +2,15 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // bus is what a coordinator needs of NATS beside appends: questions to the
@@ -12,6 +18,10 @@ import (
 type bus interface {
 	// ask sends a question and returns the answer; errNobody when no one listens.
 	ask(ctx context.Context, subject string, body []byte) ([]byte, error)
+	// question is ask for what a worker answers, on a reply subject that nobody can
+	// guess and that is no inbox: workers may publish replies, and nothing to inboxes.
+	// An answer for which accept has an error does not count.
+	question(ctx context.Context, q question) ([]byte, error)
 	// listen calls f for each message, one at a time, until stop is called.
 	listen(subject string, f func(body []byte)) (stop func(), err error)
 	// reconnected calls f each time a lost connection is there again, until stop
@@ -31,6 +41,69 @@ func (b natsBus) ask(ctx context.Context, subject string, body []byte) ([]byte, 
 		return nil, err
 	}
 	return msg.Data, nil
+}
+
+// question is what a bus asks a worker, or a process of the same agent.
+type question struct {
+	subject string
+	replies string // prefix of the reply subject, which a token follows
+	body    []byte
+	accept  func(answer []byte) error // nil: any answer counts
+}
+
+func (b natsBus) question(ctx context.Context, q question) ([]byte, error) {
+	reply := q.replies + newToken()
+	sub, err := b.conn.SubscribeSync(reply)
+	if err != nil {
+		return nil, err
+	}
+	// A connection that is closed already has ended the subscription too.
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := sub.SetPendingLimits(answersMax, answersSizeMax); err != nil {
+		return nil, err
+	}
+	if err := b.conn.PublishRequest(q.subject, reply, q.body); err != nil {
+		return nil, err
+	}
+	for refused := error(nil); ; {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return nil, errNobody
+		case err != nil && refused != nil:
+			return nil, fmt.Errorf("%w; an answer was refused: %w", err, refused)
+		case err != nil:
+			return nil, b.explained(err, q.replies, reply)
+		case len(m.Data) == 0 && m.Header.Get("Status") == noRespondersStatus:
+			return nil, errNobody
+		}
+		if q.accept == nil {
+			return m.Data, nil
+		}
+		if refused = q.accept(m.Data); refused == nil {
+			return m.Data, nil
+		}
+	}
+}
+
+// explained says where a question has no answer because this user may not hear it: the
+// server says so out of band.
+func (b natsBus) explained(err error, replies, reply string) error {
+	last, subject := b.conn.LastError(), `"`+reply+`"`
+	if errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), subject) {
+		return fmt.Errorf("%w; this user may not subscribe %s* (docs/agents.md)", err, replies)
+	}
+	return err
+}
+
+// noRespondersStatus is the status header of a request that nobody serves.
+const noRespondersStatus = "503"
+
+// newToken is the end of a reply subject: ledger.ReplyTokenLen hex digits of randomness.
+func newToken() string {
+	var raw [ledger.ReplyTokenLen / 2]byte
+	rand.Read(raw[:]) // never fails, as crypto/rand documents
+	return hex.EncodeToString(raw[:])
 }
 
 func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {

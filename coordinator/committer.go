@@ -19,7 +19,7 @@ import (
 type bundle struct {
 	plan    string
 	records []*pb.Record
-	size    int
+	size    int     // set by put
 	prev    *bundle // the plan's bundle before; cleared when this one leaves the queue
 
 	// urgent: a call waits for it. Otherwise it may linger until due. Both are
@@ -35,11 +35,7 @@ type bundle struct {
 }
 
 func newBundle(plan string, records ...*pb.Record) *bundle {
-	b := &bundle{plan: plan, records: records, done: make(chan struct{})}
-	for _, r := range records {
-		b.size += ledger.RecordSize(r)
-	}
-	return b
+	return &bundle{plan: plan, records: records, done: make(chan struct{})}
 }
 
 // settled reports whether the bundle's fate is known, and failed whether it was
@@ -62,6 +58,7 @@ type committer struct {
 	store  Appender
 	tenant string
 	agent  string
+	writer string // in every record
 	logger *slog.Logger
 	places chan struct{} // one element per call that waits
 
@@ -80,9 +77,9 @@ type committer struct {
 	ended   chan struct{} // closed when run has returned
 }
 
-func newCommitter(store Appender, tenant, agent string, logger *slog.Logger) *committer {
+func newCommitter(store Appender, tenant, agent, writer string, logger *slog.Logger) *committer {
 	return &committer{
-		store: store, tenant: tenant, agent: agent, logger: logger,
+		store: store, tenant: tenant, agent: agent, writer: writer, logger: logger,
 		places: make(chan struct{}, CallsMax),
 		wake:   make(chan struct{}, 1), ended: make(chan struct{}),
 	}
@@ -121,7 +118,11 @@ func (c *committer) put(bundles ...*bundle) error {
 		return closed("coordinator")
 	}
 	for _, b := range bundles {
-		b.queued = true
+		b.queued, b.size = true, 0
+		for _, r := range b.records {
+			r.Writer = c.writer
+			b.size += ledger.RecordSize(r)
+		}
 		if b.urgent {
 			c.urgent++
 		}

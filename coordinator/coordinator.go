@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -71,6 +72,7 @@ type Config struct {
 // concurrent use. Close it.
 type Coordinator struct {
 	tenant, agent  string
+	writer         string // this process, in its records
 	language       *expressions
 	registry       *registry
 	answers        map[string]Answer
@@ -116,7 +118,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		tenant: config.Tenant, agent: config.Agent, language: newExpressions(), answers: maps.Clone(config.Answers),
+		tenant: config.Tenant, agent: config.Agent, writer: ulid.Make().String(), language: newExpressions(), answers: maps.Clone(config.Answers),
 		appendTimeout:  cmp.Or(config.AppendTimeout, appendTimeoutDefault),
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
@@ -143,9 +145,9 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		}
 		c.silence = stop
 	}
-	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.logger)
+	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.writer, c.logger)
 	if b != nil {
-		stop, silence := b.reconnected(c.committer.again), c.silence
+		stop, silence := b.reconnected(c.back), c.silence
 		c.silence = func() { stop(); silence() }
 	}
 	ctx, halt := context.WithCancelCause(context.Background())
@@ -213,6 +215,15 @@ func (c *Coordinator) openPlans() []*OpenPlan {
 	return plans
 }
 
+// back goes on after the connection was lost: what was sent is sent again, and the
+// notices that did not come are asked for.
+func (c *Coordinator) back() {
+	c.committer.again()
+	for _, p := range c.openPlans() {
+		go p.missed() // ends within confirmTimeout
+	}
+}
+
 func (c *Coordinator) plan(id string) *OpenPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,9 +257,12 @@ func (c *Coordinator) notice(body []byte) {
 		if n.Savepoint != "" {
 			p.reopened(n.Savepoint)
 		}
-	case ledger.StateCommitted:
+		if n.Writer != "" {
+			p.supersede(n.Writer)
+		}
+	case ledger.StateCommitting, ledger.StateCommitted:
 		if n.Action == "" {
-			p.ownedBefore()
+			p.committedElsewhere()
 		}
 	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved:
 		p.unwind(n)

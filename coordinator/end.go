@@ -17,6 +17,7 @@ import (
 type ending struct {
 	verb   string  // "committed", "failed" or "cancelled"
 	bundle *bundle // nil until it is queued
+	waits  bool    // a commit that has not retired anything yet: it may still be failed
 }
 
 // End is what became of a plan.
@@ -26,16 +27,21 @@ type End struct {
 	Outstanding []string // quarantined: the actions that wait for their owner
 }
 
+// Final reports whether the plan stays so by itself and for good: all but quarantined.
+func (e End) Final() bool { return e.State != ledger.StateQuarantined }
+
 // Commit ends the plan well: its compensations are retired, all at once (S62).
-// It is durable first; then an executor is asked what the ledger made of it.
+// It is durable first; then an executor is asked what the ledger made of it. A plan with
+// actions in doubt is committed once it is known of each whether it happened.
 //
 // Errors: *ledger.Refused (forwards still run, child plans are open, or the ledger
 // took nothing: the plan goes on; or the plan's ID had been committed before, and what
 // was done under it now is not held: undo it by other means), ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed
 // (Fail or Cancel ended it, or the coordinator is closed), ErrUnwinding (it goes back
-// to a savepoint), ErrUnwound (the plan was being undone already), ErrUnconfirmed
-// (stored; no executor answered). After ErrInDoubt and ErrUnconfirmed call Commit
-// again: it goes on where it was.
+// to a savepoint), ErrUnwound (the plan was being undone already), *CommitWaits (stored; it
+// waits for its owner, or for longer than Config.ConfirmTimeout for the world to answer),
+// ErrUnconfirmed (stored; no executor answered). After ErrInDoubt, *CommitWaits and
+// ErrUnconfirmed call Commit again: it goes on where it was.
 func (p *OpenPlan) Commit(ctx context.Context) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
 	seq, err := p.finishPlan(ctx, "committed", record)
@@ -48,9 +54,9 @@ func (p *OpenPlan) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Fail ends the plan badly: the executor undoes what happened. It interrupts
-// forwards that still run and waits for them at most ForwardGrace. The failure
-// is durable when it returns nil; Wait tells when everything is undone. Errors
+// Fail ends the plan badly: the executor undoes what happened. It waits for forwards
+// that still run: for the grace of their contracts, and at most ForwardGrace more once
+// it has interrupted them. The failure is durable when it returns nil; Wait tells when everything is undone. Errors
 // as of Commit, without the executor's.
 func (p *OpenPlan) Fail(ctx context.Context, reason string) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: reason}}}
@@ -110,6 +116,9 @@ func (p *OpenPlan) joinEnding(verb string) (*bundle, error) {
 	if p.end != nil && p.end.verb == verb && p.end.bundle != nil && !p.end.bundle.failed() {
 		return p.end.bundle, nil
 	}
+	if p.end != nil && p.end.waits && verb != "committed" {
+		p.end = nil
+	}
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
@@ -140,29 +149,6 @@ func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) 
 	return b, nil
 }
 
-// settleForwards interrupts running forwards behind a number and waits for their
-// outcomes, at most ForwardGrace. Called with mu held, which it gives up while it
-// waits.
-func (p *OpenPlan) settleForwards(ctx context.Context, cause error, after int) {
-	running := p.interrupt(cause, after)
-	if len(running) == 0 {
-		return
-	}
-	p.mu.Unlock()
-	defer p.mu.Lock()
-	timer := time.NewTimer(ForwardGrace)
-	defer timer.Stop()
-	for _, a := range running {
-		select {
-		case <-a.finished:
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		}
-	}
-}
-
 // confirm asks an executor what the ledger made of the commit at seq.
 func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 	if p.c.bus == nil {
@@ -171,6 +157,7 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 	bounded, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
 	defer cancel()
 	var last error
+	var waits *CommitWaits
 	for bounded.Err() == nil {
 		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: seq})
 		switch {
@@ -180,6 +167,10 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 			return ledger.Refuse("plan.id", "it is committed, and does not hold "+strings.Join(answer.Outstanding, ", "), "an id that no plan had before")
 		case answer.State == ledger.StateCommitted:
 			return nil
+		case answer.State == ledger.StateCommitting:
+			if waits = p.waits(answer); waits.Owner() {
+				return waits
+			}
 		case answer.State == ledger.StateUnwinding:
 			p.goOn(seq)
 			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
@@ -194,14 +185,29 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 		}
 		pause(bounded, askDelay)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case waits != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w (%w)", waits, ctx.Err())
+	case waits != nil:
+		return waits
+	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrUnconfirmed, ctx.Err())
 	}
 	return fmt.Errorf("%w within %v: %v", ErrUnconfirmed, p.c.confirmTimeout, last)
 }
 
-// Wait returns when the plan has ended: committed, undone or quarantined. It
-// needs an executor and waits for one until ctx ends; the error then wraps ctx's
+// waits notes that the commit of the plan waits.
+func (p *OpenPlan) waits(answer ledger.OutcomeAnswer) *CommitWaits {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end != nil {
+		p.end.waits = true
+	}
+	return &CommitWaits{Plan: p.id, Doubts: answer.Doubts}
+}
+
+// Wait returns when the plan has ended, or waits for its owner: End.Final says which.
+// It needs an executor and waits for one until ctx ends; the error then wraps ctx's
 // and says what is missing.
 func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
 	p.mu.Lock()
@@ -219,6 +225,9 @@ func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
 		switch {
 		case err != nil:
 			last = err
+			pause(ctx, askDelay)
+		case answer.State == ledger.StateCommitting:
+			last = p.waits(answer)
 			pause(ctx, askDelay)
 		case answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding:
 			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding}, nil

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -29,6 +30,11 @@ var (
 	// lost the race in the log, or an UnwindTo did not end with an open plan.
 	ErrUnwound = errors.New("the plan was undone instead")
 
+	// ErrCommitWaits is what a *CommitWaits is: a Commit is stored, and waits until it is
+	// known of each action whether it happened. Call Commit again to ask again; Wait
+	// returns when the plan has ended.
+	ErrCommitWaits = errors.New("the commit waits for actions in doubt")
+
 	// ErrUnconfirmed means that a Commit is stored, and no executor has said in
 	// time what became of it. Call Commit again to ask again.
 	ErrUnconfirmed = errors.New("stored, but not confirmed by an executor")
@@ -46,12 +52,21 @@ var (
 	// ErrBlocked is what a *Verdict is when it kept the forward from running (S77).
 	ErrBlocked = errors.New("blocked by a supervisor")
 
+	// ErrNotStarted means that an action was registered too long ago for its forward to
+	// be called: it could land after its plan has ended. The effect did not happen, and
+	// the ledger says so; call again with another ID.
+	ErrNotStarted = errors.New("not started")
+
 	// ErrNoVerdict means that an action that needs a supervisor's verdict got none in
 	// time. The forward did not run.
 	ErrNoVerdict = errors.New("no verdict")
 
-	// ErrSuperseded means that another process has claimed the plan of a Run. Nothing
-	// of this one is stored from then on, and it starts no forward.
+	// ErrPlanExists means that Begin was given the ID of a plan that exists. Nothing of
+	// it was done here; Resume goes on with one that is open.
+	ErrPlanExists = errors.New("the plan exists already")
+
+	// ErrSuperseded means that another process has resumed the plan, or claimed that of a
+	// Run. This one registers nothing under it any more, and starts no forward.
 	ErrSuperseded = errors.New("another process has taken over the plan")
 
 	// ErrRunning means that another process runs the plan now, or one that does not
@@ -92,6 +107,39 @@ func superseded(doubt bool) error {
 }
 
 func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
+
+// CommitWaits is the error of a Commit that is stored and waits. Nothing is retired
+// until it is settled, and no action joins the plan any more. What it waits for settles by
+// itself, with the answer of a probe, or by the owner's word; until then Fail, Cancel, a
+// trigger or a verdict undoes the plan. It is ErrCommitWaits.
+type CommitWaits struct {
+	Plan   string
+	Doubts []ledger.Doubt // the first 100, in the order of registration
+}
+
+// Error names the actions and what each waits for.
+func (e *CommitWaits) Error() string {
+	text := ErrCommitWaits.Error()
+	for i, d := range e.Doubts {
+		if i == doubtsNamed {
+			return text + fmt.Sprintf("; and %d more", len(e.Doubts)-i)
+		}
+		sign := "; "
+		if i == 0 {
+			sign = ": "
+		}
+		text += sign + d.Action + " for " + d.Waits
+	}
+	return text
+}
+
+// Is reports whether target is ErrCommitWaits.
+func (e *CommitWaits) Is(target error) bool { return target == ErrCommitWaits }
+
+// Owner reports whether nothing but its owner's word lets the commit go on.
+func (e *CommitWaits) Owner() bool {
+	return !slices.ContainsFunc(e.Doubts, func(d ledger.Doubt) bool { return !d.Owner })
+}
 
 // isRefused reports whether nothing was stored because a rule was broken.
 func isRefused(err error) bool {

@@ -209,6 +209,7 @@ type executor struct {
 	asked   []ledger.OutcomeQuery
 	subject string
 	notices map[string]func([]byte)
+	back    func()
 	serve   map[string]func(body []byte) any // by subject: what others answer; an error is no answer
 }
 
@@ -240,14 +241,26 @@ func (e *executor) ask(ctx context.Context, subject string, body []byte) ([]byte
 	return json.Marshal(answer)
 }
 
+// question is ask: who serves a subject is a worker, too.
+func (e *executor) question(ctx context.Context, q question) ([]byte, error) {
+	body, err := e.ask(ctx, q.subject, q.body)
+	if err == nil && q.accept != nil {
+		err = q.accept(body)
+	}
+	return body, err
+}
+
 func (e *executor) say(answers ...ledger.OutcomeAnswer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.script = answers
 }
 
-// reconnected: a fake in process is never gone.
-func (e *executor) reconnected(func()) func() { return func() {} }
+// reconnected keeps what the end of an outage calls: back.
+func (e *executor) reconnected(f func()) func() {
+	e.back = f
+	return func() {}
+}
 
 func (e *executor) listen(subject string, f func([]byte)) (func(), error) {
 	e.mu.Lock()

@@ -19,9 +19,20 @@ const (
 	// the pair.
 	BeforeMax = 32 << 10
 
-	// ForwardGrace is how long Fail and Cancel wait for the forwards that they
-	// interrupt, so that what became of them is known before the unwind starts.
+	// ForwardGrace is how long Fail and Cancel wait for the forwards that they have
+	// interrupted, so that what became of them is known before the unwind starts.
 	ForwardGrace = time.Second
+
+	// attachTokenMin is how many bytes a token has at least that nobody guesses.
+	attachTokenMin = 16
+
+	// startSlack is how long a pair may take to be stored before an executor is asked
+	// whether the plan is still open; it is shorter than any sensible grace.
+	startSlack = time.Second
+
+	// watchMin and watchMax bound how often an executor is asked about the plan of a
+	// forward that runs long.
+	watchMin, watchMax = 500 * time.Millisecond, 15 * time.Second
 
 	appendTimeoutDefault  = 10 * time.Second
 	confirmTimeoutDefault = 5 * time.Second
@@ -45,6 +56,10 @@ const (
 	historyWait     = 6 * time.Second        // for one page of what is recorded
 	historyPage     = 1000                   // actions in one
 	handlerAgentMax = 24                     // bytes of an agent's name that has handlers in code
+
+	doubtsNamed    = 8        // actions in the text of a *CommitWaits
+	answersMax     = 64       // messages that wait on the reply subject of one question
+	answersSizeMax = 16 << 20 // bytes of them
 
 	expressionsMax = 1024 // checked expressions that are remembered
 	contractsPage  = 100  // published contracts in one answer

@@ -28,7 +28,7 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
 		Name: "a1", Password: "secret",
 		Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "ask.default.calendar.get"},
-		Subscribe: []string{"notice.default.a1.>"},
+		Subscribe: []string{"notice.default.a1.>", "reply.default.a1.*"},
 	}}})
 	if err != nil {
 		t.Fatal(err)

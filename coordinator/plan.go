@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,11 +43,21 @@ type Plan struct {
 	// operator has given the same.
 	SecondApprover bool
 
+	// DoubtAtCommit says what a Commit does about actions that are in doubt; default
+	// SettleDoubtAtCommit. A child plan has none: the commit of its root decides.
+	DoubtAtCommit DoubtAtCommit
+
 	// Parent is the plan that this one is a part of, ParentAction the action of it
 	// that this one comes after; default the one registered last. What a child has
 	// done stays held with its parent, also after the child's own Commit.
 	Parent       string
 	ParentAction string
+
+	// A plan takes child plans of its own agent. AttachToken lets others attach theirs:
+	// a secret of 16 to 64 bytes, of which the ledger gets the SHA-256. ParentToken is that
+	// of Parent, when it is another agent's plan; the ledger gets it as it is.
+	AttachToken string
+	ParentToken string
 }
 
 // OnUndoFailure says how an unwind goes on around a quarantined action.
@@ -58,6 +69,16 @@ const (
 	ContinueOnUndoFailure                      // they are undone nevertheless; the plan still ends quarantined
 )
 
+// DoubtAtCommit says what the commit of a plan does about actions of which nobody knows
+// whether they happened.
+type DoubtAtCommit uint8
+
+// What a commit does about doubt.
+const (
+	SettleDoubtAtCommit DoubtAtCommit = iota // it waits: probes are asked, then the owner
+	AcceptDoubtAtCommit                      // the plan is committed at once, and the ledger names them
+)
+
 // OpenPlan is a plan of this process. It is safe for concurrent use.
 type OpenPlan struct {
 	c    *Coordinator
@@ -66,7 +87,12 @@ type OpenPlan struct {
 
 	vault *vault
 
+	asked bool // its ID may be another plan's: the first pair waits until it is known to be taken
+
 	mu            sync.Mutex
+	confirmed     bool       // a pair of this process was taken
+	lost          error      // another process has resumed the plan
+	deadline      time.Time  // as declared; zero: none
 	opening       *pb.Record // PlanOpened until it is queued
 	last          *bundle    // queued last
 	deferred      []*bundle  // queued without a caller, not known to be stored
@@ -79,6 +105,7 @@ type OpenPlan struct {
 	savepointsSet uint32          // number of the last one that was tried
 	rewinds       uint32          // number of the last request to go back to one
 	running       int
+	replays       bool // a Run's: what a call returns must be what is recorded
 	end           *ending
 	rewinding     *rewinding    // asked for and not known to be over
 	unwound       error         // while the plan is being undone, as far as known; wraps ErrUnwinding
@@ -89,35 +116,53 @@ type OpenPlan struct {
 // shares that commit; call Flush to have it durable before. A plan without
 // actions needs no undo, so nothing is lost with an agent that dies before.
 // A child's parent, if it is an open plan of this coordinator, is flushed first: it
-// must be in the ledger before. Errors: *ledger.Refused, ErrClosed, and as of Flush.
+// must be in the ledger before.
+//
+// With an ID that is given an executor is asked whether the plan exists; then, and for a
+// child of another agent's plan, the first action waits until an executor says that the
+// ledger has taken it. Errors: *ledger.Refused, ErrPlanExists, ErrClosed, as of Flush.
 func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot begin plan: %w", err)
 	}
-	if plan.ID == "" {
+	given := plan.ID != ""
+	if !given {
 		plan.ID = ulid.Make().String()
 	}
-	record, err := c.planOpened(plan, time.Now())
+	now := time.Now()
+	record, err := c.planOpened(plan, now)
+	if err == nil {
+		err = notPassed(plan, now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
 	record.GetPlanOpened().Trace = traceparent(ctx)
-	if err := c.follow(ctx, plan); err != nil {
+	p := newOpenPlan(c, record)
+	p.asked = given || plan.Parent != "" && c.plan(plan.Parent) == nil
+	if err := c.hold(p); err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
-	p := newOpenPlan(c, record)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.plans[plan.ID] != nil {
-		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, ledger.Refuse("plan.id", "open already", "an id of its own for each plan"))
+	if given {
+		err = c.unused(ctx, plan.ID)
 	}
-	c.plans[plan.ID] = p
+	if err == nil {
+		err = c.follow(ctx, plan)
+	}
+	if err != nil {
+		c.forget(p)
+		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
+	}
 	return p, nil
 }
 
 func newOpenPlan(c *Coordinator, opening *pb.Record) *OpenPlan {
+	var deadline time.Time
+	if ns := opening.GetPlanOpened().DeadlineNs; ns != 0 {
+		deadline = time.Unix(0, ns)
+	}
 	return &OpenPlan{
-		c: c, id: opening.Plan, vault: newVault(c, opening.Plan), opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
+		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan), opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
 		changed: make(chan struct{}),
 	}
 }
@@ -186,6 +231,23 @@ func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
 	default:
 		return nil, ledger.Refuse("plan.on_undo_failure", fmt.Sprint(plan.OnUndoFailure), "HaltOnUndoFailure or ContinueOnUndoFailure")
 	}
+	if plan.AttachToken != "" {
+		digest := sha256.Sum256([]byte(plan.AttachToken))
+		opened.AttachDigest = digest[:]
+	}
+	opened.ParentToken = []byte(plan.ParentToken)
+	switch {
+	case plan.AttachToken != "" && (len(plan.AttachToken) < attachTokenMin || len(plan.AttachToken) > ledger.TokenLenMax):
+		return nil, ledger.Refuse("plan.attach_token", fmt.Sprintf("%d bytes", len(plan.AttachToken)), fmt.Sprintf("a secret of %d to %d bytes", attachTokenMin, ledger.TokenLenMax))
+	case plan.DoubtAtCommit > AcceptDoubtAtCommit:
+		return nil, ledger.Refuse("plan.doubt_at_commit", fmt.Sprint(plan.DoubtAtCommit),
+			"SettleDoubtAtCommit or AcceptDoubtAtCommit")
+	case plan.DoubtAtCommit != SettleDoubtAtCommit && plan.Parent != "":
+		return nil, ledger.Refuse("plan.doubt_at_commit", "given for a child plan",
+			"none: the commit of its root decides")
+	case plan.DoubtAtCommit == AcceptDoubtAtCommit:
+		opened.DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
+	}
 	switch {
 	case plan.Parent != "" && plan.Parent == plan.ID:
 		return nil, ledger.Refuse("plan.parent", "the plan itself", "another plan")
@@ -215,14 +277,26 @@ func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
 	return record, c.check(plan.ID, record)
 }
 
+// notPassed refuses a deadline that has passed before its plan is opened: all that the
+// plan did would be undone at once.
+func notPassed(plan Plan, now time.Time) error {
+	if plan.DeadlineAt.IsZero() || plan.DeadlineAt.After(now) {
+		return nil
+	}
+	return ledger.Refuse("plan.deadline_at", "it has passed: "+plan.DeadlineAt.Format(time.RFC3339), "an instant to come")
+}
+
 // check holds the ledger's rules for records of one bundle, and its size.
 func (c *Coordinator) check(plan string, records ...*pb.Record) error {
 	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassAgent, Name: c.agent, Plan: plan}
+	for _, r := range records {
+		r.Writer = c.writer
+	}
+	if err := ledger.CheckCommit(records, source); err != nil {
+		return err
+	}
 	size := commitOverhead
 	for _, r := range records {
-		if err := ledger.Check(r, source); err != nil {
-			return err
-		}
 		size += ledger.RecordSize(r)
 	}
 	if size > ledger.CommitSizeMax {
@@ -330,6 +404,9 @@ func (p *OpenPlan) queueCall(records ...*pb.Record) (*bundle, error) {
 
 // ended says why no further call is taken, or nil. Called with mu held.
 func (p *OpenPlan) ended() error {
+	if p.lost != nil {
+		return p.lost
+	}
 	if p.end != nil && !(p.end.bundle != nil && p.end.bundle.failed()) {
 		return closed("plan " + p.end.verb)
 	}
@@ -378,31 +455,16 @@ func (p *OpenPlan) unwind(n ledger.Notice) {
 		p.unwound = fmt.Errorf("%w (%s: %s)", ErrUnwinding, n.State, n.Reason)
 	}
 	p.change()
-	p.interrupt(p.unwound, 0)
+	p.interrupt(p.unwound, 0, false)
 }
 
-// ownedBefore takes a notice that the plan is committed. When this process has not
-// done that, its ID was used before, and nothing holds what it does under it.
-func (p *OpenPlan) ownedBefore() {
+// committedElsewhere takes a notice that the plan is committed. When this process has not
+// done that, another one has.
+func (p *OpenPlan) committedElsewhere() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.end != nil || p.unwinding() != nil {
-		return
+	ours := p.end != nil
+	p.mu.Unlock()
+	if !ours {
+		p.supersede("")
 	}
-	p.unwound = closed(fmt.Sprintf("plan %q was committed before", p.id))
-	p.change()
-	p.interrupt(p.unwound, 0)
-}
-
-// interrupt cancels the contexts of running forwards behind a number and returns
-// them. Called with mu held.
-func (p *OpenPlan) interrupt(cause error, after int) []*action {
-	var running []*action
-	for _, a := range p.order {
-		if a.state == actionRunning && a.number > after {
-			a.cancel(cause)
-			running = append(running, a)
-		}
-	}
-	return running
 }

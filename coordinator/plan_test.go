@@ -67,6 +67,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 			{"plan.deadline", Plan{Deadline: -1}},
 			{"plan.deadline_at", Plan{Deadline: 1, DeadlineAt: time.Now()}},
 			{"plan.deadline_at", Plan{DeadlineAt: time.Unix(-1, 0)}},
+			{"plan.deadline_at", Plan{DeadlineAt: time.Now().Add(-time.Second)}},
 			{"plan.concurrency", Plan{Concurrency: ledger.ConcurrencyMax + 1}},
 			{"plan.on_undo_failure", Plan{OnUndoFailure: 9}},
 			{"plan.parent", Plan{ID: "p", Parent: "p"}},

@@ -66,8 +66,9 @@ type Handler func(ctx context.Context, u UndoCall) error
 type UndoCall struct {
 	Plan, Action, Capability string // the capability of the forward
 
-	Key     string // the same for each attempt
-	Attempt int    // from 1
+	Key        string // the same for each attempt
+	ForwardKey string // of the forward: what to look for when Blind, and what to refuse from now on
+	Attempt    int    // from 1
 
 	Input, Output, Before json.RawMessage // as recorded; empty when there is none
 	ExternalRef           string          // as the forward or a probe said it
@@ -155,17 +156,23 @@ func (u *Unwound) Unwrap() error { return u.Cause }
 // Is makes it an ErrUnwound.
 func (u *Unwound) Is(target error) bool { return target == ErrUnwound }
 
-// Recorded is what Do returns for an action that had failed, or was left in doubt,
-// before its process ended: the same for errors.Is as the first time, as far as the
-// coordinator's own errors and ctx's go.
+// Recorded is what is recorded of an action of an earlier process. Do returns it for one
+// that had failed, or whose outcome is not known: the same for errors.Is as the first
+// time, as far as the coordinator's own errors and ctx's go.
 type Recorded struct {
 	Action        string
-	Outcome       string // failed or in_doubt
-	Code, Message string
+	Capability    string
+	Outcome       string // completed, failed, in_doubt, or unknown: its process ended before it could say
+	Code, Message string // of one that failed or is in doubt
+	Output        json.RawMessage
+	ExternalRef   string
 }
 
 // Error reads "action a: not_taken: no room (as recorded)".
 func (r *Recorded) Error() string {
+	if r.Outcome == ledger.OutcomeUnknown {
+		return "action " + r.Action + ": its process ended, and nothing says whether it happened"
+	}
 	return fmt.Sprintf("action %s: %s: %s (as recorded)", r.Action, r.Code, r.Message)
 }
 

@@ -53,6 +53,7 @@ func ends(err error) func() error { return func() error { return err } }
 // TestS39AFunctionThatTakesAnotherPathIsRefused with the first action that differs;
 // nothing runs and nothing is undone, and the function as it was goes on.
 func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	l.declared = []contract.Contract{{Capability: "tour.b", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}}}
 	for name, change := range map[string]struct {
@@ -148,6 +149,7 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 // TestS40AChangedHandlerIsRefusedOrPinned: the version that is recorded undoes the
 // action, whatever the code has become.
 func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	newer := func(w *tour) []coordinator.Action {
 		all := w.actions("a b")
@@ -242,6 +244,7 @@ func (l *live) cancelPlan(plan string) {
 // TestS36OnlyWhatIsOwedNeedsItsHandler: of a plan that is half undone the function
 // may have lost the handlers of what is undone.
 func TestS36OnlyWhatIsOwedNeedsItsHandler(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -318,6 +321,7 @@ func TestASecondProcessDoesNotStartBesideTheFirst(t *testing.T) {
 // TestS38HandlersOutliveTheirRun: they are offered until the plan has ended for good,
 // or the coordinator is closed.
 func TestS38HandlersOutliveTheirRun(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	ctx, cancel := bounded(t)
 	defer cancel()
@@ -387,6 +391,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 
 // TestAPlanThatWasUndoneAfterItsCommitAsksForItsHandlers: Run offers them again.
 func TestAPlanThatWasUndoneAfterItsCommitAsksForItsHandlers(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -407,6 +412,7 @@ func TestAPlanThatWasUndoneAfterItsCommitAsksForItsHandlers(t *testing.T) {
 
 // TestALongHistoryIsReadInPages: as large as it may be, every byte of it is there.
 func TestALongHistoryIsReadInPages(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	const count = 300

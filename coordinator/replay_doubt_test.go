@@ -39,6 +39,7 @@ func lostInside(t *testing.T, w *tour, plan string) {
 
 // TestAForwardThatTheProcessDiedInFollowsItsRule is the table of docs/guide/replay.md.
 func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	nobodyKnows := errors.New("the provider does not answer")
 	for name, rule := range map[string]struct {
@@ -81,6 +82,9 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 			if b := l.shown("doubt-" + name).Actions[1]; b.Outcome != rule.outcome || w.calls["b"].Blind != (rule.outcome == "in_doubt") {
 				t.Errorf("recorded %s, the handler is told %+v", b.Outcome, w.calls["b"])
 			}
+			if key := ledger.Key("default", "doubt-"+name, "b", ledger.PurposeDo); w.calls["b"].ForwardKey != key {
+				t.Errorf("the handler is told of forward %q, not %q", w.calls["b"].ForwardKey, key)
+			}
 		})
 	}
 }
@@ -89,6 +93,7 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 // and the next one learns that the plan is cancelled, or the action blocked, before it
 // has found out what happened. That is no proof that nothing did.
 func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	for name, strike := range map[string]func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string){
 		"cancelled": func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string) {
@@ -146,6 +151,7 @@ func finds(found bool, err error) coordinator.Find {
 // TestWhatFailedIsReturnedAsItWasRecorded: the kind of the error, so that the function
 // takes the same path.
 func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -166,8 +172,8 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 			return end()
 		}
 	}
-	_ = first.Run(ctx1, config("failed"), function(func() error { waitCommitted(t, l, "failed", 1); return first.lose(lose) }))
-	if err := l.process().Run(ctx, config("failed"), function(func() error { return nil })); err != nil {
+	_ = first.Run(ctx1, accepting("failed"), function(func() error { waitCommitted(t, l, "failed", 1); return first.lose(lose) }))
+	if err := l.process().Run(ctx, accepting("failed"), function(func() error { return nil })); err != nil {
 		t.Error(err)
 	}
 	if got := w.ranText(); got != "no late c" {
@@ -265,6 +271,7 @@ func (l *live) showsAction(plan, action string, want func(executor.ActionView) b
 // TestB4AnUndoOfAnActionWithoutOutput: with a handler beside it, before and behind a
 // crash.
 func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	ctx, cancel := bounded(t)
@@ -292,6 +299,7 @@ func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
 // the process is lost, they are started in the reverse order, and what came after
 // them is undone first, what came before them last.
 func TestB3BranchesStartedInAnyOrderHaveOneUndoOrder(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	for _, order := range []string{"bcd", "bdc", "cbd", "cdb", "dbc", "dcb"} {
 		w := newTour(l)

@@ -38,6 +38,7 @@ type heldHandler struct {
 	capability            string // of the forward
 	input, output, before json.RawMessage
 	externalRef           string
+	incomplete            bool // output is not all that was returned
 }
 
 type compiledHandler struct {
@@ -89,6 +90,7 @@ func (h *handlers) put(a Action, call Handler, input json.RawMessage, past *ledg
 		held := &heldHandler{call: call, capability: a.Capability, input: input}
 		if past != nil {
 			held.output, held.before, held.externalRef = output(past), past.Before, past.ExternalRef
+			held.incomplete = past.Incomplete
 		}
 		h.held[a.ID] = held
 	}
@@ -121,15 +123,21 @@ func (h *handlers) undo(ctx context.Context, c ledger.Command) (worker.Result, e
 	h.mu.Lock()
 	held := h.held[action]
 	var u UndoCall
+	incomplete := held != nil && held.incomplete
 	if held != nil {
 		u = UndoCall{
 			Plan: c.Plan, Action: c.Action, Capability: held.capability, Key: c.Key, Attempt: int(c.Attempt),
-			Input: held.input, Output: held.output, Before: held.before, ExternalRef: cmp.Or(c.ExternalRef, held.externalRef), Blind: c.BlindCleanup,
+			ForwardKey: ledger.Key(h.c.tenant, h.config.Plan.ID, action, ledger.PurposeDo),
+			Input:      held.input, Output: held.output, Before: held.before, ExternalRef: cmp.Or(c.ExternalRef, held.externalRef), Blind: c.BlindCleanup,
 		}
 	}
 	h.mu.Unlock()
 	if held == nil { // registered by another process, after this one had read what is recorded
 		return worker.Result{}, fmt.Errorf("this process has no handler of action %q", c.Action)
+	}
+	if incomplete { // the process that had all of it is gone
+		return worker.Result{}, worker.Stop(fmt.Errorf(
+			"the output of action %q was too large to be kept, and its handler may need it", c.Action))
 	}
 	return worker.Result{}, held.call(ctx, u)
 }

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,8 +20,10 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // asAgent makes the test binary an agent: a process of its own, to be killed. Its
@@ -38,6 +41,7 @@ func TestMain(m *testing.M) {
 	if words := strings.Fields(os.Getenv(asAgent)); len(words) == 4 {
 		os.Exit(agent(words[0], words[1], words[2], words[3]))
 	}
+	testenv.Parallel(4) // those of replay wait for agents to be lost, each with a server of its own
 	os.Exit(m.Run())
 }
 
@@ -58,6 +62,9 @@ func agent(server, provider, plan, rule string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	defer c.Close(ctx)
+	if rule == "resume" {
+		return byHand(ctx, provider, plan, strings.HasPrefix(plan, "good"), conn)
+	}
 	for {
 		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: plan}, Function: "five"}, five(provider, rule, strings.HasPrefix(plan, "good")))
 		if !errors.Is(err, coordinator.ErrRunning) { // the server has not seen yet that the killed one is gone
@@ -75,6 +82,107 @@ func agent(server, provider, plan, rule string) int {
 	return agentFailed
 }
 
+// byHand is an agent without Run: it resumes its plan, goes on with the number after the
+// last one, and gives up where nobody knows whether an action happened.
+func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Conn) int {
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{steps()}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return agentFailed
+	}
+	defer c.Close(ctx)
+	p, err := c.Resume(ctx, plan)
+	var refused *ledger.Refused
+	switch {
+	case errors.Is(err, coordinator.ErrUnwinding), errors.As(err, &refused) && strings.HasPrefix(refused.Problem, "it is "):
+		return endOf(c.Wait(ctx, plan))
+	case errors.As(err, &refused): // killed before anything was stored
+		p, err = c.Begin(ctx, coordinator.Plan{ID: plan})
+	}
+	if err == nil {
+		err = allSteps(ctx, p, provider, good)
+	}
+	if err == nil {
+		err = p.Commit(ctx)
+	} else if p != nil {
+		err = p.Fail(ctx, err.Error())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return agentFailed
+	}
+	return endOf(c.Wait(ctx, plan))
+}
+
+func allSteps(ctx context.Context, p *coordinator.OpenPlan, provider string, good bool) error {
+	recorded := p.Recorded()
+	for _, past := range recorded {
+		if past.Outcome != ledger.OutcomeCompleted {
+			return &past
+		}
+	}
+	for n := len(recorded); n < 5; n++ {
+		id := string("abcde"[n])
+		_, err := p.Do(ctx, coordinator.Action{Capability: "tour.step", Input: map[string]string{"provider": provider, "id": id}}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+			if id == "e" && !good {
+				return coordinator.Outcome{}, coordinator.NotTaken(errNoRoom)
+			}
+			return coordinator.Outcome{Output: id}, post(ctx, provider, "do", p.ID(), id, call.Key)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func endOf(end coordinator.End, err error) int {
+	switch {
+	case err == nil && end.State == ledger.StateCommitted:
+		return agentCommitted
+	case err == nil && (end.State == ledger.StateCompensated || end.State == ledger.StateFailed):
+		return agentUnwound
+	}
+	fmt.Fprintln(os.Stderr, end, err)
+	return agentFailed
+}
+
+// steps is what an agent without Run does. Its forward ends with its process.
+func steps() contract.Contract {
+	with := map[string]any{"provider": "=input.provider", "id": "=input.id", "forward": "=meta.forward_key"}
+	return contract.Contract{
+		Capability: "tour.step", Class: contract.Compensable, Late: contract.LateNever, Grace: 50 * time.Millisecond,
+		Inverse: &contract.Inverse{Call: "tour.back", With: with, Attempts: 10, Backoff: time.Millisecond},
+		Probe:   &contract.Probe{Call: "tour.find", With: with},
+	}
+}
+
+// undoSteps serves the undos of steps, and the questions about them.
+func (l *live) undoSteps() {
+	called := func(c ledger.Command) (plan string, arguments map[string]string, err error) {
+		return c.Plan, arguments, json.Unmarshal(c.Arguments, &arguments)
+	}
+	l.undo("tour.back", func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+		plan, with, err := called(c)
+		if err != nil {
+			return worker.Result{}, err
+		}
+		return worker.Result{}, post(ctx, with["provider"], "undo", plan, with["id"], c.Key)
+	})
+	if err := l.work.Answer("tour.find", func(ctx context.Context, c ledger.Command) (worker.Answer, error) {
+		plan, with, err := called(c)
+		if err != nil {
+			return worker.Answer{}, err
+		}
+		if post(ctx, with["provider"], "find", plan, with["id"], with["forward"]) != nil {
+			return worker.Absent(), nil
+		}
+		return worker.Present(with["id"]), nil
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 func five(provider, rule string, good bool) func(context.Context, *coordinator.ReplayPlan) error {
 	return func(ctx context.Context, p *coordinator.ReplayPlan) error {
 		for _, id := range []string{"a", "b", "c", "d", "e"} {
@@ -82,7 +190,7 @@ func five(provider, rule string, good bool) func(context.Context, *coordinator.R
 				Handler: func(ctx context.Context, u coordinator.UndoCall) error {
 					return post(ctx, provider, "undo", p.ID(), id, u.Key)
 				},
-				Contract: contract.Contract{Inverse: &contract.Inverse{Attempts: 10, Backoff: time.Millisecond, Timeout: 300 * time.Millisecond}},
+				Contract: contract.Contract{Late: contract.LateNever, Grace: 50 * time.Millisecond, Inverse: &contract.Inverse{Attempts: 10, Backoff: time.Millisecond, Timeout: 300 * time.Millisecond}},
 			}}
 			if rule == "find" {
 				a.Find = func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, bool, error) {
@@ -130,6 +238,7 @@ type counter struct {
 	count  map[string]int // "do/plan/action/key"
 	order  []string       // what came first under its key
 	seen   int            // requests with an effect
+	only   string         // what requests begin with that count
 	strike func(seen int) bool
 }
 
@@ -155,6 +264,9 @@ func (c *counter) happened(what string) bool {
 	if c.count[what]++; c.count[what] == 1 {
 		c.order = append(c.order, what)
 	}
+	if !strings.HasPrefix(what, c.only) {
+		return false
+	}
 	c.seen++
 	return c.strike != nil && c.strike(c.seen)
 }
@@ -174,10 +286,14 @@ func TestB1AnAgentKilledAnywhereRunsEachForwardOnceAndIsUndoneWhole(t *testing.T
 		{"none", "bad", true, 8},
 		{"repeat", "bad", true, 8},
 		{"find", "good", false, 7},
+		{"resume", "bad", false, 10},
+		{"resume", "bad", true, 4},
+		{"resume", "good", false, 7},
 	} {
 		t.Run(fmt.Sprintf("%s-%s-%v", variant.rule, variant.plan, variant.request), func(t *testing.T) {
 			t.Parallel()
 			l := newLive(t, coordinator.Config{})
+			l.undoSteps()
 			for n := 1; ; n++ {
 				killed := killedAgent(t, l, n, variant.rule, fmt.Sprintf("%s-%d", variant.plan, n), variant.request)
 				if t.Failed() {
@@ -200,6 +316,9 @@ func killedAgent(t *testing.T, l *live, n int, rule, plan string, request bool) 
 	c := &counter{count: map[string]int{}}
 	hit := make(chan struct{})
 	if request {
+		if rule == "resume" { // its undos are a worker's
+			c.only = "do/"
+		}
 		c.strike = func(seen int) bool {
 			if seen == n {
 				close(hit)
@@ -251,10 +370,10 @@ func (c *counter) check(t *testing.T, what string, code int, rule string, killed
 	}
 	may, done, want := 0, "abcd", agentUnwound
 	switch {
-	case strings.HasPrefix(what, "good"):
+	case strings.HasPrefix(what, "good") && (rule != "resume" || code == agentCommitted):
 		done, want = "abcde", agentCommitted
-	case rule == "none":
-		done = done[:len(did)]
+	case rule == "none", rule == "resume":
+		done = "abcde"[:len(did)]
 	}
 	if rule == "repeat" && killed {
 		may = 1

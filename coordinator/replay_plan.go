@@ -192,6 +192,8 @@ func digestText(sum []byte) string {
 func (r *run) again(ctx context.Context, declared Action, past *ledger.PastAction, forward Forward) (json.RawMessage, error) {
 	unknown := past.Outcome == ledger.OutcomeUnknown || past.Code == codePanic && past.Outcome == ledger.OutcomeInDoubt
 	switch {
+	case past.Outcome == ledger.OutcomeCompleted && past.Incomplete:
+		return output(past), fmt.Errorf("cannot read output of action %q: %w", past.Action, errNotKept)
 	case past.Outcome == ledger.OutcomeCompleted:
 		return output(past), nil
 	case unknown && r.plan == nil:
@@ -209,6 +211,10 @@ func (r *run) again(ctx context.Context, declared Action, past *ledger.PastActio
 	}
 	return r.plan.execute(ctx, a, r.observed(past.Action, forward))
 }
+
+// errNotKept is what a call returns whose output could not be recorded as it was.
+var errNotKept = ledger.Refuse("records", "the output was too large to be recorded",
+	"an output that fits, with larger values by reference")
 
 func output(past *ledger.PastAction) json.RawMessage {
 	if len(past.Output) == 0 {

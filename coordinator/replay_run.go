@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -24,6 +26,7 @@ type run struct {
 	opening *pb.Record
 	ctx     context.Context // of Run
 	plan    *OpenPlan       // nil: the plan is being undone, and the function only gives its handlers
+	claimed time.Time       // no later than the append that claimed the plan
 	linger  bool            // the handlers may be needed when Run has returned
 	state   string          // of the plan, when it was read
 	serves  string          // the plan whose handlers are offered: this one, or the one that undoes it
@@ -72,6 +75,9 @@ func (r *run) all(ctx context.Context, function func(context.Context, *ReplayPla
 	if missing := r.missing(err); missing != nil {
 		return missing
 	}
+	if r.plan == nil && r.state == ledger.StateCommitting {
+		return r.awaitCommit(ctx)
+	}
 	if r.plan == nil {
 		return r.await(ctx, err)
 	}
@@ -110,7 +116,7 @@ func (r *run) open(ctx context.Context) error {
 		}
 		r.adopt()
 		return nil
-	case ledger.StateUnwinding, ledger.StateQuarantined:
+	case ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined:
 		r.offerOnly()
 		return r.load(ctx, history, history)
 	case ledger.StateCommitted:
@@ -146,7 +152,7 @@ func (r *run) compareOpening(history ledger.HistoryAnswer) error {
 	id := r.config.Plan.ID
 	switch {
 	case history.Agent == "":
-		return nil
+		return notPassed(r.config.Plan, time.Now())
 	case history.Agent != r.c.agent:
 		return ledger.Refuse("run.plan.id", "a plan of agent "+history.Agent, "an id of its own for each plan")
 	}
@@ -166,6 +172,7 @@ func (r *run) compareOpening(history ledger.HistoryAnswer) error {
 		{"plan.labels", fmt.Sprint(recorded.Labels), fmt.Sprint(now.Labels)},
 		{"plan.concurrency", fmt.Sprint(recorded.Concurrency), fmt.Sprint(now.Concurrency)},
 		{"plan.on_undo_failure", recorded.OnUndoFailure.String(), now.OnUndoFailure.String()},
+		{"plan.doubt_at_commit", recorded.DoubtAtCommit.String(), now.DoubtAtCommit.String()},
 		{"plan.second_approver", fmt.Sprint(recorded.SecondApprover), fmt.Sprint(now.SecondApprover)},
 	} {
 		if field.recorded != field.now {
@@ -184,15 +191,25 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 	}
 	own := r.c.fencedCopy()
 	r.plan = newOpenPlan(own, r.opening)
-	r.plan.vault = r.vault
-	r.own = own
+	r.plan.vault, r.plan.replays = r.vault, true
+	r.own, r.claimed = own, time.Now()
 	r.c.mu.Lock()
 	r.c.plans[r.plan.id] = r.plan // for notices
 	r.c.mu.Unlock()
-	if err := r.plan.flush(ctx, true); err != nil {
-		return history, err
+	resumed := &pb.Record{Plan: r.plan.id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
+	if history.Agent != "" {
+		r.plan.opening = resumed
 	}
-	return r.c.history(ctx, ledger.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()}, true)
+	for {
+		if err := r.plan.flush(ctx, true); err != nil {
+			return history, err
+		}
+		history, err := r.c.history(ctx, ledger.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()}, true)
+		if err != nil || history.State != ledger.StateOpen || history.Writer == own.writer || r.plan.opening == resumed {
+			return history, err
+		}
+		r.plan.opening = resumed // another process has opened it just before
+	}
 }
 
 // announce says that this process runs the plan, unless another one does.
@@ -221,10 +238,10 @@ func (r *run) announce(ctx context.Context) error {
 func (r *run) alone(ctx context.Context, subject string) error {
 	for range presenceTries {
 		bounded, cancel := context.WithTimeout(ctx, presenceMax)
-		_, err := r.c.conn.RequestWithContext(bounded, subject, nil)
+		_, err := r.c.bus.question(bounded, question{subject: subject, replies: subject + "."})
 		cancel()
 		switch {
-		case errors.Is(err, nats.ErrNoResponders):
+		case errors.Is(err, errNobody):
 			return nil
 		case err == nil:
 			return ErrRunning
@@ -277,7 +294,7 @@ func (r *run) adopt() {
 	for _, id := range r.order {
 		p.count++
 		a := &action{
-			number: p.count, pair: &bundle{plan: p.id, done: make(chan struct{}), seq: r.past[id].Sequence}, state: actionEnded, finished: make(chan struct{}),
+			number: p.count, queued: r.claimed, pair: &bundle{plan: p.id, done: make(chan struct{}), seq: r.past[id].Sequence}, state: actionEnded, finished: make(chan struct{}),
 			call: Call{Plan: p.id, Action: id, Capability: r.forwards[id].Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo)},
 		}
 		close(a.pair.done)
@@ -333,6 +350,8 @@ func (r *run) end(ctx context.Context, cause error) error {
 			return nil
 		case err == nil, errors.Is(err, ErrUnwound), errors.Is(err, ErrUnwinding):
 			return r.await(ctx, cause)
+		case errors.Is(err, ErrCommitWaits):
+			return r.awaitCommit(ctx)
 		case errors.Is(err, ErrSuperseded):
 			return ErrSuperseded
 		case ctx.Err() == nil && (errors.Is(err, ErrUnconfirmed) || errors.Is(err, ledger.ErrInDoubt) || errors.Is(err, ledger.ErrBusy)):
@@ -340,6 +359,30 @@ func (r *run) end(ctx context.Context, cause error) error {
 		default:
 			return err
 		}
+	}
+}
+
+// awaitCommit waits until a commit that waits is made, or the plan is undone instead. The
+// handlers are offered meanwhile.
+func (r *run) awaitCommit(ctx context.Context) error {
+	r.linger = true
+	for {
+		err := (&OpenPlan{c: r.c, id: r.serves, changed: make(chan struct{})}).confirm(ctx, 0)
+		var waits *CommitWaits
+		switch mayWait := r.config.Until != UntilFailed; {
+		case err == nil:
+			r.linger = false
+			return nil
+		case errors.Is(err, ErrUnwound):
+			return r.await(ctx, nil)
+		case ctx.Err() != nil:
+			return err
+		case errors.As(err, &waits) && (!mayWait || waits.Owner() && r.config.Until != UntilResolved):
+			return err
+		case waits == nil && !errors.Is(err, ErrUnconfirmed):
+			return err
+		}
+		pause(ctx, askDelayMax)
 	}
 }
 
@@ -351,7 +394,7 @@ func (r *run) await(ctx context.Context, cause error) error {
 		return unwound
 	}
 	for {
-		end, err := r.c.ended(ctx, r.serves)
+		end, err := r.c.Wait(ctx, r.serves)
 		if err != nil {
 			return err
 		}
@@ -363,11 +406,6 @@ func (r *run) await(ctx context.Context, cause error) error {
 	}
 }
 
-// ended waits for a plan's end; a quarantine is one.
-func (c *Coordinator) ended(ctx context.Context, plan string) (End, error) {
-	return (&OpenPlan{c: c, id: plan}).Wait(ctx)
-}
-
 // final reports whether no handler will ever be asked for again.
 func final(state string) bool {
 	return state == ledger.StateCommitted || state == ledger.StateCompensated || state == ledger.StateFailed || state == ledger.StateResolved
@@ -376,11 +414,11 @@ func final(state string) bool {
 // fencedCopy is this coordinator with a committer for one plan alone.
 func (c *Coordinator) fencedCopy() *Coordinator {
 	own := &Coordinator{ // without a connection: it runs nothing
-		tenant: c.tenant, agent: c.agent, language: c.language, registry: c.registry, answers: c.answers,
+		tenant: c.tenant, agent: c.agent, writer: ulid.Make().String(), language: c.language, registry: c.registry, answers: c.answers,
 		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout, logger: c.logger,
 		bus: c.bus, plans: map[string]*OpenPlan{}, runs: map[string]*run{},
 	}
-	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, c.logger)
+	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
 	own.committer.fenced = true
 	own.silence = own.bus.reconnected(own.committer.again)
 	ctx, halt := context.WithCancelCause(context.Background())
@@ -435,7 +473,7 @@ func (r *run) release() {
 // offer keeps the handlers until their plan has ended for good.
 func (r *run) offer() {
 	for r.life.Err() == nil {
-		if end, err := r.c.ended(r.life, r.serves); err == nil && final(end.State) {
+		if end, err := r.c.Wait(r.life, r.serves); err == nil && final(end.State) {
 			break
 		}
 		pause(r.life, askDelayMax)

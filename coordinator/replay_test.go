@@ -47,6 +47,7 @@ func (w *tour) forward(output any, err error) coordinator.Forward {
 
 func (w *tour) undo(version string) *coordinator.Undo {
 	return &coordinator.Undo{Version: version, Handler: w.handler(version), Contract: contract.Contract{
+		Late: contract.LateNever, Grace: 50 * time.Millisecond,
 		Inverse: &contract.Inverse{Backoff: 10 * time.Millisecond, Timeout: 5 * time.Second},
 	}}
 }
@@ -150,6 +151,7 @@ func wantDiverged(t *testing.T, err error, action, field string) {
 // TestS34AFunctionThatWasLostRunsNoForwardTwice: it is lost after each of its
 // actions, and what Do returns is what was recorded, byte for byte.
 func TestS34AFunctionThatWasLostRunsNoForwardTwice(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	ids := []string{"a", "b", "c", "d"}
 	for n := range len(ids) + 1 {

@@ -439,9 +439,9 @@ func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}}
 		c := start(t, store, e)
-		parent := begin(t, c, Plan{ID: "parent"})
+		parent := begin(t, c, Plan{})
 		mustDo(t, parent, write("a"))
-		child, err := parent.Begin(t.Context(), Plan{ID: "child", ParentAction: "a"})
+		child, err := parent.Begin(t.Context(), Plan{ParentAction: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -451,14 +451,14 @@ func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 			t.Error(err)
 		}
 		opened := stored(t, store)[2].records[0]
-		if o := opened.GetPlanOpened(); opened.Plan != "child" || o.ParentPlan != "parent" || o.ParentAction != "a" {
+		if o := opened.GetPlanOpened(); opened.Plan != child.ID() || o.ParentPlan != parent.ID() || o.ParentAction != "a" {
 			t.Errorf("opened %v", opened)
 		}
 		_, err = parent.Begin(t.Context(), Plan{Parent: "another"})
 		wantRefused(t, err, "plan.parent")
 		_, err = parent.Begin(t.Context(), Plan{ParentAction: "z"})
 		wantRefused(t, err, "plan.parent_action")
-		if _, err = c.Begin(t.Context(), Plan{ID: "elsewhere", Parent: "unknown-here"}); err != nil {
+		if _, err = c.Begin(t.Context(), Plan{Parent: "unknown-here"}); err != nil {
 			t.Error(err)
 		}
 		if err := parent.Fail(t.Context(), "x"); err != nil {

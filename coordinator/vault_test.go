@@ -53,6 +53,7 @@ func buying(w *tour, card string) coordinator.Action {
 // time, also in another process, whose handler is told all in the clear; another card is a
 // change; and once the plan is erased it is refused, and says so.
 func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
 	var outputs []string

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -36,12 +35,14 @@ var repeated = Result{Repeated, "a copy of an earlier record"}
 // goes on, and the result says what it was. Entries must come in the order of
 // the ledger (invariant I1 is the host's to guard).
 func (s *State) Apply(e ledger.Entry) Result {
+	s.beforeNs = s.meta.TimeNs
 	s.advance(e)
 	result := s.applyEntry(e)
 	switch result.Verdict {
 	case Effective, Repeated:
 	case Refused:
 		s.meta.Refused++
+		s.noteOrphan(e, result.Reason)
 		s.refuse(e, result)
 	case Void:
 		s.meta.Voided++
@@ -70,11 +71,13 @@ func (s *State) advance(e ledger.Entry) {
 
 func (s *State) applyEntry(e ledger.Entry) Result {
 	if e.Err != nil {
-		s.noteOrphan(e)
 		return Result{Refused, e.Err.Error()}
 	}
 	switch e.Source.Class {
 	case ledger.ClassAgent:
+		if err := s.unusable(e); err != nil {
+			return Result{Refused, err.Error()}
+		}
 		return s.applyAgent(e)
 	case ledger.ClassFact:
 		return s.applyFact(e)
@@ -98,10 +101,8 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	}
 	if e.Record != nil {
 		row.Kind = ledger.KindOf(e.Record).Name
-		if ledger.ValidDerived(e.Record.Plan) && e.Record.Plan != ledger.ManyPlans {
-			row.Plan = e.Record.Plan
-		}
 	}
+	row.Plan = planOf(e)
 	s.set(recordKey(keyRefused, e.Address.Sequence, e.Address.Index), encode(row))
 	if row.Plan != "" {
 		s.set(refusalKey(row.Plan, e.Address), nil)
@@ -116,40 +117,21 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	}
 }
 
+// planOf is the plan that a record is refused about, or "": that of its subject, which
+// is known of any bytes, or else the one that it names.
+func planOf(e ledger.Entry) string {
+	if e.Source.Class == ledger.ClassAgent && e.Source.Plan != ledger.ManyPlans {
+		return e.Source.Plan
+	}
+	if plan := e.Record.GetPlan(); ledger.ValidDerived(plan) && plan != ledger.ManyPlans {
+		return plan
+	}
+	return ""
+}
+
 func refusalKey(plan string, a *pb.Address) []byte {
 	k := append(planKey(keyRefusal, plan), 0)
 	return append(k, recordKey(0, a.Sequence, a.Index)[1:]...)
-}
-
-// orphansMax bounds the forwards without registration that a plan remembers by
-// name.
-const orphansMax = 64
-
-// noteOrphan remembers on its plan a forward whose registration did not come
-// with it: if the plan must unwind, or has, that act is its owner's (design:
-// there is never an act whose undo was silently lost).
-func (s *State) noteOrphan(e ledger.Entry) {
-	if e.Record == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(e.Record.Plan) {
-		return
-	}
-	if _, ok := e.Record.Kind.(*pb.Record_ForwardRegistered); !ok || !ledger.ValidToken(e.Record.Action) {
-		return
-	}
-	p := s.plan(e.Record.Plan)
-	if p == nil || p.row.Agent != e.Source.Name || slices.Contains(p.row.Orphans, e.Record.Action) {
-		return
-	}
-	if _, known := s.get(numberKey(p.id, e.Record.Action)); known {
-		return // registered, or an orphan that its owner has resolved
-	}
-	if len(p.row.Orphans) < orphansMax {
-		p.row.Orphans = append(p.row.Orphans, e.Record.Action)
-		s.reopen(p)
-		s.touch(p)
-		if p.row.Phase == pb.Phase_PHASE_COMMITTED { // no unwind will come upon it
-			s.page(p, nil, ledger.PageQuarantined, "action "+e.Record.Action+" was begun after the plan was committed: nothing holds it", e.Address)
-		}
-	}
 }
 
 // hasWork reports whether a plan needs a decision.
@@ -157,9 +139,11 @@ func hasWork(r *pb.PlanRow) bool {
 	switch r.Phase {
 	case pb.Phase_PHASE_OPEN:
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
+	case pb.Phase_PHASE_COMMITTING:
+		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(r)
 	case pb.Phase_PHASE_COMMITTED:
 		if child(r) {
-			return keeps(r) && r.Turned != nil && !r.Turned.Clocked
+			return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(r))
 		}
 		return !r.Retired
 	case pb.Phase_PHASE_UNWINDING:
@@ -183,7 +167,7 @@ func concurrency(r *pb.PlanRow) uint32 {
 
 // idle reports whether an unwind has nothing under way.
 func idle(r *pb.PlanRow) bool {
-	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 && r.InFlight == 0
+	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 && r.InFlight == 0 && len(r.Settling) == 0
 }
 
 // stuck reports what must never be: a plan that owes an undo which nothing blocks,
@@ -201,7 +185,7 @@ func endOf(r *pb.PlanRow) pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
 	case !idle(r):
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
-	case r.Quarantined > 0 || len(r.Orphans) > 0:
+	case r.Quarantined > 0 || orphaned(r):
 		return pb.PlanEnd_PLAN_END_QUARANTINED
 	case r.Rewinding:
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED

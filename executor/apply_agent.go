@@ -2,7 +2,6 @@ package executor
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -16,15 +15,26 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 	}
 	p := s.plan(r.Plan)
 	if p == nil {
-		if _, ok := r.Kind.(*pb.Record_ForwardRegistered); !ok {
+		switch r.Kind.(type) {
+		case *pb.Record_ForwardRegistered, *pb.Record_ForwardCompleted, *pb.Record_ForwardInDoubt:
+		default:
 			return refused("plan %s was never opened", r.Plan)
 		}
-		// The forward may be crossing the boundary by now: its undo must not be lost.
+		// The forward may be crossing the boundary by now, or has: its undo must not be lost.
 		p = s.openPlan(e, &pb.PlanOpened{})
 		p.row.Implicit = true
 	}
 	if p.row.Agent != e.Source.Name {
 		return refused("plan %s belongs to agent %s", p.id, p.row.Agent)
+	}
+	if _, ok := r.Kind.(*pb.Record_PlanResumed); ok {
+		return s.planResumed(e, p)
+	}
+	if result := s.mayWrite(p, r); result.Verdict != Effective {
+		if _, failed := r.Kind.(*pb.Record_ForwardFailed); failed && s.withdraw(p, r) {
+			return effective
+		}
+		return result
 	}
 	p.row.LastNs = max(p.row.LastNs, e.StampNs)
 	s.touch(p)
@@ -52,10 +62,13 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 
 func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 	if p := s.plan(e.Record.Plan); p != nil {
-		if p.row.Agent == e.Source.Name && bytes.Equal(encode(p.row.Declared), encode(declared)) {
+		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer && bytes.Equal(encode(p.row.Declared), encode(declared)) {
 			return repeated
 		}
 		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent, ledger.FormatAddress(p.row.Opened))
+	}
+	if err := pastDeadline(declared, min(e.StampNs, s.beforeNs)); err != nil {
+		return Result{Refused, err.Error()}
 	}
 	s.openPlan(e, declared)
 	return effective
@@ -64,7 +77,7 @@ func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := s.addPlan(e.Record.Plan, &pb.PlanRow{
 		Agent: e.Source.Name, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs,
-		Declared: declared, Phase: pb.Phase_PHASE_OPEN,
+		Declared: declared, Phase: pb.Phase_PHASE_OPEN, Writer: e.Record.Writer, Opener: e.Record.Writer,
 	})
 	s.meta.Open++
 	s.armPlan(p, e.Address)
@@ -88,11 +101,14 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 	}
 	before, missing := s.predecessors(p, f)
 	if missing != "" {
-		s.noteOrphan(e)
 		return refused("after: action %s is not registered in plan %s", missing, p.id)
 	}
-	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(id string) bool { return id == r.Action })
-	a := s.enlist(p, &pb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}, &pb.ActionRow{})
+	s.adopt(p, e, f)
+	fixed := &pb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}
+	if r.Writer != p.row.Opener {
+		fixed.Writer = r.Writer
+	}
+	a := s.enlist(p, fixed, &pb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		s.set(actionKey(keyPayload, p.id, a.id.n), encode(&pb.Payload{Input: input}))
 	}
@@ -107,13 +123,17 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 // the plan unwinds or has unwound, because a forward that is on its way must be
 // undone like the others (failure model: late pair after unwind began).
 func takesActions(r *pb.PlanRow) bool {
-	return r.Phase != pb.Phase_PHASE_COMMITTED && r.Phase != pb.Phase_PHASE_RESOLVED
+	switch r.Phase {
+	case pb.Phase_PHASE_COMMITTED, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_RESOLVED:
+		return false
+	default:
+		return true
+	}
 }
 
 // lateForward remembers an act that its agent began after the plan's end.
 func (s *State) lateForward(e ledger.Entry, p *plan) Result {
 	result := refused("plan %s has ended (%s)", p.id, stateName(p.row))
-	s.noteOrphan(e)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: "an action came after its end"})
 	return result
 }
@@ -162,7 +182,7 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 	}
 	a.fixed = &pb.ActionStatic{
 		Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs,
-		Forward: a.fixed.Forward, Compensation: c, Before: a.fixed.Before,
+		Forward: a.fixed.Forward, Compensation: c, Before: a.fixed.Before, Writer: a.fixed.Writer,
 	}
 	a.begun = true
 	s.change(a)
@@ -173,6 +193,7 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 		s.set(key, encode(payload))
 	}
 	s.windowOf(p, a)
+	s.reconsider(p, a)
 	s.armAction(p, a, e.Address)
 	return effective
 }
@@ -183,8 +204,17 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 func (s *State) outcome(e ledger.Entry, p *plan) Result {
 	a := s.byName(p.id, e.Record.Action)
 	if a == nil {
+		if _, failed := e.Record.Kind.(*pb.Record_ForwardFailed); failed && s.withdraw(p, e.Record) {
+			return effective
+		}
 		return refused("action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
+	return s.outcomeOf(e, p, a)
+}
+
+// outcomeOf folds what became of a forward into an action of it: the one that was
+// registered, or the duty for a doubt about it.
+func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 	now, failure := pb.Outcome_OUTCOME_COMPLETED, ""
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_ForwardFailed:
@@ -205,9 +235,10 @@ func (s *State) outcome(e ledger.Entry, p *plan) Result {
 			return refused("the outcome of action %s is already failed", a.fixed.Id)
 		}
 	}
-	a.row.Outcome, a.row.Failure, a.row.OutcomeAt = now, failure, e.Address
+	a.row.Outcome, a.row.Failure, a.row.OutcomeAt, a.row.OutcomeNs = now, failure, e.Address, s.meta.TimeNs
 	if k, ok := e.Record.Kind.(*pb.Record_ForwardCompleted); ok {
 		a.row.ExternalRef, a.row.LiftedOutput = k.ForwardCompleted.ExternalRef, k.ForwardCompleted.Lifted
+		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
 		s.keepOutput(a, e.Record.Payload.GetOutput())
 	}
 	s.change(a)
@@ -217,9 +248,14 @@ func (s *State) outcome(e ledger.Entry, p *plan) Result {
 		s.completedLate(e, p, a)
 	case pb.Outcome_OUTCOME_FAILED:
 		s.failedLate(p, a)
+	case pb.Outcome_OUTCOME_IN_DOUBT:
+		s.doubtedLate(e, p, a)
 	}
+	s.reconsider(p, a)
+	s.knownSince(p, a)
+	s.tellDoubted(e, p, a)
 	s.evaluateAction(p, a, e.Address)
-	if p.row.UndoneAs != "" { // what undoes a committed plan must know, too
+	if p.row.UndoneAs != "" && a.fixed.DutyOf == 0 { // what undoes a committed plan must know, too
 		s.outcome(e, s.plan(p.row.UndoneAs))
 	}
 	return effective
@@ -233,7 +269,7 @@ func (s *State) sameOutcome(a *action, r *pb.Record, failure string) bool {
 		return a.row.Failure == failure
 	}
 	output := s.payload(actionKey(keyPayload, a.id.plan, a.id.n)).Output
-	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef &&
+	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef && a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
 		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) && bytes.Equal(output, r.Payload.GetOutput())
 }
 
@@ -268,6 +304,8 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 		return turnedBefore(p)
 	case p.row.OpenChildren > 0:
 		return refused("plan %s has %d child plans that are neither committed nor undone", p.id, p.row.OpenChildren)
+	case s.orphanedBelow(p) != "":
+		return refused("plan %s has acts that were claimed by records which were refused, and may have happened: %s; their owner says what became of them", p.id, s.orphanedBelow(p))
 	case child(p.row) && s.root(p).row.Phase != pb.Phase_PHASE_OPEN:
 		root := s.root(p)
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
@@ -282,24 +320,29 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	if late != nil {
 		return turnedBefore(late)
 	}
-	if !child(p.row) {
-		p.row.Turned, p.row.Behind = nil, nil
-	} else if p.row.Turned.GetAction() == 0 { // the leases of a child's actions are held on
+	switch {
+	case child(p.row):
+		s.childCommitted(e, p)
+	case s.mustSettle(p):
+		s.commitLater(e, p)
+	default:
+		p.row.Committed = e.Address
+		s.commitRoot(p)
+	}
+	return effective
+}
+
+// childCommitted closes a child for its agent, which is told now. The commit of its root
+// retires it; until then the leases of its actions are held on.
+func (s *State) childCommitted(e ledger.Entry, p *plan) {
+	if p.row.Turned.GetAction() == 0 {
 		s.nextTurn(p, func(t *pb.Turned) bool { return t.Action != 0 })
 	}
 	p.row.Committed, p.row.EndedNs = e.Address, s.meta.TimeNs
-	if child(p.row) {
-		s.disarmPlan(p)
-	} else {
-		p.row.RetiredCount = s.retire(p)
-	}
+	s.disarmPlan(p)
 	s.phase(p, pb.Phase_PHASE_COMMITTED)
-	if child(p.row) { // its root's commit retires it; its agent is told now
-		s.evaluateActions(p, p.row.Watchers, e.Address)
-		s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
-		return effective
-	}
-	return effective
+	s.evaluateActions(p, p.row.Watchers, e.Address)
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 }
 
 func turnedBefore(p *plan) Result {
@@ -310,12 +353,12 @@ func turnedBefore(p *plan) Result {
 // savepoint. It undoes nothing by itself: the leases that read plan.status do (S70).
 // A plan that goes back to a savepoint still takes the end of all of it.
 func (s *State) signal(e ledger.Entry, p *plan, signal pb.Signal, reason, to string) Result {
-	partly := p.row.ToSavepoint != "" && (p.row.Phase == pb.Phase_PHASE_OPEN || p.row.Rewinding)
+	partly := p.row.ToSavepoint != "" && (stops(p.row) || p.row.Rewinding)
 	switch {
 	case p.row.Signal == signal && p.row.Signalled != nil && p.row.ToSavepoint == to && p.row.Reason == reason:
 		return repeated
 	case partly && to == "":
-	case p.row.Phase != pb.Phase_PHASE_OPEN || p.row.Signal != pb.Signal_SIGNAL_NONE:
+	case !stops(p.row) || p.row.Signal != pb.Signal_SIGNAL_NONE:
 		return refused("plan %s is already %s", p.id, statusName(p.row))
 	}
 	p.row.Signal, p.row.Reason, p.row.Signalled, p.row.ToSavepoint = signal, reason, e.Address, to
@@ -341,6 +384,9 @@ func (s *State) unwindRequested(e ledger.Entry, p *plan, k *pb.UnwindRequested) 
 
 // unwindTo asks for an unwind back to a savepoint.
 func (s *State) unwindTo(e ledger.Entry, p *plan, field, to, reason string) Result {
+	if p.row.Phase == pb.Phase_PHASE_COMMITTING {
+		return refused("%s.to_savepoint: plan %s is being committed; want none, to have all of it undone", field, p.id)
+	}
 	if savepoint(p, to) == nil {
 		return refused("%s.to_savepoint: plan %s has no savepoint %q", field, p.id, to)
 	}

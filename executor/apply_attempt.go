@@ -11,7 +11,7 @@ import (
 
 func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.CompensationDispatched) Result {
 	waiting := a.row.Undo == pb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
-	if a.row.Undo != pb.Undo_UNDO_READY && !waiting {
+	if !begins(a) && !waiting {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	if k.Attempt != a.row.Attempt+1 {
@@ -23,12 +23,16 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 	if c := a.fixed.Compensation; k.Capability != c.Capability || k.Key != s.key(a) {
 		return void("%s with key %q is not the compensation of action %s", k.Capability, k.Key, a.fixed.Id)
 	}
+	if why := s.settles(e, p, a); why != "" {
+		return void("%s", why)
+	}
 	// Its arguments were resolved for another outcome; they are resolved again.
 	if k.BlindCleanup != blind(a) {
 		return void("the outcome of action %s became %s before the dispatch landed", a.fixed.Id, outcomeName(a.row.Outcome))
 	}
 	s.dropRetry(p, a)
-	a.row.Attempt, a.row.Blind, a.row.Dispatched = k.Attempt, k.BlindCleanup, e.Address
+	a.row.Attempt, a.row.Blind, a.row.Dispatched, a.row.DispatchedNs = k.Attempt, k.BlindCleanup, e.Address, e.Record.EpochNs
+	a.row.Unserved = false
 	if a.row.SentNs == 0 {
 		a.row.SentNs = e.Record.EpochNs
 	}
@@ -67,7 +71,13 @@ func (s *State) wait(p *plan, a *action, dueNs int64) {
 // inFlight reports whether an answer about this attempt may still settle it: an
 // earlier attempt that turns out to have succeeded did undo the effect.
 func inFlight(a *action, attempt uint32) bool {
-	return flying(a.row.Undo) && a.fixed.Child == "" && attempt >= 1 && attempt <= a.row.Attempt
+	again := a.row.Undo == pb.Undo_UNDO_OWED || begins(a) // its owner wants it tried again
+	return (flying(a.row.Undo) || again) && made(a, attempt)
+}
+
+// made reports whether an attempt of an undo was ever dispatched.
+func made(a *action, attempt uint32) bool {
+	return a.fixed.Child == "" && attempt >= 1 && attempt <= a.row.Attempt
 }
 
 // reportedDone reports whether a word that the undo is done waits to be recorded.
@@ -123,8 +133,13 @@ func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFai
 	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt || a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id, undoName(a.row.Undo))
 	}
-	if reportedDone(a) {
+	if reportedDone(a) && k.Code != codeUnverified { // it was done, and the check behind it cannot be made
 		return void("the undo of action %s was reported done at %s", a.fixed.Id, ledger.FormatAddress(a.row.ReportedAt))
+	}
+	if k.Unserved {
+		if why := unserved(e, a, k.InDoubt); why != "" {
+			return void("%s", why)
+		}
 	}
 	end := attemptEnd{state: "failed", worker: k.Worker, code: k.Code, message: k.Message, timing: k.Timing}
 	if k.InDoubt {
@@ -132,6 +147,12 @@ func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFai
 	}
 	s.attemptEnded(e, a, k.Attempt, end)
 	a.row.Note, a.row.Pending = joinText(k.Code, k.Message), nil
+	switch {
+	case k.Unserved:
+		a.row.Note, a.row.Unserved = k.Message, true
+	case !k.InDoubt:
+		a.row.Answered = k.Attempt
+	}
 	s.unheard(p, a)
 	epoch := min(e.Record.EpochNs, epochMax)
 	if k.InDoubt { // its worker may be at work for as long again

@@ -51,7 +51,7 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	case *pb.Record_UnwindStarted:
 		return s.unwindStarted(e, p, k.UnwindStarted)
 	case *pb.Record_HeldSetRetired:
-		return s.heldSetRetired(p)
+		return s.heldSetRetired(p, k.HeldSetRetired)
 	case *pb.Record_PlanEnded:
 		return s.planEnded(e, p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
@@ -79,6 +79,12 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 	if k, ok := r.Kind.(*pb.Record_UndoWindowClosing); ok {
 		return s.windowClosing(e, p, a, k.UndoWindowClosing)
 	}
+	if k := r.GetCompensationSucceeded(); k != nil && late(a, k.Attempt) {
+		return s.doneLate(e, p, a, attemptEnd{state: "done", worker: k.Worker, code: k.Code, timing: k.Timing}, k.Attempt)
+	}
+	if s.committing(p) {
+		return s.applyAboutDoubt(e, p, a)
+	}
 	if p.row.Phase != pb.Phase_PHASE_UNWINDING {
 		return void("plan %s is %s", p.id, statusName(p.row))
 	}
@@ -99,9 +105,27 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 		return s.probeAsked(e, p, a, k.ProbeAsked)
 	case *pb.Record_ProbeAnswered:
 		return s.probeAnswered(e, p, a, k.ProbeAnswered)
+	case *pb.Record_CommitWaits:
+		return void("plan %s is %s, and no commit of it waits", p.id, statusName(p.row))
 	default:
 		panic("executor: unknown executor record " + ledger.KindOf(r).Name)
 	}
+}
+
+// applyAboutDoubt folds what is decided about an action while a commit waits: its effect
+// is asked about, and nothing is undone.
+func (s *State) applyAboutDoubt(e ledger.Entry, p *plan, a *action) Result {
+	switch k := e.Record.Kind.(type) {
+	case *pb.Record_ProbeAsked:
+		if k.ProbeAsked.Question == pb.Question_QUESTION_EFFECT {
+			return s.probeAsked(e, p, a, k.ProbeAsked)
+		}
+	case *pb.Record_ProbeAnswered:
+		return s.probeAnswered(e, p, a, k.ProbeAnswered)
+	case *pb.Record_CommitWaits:
+		return s.commitWaits(e, p, a, k.CommitWaits)
+	}
+	return void("plan %s is %s", p.id, ledger.StateCommitting)
 }
 
 func sameAddress(a, b *pb.Address) bool {
@@ -191,12 +215,18 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 		}
 	} else {
 		switch {
-		case p.row.Phase != pb.Phase_PHASE_OPEN:
+		case !stops(p.row):
 			return void("plan %s is %s", p.id, statusName(p.row))
 		case p.row.Fired == nil || !samePlace(e.Record.Cause, p.row.Fired, e):
 			return void("no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
 		}
 		p.row.Rewinding, p.row.Target = s.target(p)
+		if p.row.Phase == pb.Phase_PHASE_COMMITTING {
+			s.stopSettling(p)
+		}
+		if !p.row.Rewinding {
+			p.row.Committed = nil
+		}
 	}
 	p.row.Unwinding, p.row.Resumed = e.Address, nil
 	s.startUnwind(p)
@@ -221,41 +251,35 @@ func (s *State) skipped(e ledger.Entry, p *plan, a *action, k *pb.CompensationSk
 
 func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuarantined) Result {
 	switch a.row.Undo {
-	case pb.Undo_UNDO_READY:
+	case pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING:
 		if next, why := s.nextStep(a); next == stepSkip { // its outcome came first
 			return void("action %s is not its owner's: %s", a.fixed.Id, why)
 		}
+		if why := s.settles(e, p, a); why != "" {
+			return void("%s", why)
+		}
+		s.dropRetry(p, a)
 	case pb.Undo_UNDO_EXHAUSTED:
 	case pb.Undo_UNDO_WAITING: // its next call cannot be built
 		s.land(p, a)
 	default:
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
-	a.row.Note = k.Reason
+	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
 	s.settle(p, a, pb.Undo_UNDO_QUARANTINED, e.Address)
 	s.page(p, a, ledger.PageQuarantined, k.Reason, e.Address)
 	return effective
 }
 
-// heldSetRetired follows the commit of a root; that retires what is part of it, too.
-func (s *State) heldSetRetired(p *plan) Result {
-	if p.row.Phase != pb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row) {
-		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
-	}
-	p.row.Retired = true
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
-	s.touch(p)
-	return effective
-}
-
 // planEnded accepts an end only if the state says the same.
 func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
-	direct := p.row.Phase == pb.Phase_PHASE_OPEN && p.row.Fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !s.inScope(p)
+	direct := stops(p.row) && p.row.Fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !s.inScope(p)
 	if !direct && (k.End != endOf(p.row) || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
 		return void("plan %s is %s and does not end %s", p.id, statusName(p.row), endName(k.End))
 	}
 	if direct {
 		s.skipAll(e, p)
+		p.row.Committed = nil
 	}
 	p.row.Ended, p.row.EndedNs = e.Address, s.meta.TimeNs
 	switch k.End {
@@ -269,8 +293,8 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 		s.detachChildren(p)
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		s.phase(p, pb.Phase_PHASE_QUARANTINED)
-		if len(p.row.Orphans) > 0 {
-			s.page(p, nil, ledger.PageQuarantined, "a forward came without its registration", e.Address)
+		if orphaned(p.row) {
+			s.page(p, nil, ledger.PageQuarantined, "an act was claimed by a record that was refused: it may have happened, and nothing undoes it", e.Address)
 		}
 	default:
 		panic("executor: unknown plan end")
@@ -292,7 +316,7 @@ func (s *State) skipAll(e ledger.Entry, p *plan) {
 
 // inScope reports whether a plan has anything that an unwind would look at.
 func (s *State) inScope(p *plan) bool {
-	if len(p.row.Orphans) > 0 || p.row.InScope > 0 {
+	if orphaned(p.row) || p.row.InScope > 0 || p.row.ByHand {
 		return true
 	}
 	for n := uint32(1); n <= p.row.Actions; n++ {

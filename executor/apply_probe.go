@@ -2,6 +2,7 @@ package executor
 
 import (
 	"cmp"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -19,25 +20,25 @@ func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 }
 
 // mayAsk reports why a question must not be asked now, or "".
-func (s *State) mayAsk(a *action, k *pb.ProbeAsked) string {
+func (s *State) mayAsk(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) string {
 	first := a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	again := a.row.Undo == pb.Undo_UNDO_WAITING && a.row.Asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
 		next, why := s.nextStep(a)
-		if again || a.row.Undo == pb.Undo_UNDO_READY && next == stepProbe {
-			return ""
+		if again || begins(a) && next == stepProbe {
+			return s.settles(e, p, a)
 		}
 		return "its effect is not in doubt " + why
 	case pb.Question_QUESTION_UNDO:
-		resend := a.row.Undo == pb.Undo_UNDO_WAITING || a.row.Undo == pb.Undo_UNDO_READY && a.row.Attempt > 0
+		resend := a.row.Undo == pb.Undo_UNDO_WAITING || begins(a) && a.row.Attempt > 0
 		if again || first && resend {
 			return ""
 		}
 		return "no attempt of it waits to be sent again"
 	case pb.Question_QUESTION_VERIFY:
 		other := a.row.Asking != pb.Question_QUESTION_VERIFY // a report needs no other question
-		if again || other && flying(a.row.Undo) && k.Done.GetAttempt() >= 1 && k.Done.GetAttempt() <= a.row.Attempt {
+		if again || other && inFlight(a, k.Done.GetAttempt()) {
 			return ""
 		}
 		return "no attempt of it says that it is done"
@@ -51,18 +52,19 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 	if call == nil || call.Capability != k.Capability {
 		return void("%s is not what the contract of action %s asks", k.Capability, a.fixed.Id)
 	}
-	if why := s.mayAsk(a, k); why != "" {
+	if why := s.mayAsk(e, p, a, k); why != "" {
 		return void("action %s must not be asked about: %s", a.fixed.Id, why)
 	}
 	if k.Attempt != a.row.Asked+1 {
 		return void("question %d, but question %d is next", k.Attempt, a.row.Asked+1)
 	}
-	if a.row.Asking != k.Question || a.row.Undo == pb.Undo_UNDO_READY {
+	if a.row.Asking != k.Question || begins(a) {
 		a.row.AskedFrom = a.row.Asked
 	}
+	a.row.AskedNs = e.Record.EpochNs
 	if k.Done != nil {
 		s.attemptEnded(e, a, k.Done.Attempt, attemptEnd{state: "verifying", worker: k.Done.Worker, code: k.Done.Code, timing: k.Done.Timing})
-		a.row.Pending = k.Done
+		a.row.Pending, a.row.Answered = k.Done, k.Done.Attempt
 		s.unheard(p, a)
 	}
 	s.dropRetry(p, a)
@@ -86,6 +88,11 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
 		return void("presence %d is none that this version knows", k.Presence)
 	}
+	if k.Unserved {
+		if why := unservedQuestion(e, a, k); why != "" {
+			return void("%s", why)
+		}
+	}
 	if k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
 		s.inconclusive(e, p, a, k)
 		return effective
@@ -104,11 +111,11 @@ func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAns
 }
 
 // inconclusive asks again, as often as the contract says; then the action is its
-// owner's.
+// owner's. A question that nobody serves has waited long enough.
 func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
 	call := callOf(a.fixed.Compensation, k.Question)
 	epoch := min(e.Record.EpochNs, epochMax)
-	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) {
+	if tries := k.Attempt - a.row.AskedFrom; tries < cmp.Or(call.Attempts, attemptsDefault) && !k.Unserved {
 		first := cmp.Or(call.BackoffNs, backoffDefault)
 		s.wait(p, a, epoch+doubled(first, max(backoffMaxDefault, first), tries))
 		return
@@ -121,13 +128,24 @@ func (s *State) inconclusive(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnsw
 		s.heardOf(p, a, e, pb.Answer_ANSWER_STOP, "the check after the undo is "+why)
 		return
 	}
-	a.row.Note = "in doubt, and the probe is " + why
+	a.row.Note = also(a, "in doubt, and the probe is "+why)
 	s.land(p, a)
 	s.park(p, a)
 }
 
-// effectFound goes on with an action whose effect was in doubt.
+// effectFound goes on with an action whose effect was in doubt. Nothing found while the
+// forward may still land rules nothing out: the world is asked once more after that.
 func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
+	if k.Presence == pb.Presence_PRESENCE_ABSENT && mayLand(p, a, a.row.AskedNs) {
+		a.row.AbsentNs = a.row.AskedNs
+		s.land(p, a)
+		s.owe(p, a)
+		return
+	}
+	if s.committing(p) {
+		s.foundAtCommit(p, a, k)
+		return
+	}
 	a.row.Presence = k.Presence
 	if k.ExternalRef != "" {
 		a.row.ExternalRef = k.ExternalRef
@@ -139,14 +157,14 @@ func (s *State) effectFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswe
 	}
 }
 
-// undoFound goes on after an attempt of which nobody knows whether it happened. Of a
-// forward that may still run, and whose effect no probe has seen, absent says nothing:
-// only an undo that arrives keeps it from happening later. Where the provider may have
-// forgotten the key, that undo could be a second one, and its owner decides.
+// undoFound goes on after an attempt of which nobody knows whether it happened. While the
+// forward may still land, absent says nothing: only an undo that arrives keeps it from
+// landing. Where the provider may have forgotten the key, or no attempt is left, the
+// world is asked again once the forward can no longer land.
 func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) {
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT, a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED
-	mayRun := absent && unseen && a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN
-	if absent && !mayRun {
+	early := absent && mayLand(p, a, a.row.AskedNs)
+	if absent && !early {
 		a.row.Confirmed = true
 		s.heardOf(p, a, e, pb.Answer_ANSWER_DONE, "")
 		return
@@ -158,24 +176,25 @@ func (s *State) undoFound(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswere
 		a.row.Presence = k.Presence
 	}
 	toSend := a.row.AskedToSend
-	a.row.Asking, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	epoch := min(e.Record.EpochNs, epochMax)
+	if early && (toSend || spent(a)) && !superseded(a) {
+		a.row.Note = "nothing is there after an attempt without an answer, and its forward may still land"
+		a.row.AskedFrom = a.row.Asked
+		s.wait(p, a, max(landsBy(p, a), epoch))
+		return
+	}
+	a.row.Asking, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	switch {
 	case superseded(a):
 		s.land(p, a)
 		s.owe(p, a)
 		return
-	case mayRun && (toSend || spent(a)):
-		a.row.Note = "nothing stands after an attempt without an answer, but its forward may still run"
-		s.land(p, a)
-		s.park(p, a)
-		return
 	case spent(a):
-		a.row.Note = "the effect still stands after an attempt without an answer"
+		a.row.Note = also(a, "the effect still stands after an attempt without an answer")
 		s.land(p, a)
 		s.park(p, a)
 		return
-	case !mayRun:
+	case !early:
 		// An attempt that is slow may still act behind this answer, under a key that the
 		// provider then remembers from there on: a later attempt asks again.
 		a.row.SentNs = epoch

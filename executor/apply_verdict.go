@@ -28,6 +28,7 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 		Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason, Action: a.fixed.Id, Verdict: verdictName(k.Outcome), By: e.Source.Name,
 	})
 	s.watch(p, a)
+	s.reconsider(p, a)
 	s.evaluateAction(p, a, e.Address)
 	return effective
 }

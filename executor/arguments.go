@@ -9,9 +9,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// arguments resolves frozen bindings of an action. A missing path is null (S20); an
-// expression that cannot be evaluated is an error, and the action is its owner's
-// (S26).
+// arguments resolves frozen bindings of an action. A missing path is null (S20), but not
+// one below an output that was too large to be kept (I37); an expression that cannot be
+// evaluated is an error, and the action is its owner's (S26).
 func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	if len(bindings) == 0 {
 		return []byte("{}"), nil
@@ -49,7 +49,7 @@ func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, e
 // not prepared.
 func (s *State) vars(p *plan, a *action, readers ...*triggers.Binding) triggers.BindingVars {
 	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
-	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before}
+	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before, Incomplete: a.row.OutputIncomplete}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {
 			vars.Plan = s.planJSON(p)

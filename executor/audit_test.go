@@ -71,7 +71,7 @@ func comparePlans(l *audit.Ledger, s *State, entries []audit.Entry) error {
 
 func comparePlan(l *audit.Ledger, s *State, p *plan) error {
 	have, _ := l.Plan(p.id)
-	want := audit.Plan{ID: p.id, State: stateName(p.row), Orphans: p.row.Orphans, Held: have.Held}
+	want := audit.Plan{ID: p.id, State: stateName(p.row), Orphans: orphans(p.row), Held: have.Held}
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
 		view := audit.Action{ID: a.fixed.Id, Outcome: outcomeName(a.row.Outcome), Undo: undoOf(p.row, a.row), Attempt: int(a.row.Attempt)}

@@ -49,7 +49,8 @@ func (s *State) provenance(e ledger.Entry, row *pb.FactRow) {
 // undoing reports whether a fact may come from the undo of an action: it is under
 // way, or was not long ago. So nobody gives a fact the depth of any old unwind.
 func (s *State) undoing(a *action) bool {
-	return flying(a.row.Undo) || a.row.Undo == pb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
+	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.plan).row) // else a commit asks about it
+	return undoes || a.row.Undo == pb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
 
 // keepFiring keeps a firing that something refers to.
@@ -146,6 +147,8 @@ func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, cha
 		return nil, nil, nil, void("plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.row.Fired))
 	case l == nil || l.Fired || a == nil && e.Record.Action != "":
 		return nil, nil, nil, void("plan %s holds no lease %s", p.id, lease)
+	case inTime(p, l):
+		return nil, nil, nil, void("plan %s was committed before its deadline, at %s", p.id, ledger.FormatAddress(p.row.Committed))
 	case stopped(l):
 		return nil, nil, nil, void("lease %s of plan %s is %s", lease, p.id, cascadeName(l.Cascade))
 	}
@@ -262,7 +265,8 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 // listOwner keeps a plan on the list of those that wait for their owner while
 // something of it is quarantined or cut.
 func (s *State) listOwner(p *plan) {
-	if p.row.Phase == pb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 {
+	waits := p.row.Quarantined > 0 && !ordered(p.row) // of a commit
+	if p.row.Phase == pb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
 		s.set(planKey(keyOwner, p.id), nil)
 		return
 	}
@@ -289,7 +293,11 @@ func (s *State) uncut(p *plan, to pb.Cascade, gone func(*pb.Cut) bool) {
 	}
 	for _, c := range p.row.Cuts {
 		if !slices.ContainsFunc(kept, func(other *pb.Cut) bool { return other.Action == c.Action }) {
-			s.delete(pageKey(p.id, c.Action, ledger.PageCascadeCut))
+			var a *action
+			if c.Action != 0 {
+				a = s.action(p.id, c.Action)
+			}
+			s.unpage(p, a, ledger.PageCascadeCut)
 		}
 	}
 	p.row.Cuts = kept

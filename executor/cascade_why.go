@@ -138,7 +138,7 @@ func (r *Reader) Why(q WhyQuery) (WhyView, error) {
 	id := q.Plan
 	p := r.s.plan(id)
 	if p == nil {
-		return WhyView{}, ledger.Refuse("plan", "there is no plan "+id, "a plan of this tenant")
+		return WhyView{}, ledger.Refuse("plan", r.NoPlan(id), "a plan of this tenant")
 	}
 	var of *action
 	if q.Action != "" {

@@ -43,6 +43,11 @@ func checkRows(t testing.TB, kv KV) error {
 			indexes[string(append([]byte{keyTodo}, todoPlan+p.id...))] = true
 		}
 	}
+	for _, p := range plans {
+		if err := checkDoubts(s, p); err != nil {
+			return fmt.Errorf("plan %s: %w", p.id, err)
+		}
+	}
 	m := s.meta
 	if m.Held != want.Held || m.Open != want.Open || m.Unwinding != want.Unwinding || m.Quarantined != want.Quarantined || m.Ended != want.Ended || m.Cut != want.Cut {
 		return fmt.Errorf("counters: have %v\nwant %v", m, want)
@@ -72,6 +77,25 @@ func checkRows(t testing.TB, kv KV) error {
 		return fmt.Errorf("missing: %q", k)
 	}
 	return checkFacts(s)
+}
+
+// checkDoubts recounts what the commit of a root waits for: each of these, and no other,
+// is asked about or its owner's.
+func checkDoubts(s *State, p *plan) (err error) {
+	doubts := uint32(0)
+	s.retirable(p, func(q *plan, a *action) bool {
+		if waits := p.row.Phase == pb.Phase_PHASE_COMMITTING && unanswered(a); waits {
+			doubts++
+		}
+		if waits, held := unanswered(a), a.row.Undo == pb.Undo_UNDO_HELD; p.row.Phase == pb.Phase_PHASE_COMMITTING && !settled(a.row.Undo) && waits == held {
+			err = fmt.Errorf("action %s of plan %s is %s, and the commit waits for it: %v", a.fixed.Id, q.id, undoName(a.row.Undo), waits)
+		}
+		return err == nil
+	})
+	if err == nil && doubts != p.row.Doubts {
+		err = fmt.Errorf("%d actions are in doubt, counted %d", p.row.Doubts, doubts)
+	}
+	return err
 }
 
 // checkFacts recounts working memory.
@@ -129,7 +153,7 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 		c.action(p, list[n], indexes)
 	}
 	switch r.Phase {
-	case pb.Phase_PHASE_OPEN:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
 		want.Open++
 		want.Held += uint64(c.held)
 	case pb.Phase_PHASE_UNWINDING:
@@ -145,6 +169,9 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 			want.Held += uint64(c.held)
 		}
 	}
+	if c.quarantined > 0 && !ordered(r) { // a commit waits for its owner
+		indexes[string(planKey(keyOwner, p.id))] = true
+	}
 	if len(r.Cuts) > 0 {
 		want.Cut++
 		indexes[string(planKey(keyOwner, p.id))] = true
@@ -152,7 +179,7 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 	if err := checkCuts(p, list); err != nil {
 		return err
 	}
-	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || len(r.Orphans) > 0) {
+	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || orphaned(r)) {
 		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
 	}
 	if !ordered(r) {
@@ -165,7 +192,7 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 	if r.Compensated != c.compensated || r.Skipped != c.skipped || r.InScope < c.compensated {
 		return fmt.Errorf("compensated %d, skipped %d, in scope %d; counted %+v", r.Compensated, r.Skipped, r.InScope, c)
 	}
-	if r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
+	if !slices.Equal(r.Settling, c.settling) || r.Unsettled != c.unsettled || r.InFlight != c.flying || r.Quarantined != c.quarantined || r.Resolved < c.resolved {
 		return fmt.Errorf("unsettled %d, in flight %d, quarantined %d, resolved %d; counted %+v", r.Unsettled, r.InFlight, r.Quarantined, r.Resolved, c)
 	}
 	return nil
@@ -216,6 +243,7 @@ func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[stri
 // recount is what a plan's lists and counters must say.
 type recount struct {
 	ready, parked, reported, watchers        []uint32
+	settling                                 []uint32
 	unsettled, flying, quarantined, resolved uint32
 	compensated, skipped                     uint32
 	held                                     uint32 // unsettled, without entries of child plans
@@ -251,6 +279,9 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.compensated++
 	case pb.Undo_UNDO_SKIPPED:
 		c.skipped++
+	case pb.Undo_UNDO_SETTLING:
+		c.settling = append(c.settling, n)
+		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
 	case pb.Undo_UNDO_WAITING:
 		c.flying++
 		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
@@ -279,7 +310,7 @@ func checkBlockers(p *plan, list []*action) error {
 		if a.row.Blockers != blockers[n+1] {
 			return fmt.Errorf("action %d has %d blockers, counted %d", n+1, a.row.Blockers, blockers[n+1])
 		}
-		if a.row.Undo == pb.Undo_UNDO_READY && a.row.Blockers > 0 {
+		if begins(a) && a.row.Blockers > 0 {
 			return fmt.Errorf("action %d is ready and blocked", n+1)
 		}
 	}
@@ -381,7 +412,7 @@ func (c *orderCheck) success(s *State, a *action) error {
 
 func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDispatched) error {
 	id, contract, key := a.fixed.Id, a.fixed.Compensation, s.key(a)
-	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 &&
+	asks := contract.GetProbe() != nil && (a.row.Late || blind(a) && a.fixed.DutyOf == 0 && !refusesLate(a) &&
 		contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE && contract.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE)
 	owner, origin := ledger.FormatAddress(a.fixed.Registered)+" "+id, p.id
 	if p.row.Origin != "" {
@@ -435,12 +466,13 @@ func (c *orderCheck) compensated(s *State, p *plan) error {
 			if done > 0 && !a.row.Blind {
 				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
 			}
+		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == pb.Undo_UNDO_SKIPPED: // its owner has said so to a commit
 		case late && a.row.Undo == pb.Undo_UNDO_SKIPPED: // its duty is an action like others
 		case done != 1:
 			return fmt.Errorf("compensated, and %s was undone %d times (I22)", a.fixed.Id, done)
 		}
 	}
-	if len(p.row.Orphans) > 0 {
+	if orphaned(p.row) {
 		return fmt.Errorf("compensated, with orphans %v (I22)", p.row.Orphans)
 	}
 	return nil

@@ -1,6 +1,9 @@
 package executor
 
 import (
+	"bytes"
+	"crypto/sha256"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -23,18 +26,24 @@ func child(r *pb.PlanRow) bool { return r.ParentEntry != 0 }
 // closed reports whether a plan is closed for its agent.
 func closed(phase pb.Phase) bool {
 	switch phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
 		return false
 	default:
 		return true
 	}
 }
 
+// stops reports whether a plan can still be undone from where it stands: it is open, or
+// its commit waits.
+func stops(r *pb.PlanRow) bool {
+	return r.Phase == pb.Phase_PHASE_OPEN || r.Phase == pb.Phase_PHASE_COMMITTING
+}
+
 // keeps reports whether a committed plan still holds its set, for its root.
 func keeps(r *pb.PlanRow) bool { return r.Phase == pb.Phase_PHASE_COMMITTED && child(r) && !r.Retired }
 
 // armed reports whether the leases of a plan are held.
-func armed(r *pb.PlanRow) bool { return r.Phase == pb.Phase_PHASE_OPEN || keeps(r) }
+func armed(r *pb.PlanRow) bool { return stops(r) || keeps(r) }
 
 // attach makes a plan that was just opened a part of its parent. One that has no
 // open parent can never be committed with its root: it fails at once.
@@ -45,6 +54,8 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	switch {
 	case parent == nil || parent == p:
 		why = "was never opened"
+	case !takesChildOf(parent.row, p.row):
+		why = "takes no child plan of agent " + p.row.Agent + " without its token"
 	case parent.row.Phase != pb.Phase_PHASE_OPEN || parent.row.Fired != nil:
 		why = "is " + stateName(parent.row)
 	case parent.row.Depth >= childDepthMax:
@@ -70,6 +81,16 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	s.touch(parent)
 	s.touch(p)
 	s.evaluateCounting(parent, e.Address)
+}
+
+// takesChildOf reports whether a plan may become a child: it is of the parent's agent,
+// or shows the token that the parent was opened with.
+func takesChildOf(parent, p *pb.PlanRow) bool {
+	if parent.Agent == p.Agent {
+		return true
+	}
+	digest := sha256.Sum256(p.Declared.ParentToken)
+	return len(p.Declared.ParentToken) > 0 && bytes.Equal(parent.Declared.AttachDigest, digest[:])
 }
 
 // entry is where a child stands in its parent.
@@ -175,11 +196,10 @@ func (s *State) descendants(p *plan, each func(*plan) bool) bool {
 // retire gives up the held set of a plan and of all that is part of it, at once;
 // it returns how many registrations that were.
 func (s *State) retire(p *plan) (count uint32) {
-	count = s.registrations(p)
+	count = s.heldCount(p)
 	s.disarm(p)
 	s.descendants(p, func(c *plan) bool {
 		if keeps(c.row) {
-			count += s.registrations(c)
 			s.disarm(c)
 			c.row.Retired, c.row.EndedNs = true, s.meta.TimeNs
 			s.touch(c)
@@ -187,6 +207,18 @@ func (s *State) retire(p *plan) (count uint32) {
 		return true
 	})
 	s.meta.Held -= uint64(count)
+	return count
+}
+
+// heldCount counts the registrations that the commit of a plan retires.
+func (s *State) heldCount(p *plan) (count uint32) {
+	count = s.registrations(p)
+	s.descendants(p, func(c *plan) bool {
+		if keeps(c.row) {
+			count += s.registrations(c)
+		}
+		return true
+	})
 	return count
 }
 

@@ -18,6 +18,11 @@ type Command struct {
 	// because the provider may have forgotten the key: whoever would send one hands
 	// back an Answer without a Reply instead. 0: no limit.
 	ResendUntilNs int64
+	// UnservedNs is the instant (unix ns) from which on an Answer may say that nobody
+	// takes it; 0: never.
+	UnservedNs int64
+	// UnservedAfterNs is how long nobody has taken it then.
+	UnservedAfterNs int64
 	// Handler names, for people, the handler in an agent's code that carries it out;
 	// empty: a worker does.
 	Handler string
@@ -34,6 +39,7 @@ type Notice struct {
 	Plan, Agent, State, Reason string
 	Action, Verdict, By        string // of a supervisor's verdict
 	Savepoint                  string // that the plan was rewound to
+	Writer                     string // the process that has resumed the plan
 }
 
 func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
@@ -42,7 +48,7 @@ func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
 		arguments = []byte("{}")
 	}
 	c := a.fixed.Compensation
-	command := Command{Number: a.id.n, ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: ledger.Command{
+	command := Command{Number: a.id.n, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: ledger.Command{
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
 		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
@@ -119,6 +125,16 @@ func (s *State) Outstanding(planID string, n uint32, purpose string, attempt uin
 		return false
 	}
 	return outstandingCall(s.action(planID, n), purpose, attempt)
+}
+
+// Awaits reports whether an answer still says something: its call waits for it, or it
+// tells of an undo that was carried out after all.
+func (s *State) Awaits(in Answer) bool {
+	if s.Outstanding(in.Plan, in.Number, in.Purpose, in.Attempt) {
+		return true
+	}
+	p := s.plan(in.Plan)
+	return p != nil && in.Number >= 1 && in.Number <= p.row.Actions && tellsLate(p, s.action(in.Plan, in.Number), in)
 }
 
 func outstandingCall(a *action, purpose string, attempt uint32) bool {

@@ -61,7 +61,6 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 		output string
 		want   string
 	}{
-		"not CEL":    {bind("x", "input.("), `{}`, "cannot build the call of undo.a: argument x"},
 		"wrong type": {bind("x", "output.n + 1"), `{"n":"seven"}`, "cannot build the call of undo.a: argument x"},
 		"too large":  {bind("x", "output", "y", "output"), big, "cannot build the call of undo.a: the arguments take"},
 		"a large version": {func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
@@ -84,9 +83,6 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 			}
 		})
 		t.Run(name+", later", func(t *testing.T) {
-			if name == "not CEL" {
-				return // never right
-			}
 			w := newWorld(t)
 			w.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusFailed} }
 			w.must(w.agent("p", opened(0)))
@@ -141,7 +137,7 @@ func TestADispatchThatLostToTheOutcome(t *testing.T) {
 		"failed":    {failedForward("a"), "failed: a=skipped []"}, // S15: nothing crossed after all
 	} {
 		s := newSchedule(t)
-		s.play("open a fail")
+		s.play("open a:refused fail")
 		records := s.decide(nil)
 		s.must(s.agent("p", c.outcome))
 		results := s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...)
@@ -181,13 +177,13 @@ func TestAnswersThatNoLongerMatterAreIgnored(t *testing.T) {
 	s.play("open a a+ a=late fail turn")
 	done := &ledger.Reply{Status: ledger.StatusDone}
 	for _, a := range []Answer{
-		{"p", 1, "undo", 2, done, 0}, {"p", 0, "undo", 1, done, 0}, {"p", 2, "undo", 1, done, 0}, {"q", 1, "undo", 1, done, 0}, {"p", 1, "probe", 1, done, 0},
+		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 2, Reply: done}, {Plan: "p", Number: 0, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 2, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "q", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "probe", Attempt: 1, Reply: done},
 	} {
 		if records := s.decide([]Answer{a}); len(records) != 0 {
 			t.Fatalf("%+v gives %v", a, records)
 		}
 	}
-	twice := []Answer{{"p", 1, "undo", 1, done, 0}, {"p", 1, "undo", 1, nil, 0}, {"p", 1, "undo", 1, done, 0}}
+	twice := []Answer{{Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: nil}, {Plan: "p", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}}
 	records := s.decide(twice)
 	if len(records) != 2 || records[0].GetCompensationSucceeded() == nil || records[1].GetPlanEnded() == nil {
 		t.Fatalf("%v", records)
@@ -255,13 +251,13 @@ func TestACommitHoldsWhatFits(t *testing.T) {
 	w := newWorld(t)
 	for i := range 300 {
 		id := fmt.Sprintf("p%03d", i)
-		w.must(w.agent(id, opened(0)))
-		p := pair("a", bind("x", "input"))
+		p := pair("a", bind("x", "input", "forward", "meta.forward_key"), func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) {
+			f.Late = pb.Late_LATE_REFUSED
+		})
 		if i%10 == 0 {
 			p[0].Payload.Input = []byte(`"` + strings.Repeat("x", 15<<10) + `"`)
 		}
-		w.must(w.agent(id, p...))
-		w.must(w.agent(id, planFailed()))
+		w.must(w.agent(id, opened(0), p[0], p[1], planFailed()))
 	}
 	in := Input{EpochNs: w.now, SizeMax: 20 << 10}
 	for {

@@ -38,6 +38,11 @@ type Answer struct {
 	Attempt  uint32
 	Reply    *ledger.Reply
 	QueuedNs int64 // from dispatch until the worker had it
+	// Unserved says that there is no answer because nobody takes the call. It counts
+	// once its contract's unserved_after is over, and may be given again and again.
+	Unserved bool
+	// Reached says of an Unserved one that a copy may have come to a worker before.
+	Reached bool
 }
 
 // Decide returns the records to append now, at most one commit of them. It
@@ -55,7 +60,14 @@ func (s *State) Decide(in Input) []*pb.Record {
 		d.in.SizeMax = min(in.SizeMax, d.size+besideFiringMax)
 	}
 	for _, a := range in.Answers {
-		d.answer(a)
+		if !a.Unserved {
+			d.answer(a)
+		}
+	}
+	for _, a := range in.Answers {
+		if a.Unserved && !in.HoldClock { // late is allowed, early is not
+			d.answer(a)
+		}
 	}
 	d.paged(in.Paged)
 	d.destroyed(in.Destroyed)
@@ -165,8 +177,21 @@ func (d *decider) refusal(place []byte) {
 // plan does all that a plan needs now.
 func (d *decider) plan(id string) {
 	p := d.state.plan(id)
-	for hasWork(p.row) && d.step(p) {
+	for again := true; again; again = d.settled(p) {
+		for hasWork(p.row) && d.step(p) {
+		}
 	}
+}
+
+// settled takes the next step of the latest action whose forward can no longer land;
+// false: there is none, or the commit is full.
+func (d *decider) settled(p *plan) bool {
+	for i := len(p.row.Settling) - 1; i >= 0 && !d.full() && p.row.InFlight < concurrency(p.row); i-- {
+		if a := d.state.action(p.id, p.row.Settling[i]); a.row.DueNs <= d.in.EpochNs {
+			return d.next(p, a)
+		}
+	}
+	return false
 }
 
 // step proposes the next record of a plan; false: nothing more this turn.
@@ -177,12 +202,16 @@ func (d *decider) step(p *plan) bool {
 			return d.unwind(p)
 		}
 		return d.fireTurned(p)
-	case pb.Phase_PHASE_COMMITTED:
-		if child(p.row) {
+	case pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED:
+		switch t := p.row.Turned; {
+		case p.row.Fired != nil:
+			return d.unwind(p)
+		case t != nil && !t.Clocked:
 			return d.fireTurned(p)
+		case child(p.row) || p.row.Phase == pb.Phase_PHASE_COMMITTING:
+			return d.commitStep(p)
 		}
-		return d.propose(&pb.Record{Plan: p.id, Cause: p.row.Committed, Kind: &pb.Record_HeldSetRetired{
-			HeldSetRetired: &pb.HeldSetRetired{Count: p.row.RetiredCount}}})
+		return d.retire(p, p.row.RetiredCount, p.row.InDoubt)
 	case pb.Phase_PHASE_UNWINDING:
 		return d.unwindStep(p)
 	default:

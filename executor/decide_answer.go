@@ -18,11 +18,19 @@ import (
 // answer turns a worker's answer into its record, if the call still waits.
 func (d *decider) answer(in Answer) {
 	p := d.state.plan(in.Plan)
-	if p == nil || p.row.Phase != pb.Phase_PHASE_UNWINDING || in.Number == 0 || in.Number > p.row.Actions {
+	if p == nil || in.Number == 0 || in.Number > p.row.Actions {
 		return
 	}
 	a := d.state.action(p.id, in.Number)
-	if !outstandingCall(a, in.Purpose, in.Attempt) {
+	switch {
+	case tellsLate(p, a, in):
+		if d.told(p, a, in) {
+			d.plan(p.id)
+		}
+		return
+	case !d.state.asks(p) || !outstandingCall(a, in.Purpose, in.Attempt):
+		return
+	case in.Unserved && (unservedFrom(a) == 0 || d.in.EpochNs < unservedFrom(a)):
 		return
 	}
 	if in.Purpose != ledger.PurposeUndo {
@@ -42,6 +50,14 @@ func (d *decider) answer(in Answer) {
 // attempted records what became of one attempt of an undo.
 func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	reply := in.Reply
+	if in.Unserved {
+		r := d.about(p, a, a.row.Dispatched)
+		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+			Attempt: in.Attempt, Code: codeUnserved, Unserved: true, InDoubt: in.Reached || reachedBefore(a),
+			Message: clip(unservedText(p, a, a.fixed.Compensation.Capability)),
+		}}
+		return d.propose(r)
+	}
 	if reply == nil {
 		r := d.about(p, a, a.row.Dispatched)
 		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
@@ -50,10 +66,7 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 		}}
 		return d.propose(r)
 	}
-	timing := &pb.Timing{
-		QueuedNs: max(in.QueuedNs, 0), WorkNs: max(reply.WorkNs, 0),
-		SetupNs: max(reply.SetupNs, 0), ToolNs: max(reply.ToolNs, 0), LlmNs: max(reply.LLMNs, 0),
-	}
+	timing := timingOf(in)
 	done, final, note := reply.Status == ledger.StatusDone, reply.Status == ledger.StatusStop, ""
 	if !done {
 		done, final, note = d.meaning(p, a, reply, final)
@@ -70,6 +83,48 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 		Attempt: in.Attempt, Code: clip(reply.Code), Message: clip(joinText(clip(reply.Message), note)),
 		Final: final, Worker: clip(reply.Worker), Timing: timing,
 	}}
+	return d.propose(r)
+}
+
+// codeUnserved is the code of an attempt that no worker has taken.
+const codeUnserved = "unserved"
+
+// timingOf is where the time of an answered attempt went, as its worker says.
+func timingOf(in Answer) *pb.Timing {
+	reply := in.Reply
+	return &pb.Timing{
+		QueuedNs: max(in.QueuedNs, 0), WorkNs: max(reply.WorkNs, 0),
+		SetupNs: max(reply.SetupNs, 0), ToolNs: max(reply.ToolNs, 0), LlmNs: max(reply.LLMNs, 0),
+	}
+}
+
+// tellsLate reports whether an answer says that an attempt is done which nobody waits for
+// any more: its owner was faster, or has had it tried again.
+func tellsLate(p *plan, a *action, in Answer) bool {
+	if in.Purpose != ledger.PurposeUndo || in.Reply == nil || in.Reply.Status != ledger.StatusDone {
+		return false
+	}
+	switch {
+	case !made(a, in.Attempt) || inMemory(a) || in.Attempt <= a.row.SaidDone || in.Attempt == a.row.Answered: // the last: this very answer
+		return false
+	case atOwner(a):
+		return true
+	case p.row.Phase != pb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
+		return false
+	default:
+		return inFlight(a, in.Attempt) && !reportedDone(a) && a.row.Asking != pb.Question_QUESTION_VERIFY
+	}
+}
+
+// told records what tellsLate found.
+func (d *decider) told(p *plan, a *action, in Answer) bool {
+	reply := in.Reply
+	k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef), Worker: clip(reply.Worker), Timing: timingOf(in)}
+	if !atOwner(a) {
+		return d.done(p, a, k, output(reply), a.row.Dispatched)
+	}
+	r := d.about(p, a, a.row.Settled)
+	r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: k}
 	return d.propose(r)
 }
 
@@ -144,6 +199,9 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 	k := &pb.ProbeAnswered{Attempt: in.Attempt, Question: a.row.Asking}
 	r := d.about(p, a, a.row.Dispatched)
 	switch reply := in.Reply; {
+	case in.Unserved:
+		k.Unserved = true
+		k.Message = clip(unservedText(p, a, callOf(a.fixed.Compensation, a.row.Asking).GetCapability()))
 	case reply == nil:
 		k.Message = "no answer in time"
 	case reply.Status != ledger.StatusDone:

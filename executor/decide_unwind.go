@@ -46,7 +46,7 @@ func (d *decider) unwindStep(p *plan) bool {
 
 func quarantineReason(a *action) string {
 	why := a.row.Note
-	if a.row.Attempt == 0 || a.row.Late {
+	if a.row.Attempt == 0 || a.row.Late || a.row.Unserved {
 		return clip(why)
 	}
 	if why == "" {
@@ -86,6 +86,11 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 	if a.row.Undo == pb.Undo_UNDO_DISPATCHED {
 		panic("executor: an action in flight cannot be quarantined")
 	}
+	if d.state.committing(p) {
+		r := d.about(p, a, d.state.root(p).row.Committed)
+		r.Kind = &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: clip(reason)}}
+		return d.propose(r)
+	}
 	r := d.about(p, a, cause)
 	r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{Reason: clip(reason)}}
 	return d.propose(r)
@@ -101,6 +106,12 @@ func (d *decider) next(p *plan, a *action) bool {
 		return false
 	}
 	cause := unwindCause(p)
+	if d.state.committing(p) {
+		cause = d.state.root(p).row.Committed
+		if a.row.Undo == pb.Undo_UNDO_WAITING {
+			return d.ask(p, a, pb.Question_QUESTION_EFFECT, cause)
+		}
+	}
 	if a.row.Undo == pb.Undo_UNDO_WAITING {
 		cause = a.row.Dispatched
 		if a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
@@ -198,7 +209,7 @@ func (d *decider) end(p *plan) bool {
 			}
 		}
 	}
-	k.Outstanding = append(k.Outstanding, p.row.Orphans...)
+	k.Outstanding = append(k.Outstanding, orphans(p.row)...)
 	return d.propose(&pb.Record{Plan: p.id, Cause: unwindCause(p), Kind: &pb.Record_PlanEnded{PlanEnded: k}})
 }
 

@@ -175,10 +175,14 @@ func (d *decider) dueAttempt(key []byte) int64 {
 	if kind == dueWindow {
 		return d.dueWindow(p, a)
 	}
-	if p.row.Phase == pb.Phase_PHASE_UNWINDING && a.row.Undo == pb.Undo_UNDO_WAITING && a.row.DueNs == ns {
-		if d.next(p, a) {
-			d.plan(p.id)
-		}
+	settles := a.row.Undo == pb.Undo_UNDO_SETTLING
+	waits := a.row.Undo == pb.Undo_UNDO_WAITING || settles
+	switch {
+	case !d.state.asks(p) || !waits || a.row.DueNs != ns:
+	case settles && p.row.InFlight >= concurrency(p.row):
+		return 0 // it begins when an undo of its plan ends
+	case d.next(p, a):
+		d.plan(p.id)
 	}
 	return d.in.EpochNs
 }

@@ -133,40 +133,89 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 	if a.row.Presence == pb.Presence_PRESENCE_ABSENT && !settled(a.row.Undo) {
 		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early: its answer must not skip what is there now
 	}
-	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late {
-		return
-	}
-	owed := false
-	switch u := a.row.Undo; {
-	case flying(u) && !a.row.Blind: // a question about its effect is out: it is answered
+	switch {
+	case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late:
+	case s.asksForCommit(p, a): // and knows it now
+	case flying(a.row.Undo) && !a.row.Blind: // a question about its effect is out: it is answered
 		s.land(p, a)
 		s.owe(p, a)
-	case flying(u):
-		owed = true
+	case s.tooLate(p, a):
+		s.owedAnew(e, p, a, &pb.ActionRow{
+			Outcome: pb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
+			Late: true, Approved: a.row.Approved && !asksWhenLate(a),
+		}, noteLate)
+	}
+}
+
+// doubtedLate is completedLate for a forward that its caller gives up only now: it may
+// land after all that was done without knowing of it.
+func (s *State) doubtedLate(e ledger.Entry, p *plan, a *action) {
+	probed := a.row.Presence == pb.Presence_PRESENCE_ABSENT && a.row.Resolution == nil
+	if probed && a.row.Undo == pb.Undo_UNDO_HELD {
+		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
+	}
+	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late || !s.tooLate(p, a) {
+		return
+	}
+	d := s.owedAnew(e, p, a, &pb.ActionRow{
+		Outcome: pb.Outcome_OUTCOME_IN_DOUBT, OutcomeNs: s.meta.TimeNs, Approved: a.row.Approved,
+	}, noteDoubted)
+	a.row.DoubtedAs = d.id.n
+}
+
+// tooLate reports whether the undo of an action was sent blindly, or was given up, so
+// that what becomes known of its forward now is owed on its own; nothing more is done
+// for the action itself. A blind undo that the provider holds against what comes late
+// has dealt with it.
+func (s *State) tooLate(p *plan, a *action) bool {
+	switch u := a.row.Undo; {
+	case s.asksForCommit(p, a):
+		return false
+	case a.row.Blind && refusesLate(a) && (flying(u) || u == pb.Undo_UNDO_COMPENSATED):
+		return false
+	case flying(u) && a.row.Blind:
 		a.row.Late = true
 		if u == pb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
 			s.land(p, a)
 			s.owe(p, a)
 		}
+		return true
 	case u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
 		u == pb.Undo_UNDO_RESOLVED && !letStand(a.row.Resolution):
-		owed = true
 		a.row.Late = true
-	}
-	if owed {
-		s.lateDuty(e, p, a)
+		return true
+	default:
+		return false
 	}
 }
 
-// noteOwed begins the note of a settled action whose late completion is a duty.
-const noteOwed = "its forward completed after that: the effect is owed as "
+// tellDoubted tells the duty for a doubt about a forward what has become known of it
+// since. The blind undo may have undone a completed one: it is asked about.
+func (s *State) tellDoubted(e ledger.Entry, p *plan, a *action) {
+	if a.row.DoubtedAs == 0 || a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT {
+		return
+	}
+	d := s.action(p.id, a.row.DoubtedAs)
+	s.outcomeOf(e, p, d)
+	if a.row.Outcome == pb.Outcome_OUTCOME_COMPLETED && !settled(d.row.Undo) && !d.row.Late {
+		d.row.Late = true
+		s.change(d)
+	}
+}
+
+// noteOwed follows why a settled action has a duty.
+const noteOwed = "; that is owed as "
 
 // letStand reports whether an owner's answer reckons with an effect that stands.
 func letStand(r *pb.Resolved) bool {
 	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST || r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 }
 
-const noteLate = "its forward completed after it was undone or skipped: the effect may stand"
+// Why something is owed once more.
+const (
+	noteLate    = "its forward completed after it was undone or skipped: the effect may stand"
+	noteDoubted = "its forward was given up after it was undone or skipped: the effect may still come"
+)
 
 // asksWhenLate reports whether the contract gives an effect that came late to its
 // owner.
@@ -174,39 +223,51 @@ func asksWhenLate(a *action) bool {
 	return a.fixed.Compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
 }
 
-func (s *State) lateDuty(e ledger.Entry, p *plan, a *action) {
+// owedAnew adds the duty for what became known of a forward too late, and lets its plan
+// deal with it.
+func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *pb.ActionRow, why string) *action {
 	s.reopen(p)
-	d := s.duty(p, a, e.Address, &pb.ActionRow{
-		Outcome: pb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput,
-		Late: true, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved && !asksWhenLate(a),
-	}, e.Record.Payload.GetOutput())
+	row.ClosesNs = a.row.ClosesNs
+	output := e.Record.Payload.GetOutput()
+	if row.Undone { // the record is about the undo, not about the forward
+		output = s.payload(actionKey(keyPayload, p.id, a.id.n)).Output
+	}
+	d := s.duty(p, a, e.Address, row, output)
 	if settled(a.row.Undo) {
-		a.row.Note = noteOwed + d.fixed.Id
+		a.row.Note = why + noteOwed + d.fixed.Id
 	}
 	switch p.row.Phase {
-	case pb.Phase_PHASE_OPEN: // what it did was rewound: rewind this too
-		s.rewindDuty(e, p, d)
-		return
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING: // what it did was rewound: rewind this too
+		s.rewindDuty(e, p, d, why)
+		return d
 	case pb.Phase_PHASE_COMMITTED:
-		s.committedDuty(e, p, d)
-		return
+		s.committedDuty(e, p, d, why)
+		return d
 	}
 	s.joinUnwind(p, d)
-	if a.row.Undo == pb.Undo_UNDO_RESOLVED && d.row.Undo == pb.Undo_UNDO_READY { // against its owner's word
-		d.row.Note = noteLate
+	if a.row.Undo == pb.Undo_UNDO_RESOLVED && begins(d) { // against its owner's word
+		d.row.Note = why
+		s.dropRetry(p, d)
 		s.park(p, d)
 	}
+	return d
+}
+
+// begins reports whether nothing holds back the undo of an action but time.
+func begins(a *action) bool {
+	return a.row.Undo == pb.Undo_UNDO_READY || a.row.Undo == pb.Undo_UNDO_SETTLING
 }
 
 // committedDuty keeps a duty of a plan that was committed after its action was rewound
 // with the rest of that plan: held for its root, or given up. Its owner is told, and
 // may have the plan undone.
-func (s *State) committedDuty(e ledger.Entry, p *plan, d *action) {
+func (s *State) committedDuty(e ledger.Entry, p *plan, d *action, why string) {
 	if !keeps(p.row) {
 		s.meta.Held--
 	}
+	s.knownSince(p, d)
 	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too
-		s.page(p, d, ledger.PageQuarantined, noteLate, e.Address)
+		s.page(p, d, ledger.PageQuarantined, why, e.Address)
 	}
 }
 
@@ -214,7 +275,7 @@ func (s *State) committedDuty(e ledger.Entry, p *plan, d *action) {
 // for another call: there is nothing to undo (I20).
 func (s *State) failedLate(p *plan, a *action) {
 	asksEffect := a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_EFFECT
-	if a.row.Undo == pb.Undo_UNDO_WAITING || asksEffect {
+	if !s.asksForCommit(p, a) && (a.row.Undo == pb.Undo_UNDO_WAITING || asksEffect) {
 		s.land(p, a)
 		s.owe(p, a)
 	}

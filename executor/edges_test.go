@@ -156,10 +156,8 @@ func TestAnUnwindBacklogDoesNotPutOffEvictions(t *testing.T) {
 	w := newWorld(t)
 	w.memoryMax = 1000
 	for i := range 300 {
-		plan := fmt.Sprintf("p%04d", i)
-		w.must(w.agent(plan, opened(0)))
-		w.do(plan, "a")
-		w.must(w.agent(plan, planFailed()))
+		whole := append([]*pb.Record{opened(0)}, pair("a")...)
+		w.must(w.agent(fmt.Sprintf("p%04d", i), append(whole, completed("a"), planFailed())...))
 	}
 	for i := range 50 {
 		w.must(w.append(sensor, asserted(fmt.Sprintf("k%d", i), `"`+strings.Repeat("x", 1000)+`"`)))

@@ -124,7 +124,7 @@ func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView
 		view.Truth, view.Moot, view.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
 		return view
 	}
-	if !armed(p.row) || a != nil && settled(a.row.Undo) {
+	if inTime(p, l) || !armed(p.row) || a != nil && settled(a.row.Undo) {
 		view.Moot = false
 		view.Suspended, view.Retired = rest(p, a)
 		return view
@@ -193,6 +193,8 @@ func rest(p *plan, a *action) (suspended, retired string) {
 	switch {
 	case a != nil && settled(a.row.Undo):
 		return "", "its action was " + undoName(a.row.Undo)
+	case p.row.Phase == pb.Phase_PHASE_COMMITTING: // the deadline
+		return "", "the plan was committed before it"
 	case p.row.Phase == pb.Phase_PHASE_COMMITTED:
 		return "", "the plan was committed"
 	case p.row.Rewinding && (a == nil || a.id.n <= p.row.Target):

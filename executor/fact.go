@@ -121,6 +121,9 @@ func (s *State) keptFact(key string) *keptFact {
 	if f, kept := s.facts.get(key); kept {
 		return f
 	}
+	if _, kept := s.absent.get(key); kept {
+		return &noFact
+	}
 	f := new(keptFact)
 	if s.base != nil {
 		if b := s.base.fact(key); b != nil {
@@ -129,14 +132,22 @@ func (s *State) keptFact(key string) *keptFact {
 	} else if v, ok := s.get(planKey(keyFact, key)); ok {
 		f.row = factRow(v)
 	}
+	if f.row == nil {
+		s.absent.put(key, struct{}{})
+		return &noFact
+	}
 	s.facts.put(key, f)
 	return f
 }
+
+// noFact stands for every key that was never asserted.
+var noFact keptFact
 
 // writeFact writes the row of a key: once, whatever becomes of it until the Flush.
 func (s *State) writeFact(key string, row *pb.FactRow) {
 	f := &keptFact{row: row}
 	s.facts.put(key, f)
+	s.absent.remove(key)
 	if _, changed := s.facted[key]; !changed {
 		s.factKeys = append(s.factKeys, key)
 	}
@@ -173,6 +184,14 @@ func factRow(v []byte) *pb.FactRow {
 	row := new(pb.FactRow)
 	decode("get", v, row)
 	return row
+}
+
+// newWatchers remembers who reads facts.
+func newWatchers() *kept[*watchList] {
+	watchers := newKept[*watchList](watchedMax)
+	watchers.weightMax = watcherBytesMax
+	watchers.weigh = func(l *watchList) int { return l.bytes }
+	return watchers
 }
 
 // newFacts remembers facts.

@@ -15,9 +15,8 @@ func (w *world) inError() string {
 	return fmt.Sprint(status.Faulty, " ", status.FaultyPlans)
 }
 
-// TestALeaseInErrorIsListed while it is held: one whose condition does not compile,
-// as an agent in another language may publish, from the start, one that meets a fact
-// of another type as long as it does.
+// TestALeaseInErrorIsListed while it is held: one that meets a fact of another type, as
+// long as it does, whether it was there from the start or came later.
 func TestALeaseInErrorIsListed(t *testing.T) {
 	w := newWorld(t)
 	wants := func(want string) {
@@ -29,7 +28,8 @@ func TestALeaseInErrorIsListed(t *testing.T) {
 			t.Fatal("another state when folded anew")
 		}
 	}
-	w.must(w.agent("bad", opened(0, when("x", `facts[`), when("y", `nobody.knows == 1`))))
+	w.must(w.append(sensor, asserted("m", `"text"`)))
+	w.must(w.agent("bad", opened(0, when("x", `facts["m"] > 3 && plan.id != ""`), when("y", `facts["m"] + 1 == plan.actions`))))
 	w.must(w.agent("own", opened(0, when("x", `facts["n"] > 3 && plan.label == "test"`))))
 	wants("2 [bad]")
 	w.must(w.append(sensor, asserted("n", `"text"`)))
@@ -88,8 +88,9 @@ func TestManyLeasesOfOneConditionInErrorAreOne(t *testing.T) {
 // TestAStatusNamesSomePlansWithLeasesInError, not all.
 func TestAStatusNamesSomePlansWithLeasesInError(t *testing.T) {
 	w := newWorld(t)
+	w.must(w.append(sensor, asserted("m", `"text"`)))
 	for i := range faultyShown + 3 {
-		w.must(w.agent(fmt.Sprintf("p%02d", i), opened(0, when("x", `facts[`), when("y", `)`))))
+		w.must(w.agent(fmt.Sprintf("p%02d", i), opened(0, when("x", `facts["m"] > plan.actions`), when("y", `facts["m"] < plan.actions`))))
 	}
 	status := NewReader(w.kv, "t", w).Status()
 	if plans := status.FaultyPlans; status.Faulty != 2*(faultyShown+3) || len(plans) != faultyShown || !slices.IsSorted(plans) || plans[0] != "p00" || plans[9] != "p09" {

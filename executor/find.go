@@ -50,7 +50,7 @@ var phasesByName = []struct {
 	name  string
 	phase pb.Phase
 }{
-	{ledger.StateOpen, pb.Phase_PHASE_OPEN}, {ledger.StateCommitted, pb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, pb.Phase_PHASE_UNWINDING},
+	{ledger.StateOpen, pb.Phase_PHASE_OPEN}, {ledger.StateCommitting, pb.Phase_PHASE_COMMITTING}, {ledger.StateCommitted, pb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, pb.Phase_PHASE_UNWINDING},
 	{ledger.StateCompensated, pb.Phase_PHASE_COMPENSATED}, {ledger.StateQuarantined, pb.Phase_PHASE_QUARANTINED}, {ledger.StateFailed, pb.Phase_PHASE_FAILED},
 	{ledger.StateResolved, pb.Phase_PHASE_RESOLVED},
 }
@@ -61,7 +61,7 @@ func phaseNamed(name string) (pb.Phase, error) {
 			return p.phase, nil
 		}
 	}
-	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name), "open, committed, unwinding, compensated, quarantined, failed or resolved")
+	return 0, ledger.Refuse("state", fmt.Sprintf("%q", name), "open, committing, committed, unwinding, compensated, quarantined, failed or resolved")
 }
 
 // finding is one page in the making.
@@ -132,7 +132,7 @@ func (f *finding) shortest() []byte {
 		return listPrefix(listLabel, f.q.Label)
 	case f.q.Capability != "":
 		return listPrefix(listCapability, f.q.Capability)
-	case f.q.State == ledger.StateFailed || f.q.State == ledger.StateResolved:
+	case f.q.State == ledger.StateCommitting || f.q.State == ledger.StateFailed || f.q.State == ledger.StateResolved:
 		return state
 	case f.q.Agent != "":
 		return listPrefix(listAgent, f.q.Agent)

@@ -99,7 +99,7 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 	w := findWorld(t, plans)
 	r := NewReader(w.kv, "t", w).At(w.now)
 	found := 0
-	for _, state := range []string{"", "open", "committed", "compensated", "failed", "quarantined", "unwinding"} {
+	for _, state := range []string{"", "open", "committing", "committed", "compensated", "failed", "quarantined", "unwinding"} {
 		for _, agent := range []string{"", "a2"} {
 			for _, capability := range []string{"", "c.one"} {
 				for _, label := range []string{"", "red", "env=prod"} {
@@ -138,11 +138,14 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 
 func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 	w := newWorld(t)
+	var openings []*pb.Record
 	for i := range findScanMax + 10 {
-		id := fmt.Sprintf("p%d", i)
 		opening := opened(0)
-		opening.Plan = id
-		w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: id}, opening)
+		opening.Plan = fmt.Sprintf("p%d", i)
+		openings = append(openings, opening)
+	}
+	for commit := range slices.Chunk(openings, 200) {
+		w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}, commit...))
 	}
 	w.state.Flush()
 	r := NewReader(w.kv, "t", w).At(w.now)

@@ -2,11 +2,15 @@ package executor
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -16,9 +20,9 @@ var ledgers = []string{
 	"open a a+ b b+ c c? d d- e fail turn",
 	"open@5s a a+ b b+ fact:x=1 @6s",
 	"open:1 a< a+ b< b+ c<a,b c+ c=fail,done b=stop fail turn @1s @9s retry:b turn",
-	"open a a+ b b+ b=stop fail turn c c+ turn !resolve:a resolve:b turn !lone:x turn resolve:x turn",
+	"open a a+ b b+ b=stop fail turn c c+ turn resolve:b turn !resolve:a !lone:x turn resolve:x turn",
 	"open a a+ b:lateask b=late fail turn b+ tell:b#1=done turn halt:b~1 turn",
-	"open a a+ judge:a=allow !lone:x commit turn =again !b",
+	"open a a+ judge:a=allow !lone:x resolve:x commit turn =again !b",
 	"open a a+ a=late judge:a=block turn forget:y tell:a#1=fail turn @2s tell:a#2=done turn",
 }
 
@@ -169,7 +173,7 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 // the agent, a worker or the holder arrives once more; every schedule ends as
 // without.
 func TestCopiesOfCommitsChangeNoPlan(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(testenv.Cases(1, 5)) {
 		for _, c := range schedules {
 			if strings.Contains(c.setup, "retry:") || strings.Contains(c.setup, "again") || strings.Contains(c.setup, "!tell:") {
 				continue // a retry is a wish, and a copy of it another; a report may come before what it reports on
@@ -299,25 +303,36 @@ func TestOneIDTwoContents(t *testing.T) {
 	}
 }
 
-// TestAPairTheWrongWayRound is no pair; a copy of it changes nothing, and its act
-// is its owner's.
+// TestAPairTheWrongWayRound is refused whole, in either encoding: its act is its
+// owner's, unless the pair comes again and is right.
 func TestAPairTheWrongWayRound(t *testing.T) {
-	s := newSchedule(t)
-	s.play("open")
-	p := pair("a")
-	for range 2 {
-		for _, records := range [][]*pb.Record{{p[1], p[0]}, p} {
-			if r := s.agent("p", records...); r[0].Verdict != Refused && r[1].Verdict != Refused {
-				t.Fatalf("%+v", r)
+	for _, again := range []bool{false, true} {
+		s := newSchedule(t)
+		s.play("open")
+		p := pair("a")
+		p[0].Plan, p[1].Plan = "p", "p"
+		inJSON := fmt.Sprintf(`{"records":[%s,%s]}`, protojson.Format(p[1]), protojson.Format(p[0]))
+		for range 2 {
+			results := s.agent("p", p[1], p[0])
+			results = append(results, s.raw("saga.t.agent.a1.p", ledger.ContentTypeJSON, []byte(inJSON))...)
+			for _, r := range results {
+				if r.Verdict != Refused || !strings.Contains(r.Reason, "the compensation stands before its forward") {
+					t.Fatalf("%+v", results)
+				}
 			}
 		}
-	}
-	if a := s.show("p").Actions; len(a) == 1 && a[0].Compensation != "" {
-		t.Fatalf("a copy registered %+v", a[0])
-	}
-	s.play("fail turn")
-	if state := s.show("p").State; state != "quarantined" {
-		t.Fatal(state)
+		if a := s.show("p").Actions; len(a) != 0 {
+			t.Fatalf("registered %+v", a)
+		}
+		want := ledger.StateQuarantined
+		if again {
+			want = ledger.StateCompensated
+			s.must(s.agent("p", p...))
+		}
+		s.play("fail turn")
+		if state := s.show("p").State; state != want {
+			t.Fatalf("%s, want %s", state, want)
+		}
 	}
 }
 

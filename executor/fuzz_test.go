@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -119,10 +120,7 @@ func FuzzRecords(f *testing.F) {
 
 // TestHostileRecords is FuzzRecords on long random ledgers.
 func TestHostileRecords(t *testing.T) {
-	cases := 3000
-	if testing.Short() {
-		cases = 300
-	}
+	cases := testenv.Cases(200, 3000)
 	programs := triggers.NewCache(100)
 	for seed := range uint64(cases) {
 		r := rand.NewChaCha8([32]byte(binary.BigEndian.AppendUint64(make([]byte, 24), seed)))
@@ -139,7 +137,7 @@ func playHostile(t *testing.T, programs *triggers.Cache, data []byte) {
 	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
 	d := &draw{data}
 	s.worker = func(Command) *ledger.Reply {
-		return pick(d, &ledger.Reply{Status: ledger.StatusDone}, nil, &ledger.Reply{Status: ledger.StatusFailed}, &ledger.Reply{Status: ledger.StatusStop}, &ledger.Reply{Status: ledger.StatusWorking})
+		return pick(d, &ledger.Reply{Status: ledger.StatusDone}, nil, &ledger.Reply{Status: nobody}, &ledger.Reply{Status: nobodyMore}, &ledger.Reply{Status: ledger.StatusFailed}, &ledger.Reply{Status: ledger.StatusStop}, &ledger.Reply{Status: ledger.StatusWorking})
 	}
 	s.word("open")
 	for steps := 0; len(d.data) > 0 && steps < 150; steps++ {
@@ -184,6 +182,7 @@ func compensation(d *draw, action string) *pb.Record_CompensationRegistered {
 	c := &pb.CompensationRegistered{
 		Capability: pick(d, "undo."+action, ""), Key: pick(d, "", "other"), Attempts: uint32(d.n(3)), OnInDoubt: pb.OnInDoubt(d.n(5)),
 		BackoffNs: int64(d.n(2)) * second, OnLate: pb.OnLate(d.n(3)), Approve: d.n(8) == 0, ValidForNs: int64(d.n(3)) * second,
+		UnservedAfterNs: int64(d.n(3)) * second,
 	}
 	if d.n(3) == 0 {
 		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.x", Attempts: uint32(d.n(3))}, Answer: pick(d, "", "probe.presence", "(")}
@@ -208,9 +207,9 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 	}
 	switch source.Class { // half of them know what hurts
 	case ledger.ClassOperator:
-		s.aim(d, r, pb.Undo_UNDO_QUARANTINED)
+		s.aim(d, r, pick(d, pb.Undo_UNDO_QUARANTINED, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pb.Undo_UNDO_OWED, pb.Undo_UNDO_SETTLING))
 	case ledger.ClassWorker:
-		s.aim(d, r, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING)
+		s.aim(d, r, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pick(d, pb.Undo_UNDO_RESOLVED, pb.Undo_UNDO_QUARANTINED))
 	case ledger.ClassExecutor:
 		s.aim(d, r, pb.Undo(d.n(11)))
 	}
@@ -329,7 +328,7 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 		r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: s.asked(d, r, 1), Capability: pick(d, "probe.x", "verify.x"), Question: pb.Question(d.n(4)),
 			Done: pick(d, nil, &pb.CompensationSucceeded{Attempt: attempt})}}
 	case 15:
-		r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: s.asked(d, r, 0), Question: pb.Question(d.n(4)), Presence: pb.Presence(d.n(4)), ExternalRef: "x", Duplicates: pick(d, nil, []string{"x"}, []string{"y", "z"})}}
+		r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: s.asked(d, r, 0), Question: pb.Question(d.n(4)), Presence: pb.Presence(d.n(4)), ExternalRef: "x", Duplicates: pick(d, nil, []string{"x"}, []string{"y", "z"}), Unserved: d.n(4) == 0}}
 	case 16:
 		switch d.n(3) {
 		case 0:
@@ -351,7 +350,7 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 	case 6, 7:
 		r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt, Verified: d.n(2) == 0}}
 	case 8, 9:
-		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt, Final: d.n(2) == 0}}
+		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: attempt, Final: d.n(2) == 0, Unserved: d.n(3) == 0, InDoubt: d.n(3) == 0}}
 	case 10:
 		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{}}
 	case 11:

@@ -25,6 +25,37 @@ var madeLedgers = []struct {
 	{"repaired", goldenOfRepair},
 	{"signed", goldenOfSigned},
 	{"erased", goldenOfErasure},
+	{"cancelled", goldenOfCancels},
+	{"resumed", goldenOfWriters},
+}
+
+// goldenOfCancels has a plan that its agent cancels, and one that an operator does, with
+// an effect in doubt that is not there.
+func goldenOfCancels(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a a+ b b- c c+ cancel turn q/open q/a q/a+")
+	s.must(s.agent("q", append(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.b"}}
+	}), inDoubt("b"))...))
+	s.play("b.probe=absent q/stop turn")
+	return s.log
+}
+
+// goldenOfWriters has a plan that a second process writes to before it resumes it, and
+// whose first process goes on after that.
+func goldenOfWriters(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("1")...)...)...))
+	s.agent("p", by("w2", pair("1", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Capability = "do.else" })...)...)
+	s.agent("p", by("w2", completed("1"))...)
+	s.must(s.agent("p", by("w2", resumed())...))
+	s.must(s.agent("p", by("w2", pair("2")...)...))
+	s.must(s.agent("p", by("w1", completed("1"))...))
+	s.agent("p", by("w1", pair("3")...)...)
+	s.must(s.agent("p", by("w1", failedForward("3"))...))
+	s.must(s.agent("p", by("w2", completed("2"), planFailed())...))
+	s.play("turn turn")
+	return s.log
 }
 
 // goldenOfMemory has facts that come, change, leave memory, are read and come back.

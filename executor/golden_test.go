@@ -20,7 +20,7 @@ import (
 // Golden ledgers are messages as a released version has stored them, and what they
 // fold to after each of them. testdata/golden/NAME.ledger has one message a line:
 // sequence, stamp in unix ns, subject, content type or "-", bytes in hex.
-// NAME.fold3 has one digest a line, that of fold version 3 after so many messages.
+// NAME.fold6 has one digest a line, that of fold version 6 after so many messages.
 //
 // A golden file never changes: what a version has stored, every later one folds. A
 // change of the fold that gives other digests needs another FoldVersion, and that

@@ -21,6 +21,10 @@ func (r *Reader) History(agent string, q ledger.HistoryQuery) ledger.HistoryAnsw
 	}
 	answer := ledger.HistoryAnswer{
 		Agent: p.row.Agent, Opened: encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []ledger.PastAction{},
+		Writer: p.row.Writer, SavepointsSet: p.row.SavepointsSet, Rewinds: p.row.Rewinds,
+	}
+	for _, s := range p.row.Savepoints {
+		answer.Savepoints = append(answer.Savepoints, ledger.PastSavepoint{Name: s.Name, Actions: s.Actions})
 	}
 	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.id)
 	size := 0
@@ -51,7 +55,7 @@ func (r *Reader) pastAction(p *plan, a *action) ledger.PastAction {
 	}
 	past.Forward = encode(f)
 	payload := r.s.payload(actionKey(keyPayload, p.id, a.id.n))
-	past.Output, past.Before = payload.Output, payload.Before
+	past.Output, past.Before, past.Incomplete = payload.Output, payload.Before, row.OutputIncomplete
 	if len(payload.Input) > 0 {
 		sum := sha256.Sum256(payload.Input)
 		past.Input = sum[:]

@@ -43,3 +43,16 @@ func (k *kept[T]) put(key string, value T) {
 	k.young[key] = value
 	delete(k.old, key)
 }
+
+// grown notes that the weight of a value, which get or put was called with last, has
+// changed by so many bytes.
+func (k *kept[T]) grown(bytes int) { k.weight += bytes }
+
+// remove forgets what is remembered under key.
+func (k *kept[T]) remove(key string) {
+	if had, ok := k.young[key]; ok && k.weigh != nil {
+		k.weight -= k.weigh(had)
+	}
+	delete(k.young, key)
+	delete(k.old, key)
+}

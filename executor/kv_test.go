@@ -7,13 +7,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // The model is a map that is sorted anew for every scan. Keys come at random, in
 // order and in reverse, so that blocks split at their middle and at both ends, and
 // empty again.
 func TestMemoryKVIsASortedMap(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(testenv.Cases(3, 12)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m, model := NewMemoryKV(), map[string]string{}
 		keys := 1 + r.IntN(2000)

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"slices"
+	"strings"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -100,7 +101,10 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 
 // counts reports whether a condition reads the number of its plan's actions.
 func (s *State) counts(condition string) bool {
-	c, err := s.programs.Condition(condition)
+	if !strings.Contains(condition, "actions") && !strings.Contains(condition, "step") {
+		return false // no name is written otherwise, so most need not be compiled
+	}
+	c, err := s.condition(condition)
 	return err == nil && c.Reads("plan.actions", "plan.step")
 }
 
@@ -150,9 +154,15 @@ func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
 	}
 }
 
+// inTime reports whether a lease is the deadline of a plan whose commit waits: its agent
+// has ended it before.
+func inTime(p *plan, l *pb.LeaseRow) bool {
+	return l.Name == leaseDeadline && p.row.Phase == pb.Phase_PHASE_COMMITTING
+}
+
 // live reports whether a lease waits for its condition.
 func (s *State) live(p *plan, a *action, l *pb.LeaseRow, ref leaseRef) bool {
-	return armed(p.row) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
+	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
@@ -185,7 +195,7 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
 	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
-		clocked := held.Condition().ReadsClock()
+		clocked := held.ReadsClock()
 		full := held.Evaluate(s.meta.TimeNs, factView{s})
 		s.turn(p, ref, at, clocked, full.Readings)
 		s.noteTurning(p, ref, l, full.Keys)
@@ -207,7 +217,8 @@ func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held 
 	l.Moot = result.Moot
 	s.index(ref, l, result.WakeNs, keys, faulty(result))
 	if len(keys) > 0 {
-		s.remember(&watcher{id: string(ref.append(nil)), held: held, wakeNs: l.WakeNs, keys: l.Keys, faulty: l.Faulty})
+		w, eager := newWatcher(string(ref.append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
+		s.remember(w, l.Keys, eager)
 	}
 }
 

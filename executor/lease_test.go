@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,11 +79,11 @@ func TestATriggerOfAnAction(t *testing.T) {
 	}
 }
 
-// TestABadConditionIsShownAndBlocksNothing.
+// TestABadConditionIsShownAndBlocksNothing: one that meets a fact of another kind.
 func TestABadConditionIsShownAndBlocksNothing(t *testing.T) {
 	s := newSchedule(t)
-	s.must(s.agent("p", opened(0, when("bad", `facts["x"`), when("good", `facts["x"] == 1`))))
-	s.play("a a+ turn")
+	s.must(s.agent("p", opened(0, when("bad", `facts["x"] + "!" == "!"`), when("good", `facts["x"] == 1`))))
+	s.play("a a+ fact:x=2 turn")
 	for _, l := range s.show("p").Leases {
 		if l.Name == "bad" && (l.Error == "" || l.Truth != "unknown") {
 			t.Fatalf("%+v", l)
@@ -339,8 +340,12 @@ func TestAFiringOfManyReadingsFits(t *testing.T) {
 	}
 	s.must(s.agent("p", opened(0, when("all", condition))))
 	s.play("a a+")
+	var facts []*pb.Record
 	for i := range 90 {
-		s.play(fmt.Sprintf(`fact:%s%d={"n":1,"v":"%s"}`, long, i, strings.Repeat("v", 900)))
+		facts = append(facts, asserted(fmt.Sprint(long, i), fmt.Sprintf(`{"n":1,"v":"%s"}`, strings.Repeat("v", 900))))
+	}
+	for commit := range slices.Chunk(facts, 45) { // every commit has all that is kept looked at
+		s.must(s.append(sensor, commit...))
 	}
 	s.play("turn")
 	s.wantState("p", "compensated", "a=compensated")

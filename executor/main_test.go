@@ -10,7 +10,7 @@ import (
 // over worlds that are gone a moment later.
 func TestMain(m *testing.M) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(800)
 	}
 	os.Exit(m.Run())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -15,10 +16,7 @@ import (
 // comes, the rows agree with each other, the order holds, and once the owner has
 // answered everything every plan ends for good.
 func TestRandomMeddling(t *testing.T) {
-	cases := 1200
-	if testing.Short() {
-		cases = 300
-	}
+	cases := testenv.Cases(80, 1200)
 	programs := triggers.NewCache(100)
 	seen, seed := map[string]int{}, uint64(0)
 	defer func() {
@@ -124,7 +122,7 @@ func (s *schedule) finish() {
 		}
 		s.turn(answers...)
 		plans, _ := NewReader(s.kv, "t", nil).Plans(Filter{})
-		busy := slices.ContainsFunc(plans, func(p PlanView) bool { return p.State == "unwinding" || p.State == "quarantined" })
+		busy := slices.ContainsFunc(plans, func(p PlanView) bool { return p.State == "unwinding" || p.State == "quarantined" || len(p.Orphans) > 0 })
 		if !busy {
 			return
 		}
@@ -144,7 +142,7 @@ func (s *schedule) finish() {
 func (s *schedule) settle(plan string) {
 	defer func() { s.plan = "p" }()
 	view := s.show(plan)
-	if s.plan = plan; view.State != "quarantined" {
+	if s.plan = plan; view.State != "quarantined" && len(view.Orphans) == 0 {
 		return
 	}
 	for _, operator := range []string{"ann", "bob"} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -184,10 +185,7 @@ func count[T any](w *world) (n int) {
 // random: the leases that fire, when and why, and the ends of the plans are the same.
 func TestAnEvictionNeverChangesAnAnswer(t *testing.T) {
 	programs := triggers.NewCache(expressionsMax)
-	seeds, evicted, restored, fired := 60, 0, 0, 0
-	if testing.Short() {
-		seeds = 20
-	}
+	seeds, evicted, restored, fired := testenv.Cases(5, 60), 0, 0, 0
 	for seed := range uint64(seeds) {
 		deeds := randomDeeds(rand.New(rand.NewPCG(seed, 1)))
 		plain := newWorldWith(t, programs)

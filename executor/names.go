@@ -10,6 +10,8 @@ func stateName(r *pb.PlanRow) string {
 	switch r.Phase {
 	case pb.Phase_PHASE_OPEN:
 		return ledger.StateOpen
+	case pb.Phase_PHASE_COMMITTING:
+		return ledger.StateCommitting
 	case pb.Phase_PHASE_COMMITTED:
 		return ledger.StateCommitted
 	case pb.Phase_PHASE_UNWINDING:
@@ -30,7 +32,7 @@ func stateName(r *pb.PlanRow) string {
 // statusName is plan.status as conditions read it: the state, and on an open
 // plan what was asked of it.
 func statusName(r *pb.PlanRow) string {
-	if r.Phase == pb.Phase_PHASE_OPEN {
+	if stops(r) {
 		switch r.Signal {
 		case pb.Signal_SIGNAL_FAILED:
 			return "failed"
@@ -46,7 +48,7 @@ func outcomeName(o pb.Outcome) string {
 }
 
 func undoName(u pb.Undo) string {
-	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted"}[u]
+	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted", "settling"}[u]
 }
 
 func questionName(q pb.Question) string { return [...]string{"", "effect", "undo", "verify"}[q] }

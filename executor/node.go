@@ -80,18 +80,21 @@ func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, res
 	if faulty(result) != wasFaulty {
 		s.setFaulty(faultyNodeKey(node), !wasFaulty)
 	}
-	s.remember(&watcher{id: nodeID(node), held: held, wakeNs: result.WakeNs, keys: keys, faulty: faulty(result)})
+	w, eager := newWatcher(nodeID(node), held, result.WakeNs, keys, faulty(result))
+	s.remember(w, keys, eager)
 }
 
 // nodeChanged follows a node whose answer is another now.
-func (s *State) nodeChanged(w *watcher, result triggers.Result, at *pb.Address) {
+func (s *State) nodeChanged(
+	w *watcher, held *triggers.Held, result triggers.Result, at *pb.Address,
+) {
 	node := []byte(w.id[1:])
 	if result.Truth == triggers.True || result.Moot {
 		s.dissolve(node, at)
 		return
 	}
 	if row := s.nodeRow(node); row != nil {
-		s.indexNode(node, row, w.held, result, w.faulty)
+		s.indexNode(node, row, held, result, w.faulty)
 		s.set(nodeKey(node), encode(row))
 	}
 }
@@ -136,19 +139,15 @@ func (s *State) member(node []byte) (p *plan, a *action, l *pb.LeaseRow) {
 	return nil, nil, nil
 }
 
-// nodeWatcher reads a node as its first lease sees it.
+// nodeWatcher reads a node. Its condition is held when it is asked, as its first lease
+// sees it.
 func (s *State) nodeWatcher(node []byte) *watcher {
 	row := s.nodeRow(node)
-	p, a, l := s.member(node)
-	if row == nil || l == nil {
+	if row == nil {
 		return nil
 	}
-	held := s.hold(p, a, l)
-	if held == nil {
-		return nil // was compiled when it was armed
-	}
 	_, faulty := s.get(faultyNodeKey(node))
-	return &watcher{id: nodeID(node), held: held, wakeNs: row.WakeNs, keys: row.Keys, faulty: faulty}
+	return unheldWatcher(nodeID(node), row.WakeNs, row.Keys, faulty)
 }
 
 // dueNode asks a node whose wake instant has come, and fires its leases.
@@ -160,7 +159,11 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 	case d.in.HoldClock:
 		return d.in.EpochNs + heldAgain
 	}
-	result := d.state.answerAt(w.held, d.in.EpochNs)
+	held := d.state.heldBy(w)
+	if held == nil {
+		return d.in.EpochNs
+	}
+	result := d.state.answerAt(held, d.in.EpochNs)
 	if result.Truth != triggers.True {
 		return max(result.WakeNs, 0) // 0: only a fact can change it now
 	}

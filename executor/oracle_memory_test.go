@@ -1,29 +1,33 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // regime is what a host keeps in memory, and when it lets go of it.
 type regime struct {
 	name    string
-	kept    int  // watchers and facts; 0: as many as ever
+	kept    int  // watchers, facts and programs; 0: as many as ever
+	program bool // no more than one program
 	forget  bool // decoded rows, at every flush
 	restart int  // after one in so many flushes; 0: never
 	flush   int  // after 1 to so many messages
 }
 
 var regimes = []regime{
-	{"everything kept, one flush", 0, false, 0, 1000},
-	{"nothing kept", 2, true, 0, 1},
-	{"little kept, flushed at random", 3, false, 0, 9},
-	{"a restart after every message", 0, false, 1, 1},
-	{"restarts at random", 2, true, 3, 5},
+	{"everything kept, one flush", 0, false, false, 0, 1000},
+	{"nothing kept", 2, false, true, 0, 1},
+	{"little kept, flushed at random", 3, false, false, 0, 9},
+	{"a restart after every message", 0, false, false, 1, 1},
+	{"restarts at random", 2, false, true, 3, 5},
+	{"everything kept but the programs", 0, true, false, 0, 3},
 }
 
 // again folds the ledger of a run under another regime: every decision is asked for
@@ -33,6 +37,9 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 	programs := w.programs
 	if g.kept > 0 {
 		programs = triggers.NewCache(g.kept)
+	}
+	if g.program {
+		programs = triggers.NewCache(1)
 	}
 	var s *State
 	start := func() {
@@ -78,13 +85,10 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 	return Digest(kv), nil
 }
 
-// TestNoAnswerDependsOnWhatIsKept: one ledger, five ways to keep things in memory,
+// TestNoAnswerDependsOnWhatIsKept: one ledger, six ways to keep things in memory,
 // one state and the same decisions.
 func TestNoAnswerDependsOnWhatIsKept(t *testing.T) {
-	cases := *oracleCases / 4
-	if testing.Short() {
-		cases = min(cases, 25)
-	}
+	cases := cmp.Or(*oracleCases, testenv.Cases(60, 800)) / 4
 	programs := triggers.NewCache(64)
 	for n := range cases {
 		seed := *oracleSeed + 1_000_000 + int64(n)

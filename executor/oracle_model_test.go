@@ -24,7 +24,8 @@ type oraclePlan struct {
 	id, agent             string
 	parent                *oraclePlan
 	label                 string
-	phase                 string // open, committed, unwinding or ended
+	phase                 string // open, committing, committed, unwinding or ended
+	accepts               bool   // what is in doubt when it is committed
 	signal                string // failed, cancelled or empty
 	to                    string // the savepoint that its signal goes back to
 	rewinding             bool
@@ -62,11 +63,14 @@ type oracleLease struct {
 }
 
 func (p *oraclePlan) armed() bool {
-	return p.phase == "open" && !p.fired || p.phase == "committed" && p.parent != nil && !p.retired
+	return p.stops() && !p.fired || p.phase == "committed" && p.parent != nil && !p.retired
 }
 
+// stops: it is open, or its commit waits.
+func (p *oraclePlan) stops() bool { return p.phase == "open" || p.phase == "committing" }
+
 func (p *oraclePlan) status() string {
-	if p.phase == "open" && p.signal != "" {
+	if p.stops() && p.signal != "" {
 		return p.signal
 	}
 	return p.phase
@@ -240,7 +244,11 @@ func (m *oracleModel) apply(e ledger.Entry) {
 	case *pb.Record_UnwindRequested:
 		p.ends("cancelled", k.UnwindRequested.ToSavepoint)
 	case *pb.Record_PlanCommitted:
-		m.committed(p)
+		m.commit(p)
+	case *pb.Record_HeldSetRetired:
+		if p.phase == "committing" {
+			m.committed(p)
+		}
 	case *pb.Record_LeaseFired:
 		m.fired(e, p, k.LeaseFired)
 	case *pb.Record_UnwindStarted:
@@ -257,7 +265,7 @@ func (m *oracleModel) apply(e ledger.Entry) {
 }
 
 func (m *oracleModel) opened(e ledger.Entry, k *pb.PlanOpened) {
-	p := &oraclePlan{id: e.Record.Plan, agent: e.Source.Name, phase: "open", openedNs: m.timeNs, opened: e.Address, deadlineNs: k.DeadlineNs, savepoints: map[string]int{}}
+	p := &oraclePlan{id: e.Record.Plan, agent: e.Source.Name, phase: "open", openedNs: m.timeNs, opened: e.Address, deadlineNs: k.DeadlineNs, accepts: k.DoubtAtCommit == pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT, savepoints: map[string]int{}}
 	for _, l := range k.Labels {
 		p.label = l.Value
 	}
@@ -284,12 +292,36 @@ func (m *oracleModel) opened(e ledger.Entry, k *pb.PlanOpened) {
 
 // ends takes the agent's word for the end of a plan, or of its part.
 func (p *oraclePlan) ends(signal, to string) bool {
-	partly := p.to != "" && (p.phase == "open" || p.rewinding)
-	if !(partly && to == "") && (p.phase != "open" || p.signal != "") {
+	partly := p.to != "" && (p.stops() || p.rewinding)
+	if !(partly && to == "") && (!p.stops() || p.signal != "") {
 		return false
 	}
 	p.signal, p.to = signal, to
 	return true
+}
+
+// commit makes a plan committed, or lets its commit wait: then its deadline is over.
+func (m *oracleModel) commit(p *oraclePlan) {
+	if p.parent != nil || p.accepts || !m.doubts(p) {
+		m.committed(p)
+		return
+	}
+	p.phase = "committing"
+	for _, l := range p.leases {
+		if l.name == leaseDeadline {
+			l.gone, l.must = true, false
+		}
+	}
+}
+
+// doubts: something of a tree is not known to have happened or not.
+func (m *oracleModel) doubts(root *oraclePlan) bool {
+	return slices.ContainsFunc(m.plans, func(p *oraclePlan) bool {
+		held := p == root || p.root() == root && p.phase == "committed" && !p.retired
+		return held && slices.ContainsFunc(p.actions, func(a *oracleAction) bool {
+			return !a.entry && !a.settled && (a.facts.Outcome == "unknown" || a.facts.Outcome == "in_doubt")
+		})
+	})
 }
 
 func (m *oracleModel) committed(p *oraclePlan) {

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -86,8 +88,33 @@ func (s *State) pageRow(key []byte) *pb.PageRow {
 	return row
 }
 
-// unpage closes the page about a quarantine that its owner has answered.
-func (s *State) unpage(p *plan, a *action) { s.delete(pageKey(p.id, a.id.n, ledger.PageQuarantined)) }
+// unpage closes the page of a kind that its owner has answered; a is nil for one about a
+// plan.
+func (s *State) unpage(p *plan, a *action, kind string) {
+	key := pageKey(p.id, number(a), kind)
+	if _, open := s.get(key); !open {
+		return
+	}
+	s.delete(key)
+	s.pages = slices.DeleteFunc(s.pages, func(page Page) bool { // asked for since the last Pages
+		return page.Plan == p.id && page.Number == number(a) && page.Kind == kind
+	})
+	closed := Page{Number: number(a), Page: ledger.Page{Kind: kind, Plan: p.id}}
+	if a != nil {
+		closed.Action = a.fixed.Id
+	}
+	if s.base == nil {
+		s.closed = append(s.closed, closed)
+	}
+}
+
+// Closed returns what the folds since the last call have closed of pages that nobody may
+// have taken: their owners have answered. Of a page it has what it was about.
+func (s *State) Closed() []Page {
+	out := s.closed
+	s.closed = nil
+	return out
+}
 
 // Pages returns the pages that the folds since the last call have asked for.
 func (s *State) Pages() []Page {

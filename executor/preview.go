@@ -48,7 +48,7 @@ func (r *Reader) Preview(q PreviewQuery, nowNs int64) (PreviewView, error) {
 			view.Outstanding = append(view.Outstanding, a.fixed.Id)
 		}
 	}
-	view.Outstanding = append(view.Outstanding, p.row.Orphans...)
+	view.Outstanding = append(view.Outstanding, orphans(p.row)...)
 	return view, nil
 }
 
@@ -65,8 +65,10 @@ func (d *decider) rehearse(p *plan, to string) (*plan, string) {
 			return p, already(p)
 		}
 		return p, ""
-	case pb.Phase_PHASE_OPEN:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
 		switch begun := p.row.Fired != nil || p.row.Signal != pb.Signal_SIGNAL_NONE; {
+		case to != "" && p.row.Phase == pb.Phase_PHASE_COMMITTING:
+			return p, "plan " + p.id + " is being committed: all of it is undone, or nothing"
 		case to != "" && savepoint(p, to) == nil:
 			return p, "plan " + p.id + " has no savepoint " + to
 		case begun && to != "" && to != p.row.ToSavepoint:
@@ -163,22 +165,26 @@ func (r *rehearsal) flying(p *plan) (calls []call) {
 // due starts what waits for another try and whose time has come; its records are
 // those of the stage that follows.
 func (r *rehearsal) due(p *plan) {
-	r.each(p, pb.Undo_UNDO_WAITING, func(q *plan, a *action) {
+	start := func(q *plan, a *action) {
 		if a.row.DueNs <= r.d.in.EpochNs {
 			r.d.size = 0
 			r.d.next(q, a)
 		}
-	})
+	}
+	r.each(p, pb.Undo_UNDO_WAITING, start)
+	r.each(p, pb.Undo_UNDO_SETTLING, start)
 }
 
 // wait lets time pass until the next try; false: nothing waits for one.
 func (r *rehearsal) wait(p *plan) bool {
 	first := int64(0)
-	r.each(p, pb.Undo_UNDO_WAITING, func(_ *plan, a *action) {
+	earliest := func(_ *plan, a *action) {
 		if first == 0 || a.row.DueNs < first {
 			first = a.row.DueNs
 		}
-	})
+	}
+	r.each(p, pb.Undo_UNDO_WAITING, earliest)
+	r.each(p, pb.Undo_UNDO_SETTLING, earliest)
 	if first == 0 {
 		return false
 	}

@@ -109,6 +109,8 @@ type HostAnswer struct {
 // ErrorAnswer is what every answer can be read as first.
 type ErrorAnswer struct {
 	Error string `json:"error,omitempty"`
+	Field string `json:"field,omitempty"` // of the request that is wrong, as in "request.plan"
+	Want  string `json:"want,omitempty"`  // what would be right there
 }
 
 // Modes of a tenant on a host, as in StatusView.
@@ -118,4 +120,5 @@ const (
 	ModeHolding  = "holding"     // decides and dispatches
 	ModeGuard    = "clock-guard" // holds, but no clock lease fires
 	ModeHalted   = "halted"      // a guard has failed: nothing is dispatched
+	ModeDegraded = "degraded"    // a disk cannot be written: nothing is folded or dispatched until it can
 )

@@ -20,14 +20,14 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
-		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Duplicated: slices.Clone(r.Duplicated), Orphans: slices.Clone(r.Orphans), Leases: cloneLeases(r.Leases),
+		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Duplicated: slices.Clone(r.Duplicated), Orphans: cloneOrphans(r), Writer: r.Writer, Opener: r.Opener, ResumedNs: r.ResumedNs, Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
-		Proposals: slices.Clone(r.Proposals),
-		Firing:    r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
+		Proposals: slices.Clone(r.Proposals), Settling: slices.Clone(r.Settling), UnwindingNs: r.UnwindingNs,
+		Firing: r.Firing, Cascaded: r.Cascaded, Cuts: slices.Clone(r.Cuts), Passed: r.Passed,
 		Asked: r.Asked, Verdicts: slices.Clone(r.Verdicts), Answered: slices.Clone(r.Answered),
-		Erased: r.Erased, Erasure: r.Erasure, Shredded: r.Shredded,
+		Doubts: r.Doubts, InDoubt: r.InDoubt, Erased: r.Erased, Erasure: r.Erasure, Shredded: r.Shredded,
 	}
 }
 
@@ -42,6 +42,8 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 		Reported: r.Reported, ReportedAt: r.ReportedAt, Asking: r.Asking, Asked: r.Asked, AskedFrom: r.AskedFrom, AskedToSend: r.AskedToSend, Presence: r.Presence,
 		Pending: r.Pending, AliveUntilNs: r.AliveUntilNs, Approved: r.Approved, Proposal: r.Proposal, ClosesNs: r.ClosesNs,
 		Warned: r.Warned, SentNs: r.SentNs, Duties: r.Duties, ReadyNs: r.ReadyNs, VerdictNs: r.VerdictNs, Confirmed: r.Confirmed, Duplicates: r.Duplicates, PresenceAt: r.PresenceAt, ResolvedBy: r.ResolvedBy, HasOutput: r.HasOutput,
+		OutcomeNs: r.OutcomeNs, AskedNs: r.AskedNs, AbsentNs: r.AbsentNs, DoubtedAs: r.DoubtedAs, OutputIncomplete: r.OutputIncomplete,
+		DispatchedNs: r.DispatchedNs, Unserved: r.Unserved, SaidDone: r.SaidDone, Undone: r.Undone, Answered: r.Answered,
 	}
 }
 

@@ -83,7 +83,7 @@ func TestACloneIsApart(t *testing.T) {
 	for _, list := range [][]uint32{c.Ready, c.Parked, c.Reported, c.Watchers} {
 		list[0] = 99
 	}
-	c.Orphans[0] = "z"
+	c.Orphans[0].Name = "z"
 	for _, l := range append(c.Leases, d.Leases...) {
 		l.Fired, l.Moot, l.WakeNs, l.Keys, l.Node = false, false, 99, nil, nil
 	}

@@ -56,15 +56,15 @@ func (s *State) target(p *plan) (rewinding bool, last uint32) {
 }
 
 // rewindDuty undoes a duty of an open plan: its action was rewound before.
-func (s *State) rewindDuty(e ledger.Entry, p *plan, d *action) {
+func (s *State) rewindDuty(e ledger.Entry, p *plan, d *action, why string) {
 	if p.row.Signal == pb.Signal_SIGNAL_NONE {
-		s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, noteLate, d.fixed.Id)
+		s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, why, d.fixed.Id)
 	}
 }
 
 // rewound reports whether an unwind back to a savepoint has nothing left to do.
 func rewound(r *pb.PlanRow) bool {
-	return r.Rewinding && r.Phase == pb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && len(r.Orphans) == 0
+	return r.Rewinding && r.Phase == pb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && !orphaned(r)
 }
 
 // planRewound opens a plan again. Its leases are armed anew: what has turned true
@@ -81,7 +81,11 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
 		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
 	}
-	s.phase(p, pb.Phase_PHASE_OPEN)
+	state, phase := ledger.StateOpen, pb.Phase_PHASE_OPEN
+	if p.row.Committed != nil { // for a late duty: its commit goes on
+		state, phase = ledger.StateCommitting, pb.Phase_PHASE_COMMITTING
+	}
+	s.phase(p, phase)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
 		if a.row.Undo == pb.Undo_UNDO_OWED { // its owner said halt
@@ -93,8 +97,11 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 		}
 	}
 	p.row.Target = 0
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateOpen, Savepoint: k.Savepoint})
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state, Savepoint: k.Savepoint})
 	s.rearm(p, e.Address)
+	if phase == pb.Phase_PHASE_COMMITTING {
+		s.settleDoubts(p)
+	}
 	return effective
 }
 

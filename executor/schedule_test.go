@@ -21,8 +21,12 @@ import (
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
 //	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
 //	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
+//	:may  :refused                its forward may land after its caller gave up (else it never does); its
+//	                              provider refuses it after its undo
+//	:settle=1m :timeout=5s :grace=2s  how long it may take to land; when its caller gives up; its grace
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
 //	open:continue  open:second    on_undo_failure; a second approver
+//	open:accept                   doubt_at_commit; open:settle says the default
 //	a+  a-  a?                    the forward completed, failed, is in doubt
 //	fail  cancel  commit          the agent ends the plan
 //	stop                          an operator cancels it
@@ -36,6 +40,7 @@ import (
 //	a.verify=gone                 what the check answers: gone, there, lost
 //	tell:a#1=done                 a worker reports on attempt 1 (done, fail, stop)
 //	resolve:a  halt:a  retry:a    an operator's word on a quarantined action; resolve:a@bob of operator bob
+//	accept:a  lost:a              likewise: it stays; it cannot be undone any more
 //	skip:a  force:a               let the unwind go on without it; retry by force
 //	lone:x                        a forward without its registration
 //	judge:a=block                 a verdict
@@ -84,6 +89,8 @@ func (s *schedule) answer(c Command) *ledger.Reply {
 		return &ledger.Reply{Status: ledger.StatusStop, Code: "protected", Message: "never"}
 	case "late":
 		return &ledger.Reply{Status: ledger.StatusWorking}
+	case nobody, nobodyMore:
+		return &ledger.Reply{Status: word}
 	case "lost":
 		return nil
 	}
@@ -166,7 +173,7 @@ func (s *schedule) word(word string) []Result {
 		return s.agent(s.plan, pair(rest)[0])
 	case verb == "fact" || verb == "forget":
 		return s.fact(rest)
-	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "force", "tell", "judge"}, verb):
+	case slices.Contains([]string{"resolve", "halt", "retry", "skip", "accept", "lost", "force", "tell", "judge", "reply"}, verb):
 		return s.about(verb, rest)
 	case strings.Contains(word, "=") && !strings.Contains(word, ":"):
 		id, list, _ := strings.Cut(word, "=")
@@ -216,6 +223,10 @@ func (s *schedule) open(word string) *pb.Record {
 				r.GetPlanOpened().OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 			case mark == "second":
 				r.GetPlanOpened().SecondApprover = true
+			case mark == "accept":
+				accepting(r)
+			case mark == "settle":
+				r.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_SETTLE
 			case err != nil:
 				s.t.Fatal(err)
 			}
@@ -270,7 +281,7 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
 	case "probe":
 		c.Probe = probe
-		c.Bindings = []*pb.Binding{{Name: "ref", Expression: "meta.external_ref"}}
+		c.Bindings = append(c.Bindings, &pb.Binding{Name: "ref", Expression: "meta.external_ref"})
 	case "blind": // probes after an attempt without an answer, not before
 		c.Probe, c.OnInDoubt = probe, pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
 	case "verify":
@@ -281,8 +292,21 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.Approve = true
 	case "lateask":
 		c.OnLate = pb.OnLate_ON_LATE_QUARANTINE
+	case "offer":
+		c.UnservedAfterNs = int64(d)
 	case "dedupe":
 		c.Probe, c.DedupeNs, c.BackoffNs, c.Attempts = probe, 10*second, 20*second, 3
+	case "may":
+		f.Late = pb.Late_LATE_UNSPECIFIED
+	case "refused":
+		f.Late = pb.Late_LATE_REFUSED
+		c.Bindings = append(c.Bindings, &pb.Binding{Name: "forward", Expression: "meta.forward_key"})
+	case "settle":
+		f.Late, f.SettleNs = pb.Late_LATE_UNSPECIFIED, int64(d)
+	case "timeout":
+		f.TimeoutNs = int64(d)
+	case "grace":
+		f.GraceNs = int64(d)
 	case "for":
 		c.ValidForNs = int64(d)
 	case "until":
@@ -320,15 +344,20 @@ func (s *schedule) about(verb, rest string) []Result {
 	s.t.Helper()
 	head, answer, _ := strings.Cut(rest, "=")
 	action, attempt, _ := strings.Cut(head, "#")
-	action, operator, ok := strings.Cut(action, "@")
-	if !ok {
-		operator = "ops"
+	operator := "ops"
+	if at := strings.LastIndex(action, "@"); at >= 0 && !strings.Contains(action[at:], "-") { // no name of an orphan
+		action, operator = action[:at], action[at+1:]
 	}
 	switch verb {
-	case "resolve", "halt", "skip":
+	case "resolve", "halt", "skip", "accept", "lost":
 		r := resolvedBy(verb == "halt")
-		if verb == "skip" {
+		switch verb {
+		case "skip":
 			r.GetResolved().Outcome, r.GetResolved().Evidence = pb.Resolution_RESOLUTION_SKIPPED, ""
+		case "accept":
+			r.GetResolved().Outcome = pb.Resolution_RESOLUTION_ACCEPTED
+		case "lost":
+			r.GetResolved().Outcome = pb.Resolution_RESOLUTION_LOST
 		}
 		return s.by(operator, action, r)
 	case "retry", "force":
@@ -341,6 +370,13 @@ func (s *schedule) about(verb, rest string) []Result {
 	n, err := strconv.Atoi(attempt)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if verb == "reply" { // of a worker, over NATS, to a command that is out or was
+		s.turn(Answer{
+			Plan: s.plan, Number: s.state.number(s.plan, action), Purpose: ledger.PurposeUndo, Attempt: uint32(n),
+			Reply: &ledger.Reply{Status: ledger.StatusDone, Worker: "w1"},
+		})
+		return nil
 	}
 	answers := map[string]pb.Answer{"done": pb.Answer_ANSWER_DONE, "fail": pb.Answer_ANSWER_FAILED, "stop": pb.Answer_ANSWER_STOP}
 	key := ledger.Key("t", s.plan, action, ledger.PurposeUndo)

@@ -175,7 +175,7 @@ func planText(v PlanView) string {
 		out += fmt.Sprintf("; savepoint %s after %d", sp.Name, sp.Actions)
 	}
 	if len(v.Orphans) > 0 {
-		out += "; forwards without registration: " + strings.Join(v.Orphans, " ")
+		out += "; acts that were refused: " + strings.Join(v.Orphans, " ")
 	}
 	for _, c := range v.Cuts {
 		out += fmt.Sprintf("; lease %s is cut: %s", c.Lease, c.Why) + joined(", proposed ", c.Proposal)
@@ -298,7 +298,7 @@ func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
 	switch {
 	case name == "presence":
 		return " presence:" + presenceWord(pb.Presence(v.Enum()))
-	case unprinted[name] || !m.Has(f):
+	case unprinted[name] || !m.Has(f), name == "grace_ns" && v.Int() == graceOfTests, name == "late" && v.Enum() == protoreflect.EnumNumber(pb.Late_LATE_NEVER):
 		return ""
 	case f.IsList() && f.Kind() == protoreflect.StringKind:
 		var items []string

@@ -149,6 +149,22 @@ func (r *Reader) Plan(id string) (view PlanView, ok bool) {
 	return view, true
 }
 
+// NoPlan says that there is no plan of an id, and why, where records about it were
+// refused: its opening may be one of them.
+func (r *Reader) NoPlan(id string) string {
+	text := "there is no plan " + id
+	if !ledger.ValidDerived(id) {
+		return text
+	}
+	prefix := append(planKey(keyRefusal, id), 0)
+	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+		place := k[len(prefix):]
+		first := r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:]))
+		return fmt.Sprintf("%s: the record at %d.%d on %s has no effect: %s", text, first.Sequence, first.Index, first.Subject, first.Reason)
+	}
+	return text
+}
+
 // refusedShown bounds the refusals that one plan shows.
 const refusedShown = 200
 
@@ -233,37 +249,6 @@ func (r *Reader) RefusedAt(sequence uint64) []RefusedView {
 // Applied returns the last sequence that is folded.
 func (r *Reader) Applied() uint64 { return r.s.meta.Applied.GetSequence() }
 
-// Outcome returns a plan's state, why it is so, and the actions that wait for
-// its owner; ok is false when there is no plan of that id.
-func (r *Reader) Outcome(id string) (state, reason string, quarantined []string, ok bool) {
-	p := r.s.plan(id)
-	if p == nil {
-		return "", "", nil, false
-	}
-	for n := uint32(1); n <= p.row.Actions && p.row.Quarantined > uint32(len(quarantined)); n++ {
-		if a := r.s.action(id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED {
-			quarantined = append(quarantined, a.fixed.Id)
-		}
-	}
-	state = stateName(p.row)
-	if p.row.Phase == pb.Phase_PHASE_OPEN && p.row.Signal != pb.Signal_SIGNAL_NONE {
-		state = ledger.StateUnwinding // as good as: its lease has turned
-	}
-	return state, p.row.Reason, append(quarantined, p.row.Orphans...), true
-}
-
-// Verdict returns the last verdict on an action; outcome is empty while there is none.
-func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
-	if r.s.plan(planID) == nil {
-		return "", "", ""
-	}
-	a := r.s.byName(planID, actionName)
-	if a == nil {
-		return "", "", ""
-	}
-	return verdictName(a.row.Verdict), a.row.VerdictReason, a.row.VerdictBy
-}
-
 // Status returns the counters of the state; the host adds what it knows.
 func (r *Reader) Status() StatusView {
 	m := r.s.meta
@@ -279,8 +264,16 @@ func (r *Reader) Status() StatusView {
 	for range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {
 		view.InFlight++
 	}
-	for range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
+	for k, v := range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
 		view.Unpaged++
+		row := new(pb.PageRow)
+		if decode("scan", v, row); view.OldestPage == nil || row.AtNs < view.OldestPage.AtNs {
+			plan, n := splitActionKey(k[:len(k)-len(row.Kind)])
+			view.OldestPage = &PageView{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
+			if n != 0 {
+				view.OldestPage.Action = r.s.action(plan, n).fixed.Id
+			}
+		}
 	}
 	if m.Faulty > 0 {
 		view.FaultyPlans = r.faultyPlans(faultyShown)
@@ -302,7 +295,7 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		Plan: id, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner, State: stateName(row), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs, LastNs: row.LastNs,
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped), Quarantined: int(row.Quarantined),
-		Opened: ledger.FormatAddress(row.Opened), Orphans: row.Orphans,
+		Opened: ledger.FormatAddress(row.Opened), Orphans: orphans(row),
 		ToSavepoint: row.ToSavepoint, OnUndoFailure: onUndoFailureName(row.Declared.OnUndoFailure), SecondApprover: row.Declared.SecondApprover,
 		Origin: row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 	}
@@ -322,7 +315,7 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		view.Labels[l.Key] = l.Value
 	}
 	switch row.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
 		view.Held = int(row.Unsettled)
 	case pb.Phase_PHASE_COMMITTED:
 		if keeps(row) {
@@ -361,7 +354,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(), Handler: c.GetHandlerVersion(),
 		Attempt: int(row.Attempt), AtNs: a.fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
-		Note: row.Note, Failure: row.Failure, Verdict: verdictName(row.Verdict),
+		Note: row.Note, Failure: row.Failure, Incomplete: row.OutputIncomplete, Verdict: verdictName(row.Verdict),
 		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
 	}
 	if c != nil {
@@ -371,6 +364,9 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	}
 	if a.fixed.DutyOf != 0 {
 		view.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
+	}
+	if _, refusal := r.s.answerable(p, a.fixed.Id); refusal.Verdict == Effective {
+		view.Owed = true
 	}
 	if q := row.Proposal; q != nil {
 		view.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
@@ -396,28 +392,53 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 	if row.Undo == pb.Undo_UNDO_QUARANTINED && row.Settled != nil {
 		view.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
-	if row.Undo == pb.Undo_UNDO_OWED && row.Blockers > 0 {
-		view.WaitsFor = "what came after it"
-	}
-	if row.Undo == pb.Undo_UNDO_DISPATCHED {
-		view.WaitsFor = "a worker of " + c.GetCapability()
-		if c.GetHandlerVersion() != "" {
-			view.WaitsFor = "an answer of " + ledger.HandlerText(a.fixed.Id, c.GetHandlerVersion(), p.row.Agent)
-		}
-		if row.Asking != pb.Question_QUESTION_UNSPECIFIED {
-			view.WaitsFor = "an answer of " + callOf(c, row.Asking).GetCapability()
-		}
-		if a.fixed.Child != "" {
-			view.WaitsFor = "the unwind of plan " + a.fixed.Child
-		}
-	}
+	view.WaitsFor = r.waitOf(p, a)
 	return view
+}
+
+// waitOf says what an undo, or a commit, waits for before it goes on with an action.
+func (r *Reader) waitOf(p *plan, a *action) string {
+	c, row := a.fixed.Compensation, a.row
+	commits := r.s.committing(p)
+	if commits && a.fixed.Child != "" && r.s.doubtsIn(r.s.plan(a.fixed.Child)) {
+		return "what is in doubt in plan " + a.fixed.Child
+	}
+	switch row.Undo {
+	case pb.Undo_UNDO_OWED:
+		if row.Blockers > 0 {
+			return "what came after it"
+		}
+	case pb.Undo_UNDO_SETTLING:
+		return settling(p, a)
+	case pb.Undo_UNDO_QUARANTINED:
+		if commits {
+			return "its owner's word, before the plan is committed"
+		}
+	case pb.Undo_UNDO_WAITING, pb.Undo_UNDO_READY:
+		if commits {
+			return "the next question to " + callOf(c, pb.Question_QUESTION_EFFECT).GetCapability()
+		}
+	case pb.Undo_UNDO_DISPATCHED:
+		switch {
+		case a.fixed.Child != "":
+			return "the unwind of plan " + a.fixed.Child
+		case row.Asking != pb.Question_QUESTION_UNSPECIFIED:
+			return "an answer of " + callOf(c, row.Asking).GetCapability()
+		case c.GetHandlerVersion() != "":
+			return "an answer of " + ledger.HandlerText(a.fixed.Id, c.GetHandlerVersion(), p.row.Agent)
+		}
+		return "a worker of " + c.GetCapability()
+	}
+	return ""
 }
 
 // undoOf is the undo as people read it: a whole held set is retired by its plan.
 func undoOf(p *pb.PlanRow, a *pb.ActionRow) string {
 	if a.Undo == pb.Undo_UNDO_HELD && p.Phase == pb.Phase_PHASE_COMMITTED && !keeps(p) {
 		return undoName(pb.Undo_UNDO_RETIRED)
+	}
+	if (stops(p) || keeps(p)) && !settled(a.Undo) && a.Undo != pb.Undo_UNDO_QUARANTINED {
+		return undoName(pb.Undo_UNDO_HELD) // also while a commit asks about it
 	}
 	return undoName(a.Undo)
 }

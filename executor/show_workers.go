@@ -30,6 +30,34 @@ type WorkersAnswer struct {
 	Error   string       `json:"error,omitempty"`
 }
 
+// ServedQuery asks worker.served about calls.
+type ServedQuery struct {
+	Calls []ServedCall `json:"calls"` // at most 1000
+}
+
+// ServedCall is a call that a worker has to take.
+type ServedCall struct {
+	Capability string `json:"capability"`
+	Undo       bool   `json:"undo"`              // else a question
+	Version    string `json:"version,omitempty"` // of the worker, that a registration asks for
+}
+
+// ServedView says who takes a call.
+type ServedView struct {
+	ServedCall
+	Served  string `json:"served"`             // as WorkerView.Served
+	HeardNs int64  `json:"heard_ns,omitempty"` // when a worker last answered this host
+	// OtherVersion is what a worker has answered that refuses the version, if none of that
+	// version has answered since.
+	OtherVersion string `json:"other_version,omitempty"`
+}
+
+// ServedAnswer answers worker.served, in the order of the question.
+type ServedAnswer struct {
+	Calls []ServedView `json:"calls"`
+	Error string       `json:"error,omitempty"`
+}
+
 // Workers counts, by the capability that undoes it, what the plans hold. It reads the
 // plans one by one, which is for an operator's question and nothing else. Undos that
 // an agent's own code carries out, or working memory, need no worker.
@@ -79,7 +107,7 @@ func awaitsWorker(a *action) (due, held bool) {
 	switch a.row.Undo {
 	case pb.Undo_UNDO_HELD:
 		return false, true
-	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING:
+	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING:
 		return true, true
 	default:
 		return false, false

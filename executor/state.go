@@ -8,20 +8,29 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// cachedRowsMax bounds the decoded plans and actions that are kept between
-// flushes; the rest is read from the KV again.
-const cachedRowsMax = 50_000
+// cachedRowsMax bounds the decoded plans and actions that are kept between flushes, and
+// cachedLargeMax the bytes of those of more than largeRow; the rest is read from the KV
+// again. A decoded row takes about twice its bytes, and leaseBytes for each lease.
+const (
+	cachedRowsMax  = 50_000
+	cachedLargeMax = 8 << 20
+	largeRow       = 4 << 10
+	leaseBytes     = 300
+)
 
 // What is kept in memory of what the rows have: watchedMax bounds the facts whose
-// watchers are, factsMax the facts, factBytesMax what these take, of which a row takes
-// about keptFactBytes beside its value; viewedBytesMax bounds the values that are
-// kept decoded until the next Flush.
+// watchers are, watcherBytesMax what these take; factsMax the facts, factBytesMax what
+// these take, of which a row takes about keptFactBytes beside its value; absentMax the
+// keys that were asked for and have no row; viewedBytesMax the values that are kept
+// decoded until the next Flush.
 const (
-	watchedMax     = 1 << 21
-	factsMax       = 1 << 20
-	factBytesMax   = 256 << 20
-	keptFactBytes  = 384
-	viewedBytesMax = 8 << 20
+	watchedMax      = 1 << 21
+	watcherBytesMax = 1 << 30
+	factsMax        = 1 << 20
+	factBytesMax    = 256 << 20
+	keptFactBytes   = 384
+	absentMax       = 1 << 16
+	viewedBytesMax  = 8 << 20
 )
 
 // expressionsMax bounds the compiled conditions and bindings that are kept.
@@ -38,6 +47,7 @@ type plan struct {
 	row   *pb.PlanRow
 	dirty bool
 	work  string // its entry in the to-do set
+	bytes int    // that it takes, if it is large
 
 	listed pb.Phase // as its entries in the lists have it; unspecified: it has none
 
@@ -55,7 +65,8 @@ type action struct {
 	fixed *pb.ActionStatic
 	row   *pb.ActionRow
 	dirty bool
-	begun bool // fixed was written since the last Flush
+	begun bool   // fixed was written since the last Flush
+	bytes [2]int // that fixed and row take, if they are large
 }
 
 // State is one tenant's folded ledger over a KV. It belongs to one goroutine.
@@ -69,23 +80,29 @@ type State struct {
 
 	plans   map[string]*plan
 	actions map[actionID]*action
+	large   int       // bytes that the large ones of them take
 	fresh   []*plan   // dirty plans, in the order in which they became so
 	changed []*action // dirty actions, likewise
 	todo    todo
 
-	between     func() // of Between; nil: none
+	between     func(costly bool) // of Between; nil: none
 	room        triggers.Scratch
 	programs    *triggers.Cache
-	watchers    *kept[[]*watcher]    // by fact; nil in a fork, which reads the rows
-	facts       *kept[*keptFact]     // by key
-	facted      map[string]*keptFact // those that changed since the last Flush
-	viewed      []*keptFact          // those with a view
-	viewedBytes int                  // of their values
-	factKeys    []string             // of facted, in the order in which they did
+	beforeNs    int64                      // logical time before the record that is applied
+	usable      *pb.CompensationRegistered // the last one that unusable let pass, of a pair that comes twice
+	watchers    *kept[*watchList]          // by fact; nil in a fork, which reads the rows
+	recalled    triggers.Held              // of the watcher that was asked last
+	facts       *kept[*keptFact]           // by key
+	absent      *kept[struct{}]            // keys that were never asserted
+	facted      map[string]*keptFact       // those that changed since the last Flush
+	viewed      []*keptFact                // those with a view
+	viewedBytes int                        // of their values
+	factKeys    []string                   // of facted, in the order in which they did
 
 	commands []Command
 	notices  []Notice
 	pages    []Page
+	closed   []Page
 	erasures []string // plans whose keys are to be destroyed
 	misses   []string // evicted facts that leases have read
 
@@ -94,11 +111,12 @@ type State struct {
 	occurred []occurrence      // what it asserted
 
 	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
-	dueFrom  string
-	answered uint64 // last message whose refusal is to be recorded
-	nextDue  int64  // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
-	snoozed  snoozeHeap
-	roused   []string // keys below dueFrom that a fact or a state calls for again, ascending
+	dueFrom   string
+	answered  uint64 // last message whose refusal is to be recorded
+	halfClaim string // action and message of the forward_registered that was refused last
+	nextDue   int64  // instant of the first due entry at or behind dueFrom; 0: to be read, noDue: none
+	snoozed   snoozeHeap
+	roused    []string // keys below dueFrom that a fact or a state calls for again, ascending
 }
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has
@@ -129,8 +147,9 @@ func look(kv KV, tenant string) *State {
 	s := &State{
 		tenant: tenant, kv: kv,
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		watchers: newKept[[]*watcher](watchedMax), facts: newFacts(), facted: map[string]*keptFact{},
-		meta: &pb.Meta{FoldVersion: FoldVersion},
+		watchers: newWatchers(), facts: newFacts(), absent: newKept[struct{}](absentMax),
+		facted: map[string]*keptFact{},
+		meta:   &pb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
 		decode("get", v, s.meta)
@@ -142,15 +161,17 @@ func look(kv KV, tenant string) *State {
 // not be changed.
 func (s *State) Meta() *pb.Meta { return s.meta }
 
-// Between sets what is called before each evaluation of a condition, so that a host
-// may give other tenants a processor between two of them. It must not touch the
-// state; a panic of it leaves the state as unusable as a *StoreError does.
-func (s *State) Between(call func()) { s.between = call }
+// Between sets what is called before each evaluation of a condition, and before each
+// text that may have to be compiled, so that a host may give other tenants a processor
+// between two of them. costly says that the next one may take milliseconds by itself.
+// It must not touch the state; a panic of it leaves the state as unusable as a
+// *StoreError does.
+func (s *State) Between(call func(costly bool)) { s.between = call }
 
 // ask answers a held condition at an instant.
 func (s *State) ask(held *triggers.Held, nowNs int64) triggers.Result {
 	if s.between != nil {
-		s.between()
+		s.between(held.Costly())
 	}
 	return held.Ask(&s.room, nowNs, factView{s})
 }
@@ -171,7 +192,8 @@ func (s *State) fork() *State {
 	return &State{
 		tenant: s.tenant, kv: s.kv, archive: s.archive, base: s, meta: s.meta.CloneVT(),
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		between: s.between, programs: s.programs, facts: newFacts(), facted: map[string]*keptFact{}, wrote: map[string][]byte{},
+		between: s.between, programs: s.programs, facts: newFacts(), absent: newKept[struct{}](absentMax),
+		facted: map[string]*keptFact{}, wrote: map[string][]byte{},
 	}
 }
 
@@ -218,6 +240,7 @@ func (s *State) plan(id string) *plan {
 		decode("get", v, row)
 		p = newPlan(id, row)
 		p.numbers, p.listed = map[string]uint32{}, row.Phase
+		s.cache(&p.bytes, len(v), len(row.Leases))
 	}
 	if p != nil {
 		s.plans[id] = p
@@ -258,8 +281,8 @@ func (s *State) action(planID string, n uint32) *action {
 		a.fixed, a.row = b.fixed, cloneAction(b.row)
 	} else {
 		a.fixed, a.row = new(pb.ActionStatic), new(pb.ActionRow)
-		s.load(actionKey(keyStatic, planID, n), a.fixed)
-		s.load(actionKey(keyAction, planID, n), a.row)
+		s.cache(&a.bytes[0], s.load(actionKey(keyStatic, planID, n), a.fixed), 0)
+		s.cache(&a.bytes[1], s.load(actionKey(keyAction, planID, n), a.row), len(a.row.Leases))
 	}
 	s.actions[id] = a
 	return a
@@ -283,13 +306,24 @@ func (s *State) find(key []byte, row decoder) bool {
 	return ok
 }
 
-// load reads a row that must be there, past what a fork has written.
-func (s *State) load(key []byte, row decoder) {
+// load reads a row that must be there, past what a fork has written, and returns its
+// size in bytes.
+func (s *State) load(key []byte, row decoder) (bytes int) {
 	v, ok := s.kv.Get(key)
 	if !ok {
 		panic(&StoreError{"get", errMissingRow})
 	}
 	decode("get", v, row)
+	return len(v)
+}
+
+// cache counts what a decoded row of so many bytes and leases takes.
+func (s *State) cache(counted *int, bytes, leases int) {
+	if bytes = 2*bytes + leaseBytes*leases; bytes < largeRow {
+		bytes = 0
+	}
+	s.large += bytes - *counted
+	*counted = bytes
 }
 
 func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
@@ -362,14 +396,20 @@ func encode(row encoder) []byte {
 // go together: the caller commits the KV as one batch.
 func (s *State) Flush() {
 	for _, p := range s.fresh {
-		s.kv.Set(planKey(keyPlan, p.id), encode(p.row))
+		row := encode(p.row)
+		s.kv.Set(planKey(keyPlan, p.id), row)
+		s.cache(&p.bytes, len(row), len(p.row.Leases))
 		s.list(p)
 		p.dirty = false
 	}
 	for _, a := range s.changed {
-		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), encode(a.row))
+		row := encode(a.row)
+		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), row)
+		s.cache(&a.bytes[1], len(row), len(a.row.Leases))
 		if a.begun {
-			s.kv.Set(actionKey(keyStatic, a.id.plan, a.id.n), encode(a.fixed))
+			fixed := encode(a.fixed)
+			s.kv.Set(actionKey(keyStatic, a.id.plan, a.id.n), fixed)
+			s.cache(&a.bytes[0], len(fixed), 0)
 			s.listAction(a)
 		}
 		a.dirty, a.begun = false, false
@@ -378,8 +418,8 @@ func (s *State) Flush() {
 	s.flushFacts()
 	s.todo.flush(s.kv)
 	s.kv.Set([]byte(keyMeta), encode(s.meta))
-	if len(s.plans)+len(s.actions) > cachedRowsMax {
-		s.plans, s.actions = map[string]*plan{}, map[actionID]*action{}
+	if len(s.plans)+len(s.actions) > cachedRowsMax || s.large > cachedLargeMax {
+		s.plans, s.actions, s.large = map[string]*plan{}, map[actionID]*action{}, 0
 	}
 }
 

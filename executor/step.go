@@ -39,16 +39,23 @@ func superseded(a *action) bool {
 // Only what crossed or may have crossed is undone (S12, S13, S85); an irreversible
 // effect is its owner's (S86, S87); doubt is asked about first (S97, S104).
 func (s *State) nextStep(a *action) (step, string) {
+	if s.committing(s.plan(a.id.plan)) {
+		return commitStep(a)
+	}
 	class, c := a.fixed.Forward.GetClass(), a.fixed.Compensation
 	switch {
 	case a.fixed.Child != "":
 		return stepChild, ""
+	case a.row.Undone:
+		return stepQuarantine, noteUndone
 	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED:
 		return stepSkip, "never crossed the boundary: the forward is known to have failed"
 	case superseded(a):
-		return stepSkip, "its forward completed after its blind undo began: the effect is owed as a duty of its own"
+		return stepSkip, "what became known of its forward after its blind undo began is owed as a duty of its own"
 	case class == pb.Class_CLASS_EFFECTLESS:
 		return stepSkip, "effectless: nothing to undo"
+	case a.row.Presence == pb.Presence_PRESENCE_ABSENT && a.row.Resolution != nil:
+		return stepSkip, "its owner has said, when it was to be committed, that it is not there"
 	case a.row.Presence == pb.Presence_PRESENCE_ABSENT:
 		return stepSkip, "the probe found no effect"
 	case class == pb.Class_CLASS_IRREVERSIBLE && blind(a):
@@ -75,19 +82,34 @@ func (s *State) nextStep(a *action) (step, string) {
 // doubt says what the contract wants when nobody knows whether the effect is
 // there.
 func doubt(a *action) (step, string) {
-	c := a.fixed.Compensation
+	c, asks := a.fixed.Compensation, probesDoubt(a)
 	switch {
 	case a.row.Late: // it is known to have completed; the blind undo may have undone it
 		if c.Probe != nil {
 			return stepProbe, ""
 		}
 		return stepDispatch, ""
-	case c.Probe != nil && (c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED):
+	case asks:
 		return stepProbe, ""
 	case c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE && !a.row.Approved:
 		return stepQuarantine, "in doubt: the contract asks its owner"
 	default:
 		return stepDispatch, ""
+	}
+}
+
+// probesDoubt reports whether the world is asked before an action in doubt is undone.
+// Where the provider refuses what comes late, the undo says more than any answer: it is
+// sent unasked, or, where the contract asks for a probe, after one that found nothing.
+func probesDoubt(a *action) bool {
+	c := a.fixed.Compensation
+	switch {
+	case c.Probe == nil:
+		return false
+	case refusesLate(a):
+		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE && a.row.AbsentNs == 0
+	default:
+		return c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED
 	}
 }
 
@@ -125,7 +147,7 @@ func timeoutOf(c *pb.CompensationRegistered) int64 { return cmp.Or(c.TimeoutNs, 
 
 // spent reports whether the contract allows no further attempt.
 func spent(a *action) bool {
-	return a.row.Attempt-a.row.AttemptsFrom >= attemptsOf(a.fixed.Compensation)
+	return a.row.Unserved || a.row.Attempt-a.row.AttemptsFrom >= attemptsOf(a.fixed.Compensation)
 }
 
 // backoffOf is the delay before the next attempt of an undo: it doubles from

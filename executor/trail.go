@@ -139,6 +139,9 @@ const waitsMax = 64
 
 // waits tells what holds up the undos of a plan, or of one action of it.
 func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
+	if r.s.committing(p) {
+		return r.commitWaits(p, of)
+	}
 	if closed(p.row.Phase) || p.row.Phase == pb.Phase_PHASE_OPEN {
 		return nil
 	}
@@ -149,6 +152,18 @@ func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
 		}
 		views = append(views, WaitView{int(n), a.fixed.Id, undoName(a.row.Undo), r.waitsFor(p, a)})
 	}
+	return views
+}
+
+// commitWaits tells what holds up the commit of a plan, and of what is part of it.
+func (r *Reader) commitWaits(root *plan, of *action) (views []WaitView) {
+	r.s.retirable(root, func(p *plan, a *action) bool {
+		if unanswered(a) && (of == nil || a == of) {
+			why := joinText(r.waitOf(p, a), a.row.Note)
+			views = append(views, WaitView{int(a.id.n), treeName(root, p, a), undoOf(p.row, a.row), why})
+		}
+		return len(views) < waitsMax
+	})
 	return views
 }
 

@@ -39,6 +39,7 @@ type modelAction struct {
 	binds   bool   // an argument reads meta.external_ref
 	gate    string // pivot, approve, for, until (closed windows), open (an open window), or nothing
 	verify  bool
+	late    pb.Late // what keeps its forward from landing after its caller gave up
 	tries   [attemptsOfModel]modelTry
 	child   *modelPlan
 }
@@ -69,7 +70,7 @@ func (a modelAction) alone() (undo string, extra int) {
 		return "skipped", 0
 	case a.class == pb.Class_CLASS_IRREVERSIBLE, !known && a.doubt == "ask":
 		return "quarantined", 0
-	case !known && a.doubt == "probe":
+	case !known && a.doubt == "probe" && a.late != pb.Late_LATE_REFUSED:
 		switch a.effect {
 		case "absent":
 			return "skipped", 0
@@ -82,8 +83,8 @@ func (a modelAction) alone() (undo string, extra int) {
 	if a.forbidden() {
 		return "quarantined", extra
 	}
-	mayRun := a.outcome == pb.Outcome_OUTCOME_UNKNOWN && a.doubt != "probe" // the probe has seen the effect
-	for _, try := range a.tries {
+	mayLand := !known && a.late == pb.Late_LATE_REFUSED // others are undone once they cannot
+	for i, try := range a.tries {
 		switch {
 		case try.word == "stop":
 			return "quarantined", extra
@@ -94,15 +95,15 @@ func (a modelAction) alone() (undo string, extra int) {
 		case try.word == "lost" && a.probed():
 			switch try.asked {
 			case "absent":
-				if !mayRun {
+				if !mayLand || i == len(a.tries)-1 { // or asked again once it cannot
 					return "compensated", extra
 				}
 			case "present":
-				mayRun = false
+				mayLand = false
 			case "inconclusive":
 				return "quarantined", extra
 			case "duplicate":
-				extra, mayRun = 1, false // it has the same reference each time
+				extra, mayLand = 1, false // it has the same reference each time
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -77,6 +78,7 @@ func (g *grower) action(p *modelPlan, branch bool) {
 			check: g.one("gone", "there", "lost"),
 		}
 	}
+	a.late = [...]pb.Late{pb.Late_LATE_NEVER, pb.Late_LATE_NEVER, pb.Late_LATE_UNSPECIFIED, pb.Late_LATE_REFUSED}[g.IntN(4)]
 	if g.calm {
 		a.soothe()
 	}
@@ -115,7 +117,7 @@ type planted struct {
 
 func plantTree(t *testing.T, programs *triggers.Cache, r *rand.Rand, root *modelPlan) *planted {
 	w := &planted{world: newWorldWith(t, programs), r: r, root: root, scripts: map[string]modelAction{}, last: map[string]uint32{}, asked: map[string]bool{}}
-	open := opened(0)
+	open := accepting(opened(0)) // what a commit waits for has tests of its own
 	open.GetPlanOpened().Concurrency = uint32(r.IntN(4))
 	w.open(root, open)
 	return w
@@ -169,7 +171,7 @@ func outcomeOf(a modelAction) *pb.Record {
 
 func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 	return pair(a.id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-		f.Class, f.Branch, f.Pivot = a.class, a.branch, a.gate == "pivot"
+		f.Class, f.Branch, f.Pivot, f.Late = a.class, a.branch, a.gate == "pivot", a.late
 		for _, b := range a.before {
 			if p.actions[b].child == nil && (a.branch || b != len(p.actions)-1) {
 				f.After = append(f.After, p.actions[b].id)
@@ -186,6 +188,9 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 		if a.verify {
 			c.Bindings = append(c.Bindings, &pb.Binding{Name: "key", Expression: "meta.key"}, &pb.Binding{Name: "attempt", Expression: "meta.attempt"})
 			c.Verify = &pb.Verify{Call: &pb.Call{Capability: "verify." + a.id, Attempts: 2}, Ok: "verify.gone"}
+		}
+		if f.Late == pb.Late_LATE_REFUSED {
+			c.Bindings = append(c.Bindings, &pb.Binding{Name: "forward", Expression: "meta.forward_key"})
 		}
 		switch a.gate {
 		case "for":
@@ -340,9 +345,7 @@ func (w *planted) want(f *fates, suffix string) {
 // many runs a test on random plans and counts the words that it gives.
 func many(t *testing.T, cases int, run func(*triggers.Cache, *grower) string) map[string]int {
 	t.Helper()
-	if testing.Short() {
-		cases /= 10
-	}
+	cases = testenv.Cases(cases/25, cases)
 	programs := triggers.NewCache(100)
 	seen, seed := map[string]int{}, uint64(0)
 	defer func() {
@@ -445,7 +448,7 @@ func (w *planted) grow(g *grower, f *fates) {
 // is in the way.
 func (w *planted) commit(f *fates) string {
 	w.t.Helper()
-	inTheWay := false
+	inTheWay := w.root.orphan
 	for _, a := range w.root.actions {
 		inTheWay = inTheWay || a.child != nil && !slices.Contains([]string{"committed", "compensated", "failed"}, f.states[a.child.id])
 	}

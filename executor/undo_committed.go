@@ -2,7 +2,6 @@ package executor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -104,7 +103,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 	u := s.addPlan(id, &pb.PlanRow{
 		Agent: p.row.Agent, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs, Declared: d, Origin: p.id,
 		Phase: pb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Actions: p.row.Actions,
-		Orphans: slices.Clone(p.row.Orphans), // nobody knows what they did
+		Orphans: cloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener, ResumedNs: p.row.ResumedNs, // nobody knows what they did
 		// What was rewound before the commit counts on.
 		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped, Resolved: p.row.Resolved, ByHand: p.row.ByHand,
 	})
@@ -115,7 +114,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 		a := s.action(p.id, n)
 		fixed := &pb.ActionStatic{
 			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Compensation: a.fixed.Compensation,
-			Before: a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child,
+			Before: a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child, Writer: a.fixed.Writer,
 		}
 		if a.fixed.Child == "" {
 			fixed.Key = s.key(a)

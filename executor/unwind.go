@@ -44,7 +44,12 @@ func flying(u pb.Undo) bool {
 
 // ordered reports whether a plan keeps count of blockers: from its unwind on.
 func ordered(r *pb.PlanRow) bool {
-	return r.Phase != pb.Phase_PHASE_OPEN && r.Phase != pb.Phase_PHASE_COMMITTED
+	switch r.Phase {
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTED, pb.Phase_PHASE_COMMITTING:
+		return false
+	default:
+		return true
+	}
 }
 
 // move takes an action into another state of its undo. Every list and counter of
@@ -55,6 +60,8 @@ func (s *State) move(p *plan, a *action, to pb.Undo) {
 	switch from {
 	case pb.Undo_UNDO_READY:
 		r.Ready = without(r.Ready, n)
+	case pb.Undo_UNDO_SETTLING:
+		r.Settling = without(r.Settling, n)
 	case pb.Undo_UNDO_EXHAUSTED:
 		r.Parked = without(r.Parked, n)
 	case pb.Undo_UNDO_QUARANTINED:
@@ -71,6 +78,8 @@ func (s *State) move(p *plan, a *action, to pb.Undo) {
 	case pb.Undo_UNDO_READY:
 		r.Ready = insert(r.Ready, n)
 		a.row.ReadyNs = s.meta.TimeNs
+	case pb.Undo_UNDO_SETTLING:
+		r.Settling = insert(r.Settling, n)
 	case pb.Undo_UNDO_EXHAUSTED:
 		r.Parked = insert(r.Parked, n)
 	case pb.Undo_UNDO_QUARANTINED:
@@ -103,6 +112,7 @@ func (s *State) count(p *plan, a *action, from, to pb.Undo) {
 		p.row.InFlight++
 	} else if flying(from) && !flying(to) {
 		p.row.InFlight--
+		s.rouseSettled(p)
 	}
 	registration := a.fixed.Child == ""
 	switch {
@@ -135,7 +145,8 @@ func (s *State) block(p *plan, a *action) {
 		was := isClear(p, b)
 		b.row.Blockers++
 		s.change(b)
-		if b.row.Undo == pb.Undo_UNDO_READY {
+		if b.row.Undo == pb.Undo_UNDO_READY || b.row.Undo == pb.Undo_UNDO_SETTLING {
+			s.dropRetry(p, b)
 			s.move(p, b, pb.Undo_UNDO_OWED)
 		}
 		if was {
@@ -166,6 +177,7 @@ func (s *State) release(p *plan, a *action) {
 func (s *State) startUnwind(p *plan) {
 	s.disarm(p)
 	p.row.Turned, p.row.Behind = nil, nil
+	p.row.UnwindingNs = s.meta.TimeNs
 	s.phase(p, pb.Phase_PHASE_UNWINDING)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		s.action(p.id, n).row.Blockers = 0
@@ -191,11 +203,15 @@ func (s *State) startUnwind(p *plan) {
 	s.touch(p)
 }
 
-// makeReady lets an owed action's undo begin. An entry of a child plan follows
-// that plan.
+// makeReady lets an owed action's undo begin, now or once its forward can no longer
+// land. An entry of a child plan follows that plan.
 func (s *State) makeReady(p *plan, a *action) {
 	if a.fixed.Child == "" {
-		s.move(p, a, pb.Undo_UNDO_READY)
+		if ns := s.settlesAt(p, a); ns != 0 {
+			s.settleUntil(p, a, ns)
+		} else {
+			s.move(p, a, pb.Undo_UNDO_READY)
+		}
 		return
 	}
 	switch s.plan(a.fixed.Child).row.Phase {
@@ -231,6 +247,11 @@ func (s *State) joinUnwind(p *plan, a *action) {
 // owe gives an action back to the unwind: ready, or waiting for what came after
 // it and joined since.
 func (s *State) owe(p *plan, a *action) {
+	if s.committing(p) {
+		s.weigh(p, a)
+		return
+	}
+	s.dropRetry(p, a)
 	s.move(p, a, pb.Undo_UNDO_OWED)
 	if a.row.Blockers == 0 {
 		s.makeReady(p, a)
@@ -256,7 +277,7 @@ func (s *State) phase(p *plan, to pb.Phase) {
 // counter is where a phase is counted.
 func (s *State) counter(phase pb.Phase) *uint64 {
 	switch phase {
-	case pb.Phase_PHASE_OPEN:
+	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
 		return &s.meta.Open
 	case pb.Phase_PHASE_UNWINDING:
 		return &s.meta.Unwinding

@@ -42,7 +42,7 @@ type UpcomingView struct {
 // DueView is an instant at which time calls for a look at a plan.
 type DueView struct {
 	Ns     int64  `json:"ns"`
-	Kind   string `json:"kind"` // lease, retry, window
+	Kind   string `json:"kind"` // lease, retry, settle, window, unserved (nobody takes it: its owner's then)
 	Plan   string `json:"plan"`
 	Action string `json:"action,omitempty"` // empty: the plan's own lease
 	Lease  string `json:"lease,omitempty"`
@@ -74,7 +74,7 @@ func (r *Reader) Upcoming(limit int) UpcomingView {
 			view.Due = append(view.Due, due)
 		}
 	}
-	for _, phase := range []pb.Phase{pb.Phase_PHASE_OPEN, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED} {
+	for _, phase := range []pb.Phase{pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED} {
 		if id := r.oldest(listPrefix(listState, phaseValue(phase))); id != "" {
 			view.Oldest = append(view.Oldest, viewOf(id, r.s.plan(id).row))
 		}
@@ -109,6 +109,9 @@ func (r *Reader) dueView(key []byte) (view DueView, ok bool) {
 	view.Plan, view.Label = p.id, p.row.Declared.GetLabel()
 	if a != nil {
 		view.Action = a.fixed.Id
+		if key[9] == dueRetry && a.row.Undo == pb.Undo_UNDO_SETTLING {
+			view.Kind = "settle"
+		}
 	}
 	return view, true
 }

@@ -71,7 +71,8 @@ type ActionView struct {
 	Evidence      string          `json:"evidence,omitempty"`
 	Input         json.RawMessage `json:"input,omitempty"`
 	Output        json.RawMessage `json:"output,omitempty"`
-	Registered    string          `json:"registered"` // addresses
+	Incomplete    bool            `json:"output_incomplete,omitempty"` // Output is what the undo reads of it, or nothing: it was too large
+	Registered    string          `json:"registered"`                  // addresses
 	OutcomeAt     string          `json:"outcome_at,omitempty"`
 	Dispatched    string          `json:"dispatched,omitempty"`
 	Settled       string          `json:"settled,omitempty"`
@@ -89,6 +90,7 @@ type ActionView struct {
 	DutyOf         string          `json:"duty_of,omitempty"`        // the action whose effect is owed once more
 	Contract       string          `json:"contract,omitempty"`       // digest, 64 hex digits
 	Proposal       string          `json:"proposal,omitempty"`       // an owner's answer that waits for a second operator
+	Owed           bool            `json:"owed,omitempty"`           // its owner may answer for it: it is quarantined, or not dealt with yet
 	AliveNs        int64           `json:"alive_until_ns,omitempty"` // an attempt without an answer may be at work until then
 	ResolvedReason string          `json:"resolved_reason,omitempty"`
 	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
@@ -158,7 +160,7 @@ type RefusedView struct {
 // StatusView is the state of one tenant.
 type StatusView struct {
 	Tenant      string          `json:"tenant"`
-	Mode        string          `json:"mode"` // holding, standby, halted, clock-guard
+	Mode        string          `json:"mode"` // as ModeHolding and its like
 	Problem     string          `json:"problem,omitempty"`
 	Holder      string          `json:"holder"`
 	Term        uint64          `json:"term"`
@@ -177,7 +179,8 @@ type StatusView struct {
 	NextDueNs   int64           `json:"next_due_ns,omitempty"` // when time calls for the next decision; in the past: it waits to be made
 	InFlight    int             `json:"in_flight"`
 	Waiting     []WaitingView   `json:"waiting,omitempty"`      // commands without a worker
-	Unpaged     int             `json:"unpaged,omitempty"`      // pages that no hook has taken yet
+	Unpaged     int             `json:"unpaged,omitempty"`      // pages that nobody has taken yet
+	OldestPage  *PageView       `json:"oldest_page,omitempty"`  // of them
 	Faulty      uint64          `json:"faulty"`                 // leases in error, where many share one condition counted as one
 	FaultyPlans []string        `json:"faulty_plans,omitempty"` // some plans that hold them
 	Cut         uint64          `json:"cut"`                    // plans with a lease that a cascade limit holds
@@ -186,7 +189,52 @@ type StatusView struct {
 	Lossy       bool            `json:"lossy,omitempty"`        // the server need not sync what it acknowledges: its operator has said so
 	Disks       []DiskView      `json:"disks,omitempty"`        // of the host that answers
 	Checkpoint  *CheckpointView `json:"checkpoint,omitempty"`
-	Cascaded    uint64          `json:"cascaded"` // leases that fired at a depth above 1 in this hour of logical time
+	// RefusedReplies are answers of workers that did not count; nil: there were none
+	// since the host that answers has started.
+	RefusedReplies *RefusedRepliesView `json:"refused_replies,omitempty"`
+
+	Cascaded uint64       `json:"cascaded"`          // leases that fired at a depth above 1 in this hour of logical time
+	Folding  *FoldingView `json:"folding,omitempty"` // while the host catches up with the ledger
+}
+
+// PageView is a call to an owner that nobody has taken.
+type PageView struct {
+	Kind   string `json:"kind"`
+	Hook   string `json:"hook"`
+	Plan   string `json:"plan"`
+	Action string `json:"action,omitempty"`
+	Reason string `json:"reason"`
+	AtNs   int64  `json:"at_ns"` // when it was asked for
+}
+
+// RefusedRepliesView counts answers of workers that did not count, because they do not
+// repeat the key and the attempt of their command or cannot be read.
+type RefusedRepliesView struct {
+	Count uint64           `json:"count"`
+	Last  RefusedReplyView `json:"last"`
+}
+
+// RefusedReplyView is one of them. The command goes on waiting for its answer.
+type RefusedReplyView struct {
+	AtNs       int64  `json:"at_ns"`
+	Capability string `json:"capability"`
+	Plan       string `json:"plan"`
+	Action     string `json:"action"`
+	Worker     string `json:"worker,omitempty"` // as it calls itself
+	Problem    string `json:"problem"`
+}
+
+// FoldingView is how far a host is that catches up with its ledger: after a start without a
+// state, or with an old one.
+type FoldingView struct {
+	What       string  `json:"what"`               // "folding the ledger", or what comes before it
+	From       uint64  `json:"from"`               // sequence at which it began
+	At         uint64  `json:"at"`                 // sequence that it has come to
+	To         uint64  `json:"to"`                 // last sequence of the stream when it began
+	Records    uint64  `json:"records"`            // since it began
+	RecordsPer float64 `json:"records_per_second"` // on average
+	BeganNs    int64   `json:"began_ns"`
+	LeftNs     int64   `json:"left_ns,omitempty"` // until To at this rate; 0: not known yet
 }
 
 // DiskView is the file system of a store of the host that answers: "state", "tiles",
@@ -217,7 +265,8 @@ type WaitingView struct {
 	Action     string `json:"action"`
 	SinceNs    int64  `json:"since_ns"`
 	Tries      int    `json:"tries"`
-	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
+	UnservedNs int64  `json:"unserved_ns,omitempty"` // while no worker takes it: when it becomes its owner's
+	Problem    string `json:"problem,omitempty"`     // why it was not sent; empty: no worker has taken it
 }
 
 // SavepointView is a place that an unwind may stop at.

@@ -3,21 +3,74 @@ package executor
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// watcher is who reads a fact: a lease, or a node of equal ones. It holds all that
-// an evaluation needs, so that a fact which changes nothing reads no other row. It
-// does not change: what does gets a new one.
+// watcher is who reads a fact: a lease, or a node of equal ones. It has what an
+// evaluation needs, so that a fact which changes nothing reads no other row, but for
+// the program of the condition, which is the cache's. What changes of a lease makes a
+// new one.
 type watcher struct {
-	id     string // in the index: a lease reference, or a zero byte and a node
-	held   *triggers.Held
+	id     string         // in the index: a lease reference, or a zero byte and a node
+	kept   *triggers.Kept // nil: held again from the rows when it is asked
+	keys   []string       // that it watches; nil: those of the text, which do not change
 	wakeNs int64
-	keys   []string
 	faulty bool
+	gone   bool  // it left the list that has it
+	bytes  int32 // that it takes in each of the lists it is in, about
+}
+
+// What a watcher and a list of them take in memory beside their names, in bytes, and
+// what is kept of a condition that is not held yet.
+const (
+	watcherBytes = 64
+	listBytes    = 112
+	unheldBytes  = 200
+)
+
+// A lease whose watcher takes more than watcherMax bytes with its lists is held again
+// from the rows when a fact wakes it; one that takes more even so is listed only where
+// others are. keptMax bounds what is kept of its condition.
+const (
+	keptMax    = 384
+	watcherMax = 800
+)
+
+// newWatcher makes the watcher of a condition that is held. eager says that it is small
+// enough for lists of its own.
+func newWatcher(
+	id string, held *triggers.Held, wakeNs int64, keys []string, faulty bool,
+) (w *watcher, eager bool) {
+	w = &watcher{id: id, kept: held.Keep(keptMax), wakeNs: wakeNs, faulty: faulty}
+	bytes := watcherBytes + len(id)
+	if held.Computes() {
+		w.keys = keys
+	}
+	lists := 0
+	for _, key := range keys {
+		lists += listBytes + len(key)
+		if w.keys != nil {
+			bytes += 16
+		}
+	}
+	if w.kept != nil {
+		if size := held.Size(); bytes+size+lists <= watcherMax {
+			bytes += size
+		} else {
+			w.kept = nil
+		}
+	}
+	w.bytes = int32(bytes / max(len(keys), 1))
+	return w, bytes+lists <= watcherMax
+}
+
+// unheldWatcher is a watcher as the rows have it. Whether its keys may change is known
+// once its condition is held.
+func unheldWatcher(id string, wakeNs int64, keys []string, faulty bool) *watcher {
+	bytes := int32(watcherBytes + len(id) + unheldBytes)
+	return &watcher{id: id, wakeNs: wakeNs, keys: keys, faulty: faulty, bytes: bytes}
 }
 
 func (w *watcher) isNode() bool { return w.id[0] == 0 }
@@ -86,7 +139,7 @@ func (s *State) setWatching(key, id string, on bool) {
 		row.many++
 	case on && !had:
 		if len(row.few) == 0 && s.base == nil {
-			s.watchers.put(key, nil) // this one is all, and is remembered next
+			s.watchers.put(key, newWatchList(key)) // this one is all, and is remembered next
 		}
 		row.few = slices.Insert(row.few, at, id)
 	case !on && row.many > 0:
@@ -119,69 +172,94 @@ func (s *State) watching(key string) []string {
 	return ids
 }
 
-// remember puts a watcher among those kept for its facts, in place of an older one.
-func (s *State) remember(w *watcher) {
+// remember puts a watcher of facts among those kept for them, in place of an older one.
+// A large one makes no list for itself.
+func (s *State) remember(w *watcher, keys []string, eager bool) {
 	if s.base != nil {
 		return
 	}
-	for _, key := range w.keys {
+	for _, key := range keys {
 		list, kept := s.watchers.get(key)
-		if !kept {
-			continue
+		switch {
+		case !kept:
+		case !eager && list.empty():
+			s.watchers.remove(key)
+		default:
+			s.watchers.grown(list.set(w))
 		}
-		at, had := slices.BinarySearchFunc(list, w.id, compareWatcher)
-		if had {
-			list[at] = w
-			continue
-		}
-		s.watchers.put(key, slices.Insert(list, at, w))
 	}
 }
-
-func compareWatcher(w *watcher, id string) int { return strings.Compare(w.id, id) }
 
 func (s *State) forget(key, id string) {
 	if s.base != nil {
 		return
 	}
-	list, _ := s.watchers.get(key)
-	if at, had := slices.BinarySearchFunc(list, id, compareWatcher); had {
-		s.watchers.put(key, slices.Delete(list, at, at+1))
+	if list, kept := s.watchers.get(key); kept {
+		s.watchers.grown(list.remove(id))
 	}
 }
 
-// watchersOf returns who reads a fact, from memory or from the rows.
+// watchersOf returns who reads a fact, from memory or from the rows, in ascending order.
 func (s *State) watchersOf(key string) []*watcher {
 	if s.base == nil {
 		if list, kept := s.watchers.get(key); kept {
-			return list
+			all, grown := list.all()
+			s.watchers.grown(grown)
+			return all
 		}
 	}
-	var list []*watcher
+	list := newWatchList(key)
 	for _, id := range s.watching(key) {
 		if w := s.watcher(id); w != nil {
-			list = append(list, w)
+			list.append(w)
 		}
 	}
-	if s.base == nil {
+	if s.base == nil && list.bytes <= watchListMax {
 		s.watchers.put(key, list)
 	}
-	return list
+	return list.sorted
 }
 
-// watcher reads one watcher from the rows.
+// watcher reads one watcher from the rows. Its condition is held when it is asked.
 func (s *State) watcher(id string) *watcher {
 	if id[0] == 0 {
 		return s.nodeWatcher([]byte(id[1:]))
 	}
 	ref := parseLeaseRef([]byte(id))
-	p := s.plan(ref.plan)
-	l, a := s.lease(p, ref)
+	l, _ := s.lease(s.plan(ref.plan), ref)
+	return unheldWatcher(id, l.WakeNs, l.Keys, l.Faulty)
+}
+
+// heldBy holds the condition of a watcher: as it is kept, or again from the rows. What
+// it returns is good until the next call; nil: the condition cannot be read.
+func (s *State) heldBy(w *watcher) *triggers.Held {
+	if w.kept != nil && w.kept.Recall(&s.recalled) {
+		return &s.recalled
+	}
+	p, a, l := s.leaseBehind(w.id)
+	if l == nil {
+		return nil
+	}
 	held := s.hold(p, a, l)
 	if held == nil {
-		return nil // was compiled when it was armed
+		return nil
 	}
-	return &watcher{id: id, held: held, wakeNs: l.WakeNs, keys: l.Keys, faulty: l.Faulty}
+	if !held.Computes() {
+		w.keys = nil
+	}
+	w.kept = held.Keep(keptMax)
+	return held
+}
+
+// leaseBehind is the lease that a watcher is, or the first of its node.
+func (s *State) leaseBehind(id string) (p *plan, a *action, l *pb.LeaseRow) {
+	if id[0] == 0 {
+		return s.member([]byte(id[1:]))
+	}
+	ref := parseLeaseRef([]byte(id))
+	p = s.plan(ref.plan)
+	l, a = s.lease(p, ref)
+	return p, a, l
 }
 
 // wakeReaders looks at every lease that reads a fact, and at no other (S72).
@@ -191,15 +269,19 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 		list = slices.Clone(list) // what turns leaves it
 	}
 	for _, w := range list {
-		result := s.ask(w.held, s.meta.TimeNs)
-		if s.unchanged(w, result) {
+		held := s.heldBy(w)
+		if held == nil {
+			continue // was compiled when it was armed
+		}
+		result := s.ask(held, s.meta.TimeNs)
+		if s.unchanged(w, held, result) {
 			if w.wakeNs != 0 {
 				s.rouse(w.dueKey())
 			}
 			continue
 		}
 		if w.isNode() {
-			s.nodeChanged(w, result, at)
+			s.nodeChanged(w, held, result, at)
 			continue
 		}
 		ref := parseLeaseRef([]byte(w.id))
@@ -212,14 +294,26 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 }
 
 // unchanged reports whether an answer leaves everything as it was.
-func (s *State) unchanged(w *watcher, r triggers.Result) bool {
-	return r.Truth != triggers.True && !r.Moot && r.WakeNs == w.wakeNs && faulty(r) == w.faulty && slices.Equal(w.held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
+func (s *State) unchanged(w *watcher, held *triggers.Held, r triggers.Result) bool {
+	if r.Truth == triggers.True || r.Moot || r.WakeNs != w.wakeNs || faulty(r) != w.faulty {
+		return false
+	}
+	return !held.Computes() || slices.Equal(held.Watched(r, s.meta.TimeNs, factView{s}), w.keys)
+}
+
+// condition compiles a condition, or finds it compiled. A text that nobody has compiled
+// yet takes as long as a costly evaluation.
+func (s *State) condition(text string) (*triggers.Condition, error) {
+	if s.between != nil && !s.programs.Knows(text) {
+		s.between(true)
+	}
+	return s.programs.Condition(text)
 }
 
 // hold reads what a lease's condition needs of its plan and action. It is nil when
 // the condition cannot be read.
 func (s *State) hold(p *plan, a *action, l *pb.LeaseRow) *triggers.Held {
-	condition, err := s.programs.Condition(conditionOf(p, a, l))
+	condition, err := s.condition(conditionOf(p, a, l))
 	if err != nil {
 		return nil
 	}

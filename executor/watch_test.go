@@ -83,18 +83,26 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 func checkKept(s *State) error {
 	defer func(missed []string) { s.misses = missed }(slices.Clone(s.misses)) // looking is no miss
 	fresh := open(s.kv, s.tenant, s.archive, s.programs)
-	for key, list := range s.watchers.young {
+	for key, kept := range s.watchers.young {
+		list, _ := kept.all()
 		want := fresh.watchersOf(key)
 		if len(list) != len(want) {
 			return fmt.Errorf("fact %s: %d watchers kept, %d in the rows", key, len(list), len(want))
 		}
 		for i, w := range list {
 			f := want[i]
-			if w.id != f.id || w.wakeNs != f.wakeNs || !slices.Equal(w.keys, f.keys) {
+			same := w.id == f.id && w.wakeNs == f.wakeNs && w.faulty == f.faulty
+			if !same || w.keys != nil && !slices.Equal(w.keys, f.keys) {
 				return fmt.Errorf("fact %s: kept %q %d %q, in the rows %q %d %q", key, w.id, w.wakeNs, w.keys, f.id, f.wakeNs, f.keys)
 			}
+			rows, keys := fresh.heldBy(f), f.keys
+			held := s.heldBy(w)
+			if keys != nil != (w.keys != nil) {
+				return fmt.Errorf("fact %s: %q keeps the keys %q, want %q", key, w.id, w.keys, keys)
+			}
 			for _, ns := range []int64{s.meta.TimeNs, s.meta.TimeNs + 3600*second} {
-				if kept, read := w.held.Evaluate(ns, factView{s}), f.held.Evaluate(ns, factView{fresh}); !reflect.DeepEqual(kept, read) {
+				kept, read := held.Evaluate(ns, factView{s}), rows.Evaluate(ns, factView{fresh})
+				if !reflect.DeepEqual(kept, read) {
 					return fmt.Errorf("fact %s: %q answers %+v as it is kept, %+v from the rows", key, w.id, kept, read)
 				}
 			}

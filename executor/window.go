@@ -41,7 +41,7 @@ func (a *action) warnNs() int64 {
 
 // warnOf arms the warning of a held action.
 func (s *State) warnOf(p *plan, a *action) {
-	if a.row.ClosesNs == 0 || a.row.Undo != pb.Undo_UNDO_HELD || !armed(p.row) {
+	if a.row.ClosesNs == 0 || settled(a.row.Undo) || !armed(p.row) {
 		return
 	}
 	p.row.Windows = insert(p.row.Windows, a.id.n)
@@ -70,7 +70,7 @@ func (s *State) dropWarnings(p *plan) {
 
 // warns reports whether an action's owner is to be warned.
 func warns(p *plan, a *action) bool {
-	return armed(p.row) && a.row.Undo == pb.Undo_UNDO_HELD && a.row.ClosesNs != 0 && !a.row.Warned
+	return armed(p.row) && !settled(a.row.Undo) && a.row.ClosesNs != 0 && !a.row.Warned
 }
 
 func (s *State) windowClosing(e ledger.Entry, p *plan, a *action, k *pb.UndoWindowClosing) Result {

@@ -37,6 +37,7 @@ type world struct {
 
 	audit    *audit.Ledger // the second fold of the same messages
 	audited  int           // messages that it has
+	unserved []Answer      // of commands that nobody takes, as a host gives them again and again
 	deciding bool          // what is appended is what Decide has proposed
 }
 
@@ -155,9 +156,15 @@ func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
 	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "test", DeadlineNs: deadlineNs, Triggers: triggers}}}
 }
 
+// accepting is the opening of a plan that is committed whatever is in doubt.
+func accepting(r *pb.Record) *pb.Record {
+	r.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
+	return r
+}
+
 // pair registers a compensable action whose inverse is undo.<id>.
 func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
-	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE}
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: graceOfTests}
 	c := &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: second}
 	for _, f2 := range change {
 		f2(f, c)
@@ -167,6 +174,10 @@ func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegis
 		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 	}
 }
+
+// graceOfTests is the grace of the forwards of most tests, in ns: those are not about
+// what lands late.
+const graceOfTests = 1
 
 // undoKey is the key of the undo of an action of plan p.
 func undoKey(id string) string { return ledger.Key("t", "p", id, ledger.PurposeUndo) }
@@ -211,9 +222,14 @@ func (w *world) turn(answers ...Answer) {
 				answers = append(answers, *answer)
 			}
 		}
-		answers = slices.DeleteFunc(answers, func(a Answer) bool { return !w.state.Outstanding(a.Plan, a.Number, a.Purpose, a.Attempt) })
-		records := w.decide(answers)
+		gone := func(a Answer) bool { return !w.state.Awaits(a) }
+		answers, w.unserved = slices.DeleteFunc(answers, gone), slices.DeleteFunc(w.unserved, gone)
+		records := w.decide(slices.Concat(answers, w.unserved))
 		if len(records) == 0 {
+			if next, ok := w.settling(); ok {
+				w.now = next
+				continue
+			}
 			return
 		}
 		w.deciding = true
@@ -221,6 +237,24 @@ func (w *world) turn(answers ...Answer) {
 		w.deciding = false
 	}
 	w.t.Fatal("decisions never end")
+}
+
+// settling is when the next action is done with its grace, where only that of tests is
+// waited for.
+func (w *world) settling() (ns int64, ok bool) {
+	for k := range w.kv.Scan([]byte{keyDue}, after([]byte{keyDue})) {
+		if k[9] != dueRetry {
+			continue
+		}
+		ns, _, ref := parseDueKey(k)
+		if ns > w.now+2*graceOfTests {
+			return 0, false
+		}
+		if ns > w.now && w.state.action(ref.plan, ref.n).row.Undo == pb.Undo_UNDO_SETTLING {
+			return ns, true
+		}
+	}
+	return 0, false
 }
 
 // decide asks twice: the same state and input give the same records (I9).
@@ -238,6 +272,13 @@ func sameRecords(a, b []*pb.Record) bool {
 	return slices.EqualFunc(a, b, func(a, b *pb.Record) bool { return bytes.Equal(encode(a), encode(b)) })
 }
 
+// What stands in place of a worker's word when nobody takes a command: nobody ever did,
+// or nobody does any more.
+const (
+	nobody     = "nobody"
+	nobodyMore = "nobody-more"
+)
+
 func (w *world) work(c Command) *Answer {
 	w.calls = append(w.calls, fmt.Sprintf("%s#%d", c.Capability, c.Attempt))
 	reply := &ledger.Reply{Status: ledger.StatusDone}
@@ -245,6 +286,12 @@ func (w *world) work(c Command) *Answer {
 		reply = w.worker(c)
 	}
 	if reply != nil && reply.Status == ledger.StatusWorking {
+		return nil
+	}
+	if reply != nil && (reply.Status == nobody || reply.Status == nobodyMore) {
+		w.unserved = append(w.unserved, Answer{
+			Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Unserved: true, Reached: reply.Status == nobodyMore,
+		})
 		return nil
 	}
 	if reply != nil && reply.Status == ledger.StatusDone && c.Purpose == ledger.PurposeUndo {

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -47,6 +49,10 @@ func checkNames(r *pb.Record, kind Kind, s Source) error {
 		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan), "the plan of the subject")
 	case s.Class != ClassExecutor && (r.Term != 0 || r.EpochNs != 0 || r.Folded != 0):
 		return Refuse("term", "set outside the executor", "no term, no epoch_ns and no folded")
+	case s.Class != ClassAgent && r.Writer != "":
+		return Refuse("writer", "set outside an agent's records", "no writer")
+	case r.Writer != "" && !ValidToken(r.Writer):
+		return Refuse("writer", fmt.Sprintf("%q", cut(r.Writer)), tokenWant)
 	case s.Class == ClassExecutor && r.Term == 0:
 		return Refuse("term", "missing", "the holder's term")
 	case r.EpochNs < 0:
@@ -79,6 +85,9 @@ func checkPayload(p *pb.Payload) error {
 func checkBody(r *pb.Record, s Source) error {
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
+		if k.PlanOpened.ParentPlan == r.Plan {
+			return Refuse("plan_opened.parent_plan", "the plan itself", "another plan, or none")
+		}
 		return checkPlanOpened(k.PlanOpened)
 	case *pb.Record_ForwardRegistered:
 		return checkForward(k.ForwardRegistered)
@@ -92,6 +101,8 @@ func checkBody(r *pb.Record, s Source) error {
 		return firstOf(text("forward_in_doubt.code", k.ForwardInDoubt.Code), text("forward_in_doubt.message", k.ForwardInDoubt.Message))
 	case *pb.Record_SavepointSet:
 		return token("savepoint_set.name", k.SavepointSet.Name)
+	case *pb.Record_PlanResumed:
+		return token("writer", r.Writer)
 	case *pb.Record_PlanFailed:
 		return text("plan_failed.reason", k.PlanFailed.Reason)
 	case *pb.Record_PlanCancelled:
@@ -143,13 +154,30 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 	if p.Concurrency > ConcurrencyMax {
 		return Refuse("plan_opened.concurrency", fmt.Sprint(p.Concurrency), fmt.Sprintf("0 to %d", ConcurrencyMax))
 	}
+	labelled := map[string]bool{}
 	for i, l := range p.Labels {
+		if l.Key == "" || labelled[l.Key] { // triggers read one value by its key
+			return Refuse(fmt.Sprintf("plan_opened.labels[%d].key", i), fmt.Sprintf("%.64q is empty or given twice", l.Key), "one value for each key")
+		}
+		labelled[l.Key] = true
 		if err := firstOf(text(fmt.Sprintf("plan_opened.labels[%d].key", i), l.Key), text(fmt.Sprintf("plan_opened.labels[%d].value", i), l.Value)); err != nil {
 			return err
 		}
 	}
 	if _, ok := pb.OnUndoFailure_name[int32(p.OnUndoFailure)]; !ok {
 		return Refuse("plan_opened.on_undo_failure", p.OnUndoFailure.String(), "halt or continue")
+	}
+	if n := len(p.AttachDigest); n != 0 && n != sha256.Size {
+		return Refuse("plan_opened.attach_digest", fmt.Sprintf("%d bytes", n), "the SHA-256 of a token, or nothing")
+	}
+	if len(p.ParentToken) > TokenLenMax || len(p.ParentToken) > 0 && p.ParentPlan == "" {
+		return Refuse("plan_opened.parent_token", fmt.Sprintf("%d bytes, parent_plan %q", len(p.ParentToken), p.ParentPlan), fmt.Sprintf("at most %d bytes, beside parent_plan", TokenLenMax))
+	}
+	switch _, known := pb.DoubtAtCommit_name[int32(p.DoubtAtCommit)]; {
+	case !known:
+		return Refuse("plan_opened.doubt_at_commit", p.DoubtAtCommit.String(), "settle or accept")
+	case p.DoubtAtCommit != 0 && p.ParentPlan != "":
+		return Refuse("plan_opened.doubt_at_commit", "given for a child plan", "none: its root says it")
 	}
 	if p.ParentPlan == "" && p.ParentAction != "" {
 		return Refuse("plan_opened.parent_action", "given without parent_plan", "both, or none")
@@ -171,6 +199,9 @@ func checkForward(f *pb.ForwardRegistered) error {
 	default:
 		return Refuse("forward_registered.class", "undeclared", "compensable, irreversible or effectless")
 	}
+	if err := checkLanding(f); err != nil {
+		return err
+	}
 	if len(f.After) > AfterMax {
 		return Refuse("forward_registered.after", fmt.Sprintf("%d actions", len(f.After)), fmt.Sprintf("at most %d", AfterMax))
 	}
@@ -183,6 +214,36 @@ func checkForward(f *pb.ForwardRegistered) error {
 		return Refuse("forward_registered.trace", fmt.Sprintf("%d bytes", len(f.Trace)), fmt.Sprintf("a W3C traceparent, at most %d bytes", TraceMax))
 	}
 	return object("forward_registered.lifted", f.Lifted)
+}
+
+// checkLanding checks what is said of when a forward may land.
+func checkLanding(f *pb.ForwardRegistered) error {
+	const at = "forward_registered."
+	for _, d := range [...]struct {
+		name   string
+		ns     int64
+		max    time.Duration
+		maxSay string
+	}{
+		{"timeout_ns", f.TimeoutNs, TimeoutMax, "24h"},
+		{"settle_ns", f.SettleNs, SettleMax, "720h"},
+		{"grace_ns", f.GraceNs, GraceMax, "1h"},
+	} {
+		if d.ns < 0 || d.ns > int64(d.max) {
+			return Refuse(at+d.name, "out of range", "0 to "+d.maxSay)
+		}
+	}
+	switch f.Late {
+	case pb.Late_LATE_UNSPECIFIED, pb.Late_LATE_REFUSED:
+		return nil
+	case pb.Late_LATE_NEVER:
+		if f.SettleNs != 0 {
+			return Refuse(at+"settle_ns", "given for a forward that never lands late", "one of the two")
+		}
+		return nil
+	default:
+		return Refuse(at+"late", f.Late.String(), "refused, never, or nothing")
+	}
 }
 
 // checkKey refuses a key of the writer's own: with another action's key one
@@ -301,37 +362,6 @@ func checkReported(c *pb.CompensationReported) error {
 		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
 	}
 	return firstOf(text("compensation_reported.key", c.Key), text("compensation_reported.code", c.Code), text("compensation_reported.message", c.Message), text("compensation_reported.external_ref", c.ExternalRef))
-}
-
-// checkPairs refuses the half of a pair: a forward whose registration is not in
-// the same commit, or the other way round (S64, S65).
-func checkPairs(entries []Entry) {
-	type id struct{ plan, action string }
-	forwards, compensations := map[id]int{}, map[id]int{}
-	for i := range entries {
-		if entries[i].Err != nil {
-			continue
-		}
-		r := entries[i].Record
-		switch r.Kind.(type) {
-		case *pb.Record_ForwardRegistered:
-			forwards[id{r.Plan, r.Action}]++
-		case *pb.Record_CompensationRegistered:
-			compensations[id{r.Plan, r.Action}]++
-		}
-	}
-	for i := range entries {
-		if entries[i].Err != nil {
-			continue
-		}
-		r := entries[i].Record
-		switch r.Kind.(type) {
-		case *pb.Record_ForwardRegistered, *pb.Record_CompensationRegistered:
-			if forwards[id{r.Plan, r.Action}] != 1 || compensations[id{r.Plan, r.Action}] != 1 {
-				entries[i].Err = Refuse("pair", "half of a pair", "forward_registered and compensation_registered of one action in one commit, once each")
-			}
-		}
-	}
 }
 
 func firstOf(errs ...error) error {

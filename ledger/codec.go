@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -21,7 +20,8 @@ type Entry struct {
 	StampNs int64
 	Count   uint32     // records in the message; 0 when it is no commit
 	Reader  uint32     // its min_reader; 0 when it is no commit
-	Record  *pb.Record // nil when Err is set
+	Record  *pb.Record // what it says; where Err is set what could be read of it, or nil
+	Pair    *pb.Record // the other half of its pair, of the same commit; nil: it is none
 	Body    []byte     // the bytes the leaf was taken over
 	Err     error      // why it cannot be folded; the record is refused
 }
@@ -220,18 +220,17 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		}
 	}
 	var c jsonCommit
-	// The reasons below are fixed texts: they become state, and the texts of
-	// encoding/json and protojson differ between versions.
 	d := json.NewDecoder(bytes.NewReader(m.Data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return opaque(tenant, m, source, Refuse("commit", "not a commit in JSON", `{"records": [...]} and no other field`)), nil
+		return opaque(tenant, m, source, envelopeFault(m.Data)), nil
 	}
 	if _, err := d.Token(); err != io.EOF || len(c.Records) == 0 || len(c.Records) > CommitLenMax {
 		return opaque(tenant, m, source, Refuse("commit.records", fmt.Sprintf("%d records", len(c.Records)), "1 to 1024 records and nothing behind them")), nil
 	}
 	minReader := max(c.MinReader, c.MinReaderSnake, 1)
 	whole := sha256.Sum256(m.Data)
+	fault := envelopeNames(m.Data) // it is a commit all the same: its leaves stay as they were
 	entries := make([]Entry, len(c.Records))
 	for i, raw := range c.Records {
 		body := whole[:]
@@ -242,13 +241,13 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
 		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(c.Records)), minReader, body
-		record := new(pb.Record)
-		if err := protojson.Unmarshal(raw, record); err != nil {
-			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protojson", "a record of sagenbaum.v1")
-			continue
+		e.Record, e.Err = readJSON(raw, fmt.Sprintf("records[%d]", i))
+		switch {
+		case fault != nil:
+			e.Err = fault
+		case e.Err == nil:
+			e.Err = Check(e.Record, source)
 		}
-		e.Record = record
-		e.Err = Check(record, source)
 	}
 	checkPairs(entries)
 	return entries, nil

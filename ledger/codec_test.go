@@ -170,11 +170,11 @@ func TestBadJSONIsOneRefusedEntry(t *testing.T) {
 		"":                                    "commit",
 		"[]":                                  "commit",
 		`{"records":[]}`:                      "commit.records",
-		`{"records":[` + fact + `],"more":1}`: "commit",
+		`{"records":[` + fact + `],"more":1}`: "commit.more",
 		`{"records":[` + fact + `]} {}`:       "commit.records",
 		`{"records":[` + fact + `]} }`:        "commit.records",
 		`{"records":[` + fact + `]`:           "commit",
-		`{"records":[{"noSuchKind":{}}]}`:     "records[0]",
+		`{"records":[{"noSuchKind":{}}]}`:     "records[0].noSuchKind",
 		`{"records":[1]}`:                     "records[0]",
 		`{"records":[{}]}`:                    "kind",
 		`{"minReader":-1,"records":[]}`:       "commit",
@@ -232,18 +232,56 @@ func TestHalfAPairIsRefused(t *testing.T) {
 	}{
 		{"a pair", []*pb.Record{forward("x1"), registration("x1")}, []string{"", ""}},
 		{"a pair and its outcome", []*pb.Record{forward("x1"), registration("x1"), fact}, []string{"", "", ""}},
-		{"two pairs in any order", []*pb.Record{registration("x2"), forward("x1"), registration("x1"), forward("x2")}, []string{"", "", "", ""}},
+		{"two pairs, one in the other", []*pb.Record{forward("x2"), forward("x1"), registration("x1"), registration("x2")}, []string{"", "", "", ""}},
+		{"the compensation first", []*pb.Record{registration("x1"), forward("x1")}, []string{"pair", "pair"}},
+		{"one of two pairs the wrong way round", []*pb.Record{registration("x2"), forward("x1"), registration("x1"), forward("x2")}, []string{"pair", "", "", "pair"}},
 		{"a forward alone", []*pb.Record{forward("x1")}, []string{"pair"}},
 		{"a registration alone", []*pb.Record{registration("x1"), fact}, []string{"pair", ""}},
 		{"of different actions", []*pb.Record{forward("x1"), registration("x2")}, []string{"pair", "pair"}},
 		{"two forwards, one registration", []*pb.Record{forward("x1"), forward("x1"), registration("x1")}, []string{"pair", "pair", "pair"}},
 		{"a registration that is refused", []*pb.Record{forward("x1"), invalid}, []string{"pair", "compensation_registered.attempts"}},
 	} {
-		for i, e := range decode(t, message(agentSource, "", encode(t, c.records...))) {
-			if refusedField(e.Err) != c.fields[i] {
-				t.Errorf("%s: entry %d: %v", c.what, i, e.Err)
+		for _, encoding := range []string{"", ledger.ContentTypeJSON} {
+			data := encode(t, c.records...)
+			if encoding != "" {
+				data = inJSON(t, c.records...)
+			}
+			for i, e := range decode(t, message(agentSource, encoding, data)) {
+				if refusedField(e.Err) != c.fields[i] {
+					t.Errorf("%s in %q: entry %d: %v", c.what, encoding, i, e.Err)
+				}
+				if paired := e.Err == nil && ledger.KindOf(e.Record).Name != "forward_completed"; paired != (e.Pair != nil) || paired && e.Pair.Action != e.Record.Action {
+					t.Errorf("%s in %q: entry %d has the other half %v", c.what, encoding, i, e.Pair)
+				}
 			}
 		}
+		if err := ledger.CheckCommit(c.records, agentSource); (err == nil) != (strings.Join(c.fields, "") == "") {
+			t.Errorf("%s: CheckCommit says %v", c.what, err)
+		}
+	}
+}
+
+func inJSON(t testing.TB, records ...*pb.Record) []byte {
+	t.Helper()
+	var texts []string
+	for _, r := range records {
+		text, err := protojson.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return []byte(`{"records":[` + strings.Join(texts, ",") + `]}`)
+}
+
+// TestTheOtherHalfSaysWhatIsWrong: one refusal of a message is recorded, the first.
+func TestTheOtherHalfSaysWhatIsWrong(t *testing.T) {
+	bad := registration("x1")
+	bad.GetCompensationRegistered().Attempts = ledger.AttemptsMax + 1
+	e := decode(t, message(agentSource, "", encode(t, forward("x1"), bad)))
+	const want = "refused: pair: its compensation_registered is refused: compensation_registered.attempts: 101; want 1 to 100"
+	if got := fmt.Sprint(e[0].Err); got != want {
+		t.Fatalf("%s, want %s", got, want)
 	}
 }
 

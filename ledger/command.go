@@ -64,8 +64,11 @@ const (
 	StatusWorking = "working" // a CompensationReported record will follow
 )
 
-// Reply is a worker's answer to a Command.
+// Reply is a worker's answer to a Command. It counts only when it repeats the key and
+// the attempt of the command (Command.CheckReply).
 type Reply struct {
+	Key         string          `json:"key"`
+	Attempt     uint32          `json:"attempt"`
 	Status      string          `json:"status"`
 	Output      json.RawMessage `json:"output,omitempty"`
 	ExternalRef string          `json:"external_ref,omitempty"`
@@ -121,6 +124,7 @@ type Page struct {
 	Reason     string `json:"reason"`
 	AtNs       int64  `json:"at_ns"`
 	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
+	Escalated  bool   `json:"escalated,omitempty"` // nobody has taken it on its own hook: operators get it, too
 }
 
 // QuerySubject is where the holder of a tenant answers questions about its
@@ -144,6 +148,9 @@ type Notice struct {
 	By      string `json:"by,omitempty"`
 	// Savepoint is set when the plan was rewound to it and is open again.
 	Savepoint string `json:"savepoint,omitempty"`
+	// Writer is set when the plan was resumed: the process that its records are taken
+	// from now on.
+	Writer string `json:"writer,omitempty"`
 }
 
 // OutcomeQuery asks, on QuerySubject(tenant, "plan.outcome"), what became of a
@@ -165,9 +172,13 @@ type OutcomeAnswer struct {
 	State       string   `json:"state,omitempty"`
 	Reason      string   `json:"reason,omitempty"`
 	Outstanding []string `json:"outstanding,omitempty"`
+	// Doubts are the actions of the tree that its commit waits for, while it is committing.
+	Doubts []Doubt `json:"doubts,omitempty"`
 	// Refused says why records of the commit at Sequence were refused or void.
 	Refused []string `json:"refused,omitempty"`
 	Applied uint64   `json:"applied"`
+	// Writer is the process whose records the plan takes.
+	Writer string `json:"writer,omitempty"`
 	// Verdict, VerdictReason and VerdictBy are those of the action that was asked for.
 	Verdict       string `json:"verdict,omitempty"`
 	VerdictReason string `json:"verdict_reason,omitempty"`
@@ -175,9 +186,17 @@ type OutcomeAnswer struct {
 	Error         string `json:"error,omitempty"`
 }
 
+// Doubt is an action that a commit waits for, because nobody knows whether it happened.
+type Doubt struct {
+	Action string `json:"action"`          // of a child plan: plan/action
+	Owner  bool   `json:"owner,omitempty"` // it waits for its owner's word; false: for an answer of the world
+	Waits  string `json:"waits"`           // for what, for people
+}
+
 // States of a plan as people and triggers read them.
 const (
 	StateOpen        = "open"
+	StateCommitting  = "committing" // its commit waits for actions in doubt
 	StateCommitted   = "committed"
 	StateUnwinding   = "unwinding"
 	StateCompensated = "compensated"

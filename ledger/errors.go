@@ -17,9 +17,15 @@ var (
 	// another holder has started a term. Stop; do not retry.
 	ErrConflict = errors.New("append fenced by a newer term")
 
-	// ErrBusy means that a replicated stream could not take a fenced append at
-	// this moment. Nothing is stored; try again.
+	// ErrBusy means that the store could not take an append at this moment: a
+	// replicated stream under concurrent fences, or a server that is not there yet.
+	// Nothing is stored; try again.
 	ErrBusy = errors.New("append refused for the moment: stream busy")
+
+	// ErrFull means that the ledger has no room: its bound, its account's or the
+	// server's is reached. Nothing is stored. It is an ErrBusy: an operator can make
+	// room, and what is tried again is stored then.
+	ErrFull = fmt.Errorf("no room in the ledger: %w", ErrBusy)
 )
 
 // Refused says which field of an input breaks which rule. Nothing was stored.

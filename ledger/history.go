@@ -41,15 +41,27 @@ type HistoryQuery struct {
 // HistoryAnswer answers a HistoryQuery. Agent is empty when there is no such plan,
 // and the only field that is set when the plan is another agent's.
 type HistoryAnswer struct {
-	Agent       string       `json:"agent,omitempty"`
-	State       string       `json:"state,omitempty"` // as in OutcomeAnswer
-	Reason      string       `json:"reason,omitempty"`
-	Outstanding []string     `json:"outstanding,omitempty"`
-	UndoneAs    string       `json:"undone_as,omitempty"` // the plan that undoes this committed one
-	Opened      []byte       `json:"opened,omitempty"`    // PlanOpened, as recorded
-	Actions     []PastAction `json:"actions"`
-	Next        uint32       `json:"next,omitempty"` // goes into After; 0: no more
-	Error       string       `json:"error,omitempty"`
+	Agent       string   `json:"agent,omitempty"`
+	State       string   `json:"state,omitempty"` // as in OutcomeAnswer
+	Reason      string   `json:"reason,omitempty"`
+	Outstanding []string `json:"outstanding,omitempty"`
+	UndoneAs    string   `json:"undone_as,omitempty"` // the plan that undoes this committed one
+	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
+	Writer      string   `json:"writer,omitempty"`    // the process whose records the plan takes
+
+	Savepoints    []PastSavepoint `json:"savepoints,omitempty"`     // that an unwind can go back to, in order
+	SavepointsSet uint32          `json:"savepoints_set,omitempty"` // number of the last one
+	Rewinds       uint32          `json:"rewinds,omitempty"`        // number of the agent's last request to go back to one
+
+	Actions []PastAction `json:"actions"`
+	Next    uint32       `json:"next,omitempty"` // goes into After; 0: no more
+	Error   string       `json:"error,omitempty"`
+}
+
+// PastSavepoint is a savepoint as it was recorded.
+type PastSavepoint struct {
+	Name    string `json:"name"`
+	Actions uint32 `json:"actions"` // number of the last action before it
 }
 
 // PastAction is one action as it was recorded. Bytes are those of the records.
@@ -66,6 +78,7 @@ type PastAction struct {
 	Code           string `json:"code,omitempty"`
 	Message        string `json:"message,omitempty"`
 	Output         []byte `json:"output,omitempty"`
+	Incomplete     bool   `json:"output_incomplete,omitempty"` // Output is what the undo reads of it, or nothing
 	ExternalRef    string `json:"external_ref,omitempty"`
 	Verdict        string `json:"verdict,omitempty"` // the last one
 	Owed           bool   `json:"owed,omitempty"`    // its undo may still be asked for

@@ -51,6 +51,8 @@ func KindOf(r *pb.Record) Kind {
 		return Kind{"plan_cancelled", ClassAgent, true, false}
 	case *pb.Record_UnwindRequested:
 		return Kind{"unwind_requested", ClassAgent, true, false}
+	case *pb.Record_PlanResumed:
+		return Kind{"plan_resumed", ClassAgent, true, false}
 	case *pb.Record_FactAsserted:
 		return Kind{"fact_asserted", ClassFact, false, false}
 	case *pb.Record_FactRetracted:
@@ -135,6 +137,8 @@ func kindOfHolder(r *pb.Record) Kind {
 		return Kind{"cascade_cut", ClassExecutor, true, false}
 	case *pb.Record_LedgerRepaired:
 		return Kind{"ledger_repaired", ClassExecutor, false, false}
+	case *pb.Record_CommitWaits:
+		return Kind{"commit_waits", ClassExecutor, true, true}
 	case *pb.Record_KeyRotated:
 		return Kind{"key_rotated", ClassExecutor, false, false}
 	}

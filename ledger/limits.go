@@ -27,7 +27,21 @@ const (
 	AttemptsMax    = 100
 	BackoffMax     = 24 * time.Hour
 	TimeoutMax     = 24 * time.Hour
+	GraceMax       = time.Hour
+	SettleMax      = 30 * 24 * time.Hour
+	UnservedMax    = 30 * 24 * time.Hour
 	ConcurrencyMax = 1024
+
+	// DeadlinePastMax is by how much the deadline of a plan may have passed when its
+	// PlanOpened is stored: clocks differ, and an append may have waited for a server.
+	DeadlinePastMax = time.Hour
+)
+
+// What stands in for a registration that leaves them 0.
+const (
+	GraceDefault    = 2 * time.Second  // for which a forward runs on once its plan unwinds
+	SettleDefault   = 30 * time.Second // that a forward without a timeout may take to land
+	UnservedDefault = time.Hour        // that nobody may take a call before its action is its owner's
 )
 
 // ReaderVersion is the version of this reader: it folds every commit whose

@@ -29,7 +29,7 @@ type Memory struct {
 	// before its fence, one of a single replica the other way round. Set it before use.
 	Replicated bool
 	// BytesMax is the stream's capacity, 0: none. A message takes its subject, its
-	// bytes and messageOverhead; one that has no room is *Refused. Set it before use.
+	// bytes and messageOverhead; one that has no room is ErrFull. Set it before use.
 	BytesMax int64
 
 	// Fault, when set, is asked before each append that is not refused. It is
@@ -125,7 +125,7 @@ func (m *Memory) store(a Append) (uint64, error) {
 	}
 	msg := Message{Subject: a.Subject, Data: a.Data}
 	if m.BytesMax > 0 && m.bytes+sizeOf(msg) > m.BytesMax {
-		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, Refuse("stream", "no room", "a stream with room"))
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, ErrFull)
 	}
 	return m.put(msg, a.ID), nil
 }

@@ -80,6 +80,7 @@ func good() []struct {
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "r"}}})},
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "r"}}})},
 		{agentSource, agent(&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "s", Reason: "r", Number: 1}}})},
+		{agentSource, agent(&pb.Record{Writer: "w2", Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})},
 		{factSource, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "stock/å", Value: []byte(`{"n":3}`)}}}},
 		{factSource, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "stock"}}}},
 		{verdictSource, action(&pb.Record{Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK}}})},
@@ -117,6 +118,7 @@ func good() []struct {
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{Through: 7, Size: 9, Root: make([]byte, ledger.LeafSize), Reason: "a flipped bit", Actor: "me"}}})},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: rotation()}})},
 		{operatorSource, agent(&pb.Record{Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for by the customer", Actor: "me"}}})},
+		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: "no probe"}}}))},
 	}
 }
 

@@ -170,6 +170,8 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 		return RolePlan, "savepoint " + k.SavepointSet.Name + " was set"
 	case *pb.Record_PlanCommitted:
 		return RolePlan, "the plan was committed"
+	case *pb.Record_PlanResumed:
+		return RolePlan, "another process of its agent resumed the plan"
 	case *pb.Record_PlanFailed:
 		return RoleCause, storyText("the plan was declared failed", k.PlanFailed.Reason)
 	case *pb.Record_PlanCancelled:
@@ -250,7 +252,11 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 	case *pb.Record_ProbeAsked:
 		return RoleCommand, fmt.Sprintf("%s was asked: %s", k.ProbeAsked.Capability, storyQuestions[k.ProbeAsked.Question])
 	case *pb.Record_HeldSetRetired:
-		return RoleEnd, fmt.Sprintf("registrations retired, and not owed any more: %d", k.HeldSetRetired.Count)
+		text = fmt.Sprintf("registrations retired, and not owed any more: %d", k.HeldSetRetired.Count)
+		if doubts := k.HeldSetRetired.InDoubt; len(doubts) > 0 {
+			text += "; in doubt: " + storyClip(strings.Join(doubts, ", "))
+		}
+		return RoleEnd, text
 	case *pb.Record_UndoWindowClosing:
 		return RoleOwner, "its undo window closes at " + storyMoment(k.UndoWindowClosing.ClosesNs)
 	case *pb.Record_OwnerPaged:
@@ -297,6 +303,8 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 		return RoleOutcome, storyText("nothing was undone", k.CompensationSkipped.Reason)
 	case *pb.Record_ActionQuarantined:
 		return RoleOutcome, storyText("quarantined: it waits for its owner", k.ActionQuarantined.Reason)
+	case *pb.Record_CommitWaits:
+		return RoleOwner, storyText("the commit waits for its owner", k.CommitWaits.Reason)
 	case *pb.Record_PlanRewound:
 		return RoleEnd, storyText("the plan is open again", map[bool]string{true: "back at savepoint " + k.PlanRewound.Savepoint}[k.PlanRewound.Savepoint != ""])
 	case *pb.Record_PlanEnded:

@@ -108,21 +108,27 @@ func ValidToken(name string) bool {
 
 // ValidDerived is ValidToken for the names that the fold itself makes: those of
 // duties and of plans that undo a committed plan are the name they come from,
-// '~' and a number. No agent can take such a name.
+// '~' and a number; those of acts that a refused record claims are the action's, '@',
+// the record's sequence, '-' and its index. No agent can take such a name.
 func ValidDerived(name string) bool {
-	from, number, derived := strings.Cut(name, "~")
-	if !derived {
-		return ValidToken(name)
+	if from, place, ok := strings.Cut(name, "@"); ok {
+		sequence, index, ok := strings.Cut(place, "-")
+		return ok && digits(sequence, 20) && digits(index, 10) && ValidToken(from)
 	}
-	if len(number) == 0 || len(number) > 10 {
-		return false
+	if from, number, ok := strings.Cut(name, "~"); ok {
+		return digits(number, 10) && ValidToken(from)
 	}
-	for _, c := range number {
+	return ValidToken(name)
+}
+
+// digits reports whether text is a number of at most so many decimal digits.
+func digits(text string, most int) bool {
+	for _, c := range text {
 		if c < '0' || c > '9' {
 			return false
 		}
 	}
-	return ValidToken(from)
+	return 0 < len(text) && len(text) <= most
 }
 
 // tokenWant is what a Refused says about a bad token.

@@ -58,7 +58,7 @@ func TestARecordOfALaterKindHaltsWhenTheHolderWroteIt(t *testing.T) {
 func TestAFieldOfALaterVersionHaltsNobody(t *testing.T) {
 	inner := withField([]byte{10, 1, 'h'}, 900, "of a later version")
 	term := protowire.AppendBytes(protowire.AppendTag([]byte{40, 1}, 60, protowire.BytesType), inner)
-	for what, body := range map[string][]byte{"inside": term, "beside": withField(term, 900, "too"), "a control field": withField(term, 9, "too")} {
+	for what, body := range map[string][]byte{"inside": term, "beside": withField(term, 900, "too"), "a control field": withField(term, 19, "too")} {
 		source := holderSource
 		source.Term = true
 		e := decode(t, message(source, "", commitOf(1, body)))

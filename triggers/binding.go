@@ -3,6 +3,7 @@ package triggers
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -22,6 +23,7 @@ type Binding struct {
 	fields map[string][]string // and of each, right below it
 	kind   string              // of its value, as CEL names it
 	paths  []Read
+	weight int // bytes, about
 }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
@@ -78,7 +80,9 @@ func (l *language) compileValue(d dialect, expression string) (*Binding, error) 
 		return nil, planError(err)
 	}
 	roots, _, _ := footprint(checked.NativeRep().Expr())
-	return &Binding{root, roots, fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String(), root.reads(nil)}, nil
+	fields, kind := fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()
+	weight := len(expression) + shapeBytes + shapeNodeBytes*ast.NodeCount(checked.NativeRep())
+	return &Binding{root, roots, fields, kind, root.reads(nil), weight}, nil
 }
 
 // part takes an expression apart as far as it only moves values.
@@ -182,10 +186,15 @@ func constantPath(e ast.Expr) ([]any, bool) {
 		}
 		return nil, false
 	}
-	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != orNullFunction {
+	if e.Kind() != ast.CallKind || !closesPath(e.AsCall().FunctionName()) {
 		return nil, false
 	}
 	return steps(e.AsCall().Args()[0])
+}
+
+// closesPath reports whether a function gives a path its value, or null.
+func closesPath(function string) bool {
+	return function == orNullFunction || function == outputFunction
 }
 
 func steps(e ast.Expr) ([]any, bool) {
@@ -216,12 +225,18 @@ func steps(e ast.Expr) ([]any, bool) {
 // the expression: a number where a string is wanted.
 func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	run := &bindingRun{vars: &v}
+	if v.Incomplete && b.readsWhole(outputVariable) {
+		return nil, fmt.Errorf("cannot evaluate binding: %w", &Missing{[]string{outputVariable}})
+	}
 	for _, name := range bindingVariables {
 		if raw := v.of(name); len(raw) > 0 && !json.Valid(raw) {
 			return nil, fmt.Errorf("cannot evaluate binding: %s is not JSON", name)
 		}
 	}
 	out, err := run.value(b.root)
+	if run.lost != nil {
+		return nil, fmt.Errorf("cannot evaluate binding: %w", run.lost)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot evaluate binding: %s", firstLine(err.Error()))
 	}
@@ -231,20 +246,26 @@ func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 // bindingRun is one evaluation of a binding, and the activation of its programs.
 type bindingRun struct {
 	vars    *BindingVars
-	missing bool // a path led nowhere in the part that is being computed
+	missing bool     // a path led nowhere in the part that is being computed
+	gap     bool     // and it was one below output
+	lost    *Missing // of an output that was not kept
 	decoded [len(bindingVariables)]ref.Val
 }
 
 func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 	switch p.kind {
 	case partPath:
-		return r.follow(p.path), nil
+		raw, found := follow(r.vars, p.path)
+		if !found {
+			r.lose(p.path[0].(string), p.reads(nil))
+		}
+		return raw, nil
 	case partLiteral:
 		return p.raw, nil
 	case partList, partMap:
 		return r.assemble(p)
 	case partChoice:
-		test, err := r.run(p.program)
+		test, err := r.run(p)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +279,7 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 		}
 		return nil, fmt.Errorf("a choice by a %s, not a truth", test.Type().TypeName())
 	case partProgram:
-		value, err := r.run(p.program)
+		value, err := r.run(p)
 		if err != nil {
 			return nil, err
 		}
@@ -269,9 +290,12 @@ func (r *bindingRun) value(p *part) (json.RawMessage, error) {
 }
 
 // run evaluates a program. What fails because a path led nowhere is null.
-func (r *bindingRun) run(program cel.Program) (ref.Val, error) {
-	r.missing = false
-	value, _, err := program.Eval(r)
+func (r *bindingRun) run(p *part) (ref.Val, error) {
+	r.missing, r.gap = false, false
+	value, _, err := p.program.Eval(r)
+	if r.gap {
+		r.lose(outputVariable, p.computes)
+	}
 	if err != nil && r.missing {
 		return types.NullValue, nil
 	}
@@ -300,29 +324,51 @@ func (r *bindingRun) assemble(p *part) (json.RawMessage, error) {
 	return append(out, shut), nil
 }
 
-// follow returns the bytes at the end of a path as they stand, or null.
-func (r *bindingRun) follow(path []any) json.RawMessage {
-	raw := r.vars.of(path[0].(string))
+// lose notes that an output which was not kept as a whole lacks what a part reads of it.
+func (r *bindingRun) lose(variable string, reads []Read) {
+	if variable != outputVariable || !r.vars.Incomplete || r.lost != nil {
+		return
+	}
+	r.lost = &Missing{[]string{outputVariable}}
+	for _, read := range reads {
+		if read.Path[0] == outputVariable && !leads(r.vars.Output, read.Path[1:]) {
+			r.lost = &Missing{read.Path}
+			return
+		}
+	}
+}
+
+// readsWhole reports whether the expression reads a variable itself, or what only an
+// evaluation can tell of it.
+func (b *Binding) readsWhole(variable string) bool {
+	return slices.ContainsFunc(b.paths, func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
+}
+
+// follow returns the bytes at the end of a path as they stand; where it leads nowhere,
+// null and false.
+func follow(vars *BindingVars, path []any) (json.RawMessage, bool) {
+	null := json.RawMessage("null")
+	raw := vars.of(path[0].(string))
 	for _, step := range path[1:] {
 		switch s := step.(type) {
 		case string:
 			var fields map[string]json.RawMessage
 			if json.Unmarshal(raw, &fields) != nil {
-				return json.RawMessage("null")
+				return null, false
 			}
 			raw = fields[s]
 		case int64:
 			var items []json.RawMessage
 			if json.Unmarshal(raw, &items) != nil || s < 0 || s >= int64(len(items)) {
-				return json.RawMessage("null")
+				return null, false
 			}
 			raw = items[s]
 		}
 	}
 	if trimmed := strings.TrimSpace(string(raw)); trimmed != "" {
-		return json.RawMessage(trimmed)
+		return json.RawMessage(trimmed), true
 	}
-	return json.RawMessage("null")
+	return null, false
 }
 
 // Parent ends the chain of activations.
@@ -347,7 +393,7 @@ func (r *bindingRun) ResolveName(name string) (any, bool) {
 
 // ResolveFunction binds the end of a path to this run.
 func (r *bindingRun) ResolveFunction(name string) (op functions.LateBoundOp, found bool) {
-	if name != orNullFunction {
+	if !closesPath(name) {
 		return nil, false
 	}
 	return func(_ string, args ...ref.Val) ref.Val {
@@ -355,7 +401,7 @@ func (r *bindingRun) ResolveFunction(name string) (op functions.LateBoundOp, fou
 			if found.HasValue() {
 				return found.GetValue()
 			}
-			r.missing = true
+			r.missing, r.gap = true, r.gap || name == outputFunction
 			return types.NullValue
 		}
 		return args[0]

@@ -30,7 +30,27 @@ type BindingVars struct {
 	Verify json.RawMessage // what the check after the undo returned
 	Result json.RawMessage // what the undo returned
 	Error  json.RawMessage // how it failed: code and message
+
+	// Incomplete says that Output is a part of what was returned, or nothing, because it
+	// was too large to be kept. A path below it that leads nowhere is an error then, a
+	// *Missing, unless the expression reckons with it, as output.?id and has(output.id) do.
+	Incomplete bool
 }
+
+// Missing is the error of an expression that reads what was not kept.
+type Missing struct{ Path []string }
+
+// Error says what is missing, and what would be right.
+func (m *Missing) Error() string {
+	path := strings.Join(m.Path, ".")
+	if len(m.Path) == 1 {
+		return path + " is not there as a whole: it was too large to be kept; have the contract read fields of it"
+	}
+	return path + " is not there: the output was too large to be kept"
+}
+
+// outputVariable is what a forward has returned.
+const outputVariable = "output"
 
 func (v *BindingVars) of(name string) json.RawMessage {
 	switch name {
@@ -63,6 +83,14 @@ func (b *Binding) Reads(variable string) bool { return b.roots[variable] }
 // Fields returns the names of the fields that the expression reads of a variable
 // itself, as id and label in plan.id + plan["label"], sorted.
 func (b *Binding) Fields(variable string) []string { return b.fields[variable] }
+
+// ReadsField reports whether the expression may read a field right below a variable: by
+// its name, or because it takes the variable whole.
+func (b *Binding) ReadsField(variable, field string) bool {
+	return slices.ContainsFunc(b.paths, func(r Read) bool {
+		return r.Path[0] == variable && (len(r.Path) == 1 || r.Path[1] == field)
+	})
+}
 
 // fieldsRead finds the constant steps right below each variable.
 func fieldsRead(root ast.Expr) map[string][]string {
@@ -120,10 +148,12 @@ func newBindingDialect(names []string) dialect {
 	}
 	options = append(options,
 		cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())),
+		cel.Function(outputFunction, cel.Overload(outputFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())),
 		cel.Function(jsonFunction, cel.Overload(jsonFunction, []*cel.Type{cel.StringType}, cel.DynType,
 			cel.UnaryBinding(func(text ref.Val) ref.Val { return decodeWide([]byte(string(text.(types.String)))) }))))
 	last := len(names) - 1
-	return dialect{env: newEnvironment(options),
+	env := newEnvironment(options)
+	return dialect{env: env, quick: newQuickParser(env),
 		names:   append([]string{"has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all", jsonFunction}, names...),
 		reads:   "it may read " + strings.Join(names[:last], ", ") + " and " + names[last],
 		example: "write an expression, as in output.id",

@@ -1,36 +1,67 @@
 package triggers
 
-import "container/list"
+import "strings"
 
 // Cache keeps compiled expressions by their text, so that a million leases with
 // one expression share one program. It belongs to one goroutine; what it returns
 // may be shared. Refusals are kept too.
+//
+// What it keeps is bounded in number and in bytes, whatever the texts are. Nothing
+// else needs to hold a compiled condition for long: see Kept.
 type Cache struct {
 	language   *language
 	conditions shelf[Condition]
 	shapes     shelf[shape] // by the text without its literals
 	bindings   shelf[Binding]
 	readers    shelf[Binding]
+	sound      shelf[struct{}] // shapes of bindings that compile, whatever their literals
+
+	tick         uint64 // one a look-up
+	weight       int    // of all that is kept, in bytes
+	weightMax    int
+	compilations uint64
 }
 
-// NewCache returns a cache of at most max conditions, max bindings and max readers;
-// the ones not asked for longest go first. max below 1 is 1.
-func NewCache(max int) *Cache {
+// entryBytes is how many bytes an expression may take on average, of as many as a
+// cache may keep. A condition of ten nodes takes about three thousand.
+const entryBytes = 3 << 10
+
+// NewCache returns a cache of at most max conditions, max bindings and max readers,
+// and of about max times 3 KiB; the ones not asked for longest go first. max below 1
+// is 1.
+func NewCache(max int) *Cache { return newCache(max, newLanguage()) }
+
+func newCache(max int, l *language) *Cache {
 	if max < 1 {
 		max = 1
 	}
-	return &Cache{
-		language:   newLanguage(),
-		conditions: shelf[Condition]{max: max, items: map[string]*list.Element{}},
-		shapes:     shelf[shape]{max: max, items: map[string]*list.Element{}},
-		bindings:   shelf[Binding]{max: max, items: map[string]*list.Element{}},
-		readers:    shelf[Binding]{max: max, items: map[string]*list.Element{}},
-	}
+	c := &Cache{language: l, weightMax: max * entryBytes}
+	c.conditions.init(c, max)
+	c.shapes.init(c, max)
+	c.bindings.init(c, max)
+	c.readers.init(c, max)
+	c.sound.init(c, max)
+	return c
 }
 
 // Condition is Compile, remembered.
 func (c *Cache) Condition(expression string) (*Condition, error) {
-	return c.conditions.get(expression, c.condition)
+	if v := c.conditions.look(expression); v != nil {
+		return v.value, v.err
+	}
+	condition, err := c.condition(expression)
+	v := &volume[Condition]{text: expression, value: condition, err: err}
+	if v.weight = refusalBytes + len(expression); condition != nil {
+		v.weight, v.shape = condition.weight(), condition.shape
+	}
+	c.conditions.put(v)
+	return condition, err
+}
+
+// Knows reports whether a condition is at hand, so that Condition only finds it.
+func (c *Cache) Knows(expression string) bool {
+	_, known := c.conditions.items[expression]
+	return known
 }
 
 // condition finds the shape of a text, or compiles it: once for all texts that
@@ -41,88 +72,144 @@ func (c *Cache) condition(text string) (*Condition, error) {
 		return nil, err
 	}
 	key, literals := lift(text)
-	if s := c.shapes.peek(key); s != nil {
-		if len(s.params) > 0 || len(literals) == 0 {
+	known := c.shapes.look(key)
+	if known != nil {
+		if s := known.shape; len(s.params) > 0 || len(literals) == 0 {
 			if condition := s.instance(text, literals); condition != nil {
 				return condition, nil
 			}
 		}
 		literals = nil // its literals cannot be parameters, or one of them is wrong
 	}
-	s, err := c.language.newShape(text, literals)
-	if err != nil {
-		return nil, err
+	var s *shape
+	var err error
+	if known == nil {
+		s = c.join(text, literals)
 	}
-	if c.shapes.peek(key) == nil {
-		c.shapes.keep(key, s)
+	if s == nil {
+		if s, err = c.compile(text, literals); err != nil {
+			return nil, err
+		}
+	}
+	if known == nil {
+		c.shapes.put(&volume[shape]{text: key, weight: len(key), shape: s})
 	}
 	if condition := s.instance(text, literals); condition != nil {
 		return condition, nil
 	}
-	if s, err = c.language.newShape(text, nil); err != nil {
+	if s, err = c.compile(text, nil); err != nil {
 		return nil, err
 	}
 	return s.instance(text, nil), nil
 }
 
+func (c *Cache) compile(text string, literals []literal) (*shape, error) {
+	c.compilations++
+	return c.language.newShape(text, literals)
+}
+
+// Compilations returns how many expressions were parsed, checked and planned: one for
+// each look-up that found nothing to share.
+func (c *Cache) Compilations() uint64 { return c.compilations }
+
 // Binding is CompileBinding, remembered.
 func (c *Cache) Binding(expression string) (*Binding, error) {
-	return c.bindings.get(expression, c.language.compileBinding)
+	return c.binding(&c.bindings, expression, c.language.compileBinding)
+}
+
+// CheckBinding is the error of Binding: whether a text compiles, for who has no use for
+// it yet. Texts that differ in literals only are compiled once, if nothing in them is
+// called: a call may refuse a literal.
+func (c *Cache) CheckBinding(expression string) error {
+	if v := c.bindings.look(expression); v != nil {
+		return v.err
+	}
+	if len(expression) > textMax {
+		_, err := c.language.compileBinding(expression)
+		return err
+	}
+	key, literals := lift(expression)
+	if len(literals) == 0 || strings.ContainsRune(key, '(') {
+		_, err := c.Binding(expression)
+		return err
+	}
+	if c.sound.look(key) != nil {
+		return nil
+	}
+	if _, err := c.Binding(expression); err != nil {
+		return err
+	}
+	c.sound.put(&volume[struct{}]{text: key, weight: len(key)})
+	return nil
 }
 
 // Reader is CompileReader, remembered.
 func (c *Cache) Reader(expression string) (*Binding, error) {
-	return c.readers.get(expression, c.language.compileReader)
+	return c.binding(&c.readers, expression, c.language.compileReader)
 }
 
-// shelf is a least-recently-used map of what a text compiles to.
-type shelf[T any] struct {
-	max   int
-	items map[string]*list.Element
-	order list.List // of *volume[T], last used first
-}
-
-type volume[T any] struct {
-	text  string
-	value *T
-	err   error
-}
-
-// peek returns what is kept under text, or nil.
-func (s *shelf[T]) peek(text string) *T {
-	element, ok := s.items[text]
-	if !ok {
-		return nil
-	}
-	s.order.MoveToFront(element)
-	return element.Value.(*volume[T]).value
-}
-
-// keep puts value under text, and drops what was not asked for longest.
-func (s *shelf[T]) keep(text string, value *T) { s.put(&volume[T]{text: text, value: value}) }
-
-func (s *shelf[T]) put(v *volume[T]) {
-	if had, ok := s.items[v.text]; ok {
-		s.order.Remove(had)
-	}
-	s.items[v.text] = s.order.PushFront(v)
-	if s.order.Len() > s.max {
-		oldest := s.order.Remove(s.order.Back()).(*volume[T])
-		delete(s.items, oldest.text)
-	}
-}
-
-func (s *shelf[T]) get(text string, compile func(string) (*T, error)) (*T, error) {
-	if element, ok := s.items[text]; ok {
-		s.order.MoveToFront(element)
-		v := element.Value.(*volume[T])
+func (c *Cache) binding(
+	s *shelf[Binding], text string, compile func(string) (*Binding, error),
+) (*Binding, error) {
+	if v := s.look(text); v != nil {
 		return v.value, v.err
 	}
-	v := &volume[T]{text: text}
-	v.value, v.err = compile(text)
-	if len(text) > textMax {
-		return v.value, v.err // a refusal that is cheaper to repeat than to keep
+	c.compilations++
+	v := &volume[Binding]{text: text, weight: refusalBytes + len(text)}
+	if v.value, v.err = compile(text); v.err == nil {
+		v.weight = v.value.weight
 	}
 	s.put(v)
 	return v.value, v.err
+}
+
+// pin counts a shape that something in the cache needs.
+func (c *Cache) pin(s *shape) {
+	if s == nil {
+		return
+	}
+	if s.pins++; s.pins == 1 {
+		c.weight += s.weight
+		for _, term := range s.terms {
+			c.pin(term)
+		}
+	}
+}
+
+// unpin takes that back. Whoever keeps a condition beside the cache learns that its
+// program is gone.
+func (c *Cache) unpin(s *shape) {
+	if s == nil {
+		return
+	}
+	if s.pins--; s.pins == 0 {
+		c.weight -= s.weight
+		s.home.shape = nil
+		for _, term := range s.terms {
+			c.unpin(term)
+		}
+	}
+}
+
+// trim lets go of what was not asked for longest until the bound is met. What came
+// last stays, however much it is.
+func (c *Cache) trim() {
+	for c.weight > c.weightMax {
+		oldest, first := drawer(nil), c.tick
+		for _, d := range []drawer{&c.conditions, &c.shapes, &c.bindings, &c.readers, &c.sound} {
+			if tick := d.oldest(); tick < first {
+				oldest, first = d, tick
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		oldest.drop()
+	}
+}
+
+// drawer is a shelf of any kind.
+type drawer interface {
+	oldest() (tick uint64) // of the volume that would go first; the largest number: none
+	drop()                 // that volume, or gives it another round
 }

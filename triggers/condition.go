@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -129,7 +130,7 @@ type Result struct {
 type Condition struct {
 	shape  *shape
 	text   string
-	params []ref.Val
+	params []any // ref.Val
 	keys   []string
 }
 
@@ -152,14 +153,17 @@ func (c *Condition) Keys() (constant []string, computed bool) { return c.keys, c
 
 // Watched returns the facts that an answer depends on, sorted: those that stand in
 // the expression, and those that the evaluation has read.
-func (c *Condition) Watched(r Result) []string {
-	if !c.shape.computed {
-		return c.keys
+func (c *Condition) Watched(r Result) []string { return c.shape.watched(c.keys, r) }
+
+// watched is Watched of a condition with these constant keys.
+func (s *shape) watched(keys []string, r Result) []string {
+	if !s.computed {
+		return keys
 	}
-	if len(c.keys) == 0 {
+	if len(keys) == 0 {
 		return r.Keys
 	}
-	all := slices.Concat(c.keys, r.Keys)
+	all := slices.Concat(keys, r.Keys)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -191,12 +195,21 @@ func (c *Condition) StepsMax() int {
 	return c.shape.extent.nodes
 }
 
+// weight is about how many bytes the condition takes beside its shape.
+func (c *Condition) weight() int {
+	n := 100 + len(c.text)
+	for _, p := range c.params {
+		n += 16 + valueBytes(p)
+	}
+	return n + 16*len(c.keys)
+}
+
 // instance makes the condition that text is of a shape. It is nil when a literal
 // of the text is not what one may be at its place: compiling the text says why.
 func (s *shape) instance(text string, literals []literal) *Condition {
-	c := &Condition{shape: s, text: text, keys: s.keys}
+	c := &Condition{shape: s, text: text}
 	if len(s.params) > 0 {
-		c.params = make([]ref.Val, len(s.params))
+		c.params = make([]any, len(s.params))
 	}
 	for i, p := range s.params {
 		value := literals[p.literal].value
@@ -206,16 +219,37 @@ func (s *shape) instance(text string, literals []literal) *Condition {
 		if p.check != nil && !p.check(value) {
 			return nil
 		}
-		c.params[i] = value
+		c.params[i] = owned(value, c.params[:i])
 	}
-	if len(s.keyParams) > 0 {
-		c.keys = make([]string, 0, len(s.keys)+len(s.keyParams))
-		c.keys = append(c.keys, s.keys...)
-		for _, i := range s.keyParams {
-			c.keys = append(c.keys, string(c.params[i].(types.String)))
-		}
-		slices.Sort(c.keys)
-		c.keys = slices.Compact(c.keys)
-	}
+	c.keys = s.keysWith(c.params)
 	return c
+}
+
+// owned returns a literal that keeps no text in memory: what is kept of a condition is
+// its literals.
+func owned(literal ref.Val, before []any) any {
+	s, ok := literal.(types.String)
+	if !ok {
+		return literal
+	}
+	for _, value := range before {
+		if had, ok := value.(types.String); ok && had == s {
+			return value
+		}
+	}
+	return types.String(strings.Clone(string(s)))
+}
+
+// keysWith are the fact keys that stand in an expression of this shape, sorted.
+func (s *shape) keysWith(params []any) []string {
+	if len(s.keyParams) == 0 {
+		return s.keys
+	}
+	keys := make([]string, 0, len(s.keys)+len(s.keyParams))
+	keys = append(keys, s.keys...)
+	for _, i := range s.keyParams {
+		keys = append(keys, string(params[i].(types.String)))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

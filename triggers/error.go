@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"cel.dev/cel-go/cel"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Error says where and why an expression is refused, and what would be right.
@@ -14,6 +16,8 @@ type Error struct {
 	Line, Column int // from 1; Column counts characters
 	Message      string
 	Hint         string // may be empty
+
+	brief string // what to say instead of a Message in the words of cel-go; empty: it is ours
 }
 
 // Error reads "cannot compile expression: 1:5: undeclared name \"fatcs\"; did you mean facts?".
@@ -25,14 +29,32 @@ func (e *Error) Error() string {
 	return text
 }
 
-func planError(err error) *Error {
-	return &Error{Line: 1, Column: 1, Message: err.Error()}
+// Brief says what is wrong, and what would be right, in words of this package only: the
+// same for a text in every process that has these rules, so that it may become state.
+// The words of cel-go, and the places that its parser names, differ between versions.
+func (e *Error) Brief() (problem, want string) {
+	if e.brief != "" {
+		return e.brief, e.Hint
+	}
+	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message), e.Hint
 }
+
+func planError(err error) *Error {
+	return &Error{Line: 1, Column: 1, Message: err.Error(), brief: briefPlan}
+}
+
+// What Brief says in place of cel-go.
+const (
+	briefParse = "it cannot be parsed"
+	briefCheck = "a value is of a kind that does not go where it stands"
+	briefPlan  = "no program can be made of it"
+)
 
 const undeclared = "undeclared reference to '"
 
-// issueError turns the first issue of cel-go into an Error.
-func issueError(issues *cel.Issues, d dialect, expression string) *Error {
+// issueError turns the first issue of cel-go into an Error, which is brief about what
+// is not in our words.
+func issueError(issues *cel.Issues, d dialect, expression, brief string) *Error {
 	all := issues.Errors()
 	if len(all) == 0 {
 		return planError(issues.Err())
@@ -45,15 +67,15 @@ func issueError(issues *cel.Issues, d dialect, expression string) *Error {
 	if strings.Contains(first.Message, "error recovery attempt limit") && len(all) > 1 {
 		first = all[1]
 	}
-	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1), Message: firstLine(first.Message)}
+	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1), Message: firstLine(first.Message), brief: brief}
 	if name, found := strings.CutPrefix(first.Message, undeclared); found {
 		name, _, _ = strings.Cut(name, "'")
-		if root, _, path := strings.Cut(name, "."); path && DidYouMean(name, d.names) == "" {
+		if root, _, path := strings.Cut(name, "."); path && ledger.DidYouMean(name, d.names) == "" {
 			name = root // cel-go names the path, and places it at one of its dots
 			e.Column = columnBefore(expression, e.Line, e.Column, root)
 		}
-		e.Message = fmt.Sprintf("undeclared name %q", name)
-		if e.Hint = DidYouMean(name, d.names); e.Hint == "" {
+		e.Message, e.brief = fmt.Sprintf("undeclared name %q", name), ""
+		if e.Hint = ledger.DidYouMean(name, d.names); e.Hint == "" {
 			e.Hint = d.reads
 		}
 	}
@@ -64,8 +86,7 @@ func issueError(issues *cel.Issues, d dialect, expression string) *Error {
 	switch {
 	case strings.Contains(first.Message, "token recognition error at: '="):
 		e.Message, e.Hint = "a single =", "use =="
-	case strings.Contains(first.Message, "invalid duration argument"):
-		e.Hint = "the largest unit is the hour, as in duration(\"24h\")"
+		e.brief = e.Message
 	}
 	if strings.Contains(first.Message, "recursion") || strings.Contains(first.Message, "node count") {
 		e.Hint = d.split
@@ -99,7 +120,7 @@ func firstLine(s string) string {
 
 func candidates() []string {
 	names := []string{"action", "plan", "verdict", "facts", "has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all"}
-	for _, f := range timeFunctions() {
+	for _, f := range timeFunctions {
 		names = append(names, f.name)
 	}
 	return names
@@ -107,47 +128,8 @@ func candidates() []string {
 
 // usage returns the hint for a call with arguments of the wrong kind.
 func usage(name string) string {
-	if f, ok := timeFunctionOf(name); ok {
+	if f := timeFunctionOf(name); f != nil {
 		return "use " + f.usage
 	}
 	return "convert one side, as in double(x), string(x) or timestamp(x)"
-}
-
-// DidYouMean returns a hint that names the nearest candidate, or nothing when
-// none is near.
-func DidYouMean(name string, names []string) string {
-	best, bound := "", 1+len(name)/3
-	for _, candidate := range names {
-		if d := distance(name, candidate); d <= bound {
-			best, bound = candidate, d-1
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "did you mean " + best + "?"
-}
-
-// distance counts the letters to insert, delete or replace between a and b.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -31,6 +31,7 @@ type evaluation struct {
 	broken   any   // what the view panicked with
 	stopped  error // it read more than it may
 	leaf     int   // that is asked now; -1: none
+	term     *term // of a joined condition that is asked now; nil: it is not joined
 	ends     []end
 	bytes    int // of the values of facts
 	times    int // occurrences
@@ -107,7 +108,7 @@ func (h *Held) Ask(room *Scratch, nowNs int64, v View) Result {
 }
 
 func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
-	s := h.condition.shape
+	s := h.shape
 	*e = evaluation{held: h, view: v, nowNs: nowNs, full: full}
 	if s.whole {
 		e.scope.s = h.scope
@@ -206,17 +207,23 @@ func (e *evaluation) compiled(name string) (any, bool) {
 	}
 	switch name[:2] {
 	case paramName:
-		return e.held.condition.params[n], true
+		if e.term != nil {
+			n += e.term.params
+		}
+		return e.held.params[n], true
 	case slotName:
+		if e.term != nil {
+			n = e.term.slots[n]
+		}
 		if e.blank {
-			return e.unknown(wait{kind: waitText, name: e.held.condition.shape.slots[n].path}), true
+			return e.unknown(wait{kind: waitText, name: e.held.shape.slots[n].path}), true
 		}
 		value := e.held.values[n]
 		if missing, ok := value.(*absent); ok {
 			return e.absent(missing), true
 		}
 		if e.full {
-			e.note(reading{kind: readName, name: e.held.condition.shape.slots[n].path, value: value.(ref.Val)})
+			e.note(reading{kind: readName, name: e.held.shape.slots[n].path, value: value.(ref.Val)})
 		}
 		return value, true
 	}
@@ -321,7 +328,7 @@ func (e *evaluation) note(r reading) {
 	e.readings = append(e.readings, r)
 }
 
-func (e *evaluation) language() *language { return e.held.condition.shape.language }
+func (e *evaluation) language() *language { return e.held.shape.language }
 
 // unknown returns the unknown that waits for w.
 func (e *evaluation) unknown(w wait) ref.Val {

@@ -62,8 +62,8 @@ func compileFilter(expression, example string, d dialect, variables []cel.EnvOpt
 		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
 	}, variables...))
 	checked, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		return nil, issueError(issues, d, expression)
+	if len(issues.Errors()) > 0 {
+		return nil, issueError(issues, d, expression, briefCheck)
 	}
 	if checked.OutputType() != cel.BoolType && checked.OutputType() != cel.DynType {
 		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: "a filter is true or false, as in " + example}

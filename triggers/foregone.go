@@ -14,7 +14,8 @@ func (c *Condition) Foregone() (Truth, error) {
 	if c.shape.extent.closed {
 		return Unknown, nil // has() and its like answer for what is not known, too
 	}
-	e := &evaluation{held: &Held{condition: c}, blank: true, leaves: make([]leafValue, c.shape.leafCount)}
+	held := &Held{shape: c.shape, params: c.params, condition: c}
+	e := &evaluation{held: held, blank: true, leaves: make([]leafValue, c.shape.leafCount)}
 	value, _, err := c.shape.program.Eval(e)
 	switch answer := value.(type) {
 	case types.Bool:
@@ -35,7 +36,7 @@ func (c *Condition) Foregone() (Truth, error) {
 // blankFunction answers for every function of time what is known before anything
 // has happened: nothing, but for what is wrong whatever happens.
 func (e *evaluation) blankFunction(name string) (functions.LateBoundOp, bool) {
-	if _, ok := timeFunctionOf(name); !ok {
+	if timeFunctionOf(name) == nil {
 		return nil, false
 	}
 	return func(string, ...ref.Val) ref.Val { return e.unknown(wait{kind: waitText, name: name}) }, true

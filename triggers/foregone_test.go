@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers/oracle"
 )
 
@@ -50,7 +51,7 @@ func TestForegoneAnswersAreKnownFromTheText(t *testing.T) {
 // What is foregone is what every random timeline shows.
 func TestNoTimelineContradictsWhatIsForegone(t *testing.T) {
 	found := map[Truth]int{}
-	for seed := range int64(1500) {
+	for seed := range int64(testenv.Cases(400, 1500)) {
 		r := rand.New(rand.NewSource(seed))
 		g := &oracle.Generator{Choose: r.Intn, Literal: r.Intn, StartNs: start, TickNs: 1, Ticks: oracleEnd}
 		expression := g.Condition(2)

@@ -13,8 +13,10 @@ import (
 // evaluation needs beside the facts and the instant. It is as small as what the
 // condition reads, and does not change.
 type Held struct {
-	condition *Condition
-	values    []any // of the slots: ref.Val or *absent
+	shape     *shape
+	params    []any      // ref.Val
+	condition *Condition // nil: it comes from a Kept
+	values    []any      // of the slots: ref.Val or *absent
 	armedNs   int64
 	scope     *Scope // of a condition that asks for more than names; else nil
 }
@@ -33,7 +35,7 @@ var (
 
 // Hold reads what the condition needs of a scope.
 func (c *Condition) Hold(s Scope) *Held {
-	h := &Held{condition: c, armedNs: s.ArmedNs}
+	h := &Held{shape: c.shape, params: c.params, condition: c, armedNs: s.ArmedNs}
 	if n := len(c.shape.slots); n > 0 {
 		h.values = make([]any, n)
 		r := scopeReader{s: &s}
@@ -48,8 +50,24 @@ func (c *Condition) Hold(s Scope) *Held {
 	return h
 }
 
-// Condition returns the condition that is held.
-func (h *Held) Condition() *Condition { return h.condition }
+// ReadsClock is as of the condition that is held.
+func (h *Held) ReadsClock() bool { return h.shape.roots[clockRoot] }
+
+// Costly reports whether an evaluation may take many more steps than the condition has
+// nodes: it loops, or scans texts.
+func (h *Held) Costly() bool { return h.shape.extent.costly }
+
+// Computes reports whether the condition reads facts whose keys only an evaluation
+// knows, so that what it watches may change with each answer.
+func (h *Held) Computes() bool { return h.shape.computed }
+
+// keys are the fact keys that stand in the expression, sorted.
+func (h *Held) keys() []string {
+	if h.condition != nil {
+		return h.condition.keys
+	}
+	return h.shape.keysWith(h.params)
+}
 
 // flipsMax bounds the flips that Watched looks ahead.
 const flipsMax = 1024
@@ -59,8 +77,8 @@ const flipsMax = 1024
 // time has flipped what stands before it, as in after(t) ? facts[k] : false, so the
 // flips to come are asked too.
 func (h *Held) Watched(r Result, nowNs int64, v View) []string {
-	keys := h.condition.Watched(r)
-	if !h.condition.shape.computed || !h.condition.ReadsClock() || r.WakeNs <= nowNs {
+	keys := h.shape.watched(h.keys(), r)
+	if !h.shape.computed || !h.ReadsClock() || r.WakeNs <= nowNs {
 		return keys
 	}
 	room := new(Scratch)
@@ -78,9 +96,10 @@ func (h *Held) Watched(r Result, nowNs int64, v View) []string {
 
 // Shared returns a digest that is the same for every held condition that always
 // has the same answer, and false where hardly any other has: the condition reads
-// what belongs to one action, or what occurred since arming.
+// what belongs to one action, or what occurred since arming. It is not to be asked of
+// one that comes from a Kept.
 func (h *Held) Shared() (digest [16]byte, ok bool) {
-	s := h.condition.shape
+	s := h.shape
 	if s.whole || s.arming || slices.ContainsFunc(s.slots, func(s slot) bool { return !s.common }) {
 		return digest, false
 	}

@@ -9,6 +9,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func sortStrings(s []string) { slices.Sort(s) }
@@ -114,7 +116,7 @@ func (i *inspector) ident(e ast.Expr, selected bool) {
 // fieldsOf returns the fields that the variables of a root have, in their order.
 func fieldsOf(root string) []string {
 	var fields []string
-	for _, v := range variables() {
+	for _, v := range variables {
 		if field, ok := strings.CutPrefix(v.name, root+"."); ok {
 			fields = append(fields, field)
 		}
@@ -133,7 +135,7 @@ func (i *inspector) selection(e ast.Expr, selected bool) {
 	switch root {
 	case "plan", "verdict":
 		if fields := fieldsOf(root); !slices.Contains(fields, field) {
-			hint := DidYouMean(field, fields)
+			hint := ledger.DidYouMean(field, fields)
 			if hint == "" {
 				hint = "there is " + strings.Join(fields, ", ")
 			}
@@ -182,8 +184,8 @@ func (i *inspector) actionField(e, key ast.Expr, selected bool) {
 
 // constants refuses arguments of time functions that can never be right.
 func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
-	f, ok := timeFunctionOf(name)
-	if !ok || len(args) != len(f.args) {
+	f := timeFunctionOf(name)
+	if f == nil || len(args) != len(f.args) {
 		return
 	}
 	if f.key >= 0 {

@@ -19,6 +19,7 @@ type language struct {
 	conditions dialect
 	arguments  dialect
 	readers    dialect
+	joiner     cel.Program      // of all joined shapes
 	worldType  *types.Type      // of what is read by name only
 	unknowns   []*types.Unknown // unknowns[i] names the wait i, made once
 }
@@ -26,6 +27,7 @@ type language struct {
 // dialect is what one kind of expression may read, and how its refusals help.
 type dialect struct {
 	env     *cel.Env
+	quick   quickParser
 	names   []string // that a misspelt one may have meant
 	reads   string   // hint to a name that none of them is near to
 	example string   // hint to an empty text
@@ -36,6 +38,7 @@ type dialect struct {
 const (
 	hasFunction    = "@has"     // has(path): is it known now?
 	orNullFunction = "@or_null" // the value of a path in a binding, or null
+	outputFunction = "@output"  // the same for a path below output
 )
 
 // variable is one name of the language and its type.
@@ -44,9 +47,11 @@ type variable struct {
 	kind *cel.Type
 }
 
-// variables lists what a condition may read. Names with a dot are variables of
-// their own, so that the checker knows their type and a misspelt one is refused.
-func variables() []variable {
+// variables are what a condition may read. Names with a dot are variables of their
+// own, so that the checker knows their type and refuses a misspelt one.
+var variables = makeVariables()
+
+func makeVariables() []variable {
 	open := cel.MapType(cel.StringType, cel.DynType)
 	return []variable{
 		{"facts", open},
@@ -77,14 +82,16 @@ func newLanguage() *language {
 		l.unknowns = append(l.unknowns, types.NewUnknown(i, nil))
 	}
 	options := sharedOptions()
-	for _, v := range variables() {
+	for _, v := range variables {
 		options = append(options, cel.Variable(v.name, v.kind))
 	}
-	for _, f := range timeFunctions() {
+	for _, f := range timeFunctions {
 		options = append(options, cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
 	}
-	l.conditions = dialect{env: newEnvironment(options), names: candidates(),
+	env := newEnvironment(options)
+	l.conditions = dialect{env: env, quick: newQuickParser(env), names: candidates(),
 		example: "write a condition, as in plan.status == \"failed\"", split: "split it into several triggers: any of them fires"}
+	l.joiner = newJoiner(env)
 	l.arguments = newBindingDialect(bindingVariables[:argumentVariables])
 	l.readers = newBindingDialect(bindingVariables[:])
 	return l
@@ -109,7 +116,6 @@ func sharedOptions() []cel.EnvOption {
 		cel.ParserErrorRecoveryLimit(1),
 		cel.ExpressionNodeLimit(nodesMax),
 		cel.RegexProgramSizeLimit(regexMax),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 		cel.Macros(cel.GlobalMacro("has", 1, expandHas)),
 		cel.Function(hasFunction, cel.Overload(hasFunction, []*cel.Type{cel.DynType}, cel.BoolType,
 			cel.OverloadIsNonStrict(), cel.UnaryBinding(isKnown))),
@@ -137,8 +143,16 @@ func isKnown(value ref.Val) ref.Val {
 	}
 }
 
+// checkedText is an expression that is parsed, inspected and type-checked.
+type checkedText struct {
+	*cel.Ast
+	nodes, depth int // as it was parsed
+}
+
 // check parses, inspects and type-checks expression within the limits.
-func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *Error) (*cel.Ast, error) {
+func (l *language) check(
+	d dialect, expression string, inspect func(*ast.AST) *Error,
+) (*checkedText, error) {
 	switch {
 	case len(expression) > textMax:
 		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("%d bytes", len(expression)), Hint: fmt.Sprintf("at most %d", textMax)}
@@ -147,21 +161,54 @@ func (l *language) check(d dialect, expression string, inspect func(*ast.AST) *E
 	case strings.TrimSpace(expression) == "":
 		return nil, &Error{Line: 1, Column: 1, Message: "empty", Hint: d.example}
 	}
-	parsed, issues := d.env.Parse(expression)
-	if issues.Err() != nil {
-		return nil, issueError(issues, d, expression)
+	if parsed := d.quick.parse(expression); parsed != nil {
+		if checked, err := l.checkParsed(d, expression, parsed, inspect); err == nil {
+			return checked, nil
+		}
+		// What is wrong is for the other parser to say, which knows where.
 	}
+	parsed, issues := d.env.Parse(expression)
+	if len(issues.Errors()) > 0 { // Err writes all of them out, each with its line
+		return nil, issueError(issues, d, expression, briefParse)
+	}
+	return l.checkParsed(d, expression, parsed, inspect)
+}
+
+func (l *language) checkParsed(
+	d dialect, expression string, parsed *cel.Ast, inspect func(*ast.AST) *Error,
+) (*checkedText, error) {
 	if ast.ExceedsDepth(parsed.NativeRep(), depthMax) {
 		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: d.split}
 	}
 	if err := inspect(parsed.NativeRep()); err != nil {
 		return nil, err
 	}
-	checked, issues := d.env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, issueError(issues, d, expression)
+	if err := d.strange(parsed.NativeRep()); err != nil {
+		return nil, err
 	}
-	return checked, nil
+	list, err := constantsOf(parsed.NativeRep())
+	if err != nil {
+		return nil, err
+	}
+	c := &checkedText{}
+	c.depth = c.measure(parsed.NativeRep().Expr())
+	var issues *cel.Issues
+	if c.Ast, issues = d.env.Check(parsed); len(issues.Errors()) > 0 {
+		return nil, issueError(issues, d, expression, briefCheck)
+	}
+	if err := validate(c.Ast, list); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// measure counts the nodes of an expression, and returns how deep it is.
+func (c *checkedText) measure(e ast.Expr) (depth int) {
+	c.nodes++
+	for _, part := range partsOf(e) {
+		depth = max(depth, c.measure(part))
+	}
+	return depth + 1
 }
 
 // planning is what the program of an expression must be told about it: what holds
@@ -235,7 +282,10 @@ const comparisonsMax = 8
 
 // comparesMuch reports whether what is compared must be weighed.
 func comparesMuch(root ast.Expr) bool {
-	comparisons := 0
+	return comparisonsOf(root) > comparisonsMax || hasLoop(root)
+}
+
+func comparisonsOf(root ast.Expr) (comparisons int) {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.CallKind {
 			switch e.AsCall().FunctionName() {
@@ -244,7 +294,7 @@ func comparesMuch(root ast.Expr) bool {
 			}
 		}
 	}))
-	return comparisons > comparisonsMax || hasLoop(root)
+	return comparisons
 }
 
 // mayCost reports whether an evaluation can take more steps than the expression
@@ -274,7 +324,7 @@ func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bo
 		if text, ok := constantText(key); ok {
 			if !seen[text] {
 				seen[text] = true
-				keys = append(keys, text)
+				keys = append(keys, strings.Clone(text))
 			}
 			return
 		}
@@ -294,7 +344,7 @@ func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bo
 			if i := keyArgument(call); i >= 0 {
 				add(call.Args()[i])
 			}
-			if _, ok := timeFunctionOf(call.FunctionName()); ok {
+			if timeFunctionOf(call.FunctionName()) != nil {
 				roots[clockRoot] = true
 			}
 		}
@@ -312,7 +362,7 @@ func keyArgument(call ast.CallExpr) int {
 	case name == "@in" && isFacts(args[1]):
 		return 0
 	}
-	if f, ok := timeFunctionOf(call.FunctionName()); ok {
+	if f := timeFunctionOf(call.FunctionName()); f != nil {
 		return f.key
 	}
 	return -1

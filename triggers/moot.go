@@ -59,9 +59,8 @@ func newSkeleton(checked *ast.AST) (*clause, int) {
 				return c
 			}
 		}
-		c := &clause{id: e.ID(), leaf: n, falls: fallacyOf(e), blind: computedIndex(e)}
-		useful = useful || c.falls != fallacy{strict: true} && c.falls != fallacy{}
-		useful = useful || c.falls.strict && readsFrozen(e)
+		c := leafClause(e, n)
+		useful = useful || c.useful(e)
 		n++
 		return c
 	}
@@ -70,6 +69,16 @@ func newSkeleton(checked *ast.AST) (*clause, int) {
 		return nil, 0
 	}
 	return root, n
+}
+
+// leafClause is a leaf of a skeleton.
+func leafClause(e ast.Expr, n int) *clause {
+	return &clause{id: e.ID(), leaf: n, falls: fallacyOf(e), blind: computedIndex(e)}
+}
+
+// useful reports whether an answer of the leaf that e is may be final.
+func (c *clause) useful(e ast.Expr) bool {
+	return c.falls != fallacy{strict: true} && c.falls != fallacy{} || c.falls.strict && readsFrozen(e)
 }
 
 // computedIndex reports whether e is a selection by a computed key, as facts["a" + x].
@@ -141,16 +150,21 @@ func (w *leafWatch) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	}
 	e.leaf = w.leaf
 	value := w.InterpretableV2.Exec(frame)
-	e.leaves[w.leaf] = e.leafValueOf(value)
+	e.answered(w.leaf, value)
+	return value
+}
+
+// answered notes the answer of the leaf that was asked.
+func (e *evaluation) answered(leaf int, value ref.Val) {
+	e.leaves[leaf] = e.leafValueOf(value)
 	if unknown, is := value.(*types.Unknown); is && e.full {
 		for _, id := range unknown.IDs() {
 			if id >= 0 && id < int64(len(e.waits)) && e.waits[id].kind == waitForever {
-				e.ends = append(e.ends, end{e.leaf, e.waits[id].name})
+				e.ends = append(e.ends, end{leaf, e.waits[id].name})
 			}
 		}
 	}
 	e.leaf = -1
-	return value
 }
 
 // Eval evaluates the leaf outside a frame.

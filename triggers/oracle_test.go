@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers/oracle"
 )
 
@@ -16,9 +18,11 @@ import (
 // must never become true.
 
 var (
-	oracleRounds = flag.Int("oracle", 20_000, "random timelines that TestTheOracleAgrees runs")
+	oracleRounds = flag.Int("oracle", 0, "random timelines that TestTheOracleAgrees runs; 0: 3,000, 20,000 in a long run")
 	oracleSeed   = flag.Int64("oracle-seed", 0, "seed of the first of them")
 )
+
+func oracleRuns() int { return cmp.Or(*oracleRounds, testenv.Cases(3000, 20_000)) }
 
 const oracleEnd = 24 // ticks of one timeline, of 1 ns
 
@@ -64,10 +68,7 @@ func randomHistory(r *rand.Rand, g *oracle.Generator) *history {
 }
 
 func TestTheOracleAgrees(t *testing.T) {
-	rounds := *oracleRounds
-	if testing.Short() {
-		rounds = min(rounds, 2000)
-	}
+	rounds := oracleRuns()
 	cache := NewCache(16)
 	var tally [3]int
 	moots := 0

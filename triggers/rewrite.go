@@ -86,7 +86,7 @@ func (r *rewriter) literal(e ast.Expr, call ast.CallExpr) {
 
 // path rewrites a chain of selections whose last is e.
 func (r *rewriter) path(e ast.Expr, closed bool) {
-	first, explicit := e, false
+	first, explicit, closing := e, false, orNullFunction
 	for {
 		operand, step, optional := link(first)
 		explicit = explicit || optional
@@ -94,7 +94,9 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 			r.rewrite(step, true)
 		}
 		if !isLink(operand) {
-			r.rewrite(operand, true)
+			if r.rewrite(operand, true); operand.Kind() == ast.IdentKind && operand.AsIdent() == outputVariable {
+				closing = outputFunction
+			}
 			break
 		}
 		first = operand
@@ -103,7 +105,7 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 	if closed && !explicit {
 		inner := r.factory.NewUnspecifiedExpr(r.id(e))
 		inner.SetKindCase(e)
-		e.SetKindCase(r.factory.NewCall(e.ID(), orNullFunction, inner))
+		e.SetKindCase(r.factory.NewCall(e.ID(), closing, inner))
 	}
 }
 

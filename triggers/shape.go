@@ -13,7 +13,8 @@ import (
 )
 
 // shape is what conditions that differ only in literals have in common: one
-// program. It does not change once made and may be shared.
+// program. It does not change once made and may be shared, but for what the cache
+// notes in it.
 type shape struct {
 	program   cel.Program
 	language  *language
@@ -28,7 +29,29 @@ type shape struct {
 	skeleton  *clause         // nil: no future makes it moot
 	leafCount int
 	extent    extent
+	joined    *joined // nil: it is not joined of others
+	alone     *lonely // of a term: what it is as a leaf
+
+	// What follows belongs to the goroutine of the cache.
+	home   *home
+	terms  []*shape // that it needs: see joined
+	weight int      // bytes, about, without them
+	pins   int      // of the cache
+	used   bool     // by a Kept, since the cache looked last
 }
+
+// home is where what is kept beside the cache finds a shape.
+type home struct {
+	shape *shape // nil: the cache has let it go
+}
+
+// What a shape takes, as TestAShapeWeighsWhatItTakes measures it: an expression, and
+// each node of it.
+const (
+	shapeBytes     = 1000
+	shapeNodeBytes = 200
+	regexNodeBytes = 2500
+)
 
 // param is a literal of a shape's texts.
 type param struct {
@@ -63,6 +86,11 @@ type shaper struct {
 // newShape compiles expression. literals are those of lift; the shape takes them
 // as parameters, or none of them: then it is the shape of this text only.
 func (l *language) newShape(expression string, literals []literal) (*shape, error) {
+	return l.makeShape(expression, literals, nil)
+}
+
+// makeShape is newShape, and that of a term where as says so.
+func (l *language) makeShape(expression string, literals []literal, as *termOf) (*shape, error) {
 	checked, err := l.check(l.conditions, expression, inspectCondition)
 	if err != nil {
 		return nil, err
@@ -79,17 +107,26 @@ func (l *language) newShape(expression string, literals []literal) (*shape, erro
 	s.extent = extentOf(tree.Expr())
 	mixed := mixedArithmetic(tree)
 	loops := comparesMuch(tree.Expr())
+	if as != nil {
+		if s.alone, err = as.leafOf(checked, s.extent); err != nil {
+			return nil, err
+		}
+		s.skeleton, s.leafCount, loops = nil, 0, as.weighed
+	}
 	b := &shaper{shape: s, checked: tree, factory: ast.NewExprFactory(), literals: literals, taken: make([]bool, len(literals))}
 	if len(literals) > 0 {
 		b.find(tree.Expr(), nil)
 		if b.failed || slices.Contains(b.taken, false) {
-			return l.newShape(expression, nil)
+			b.literals = nil
 		}
 	}
 	b.lower(tree.Expr())
 	if s.program, err = l.plan(l.conditions.env, tree, planning{skeleton: s.skeleton, mixed: mixed, loops: loops, costly: s.extent.costly}); err != nil {
 		return nil, planError(err)
 	}
+	s.home = &home{s}
+	s.weight = shapeBytes + len(expression) + shapeNodeBytes*s.extent.nodes
+	s.weight += regexNodeBytes * s.extent.patterns
 	return s, nil
 }
 
@@ -102,12 +139,17 @@ func (b *shaper) literalAt(e ast.Expr) int {
 	if !ok {
 		return -1
 	}
-	for i, l := range b.literals {
-		if l.at == int(at.Start) && l.value.Type() == e.AsLiteral().Type() && l.value.Equal(e.AsLiteral()) == types.True {
-			return i
-		}
+	i, found := slices.BinarySearchFunc(b.literals, int(at.Start), func(l literal, at int) int {
+		return l.at - at
+	})
+	if !found {
+		return -1
 	}
-	return -1
+	l, value := b.literals[i], e.AsLiteral()
+	if l.value.Type() != value.Type() || l.value.Equal(value) != types.True {
+		return -1
+	}
+	return i
 }
 
 // find checks that every literal stands where a parameter may, before anything is
@@ -191,7 +233,7 @@ func (b *shaper) ident(e ast.Expr) {
 	}
 	switch {
 	case name == "facts":
-	case slices.ContainsFunc(variables(), func(v variable) bool { return v.name == name }):
+	case slices.ContainsFunc(variables, func(v variable) bool { return v.name == name }):
 		b.slot(e, name, "")
 	}
 }
@@ -210,7 +252,10 @@ func (b *shaper) call(e ast.Expr) {
 			b.key(args[key], i, !isIndex(name) && name != operators.In)
 		}
 	}
-	f, _ := timeFunctionOf(name)
+	f := timeFunctionOf(name)
+	if f == nil {
+		f = new(timeFunction)
+	}
 	if f.most > 0 {
 		if i := b.literalAt(args[0]); i >= 0 {
 			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= types.Int(f.most) }})
@@ -314,6 +359,8 @@ type extent struct {
 	nodes  int  // of the checked expression
 	costly bool // it may take more steps than it has nodes
 	closed bool // it asks what is known now
+
+	patterns int // regular expressions
 }
 
 func extentOf(root ast.Expr) extent {
@@ -324,6 +371,8 @@ func extentOf(root ast.Expr) extent {
 			switch e.AsCall().FunctionName() {
 			case hasFunction, operators.OptIndex, operators.OptSelect:
 				x.closed = true
+			case "matches":
+				x.patterns++
 			}
 		}
 	}))

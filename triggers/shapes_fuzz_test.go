@@ -50,8 +50,7 @@ func sibling(text string, salt int64) string {
 // refused is refused in the same words, and what is answered is the same answer.
 func compareShared(t *testing.T, l *language, texts ...string) {
 	t.Helper()
-	cache := NewCache(4)
-	cache.language = l
+	cache := newCache(4, l)
 	for _, text := range texts {
 		got, err := cache.Condition(text)
 		want, alone := alone(l, text)
@@ -227,8 +226,8 @@ func (w writer) truth(depth int) string {
 // refused and answered alike, compiled for many texts and alone.
 func TestAShapeIsNoOtherLanguage(t *testing.T) {
 	l := newLanguage()
-	accepted := 0
-	for seed := range int64(*oracleRounds / 10) {
+	accepted, texts := 0, oracleRuns()/10
+	for seed := range int64(texts) {
 		w := writer{rand.New(rand.NewSource(seed))}
 		text := w.truth(w.Intn(4))
 		compareShared(t, l, sibling(text, seed), text, sibling(text, seed+1))
@@ -236,5 +235,5 @@ func TestAShapeIsNoOtherLanguage(t *testing.T) {
 			accepted++
 		}
 	}
-	t.Logf("%d texts, %d are conditions", *oracleRounds/10, accepted)
+	t.Logf("%d texts, %d are conditions", texts, accepted)
 }

@@ -22,8 +22,11 @@ type timeFunction struct {
 	most     int  // the first argument is a number from 1 to this; 0: it is none
 }
 
-// timeFunctions lists the functions of time in the order of the documentation.
-func timeFunctions() []timeFunction {
+// timeFunctions are the functions of time in the order of the documentation. They are
+// made once: each call in each text that is compiled is looked up here.
+var timeFunctions = makeTimeFunctions()
+
+func makeTimeFunctions() []timeFunction {
 	at, span, key := cel.TimestampType, cel.DurationType, cel.StringType
 	return []timeFunction{
 		{"after", "after(t) with a timestamp, as in after(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false, 0},
@@ -42,14 +45,14 @@ func timeFunctions() []timeFunction {
 	}
 }
 
-// timeFunctionOf finds a function of time by name.
-func timeFunctionOf(name string) (timeFunction, bool) {
-	for _, f := range timeFunctions() {
-		if f.name == name {
-			return f, true
+// timeFunctionOf finds a function of time by name; nil: there is none of that name.
+func timeFunctionOf(name string) *timeFunction {
+	for i := range timeFunctions {
+		if timeFunctions[i].name == name {
+			return &timeFunctions[i]
 		}
 	}
-	return timeFunction{}, false
+	return nil
 }
 
 // ResolveFunction binds a function of time to this evaluation.

@@ -275,6 +275,9 @@ func pageURL(base, path string) string {
 
 func rateOf(took []time.Duration) rate { return rate{took: took} }
 
+// consoleClient reaches the console by its name, as browsers do.
+var consoleClient = &http.Client{Transport: &http.Transport{DialContext: console.DialContext}}
+
 // firstByte asks for a page and returns how long its first byte took.
 func firstByte(ctx context.Context, url string) (took time.Duration, err error) {
 	began := time.Now()
@@ -283,7 +286,7 @@ func firstByte(ctx context.Context, url string) (took time.Duration, err error) 
 	if err != nil {
 		return 0, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := consoleClient.Do(r)
 	if err != nil {
 		return 0, err
 	}
@@ -339,7 +342,7 @@ func browsePage(ctx context.Context, base string) {
 	if err != nil {
 		return
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := consoleClient.Do(r)
 	if err != nil {
 		return
 	}

@@ -135,7 +135,9 @@ func outstanding(plan executor.PlanView, now time.Time) (lines []string) {
 }
 
 // moving are the states that a plan leaves by itself.
-func moving(state string) bool { return state == ledger.StateOpen || state == ledger.StateUnwinding }
+func moving(state string) bool {
+	return state == ledger.StateOpen || state == ledger.StateCommitting || state == ledger.StateUnwinding
+}
 
 // awaitEnd asks until the plan has ended, for at most limit; the answer is then
 // the state that it has. It returns earlier when the context ends.

@@ -30,6 +30,7 @@ type arena struct {
 	hosts   map[string]*served
 	through map[string]string // host -> URLs of its own instead of the cluster's
 	inside  map[string]string // host -> network namespace
+	mayEnd  map[string]bool   // hosts that may find their server mute, and end: they are started again
 	conn    *nats.Conn
 	client  *client
 	load    *load
@@ -70,6 +71,7 @@ func plainArena(t *testing.T, c *natsCluster, ctx context.Context, ttl time.Dura
 		cluster: c, ttl: ttl, dir: t.TempDir(), hosts: map[string]*served{}, through: map[string]string{}, inside: map[string]string{},
 		orders: &orders{first: map[uint64]time.Time{}, last: map[uint64][]byte{}}, conn: c.connect(t, ctx, "host"),
 	}
+	a.mayEnd = map[string]bool{}
 	a.client = &client{conn: a.conn, tenant: tortureTenant, server: "the cluster", timeout: 500 * time.Millisecond}
 	return a
 }
@@ -285,6 +287,7 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 func (a *arena) awaitHosts(t *testing.T, ctx context.Context, applied uint64) {
 	t.Helper()
 	until(t, ctx, fmt.Sprintf("all %d hosts have folded %d messages", len(a.hosts), applied), func() bool {
+		a.supervise(t)
 		hosts, err := a.client.hosts(ctx)
 		folded := 0
 		for _, h := range hosts {
@@ -294,6 +297,17 @@ func (a *arena) awaitHosts(t *testing.T, ctx context.Context, applied uint64) {
 		}
 		return err == nil && folded == len(a.hosts)
 	})
+}
+
+// supervise starts the hosts again that have ended and may, as whoever runs them does.
+func (a *arena) supervise(t *testing.T) {
+	t.Helper()
+	for name := range a.mayEnd {
+		if s := a.hosts[name]; s.ended() {
+			_ = s.command.Wait() // it says with which code
+			a.start(t, name)
+		}
+	}
 }
 
 // checkState holds the state of a stopped host against a fold of what it has folded.

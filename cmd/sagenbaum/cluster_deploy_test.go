@@ -4,7 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -40,6 +44,11 @@ func TestTheClusterFilesReadWhatTheirEnvironmentHas(t *testing.T) {
 		for _, m := range assigned.FindAllStringSubmatch(deployed(t, env), -1) {
 			given[m[1]] = true
 		}
+		for name := range given {
+			if strings.HasPrefix(name, "SAGENBAUM_") {
+				used[name] = true // serve reads it
+			}
+		}
 		if len(used) == 0 || len(differing(used, given))+len(differing(given, used)) > 0 {
 			t.Errorf("%s wants %v more of %s, which has %v too many", reads, differing(used, given), env, differing(given, used))
 		}
@@ -61,9 +70,14 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	for _, name := range []string{"host-a", "host-b"} {
-		with := strings.NewReplacer("${NATS}", c.urls("host"), "${SYSTEM_NATS}", c.urls("system"), "${HOLDER}", name)
-		a.hosts[name] = serveFor(t, filepath.Join(a.dir, name), strings.Fields(with.Replace(line))...)
+		dir := filepath.Join(a.dir, name)
+		command := serveCommand(t, dir, strings.Fields(strings.ReplaceAll(line, "${HOLDER}", name))...)
+		command.Env = append(command.Env, "SAGENBAUM_NATS="+c.urls("host"), "SAGENBAUM_SYSTEM_NATS="+c.urls("system"))
+		a.hosts[name] = serveAs(t, dir, command)
 		a.hosts[name].confess(t)
+		if strings.Contains(strings.Join(command.Args, " "), "secret") {
+			t.Errorf("the command line of %s has a password: %s", name, command.Args)
+		}
 		if strings.Contains(a.hosts[name].url, "secret") {
 			t.Errorf("%s shows a password: %s", name, a.hosts[name].url)
 		}
@@ -139,4 +153,167 @@ func lateDecision(t *testing.T, ctx context.Context, a *arena) (sequence uint64)
 		t.Fatal(err)
 	}
 	return sequence
+}
+
+// stepsOf are the commands in the comments of a file of deploy/cluster, one a line.
+func stepsOf(t *testing.T, name string) (steps []string) {
+	t.Helper()
+	for line := range strings.Lines(deployed(t, name)) {
+		if command, is := strings.CutPrefix(line, "#   "); is {
+			steps = append(steps, strings.TrimSpace(command))
+		}
+	}
+	return steps
+}
+
+// machine is a host that is set up by the steps: its paths are below root.
+type machine struct {
+	root, name string
+	work       string // where the steps are run: the repository's files, and what the steps made
+}
+
+// run runs a step as a shell does, with the paths of a machine below its root.
+func (m machine) run(t *testing.T, step string) {
+	t.Helper()
+	step = strings.NewReplacer(" /etc/", " "+m.root+"/etc/", " /var/lib/", " "+m.root+"/var/lib/").Replace(step)
+	command := exec.CommandContext(t.Context(), "sh", "-e", "-c", step)
+	command.Dir = m.work
+	command.Env = []string{"PATH=" + filepath.Join(m.work, "bin") + ":" + os.Getenv("PATH"), "HOME=" + m.root}
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s, %s: %v\n%s", m.name, step, err, out)
+	}
+}
+
+// edit gives host.env the values of the test, as an operator does.
+func (m machine) edit(t *testing.T, values map[string]string) {
+	t.Helper()
+	path := filepath.Join(m.root, "etc", "sagenbaum", "host.env")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range values {
+		line := regexp.MustCompile(`(?m)^` + name + `=.*$`)
+		if !line.Match(text) {
+			t.Fatalf("host.env has no %s", name)
+		}
+		text = line.ReplaceAllLiteral(text, []byte(name+"="+value))
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts what systemd starts: the command line of the unit, with its environment.
+func (m machine) start(t *testing.T) *served {
+	t.Helper()
+	env, err := os.ReadFile(filepath.Join(m.root, "etc", "sagenbaum", "host.env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values, environment []string
+	for _, pair := range regexp.MustCompile(`(?m)^([A-Z_]+)=(.*)$`).FindAllStringSubmatch(string(env), -1) {
+		values = append(values, "${"+pair[1]+"}", pair[2])
+		environment = append(environment, pair[0])
+	}
+	found := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/sagenbaum serve --data (\S+) (.*)$`).FindStringSubmatch(deployed(t, "sagenbaum-host.service"))
+	if found == nil {
+		t.Fatal("the unit does not start serve on a folder")
+	}
+	dir := m.root + found[1]
+	command := serveCommand(t, dir, strings.Fields(strings.NewReplacer(values...).Replace(found[2]))...)
+	command.Env = append(command.Env, environment...)
+	s := serveAs(t, dir, command)
+	s.confess(t)
+	return s
+}
+
+// An operator who does what the files of deploy/cluster say has two hosts with which the
+// doctor is content, also when both have signed.
+func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), torturePace)
+	defer cancel()
+	c := startCluster(t, ctx)
+	work, hosts := setUp(t)
+	running := map[string]*served{}
+	for _, m := range hosts {
+		m.edit(t, map[string]string{"HOLDER": m.name, "SAGENBAUM_NATS": c.urls("host"), "SAGENBAUM_SYSTEM_NATS": c.urls("system")})
+		running[m.name] = m.start(t)
+	}
+	asked := &served{url: c.urls("host")}
+	signed := func(by string, least uint64) (v executor.CheckpointView) {
+		t.Helper()
+		until(t, ctx, by+" signs a checkpoint", func() bool {
+			var status executor.StatusView
+			r := asked.ask(t, "default", "status", "-o", "json")
+			if r.code != exitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by || status.Checkpoint == nil {
+				return false
+			}
+			v = *status.Checkpoint
+			return v.Size > least
+		})
+		r := asked.ask(t, "default", "doctor")
+		if r.wants(t, "doctor while "+by+" holds", exitGood); r.code != exitGood {
+			t.FailNow()
+		}
+		return v
+	}
+	first := signed("host-a", 0)
+	made, err := filepath.Glob(filepath.Join(work, "keys", "default", "*.pub"))
+	if err != nil || len(made) != 1 {
+		t.Fatalf("the steps have made the keys %v, %v", made, err)
+	}
+	if verifier, err := os.ReadFile(made[0]); err != nil || strings.TrimSpace(string(verifier)) != first.Key {
+		t.Errorf("host-a signs by %s, the steps have made %s, %v", first.Key, verifier, err)
+	}
+	running["host-a"].end(t).wants(t, "host-a", exitGood)
+	if second := signed("host-b", first.Size); second.Key != first.Key {
+		t.Errorf("host-b signs by %s, host-a by %s", second.Key, first.Key)
+	}
+	running["host-b"].end(t).wants(t, "host-b", exitGood)
+}
+
+// setUp runs the steps of the unit: those before the first host once, the others on each of
+// two hosts. Nothing is started.
+func setUp(t *testing.T) (work string, hosts []machine) {
+	t.Helper()
+	work = t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(work, "bin")
+	for name, script := range map[string]string{
+		"sagenbaum": fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asCommand, self),
+		"systemctl": "#!/bin/sh\n", // the test starts the unit's command line
+	} {
+		if err := errors.Join(os.MkdirAll(bin, 0o700), os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(repository, "deploy"), filepath.Join(work, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"host-a", "host-b"} {
+		root := filepath.Join(work, name)
+		if err := os.MkdirAll(filepath.Join(root, "etc", "systemd", "system"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, machine{root: root, name: name, work: work})
+	}
+	for _, step := range stepsOf(t, "sagenbaum-host.service") {
+		if strings.HasPrefix(step, "sagenbaum key new ") {
+			hosts[0].run(t, step) // once, for all
+			continue
+		}
+		for _, m := range hosts {
+			m.run(t, step)
+		}
+	}
+	return work, hosts
 }

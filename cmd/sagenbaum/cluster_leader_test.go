@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // under their id, and nothing counts twice.
 func TestLeaderOfTheLedgerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
-	blows := tortureCycles(t, 4)
+	blows := tortureCycles(t, testenv.Cases(2, 4))
 	ctx, cancel := context.WithTimeout(t.Context(), clusterPace(2+blows))
 	defer cancel()
 	a := newArena(t, ctx, jetstream.LeaseTTL, "host-a", "host-b")
@@ -63,7 +64,7 @@ func TestLeaderOfTheLedgerKilledUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d blows at the leader; without an acknowledgement behind a kill -9: %s; behind a step-down: %s", blows, spread(kills), spread(steps))
 	slices.Sort(longest)
-	if at := longest[len(longest)*99/100]; at > silenceMax {
+	if at := longest[len(longest)*99/100]; testenv.Long() && at > silenceMax { // a plain run is one blow, on a machine that does much else
 		t.Errorf("p99 of the silence behind a blow is %v, want at most %v", at, silenceMax)
 	}
 	a.finish(t, ctx)

@@ -40,10 +40,18 @@ type lintView struct {
 }
 
 func newContractLint(s *settings) *cobra.Command {
-	return &cobra.Command{
+	workers := false
+	cmd := &cobra.Command{
 		Use:   "lint FILE|DIR...",
 		Short: "Check contract files and run their examples, offline (exit code 1 on errors)",
+		Long: `Check contract files and run their examples. That needs no server.
+
+With --workers the running host is asked, too, who serves what the contracts call: each
+inverse, probe and check that nobody serves is a warning, and so is a worker version that
+only workers of other versions have answered for. A host whose NATS server is in another
+process knows of a capability only once it has sent a command to it.`,
 		Example: `  sagenbaum contract lint contracts/
+  sagenbaum contract lint --workers contracts/
   sagenbaum contract lint payment.yaml -o json | jq '.findings[].message'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -55,6 +63,13 @@ func newContractLint(s *settings) *cobra.Command {
 			sources, findings, err := lintedContracts(args)
 			if err != nil {
 				return failed("read the contracts", err)
+			}
+			if workers {
+				served, err := s.servedFindings(cmd.Context(), sources)
+				if err != nil {
+					return failed("ask who serves the contracts", err)
+				}
+				findings = append(findings, served...)
 			}
 			view := lintView{Contracts: len(sources), Errors: findings.Errors(), Findings: findings}
 			if s.json() {
@@ -75,7 +90,45 @@ func newContractLint(s *settings) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&workers, "workers", false, "ask the host, too, which calls nobody serves")
+	return cmd
 }
+
+// servedFindings asks the host who serves what contracts call.
+func (s *settings) servedFindings(ctx context.Context, sources []contract.Source) (contract.Findings, error) {
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	return c.servedFindings(ctx, sources, true)
+}
+
+// servedFindings leaves out what the host cannot know, unless doubt is wanted.
+func (c *client) servedFindings(ctx context.Context, sources []contract.Source, doubt bool) (contract.Findings, error) {
+	known := map[contract.WorkerCall]contract.Serving{}
+	for calls := range slices.Chunk(contract.WorkerCalls(sources), servedAtOnce) {
+		var q executor.ServedQuery
+		for _, call := range calls {
+			q.Calls = append(q.Calls, executor.ServedCall{Capability: call.Capability, Undo: call.Undo, Version: call.Version})
+		}
+		var answer executor.ServedAnswer
+		if err := c.ask(ctx, "worker.served", q, &answer); err != nil {
+			return nil, err
+		}
+		for _, v := range answer.Calls {
+			serving := contract.Serving{Served: v.Served, OtherVersion: v.OtherVersion}
+			if v.HeardNs != 0 || !doubt {
+				serving.Heard = relative(v.HeardNs, time.Now())
+			}
+			known[contract.WorkerCall{Capability: v.Capability, Undo: v.Undo, Version: v.Version}] = serving
+		}
+	}
+	return contract.LintWorkers(sources, func(call contract.WorkerCall) contract.Serving { return known[call] }), nil
+}
+
+// servedAtOnce bounds the calls of one question to the host.
+const servedAtOnce = 1000
 
 func countOf(n int, noun string) string {
 	if n == 1 {

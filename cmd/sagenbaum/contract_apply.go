@@ -259,6 +259,7 @@ func applyContracts(cmd *cobra.Command, s *settings, c *client, actor string, dr
 			return err
 		}
 	}
+	c.warnUnserved(cmd, local)
 	if s.json() {
 		return printJSON(cmd.OutOrStdout(), answer)
 	}
@@ -274,6 +275,24 @@ func applyContracts(cmd *cobra.Command, s *settings, c *client, actor string, dr
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s %d\n", printable(d.Capability), d.State, verb, d.Revision)
 	}
 	return nil
+}
+
+// warnUnserved says which inverses nobody serves. A host that cannot say so keeps nobody
+// from publishing.
+func (c *client) warnUnserved(cmd *cobra.Command, local []localContract) {
+	sources := make([]contract.Source, len(local))
+	for i, l := range local {
+		sources[i] = l.Source
+	}
+	findings, err := c.servedFindings(cmd.Context(), sources, false)
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "who serves these contracts is not known:", printable(err.Error()))
+	}
+	for _, f := range findings {
+		if f.Field == "inverse.call" {
+			fmt.Fprintln(cmd.ErrOrStderr(), printable(f.String()))
+		}
+	}
 }
 
 // publish appends what differs, as many records to a commit as fit: each commit is

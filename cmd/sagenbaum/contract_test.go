@@ -29,7 +29,7 @@ func writeContractFile(t *testing.T, dir, name, text string) {
 }
 
 const (
-	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\ninverse:\n  call: payments.refund\n  with: {charge: =output.id}\n"
+	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\nsettle: 10s\ninverse:\n  call: payments.refund\n  with: {charge: =output.id, forward: =meta.forward_key}\n"
 	sendContract   = "capability: email.send\nclass: irreversible\n"
 )
 
@@ -37,18 +37,18 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 	t.Parallel()
 	dir := contractFolder(t, map[string]string{
 		"good.yaml": chargeContract,
-		"bad.yaml":  "capability: a.b\nclass: compensable\nprobe: {call: a.get}\ninverse:\n  call: a.c\n  with:\n    id: =outptu.id\n",
+		"bad.yaml":  "capability: a.b\nclass: compensable\nprobe: {call: a.get}\nlate: never\ninverse:\n  call: a.c\n  with:\n    id: =outptu.id\n",
 		"worse.yml": "capability: a.d\nklass: effectless\n",
 		"notes.txt": "not looked at",
 	})
 	said := finished(t, sagenbaum(t, "contract", "lint", dir))
 	said.wants(t, "contract lint", exitLook, "2 contracts, 2 errors, 0 warnings")
-	want := filepath.Join(dir, "bad.yaml") + ":9:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
+	want := filepath.Join(dir, "bad.yaml") + ":10:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
 	if !strings.Contains(said.stdout, want) || !strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
 		t.Errorf("lint says\n%s", said.stdout)
 	}
 	view := decoded[lintView](t, finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
-	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 9 || view.Findings[0].Severity != contract.Error {
+	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 10 || view.Findings[0].Severity != contract.Error {
 		t.Errorf("lint says %+v", view)
 	}
 	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint", exitGood, "1 contract, 0 errors, 0 warnings")
@@ -57,7 +57,7 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", exitUsage, "sagenbaum contract lint --help")
 	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", exitUsage, "contract apply -f DIR")
 	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply", exitUsage, "--actor NAME")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", exitFailed, "2 errors; nothing is published", "bad.yaml:9:10")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", exitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
 }
 
 // A contract goes from its file into the ledger and back; only what differs is

@@ -232,5 +232,5 @@ func shellText(args []string) string {
 
 // ended reports whether a plan's state is one that stays by itself.
 func ended(state string) bool {
-	return state != "" && state != ledger.StateOpen && state != ledger.StateUnwinding
+	return state != "" && state != ledger.StateOpen && state != ledger.StateCommitting && state != ledger.StateUnwinding
 }

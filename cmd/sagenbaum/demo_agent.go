@@ -23,6 +23,8 @@ const (
 	demoAgentName    = "coder"
 	demoAttempts     = 3                      // of each compensation
 	demoBackoff      = 100 * time.Millisecond // before the second attempt
+	demoGrace        = 500 * time.Millisecond // for an agent that is about to say what came of a call
+	demoSettle       = time.Second            // how much longer a git may work than its caller waits
 	vanished         = "pushed, and about to say so"
 	demoAgentTimeout = time.Minute
 )
@@ -48,6 +50,7 @@ func demoContracts() []contract.Contract {
 	for i := range contracts {
 		c := &contracts[i]
 		c.Class, c.Fidelity = contract.Compensable, contract.Exact
+		c.Grace, c.Settle = demoGrace, demoSettle // git may outlive the agent that called it
 		c.Inverse.Attempts, c.Inverse.Backoff, c.Inverse.Timeout = demoAttempts, demoBackoff, 10*time.Second
 	}
 	return contracts

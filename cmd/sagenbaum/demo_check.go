@@ -52,15 +52,11 @@ type history struct {
 // readHistory reads the whole ledger; the demo's is short.
 func (d *demo) readHistory(ctx context.Context, plan string) (history, error) {
 	h := history{succeeded: map[string]int{}}
-	store, err := d.client.store(ctx)
+	last, err := d.client.lastSequence(ctx)
 	if err != nil {
 		return h, err
 	}
-	head, err := store.Head(ctx)
-	if err != nil {
-		return h, err
-	}
-	for m, err := range store.Read(ctx, 1) {
+	for m, err := range d.client.readLedger(ctx, 1, last, false) {
 		if err != nil {
 			return h, err
 		}
@@ -72,9 +68,6 @@ func (d *demo) readHistory(ctx context.Context, plan string) (history, error) {
 			if e.Err == nil && e.Record.Plan == plan {
 				h.add(e.Record)
 			}
-		}
-		if m.Sequence >= head.Last {
-			break
 		}
 	}
 	return h, nil

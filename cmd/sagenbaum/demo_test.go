@@ -123,7 +123,7 @@ func readLedger(t *testing.T, s *served) {
 			t.Errorf("--plan sibling prints %s", text)
 		}
 	}
-	s.ask(t, "elsewhere", "ledger", "tail").wants(t, "a tenant without a ledger", exitFailed, "has no ledger")
+	s.ask(t, "elsewhere", "ledger", "tail").wants(t, "a tenant without a host", exitNoServer, "no executor serves")
 }
 
 func tryWhatIsTooLate(t *testing.T, s *served) {

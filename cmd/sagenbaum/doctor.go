@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
@@ -99,8 +100,11 @@ func writeFindings(cmd *cobra.Command, p pen, findings []finding) {
 
 // examine runs every check that still makes sense after the ones before it.
 func examine(ctx context.Context, c *client, now time.Time, old time.Duration) []finding {
-	findings := append([]finding{examineServer(c), examineLedger(ctx, c)}, examineStream(ctx, c)...)
 	status, err := c.status(ctx)
+	if err == nil && status.Mode == executor.ModeDegraded { // what it would say of the rest follows from that
+		return []finding{examineServer(ctx, c), examineMode(status, now), examineDisks(status)}
+	}
+	findings := append([]finding{examineServer(ctx, c), examineLedger(ctx, c)}, examineStream(ctx, c)...)
 	if err != nil {
 		return append(findings, problem("executor", c.withoutHolder(ctx, err)))
 	}
@@ -110,8 +114,9 @@ func examine(ctx context.Context, c *client, now time.Time, old time.Duration) [
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
 	findings = append(findings, examineDurable(status), examineDisks(status), examineClock(status, now))
 	findings = append(findings, examineWorkers(status, now)...)
+	findings = append(findings, examineReplies(status, now))
 	findings = append(findings, examineCapabilities(ctx, c, now), examineDeadlines(ctx, c, now, old))
-	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status))
+	findings = append(findings, examineQuarantine(ctx, c, status), examineWindows(ctx, c, now), examineConditions(status), examinePages(status, now))
 	return append(findings, examineRefused(ctx, c, status))
 }
 
@@ -121,6 +126,9 @@ const foldPatience = 2 * time.Second
 // examineFold holds what is folded against what the stream itself says that it has: an
 // executor to which nothing is delivered any more does not know of it.
 func examineFold(ctx context.Context, c *client, v executor.StatusView) finding {
+	if v.Folding != nil {
+		return warn("fold", "run doctor again in a while", "%s", foldingText(*v.Folding))
+	}
 	last := v.Last
 	if store, err := c.store(ctx); err == nil { // who may not read it has been told so
 		if head, err := store.Head(ctx); err == nil {
@@ -139,8 +147,18 @@ func examineFold(ctx context.Context, c *client, v executor.StatusView) finding 
 }
 
 func examineMode(v executor.StatusView, now time.Time) finding {
+	if v.Folding != nil && v.Mode != executor.ModeHolding && v.Mode != executor.ModeHalted {
+		return warn("executor", "wait: a host holds the tenant when it has folded its ledger; undos and deadlines wait with it",
+			"nobody holds tenant %s yet; %s", v.Tenant, foldingText(*v.Folding))
+	}
 	switch v.Mode {
+	case executor.ModeDegraded:
+		return broken("executor", "make room on the disk, or make it writable; the host then goes on by itself (docs/guide/failures.md)",
+			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
 	case executor.ModeHolding:
+		if v.Problem != "" { // the stream takes nothing, or a disk is full
+			return broken("executor", "see room and disk below; the host goes on by itself", "tenant %s is held by %s, which cannot go on: %s", v.Tenant, holderText(v, now), v.Problem)
+		}
 		return ok("executor", "tenant %s is held by %s", v.Tenant, holderText(v, now))
 	case executor.ModeStandby:
 		return warn("executor", "run doctor again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
@@ -203,12 +221,56 @@ func examineWorkers(v executor.StatusView, now time.Time) (findings []finding) {
 	return []finding{ok("worker", "no command waits for a worker")}
 }
 
-func examineServer(c *client) finding {
-	version := c.conn.ConnectedServerVersion()
-	if !c.conn.HeadersSupported() {
-		return broken("server", "a nats-server of "+jetstream.ServerVersionMin+" or later", "nats-server %s at %s has no headers", version, c.server)
+// repliesRecent is how long an answer that was refused is worth a look.
+const repliesRecent = time.Hour
+
+// examineReplies warns of workers whose answers count for nothing: their commands stay
+// unanswered, and their attempts end in doubt.
+func examineReplies(v executor.StatusView, now time.Time) finding {
+	r := v.RefusedReplies
+	if r == nil {
+		return ok("replies", "no answer of a worker was refused")
 	}
-	return ok("server", "nats-server %s at %s", version, c.server)
+	if now.Sub(time.Unix(0, r.Last.AtNs)) >= repliesRecent {
+		return ok("replies", "%s of workers refused, the last %s",
+			countOf(int(r.Count), "answer"), relative(r.Last.AtNs, now))
+	}
+	const next = "bring that worker up to date: it repeats key and attempt of its command " +
+		"(docs/workers.md, The answer)"
+	f := warn("replies", next, "%s of workers refused, the last %s: their commands stay unanswered",
+		countOf(int(r.Count), "answer"), relative(r.Last.AtNs, now))
+	of := "a worker"
+	if r.Last.Worker != "" {
+		of = "worker " + r.Last.Worker
+	}
+	f.Details = []string{fmt.Sprintf("%s of %s, plan %s action %s: %s",
+		of, r.Last.Capability, r.Last.Plan, r.Last.Action, r.Last.Problem)}
+	return f
+}
+
+// examineServer looks whether a ledger may be kept on this server, as a host does when it
+// starts.
+func examineServer(ctx context.Context, c *client) finding {
+	version := c.conn.ConnectedServerVersion()
+	if !jetstream.Supported(version) {
+		return broken("server", "nats-server "+jetstream.ServerVersions,
+			"nats-server %s at %s is too old: hosts refuse it", version, c.server)
+	}
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	err := jetstream.CheckStrict(ctx, c.conn, c.tenant)
+	var refused *ledger.Refused
+	switch {
+	case err != nil && c.denied.Load() != nil:
+		const text = "nats-server %s at %s; not checked whether it is strict (no permission)"
+		return ok("server", text, version, c.server)
+	case errors.As(err, &refused):
+		return broken("server", refused.Want, "nats-server %s at %s: %s: hosts refuse it",
+			version, c.server, refused.Problem)
+	case err != nil:
+		return problem("server", err)
+	}
+	return ok("server", "nats-server %s at %s, strict", version, c.server)
 }
 
 func examineLedger(ctx context.Context, c *client) finding {

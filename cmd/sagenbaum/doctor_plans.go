@@ -69,13 +69,29 @@ func examineConditions(v executor.StatusView) finding {
 	return f
 }
 
-// examinePages warns of calls to owners that have not come through.
-func examinePages(v executor.StatusView) finding {
+// examinePages warns of calls to owners that nobody has taken.
+func examinePages(v executor.StatusView, now time.Time) finding {
 	if v.Unpaged == 0 {
 		return ok("pages", "every page was taken")
 	}
-	return warn("pages", "look at the webhook of serve --webhook, and for \"page not taken\" in the server's log",
-		"no hook has taken %s yet: an owner may not know", countOf(v.Unpaged, "page"))
+	next := "let somebody listen: docs/guide/pages.md"
+	if o := v.OldestPage; o != nil && o.Kind == ledger.PageQuarantined {
+		next = "sagenbaum quarantine ls; and let somebody listen: docs/guide/pages.md"
+	}
+	return warn("pages", next, "%s: an owner may not know", unpagedText(v, now))
+}
+
+// unpagedText counts the pages that nobody has taken and names the oldest.
+func unpagedText(v executor.StatusView, now time.Time) string {
+	text := countOf(v.Unpaged, "page") + " that nobody has taken"
+	if o := v.OldestPage; o != nil {
+		text += fmt.Sprintf("; the oldest, %s of plan %s", o.Kind, o.Plan)
+		if o.Action != "" {
+			text += " action " + o.Action
+		}
+		text += fmt.Sprintf(", for hook %s, was asked for %s", o.Hook, relative(o.AtNs, now))
+	}
+	return text
 }
 
 const (
@@ -84,7 +100,7 @@ const (
 )
 
 // windowStates are those in which an undo may still be owed.
-var windowStates = []string{ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined}
+var windowStates = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined}
 
 // examineWindows warns of plans of which something that is held cannot be undone
 // for much longer, or not any more.

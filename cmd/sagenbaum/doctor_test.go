@@ -149,3 +149,26 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	refused := func(age time.Duration) executor.StatusView {
+		last := executor.RefusedReplyView{
+			AtNs: now.Add(-age).UnixNano(), Capability: "file.delete", Plan: "p1", Action: "a",
+			Worker: "old", Problem: "refused: reply.key",
+		}
+		return executor.StatusView{RefusedReplies: &executor.RefusedRepliesView{Count: 3, Last: last}}
+	}
+	if f := examineReplies(executor.StatusView{}, now); f.State != "ok" {
+		t.Errorf("nothing refused: %+v", f)
+	}
+	if f := examineReplies(refused(2*time.Hour), now); f.State != "ok" || !strings.Contains(f.Text, "3 answers") {
+		t.Errorf("long ago: %+v", f)
+	}
+	f := examineReplies(refused(time.Minute), now)
+	const who = "worker old of file.delete, plan p1 action a"
+	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) {
+		t.Errorf("just now: %+v", f)
+	}
+}

@@ -100,7 +100,7 @@ func examineHosts(ctx context.Context, c *client, v executor.StatusView) finding
 	if err != nil {
 		return problem("hosts", err)
 	}
-	var others, halted []string
+	var others, halted, degraded []string
 	holding := 0
 	for _, h := range hosts {
 		switch h.Mode {
@@ -108,6 +108,8 @@ func examineHosts(ctx context.Context, c *client, v executor.StatusView) finding
 			holding++
 		case executor.ModeHalted:
 			halted = append(halted, standbyText(h))
+		case executor.ModeDegraded:
+			degraded = append(degraded, standbyText(h))
 		default:
 			others = append(others, standbyText(h))
 		}
@@ -119,9 +121,11 @@ func examineHosts(ctx context.Context, c *client, v executor.StatusView) finding
 	case len(halted) > 0 && holding > 0:
 		f = broken("hosts", "its copy of the ledger is not the holder's: "+keepLedger, "%s", countOf(len(halted), "host")+" halted")
 		others = append(halted, others...)
+	case len(degraded) > 0 && holding > 0:
+		f = warn("hosts", "make room on its disk, or make it writable", "%s degraded, and would not take over", countOf(len(degraded), "host"))
 	case len(others) > 0:
 		f = ok("hosts", "%s would take over", countOf(len(others), "host"))
 	}
-	f.Details = others
+	f.Details = append(others, degraded...)
 	return f
 }

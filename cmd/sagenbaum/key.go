@@ -69,10 +69,14 @@ func newKeyLs(s *settings) *cobra.Command {
 		Short: "List a tenant's keys in a folder of keys",
 		Long: `List a tenant's keys in a folder of keys, the oldest first, each with its verifier
 key. It reads this machine's files only; sagenbaum status says which key the holder
-signs with.`,
+signs with. A folder that is none of keys is an error, exit code 2; a folder without a
+key of this tenant is none.`,
 		Example: "  sagenbaum key ls --keys /etc/sagenbaum/keys\n  sagenbaum key ls -o json | jq -r .[-1].verifier",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := host.CheckKeys(keys); err != nil {
+				return failed("read the keys", err)
+			}
 			have, err := host.Keys(keys, s.tenant)
 			if err != nil {
 				return failed("read the keys", err)
@@ -87,8 +91,11 @@ signs with.`,
 			t := table{head: []string{"MADE", "SIGNS", "VERIFIER KEY"}}
 			for _, k := range have {
 				signs := "no, its key is not here"
-				if k.Signs {
+				switch {
+				case k.Signs:
 					signs = "yes"
+				case k.Problem != "":
+					signs = "no, " + k.Problem
 				}
 				t.add(moment(k.Made.UnixNano()), signs, k.Verifier)
 			}

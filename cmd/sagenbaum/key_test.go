@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,5 +135,66 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 	standby := []executor.HostView{{Host: "h2", Mode: executor.ModeStandby, NoKey: "the key is not there"}}
 	if f := examineCheckpoints(view(func(*executor.CheckpointView) {}), standby, now); len(f) != 2 || f[1].State != "warn" || !strings.Contains(f[1].Text, "h2") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A folder that is none of keys is said to be so, and is no empty list; a file beside the
+// keys is left alone, and a key that cannot sign is not said to.
+func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder := func(name string, files ...string) string {
+		for _, file := range files {
+			path := filepath.Join(dir, name, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return filepath.Join(dir, name)
+	}
+	list := func(keys string) result {
+		return finished(t, sagenbaum(t, "key", "ls", "--keys", keys, "-o", "json"))
+	}
+	ours := filepath.Join(dir, "ours")
+	made := finished(t, sagenbaum(t, "key", "new", "--keys", ours))
+	made.wants(t, "key new", exitGood)
+	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t, "key new", exitGood)
+	second := filepath.Join(dir, "second", "second")
+	if err := os.CopyFS(filepath.Join(dir, "another's", "default"), os.DirFS(second)); err != nil {
+		t.Fatal(err)
+	}
+	for keys, said := range map[string]string{
+		filepath.Join(dir, "nothing"):                                 "there is no such folder",
+		folder("home", "id_ed25519.pub", "known_hosts"):               "has no keys, and other things",
+		folder("stranger", "default/readme.pub"):                      "has no keys, and other things",
+		filepath.Join(folder("file", "default"), "default"):           "is no folder",
+		filepath.Join(ours, "default"):                                "is the folder of one tenant's keys",
+		filepath.Join(dir, "another's"):                               `the key of "sagenbaum/second"`,
+		folder("broken", "default/0123abcd.pub"):                      `"x" is no verifier key`,
+		filepath.Join(folder("tiles", "default/tile/0/000"), "tiles"): "there is no such folder",
+	} {
+		r := list(keys)
+		r.wants(t, "key ls of "+keys, exitFailed, said, "next: ")
+		if r.stdout != "" {
+			t.Errorf("key ls of %s prints %q", keys, r.stdout)
+		}
+	}
+	if have := decoded[[]host.Key](t, list(t.TempDir())); len(have) != 0 {
+		t.Errorf("in an empty folder: %+v", have)
+	}
+	if have := decoded[[]host.Key](t, list(filepath.Join(dir, "second"))); len(have) != 0 {
+		t.Errorf("where another tenant's keys are: %+v", have)
+	}
+	folder("ours", "default/notes.txt", "default/copy.pub", "default/9.pub")
+	have := decoded[[]host.Key](t, list(ours))
+	if len(have) != 1 || have[0].Verifier != strings.TrimSpace(made.stdout) || !have[0].Signs || have[0].Problem != "" {
+		t.Fatalf("beside other files: %+v", have)
+	}
+	secret := strings.TrimSuffix(have[0].Path, ".pub") + ".key"
+	if err := os.WriteFile(secret, []byte("not a key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if have := decoded[[]host.Key](t, list(ours)); len(have) != 1 || have[0].Signs || !strings.Contains(have[0].Problem, "is no key") {
+		t.Errorf("with a key that is none: %+v", have)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // appendsMax is more appends than the demo's plan can take; a loop that gets
@@ -26,12 +27,13 @@ const appendsMax = 60
 // stay, and come back to the restarted server by themselves.
 func TestKillingTheServerAfterAnyAppendChangesNothing(t *testing.T) {
 	t.Parallel()
-	for n := 1; ; n++ {
+	step := testenv.Cases(3, 1)
+	for n := 1; ; n += step {
 		if n > appendsMax {
 			t.Fatalf("no end after %d appends", n)
 		}
 		if !killedAfter(t, n) {
-			t.Logf("killed after each of %d appends", n-1)
+			t.Logf("killed after every %d. of %d appends", step, n-1)
 			if n < 8 {
 				t.Errorf("only %d appends: the plan was not played", n-1)
 			}

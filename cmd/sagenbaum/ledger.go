@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -41,8 +40,7 @@ it is, the plan, and what it says. Without --since the last 20 commits.
 With -o json every line is one JSON object. --filter picks records by a CEL expression
 over kind, plan, action, class, name, subject, verdict (that a supervisor gave),
 refused, sequence, index, time and record, the record's JSON, in which numbers of 64
-bits are text. It reads the stream itself, which needs permissions that the other
-commands do not (docs/cli.md).`,
+bits are text. A host reads them out for it, from its second copy, byte for byte.`,
 		Example: `  sagenbaum ledger tail --follow
   sagenbaum ledger tail --since 1 --plan 01JD3BX7
   sagenbaum ledger tail --since 1 --filter 'kind == "forward_failed" && plan.startsWith("01J")'
@@ -98,42 +96,19 @@ type tailer struct {
 // tail prints from a sequence on (0: the last few commits), to the end that
 // the ledger has when it starts, or for ever.
 func (t *tailer) tail(ctx context.Context, c *client, since uint64, follow bool) error {
-	store, err := c.store(ctx)
-	if err != nil {
-		return err
-	}
-	head, err := store.Head(ctx)
+	last, err := c.lastSequence(ctx)
 	if err != nil {
 		return err
 	}
 	if since == 0 {
-		since = head.First
-		if head.Last >= since+tailDefault {
-			since = head.Last - tailDefault + 1
-		}
+		since = max(last, tailDefault) - tailDefault + 1
 	}
-	if since < head.First && head.First > 1 {
-		return fail(exitFailed, fmt.Sprintf("--since %d", head.First), "the stream starts at %d since its repair; what is before is in the tiles of its host", head.First)
-	}
-	if !follow && since > head.Last {
-		return nil
-	}
-	for m, err := range store.Read(ctx, since) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var halted *ledger.Halted
-		if errors.As(err, &halted) {
-			return fail(exitFailed, "sagenbaum doctor", "the ledger contradicts itself: %v", err)
-		}
+	for m, err := range c.readLedger(ctx, since, last, follow) {
 		if err != nil {
 			return err
 		}
 		if err := t.message(m); err != nil {
 			return err
-		}
-		if !follow && m.Sequence >= head.Last {
-			return nil
 		}
 	}
 	return ctx.Err()

@@ -14,8 +14,8 @@ func newLedgerShow(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show SEQUENCE[.INDEX]|ADDRESS",
 		Short: "Show the records of one commit whole, or one of them, and check its address",
-		Long: `Show the records of one commit whole, or one of them, with every field. It reads
-the stream itself, as 'ledger tail' does. With an ADDRESS as plan show and plan why have
+		Long: `Show the records of one commit whole, or one of them, with every field. A
+host reads it out, as for 'ledger tail'. With an ADDRESS as plan show and plan why have
 it, also behind a kind (lease_fired@14.0-0fd319a7), the record's leaf is checked: exit
 code 2 when another record is there.`,
 		Example: "  sagenbaum ledger show 14\n  sagenbaum ledger show 14.0-0fd319a7 -o json",
@@ -32,13 +32,9 @@ code 2 when another record is there.`,
 			defer c.close()
 			ctx, cancel := c.within(cmd.Context())
 			defer cancel()
-			store, err := c.store(ctx)
+			m, err := c.message(ctx, at.sequence)
 			if err != nil {
 				return failed("read the ledger", err)
-			}
-			m, err := store.Get(ctx, at.sequence)
-			if err != nil {
-				return fail(exitFailed, "sagenbaum ledger tail", "cannot read record %d: %v", at.sequence, err)
 			}
 			entries, err := ledger.Decode(s.tenant, m)
 			if err != nil {

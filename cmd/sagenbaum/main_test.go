@@ -9,9 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // asCommand makes the test binary behave as sagenbaum itself, so that tests
@@ -30,6 +34,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(asActor); role != "" {
 		os.Exit(playActor(role))
 	}
+	testenv.Parallel(6) // they wait for processes, elections and leases
 	os.Exit(m.Run())
 }
 
@@ -82,8 +87,12 @@ func serveFor(t *testing.T, dir string, args ...string) *served {
 	return serveAs(t, dir, serveCommand(t, dir, args...))
 }
 
+// serveCommand is `serve` on a free port, unless the arguments name another.
 func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
+	if !slices.Contains(args, "--listen") && !slices.Contains(args, "--nats") {
+		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
+	}
 	return sagenbaum(t, append([]string{"serve", "--data", dir, "--console", consoleOff, "--stop-on-eof", "-o", "json"}, args...)...)
 }
 
@@ -136,7 +145,45 @@ func (s *served) end(t *testing.T) result {
 	late := time.AfterFunc(30*time.Second, func() { s.command.Process.Kill() })
 	defer late.Stop()
 	s.command.Wait()
-	return result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}
+	r := result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}
+	for line := range strings.Lines(r.stderr) {
+		if key := doubledKey(line); key != "" {
+			t.Errorf("a log line has the key %s twice: %s", key, line)
+		}
+	}
+	return r
+}
+
+// logKey finds the keys of a line of the log in text; what is quoted has none.
+var logKey = regexp.MustCompile(`(?:^| )([a-zA-Z_.]+)=(?:"(?:[^"\\]|\\.)*"|\S*)`)
+
+// doubledKey is a key that a line of the log has twice; empty: it has none.
+func doubledKey(line string) string {
+	if !strings.HasPrefix(line, "time=") {
+		return "" // it is none of the log
+	}
+	seen := map[string]bool{}
+	for _, found := range logKey.FindAllStringSubmatch(line, -1) {
+		if seen[found[1]] {
+			return found[1]
+		}
+		seen[found[1]] = true
+	}
+	return ""
+}
+
+func TestADoubledKeyOfALogLineIsSeen(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`time=2026 level=WARN msg="a tenant=b, tenant=c" tenant=default error="x \" key=1 key=2"`: "",
+		`time=2026 level=WARN msg="the first key was made" tenant=default tenant=default key=k`:   "tenant",
+		`time=2026 level=INFO msg=attached tenant=default applied=0 applied=0`:                    "applied",
+		`panic: tenant=a tenant=a`: "",
+	} {
+		if got := doubledKey(line); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
 }
 
 // ask runs a command line against a server.

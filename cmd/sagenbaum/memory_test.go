@@ -194,16 +194,17 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	}
 }
 
-// TestTheDoctorWarnsOfLeasesInError, which hold in silence: an agent in another
-// language may publish what does not compile.
+// TestTheDoctorWarnsOfLeasesInError, which hold in silence: a fact may be of another kind
+// than the condition expects.
 func TestTheDoctorWarnsOfLeasesInError(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
 	says(t, s.run(t, exitGood, "doctor"), "ok   conditions no lease is in error")
+	s.run(t, exitGood, `fact put stock '"none"' --source shop`)
 	source := ledger.Source{Tenant: "default", Class: ledger.ClassAgent, Name: "other", Plan: "px"}
 	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "px", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
-		Triggers: []*pb.Trigger{{Name: "late", Condition: "facts["}}}}}})
+		Triggers: []*pb.Trigger{{Name: "late", Condition: `facts["stock"] < 3`}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

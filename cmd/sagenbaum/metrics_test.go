@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -112,8 +113,8 @@ func TestTheNumbersFollowWhatHappens(t *testing.T) {
 		`sagenbaum_plans{state="quarantined",tenant="default"} 1`, `sagenbaum_plans{state="unwinding",tenant="default"} 1`,
 		`sagenbaum_waiting{tenant="default"} 1`, `sagenbaum_in_flight{tenant="default"} 1`, `sagenbaum_quarantines_total{tenant="default"} 1`,
 		`sagenbaum_leases_fired_total{tenant="default"} 2`, `sagenbaum_dispatches_total{tenant="default"} 1`,
-		`sagenbaum_dispatch_latency_seconds_count{tenant="default"} 1`, `sagenbaum_pages_total{result="taken",tenant="default"} 1`,
-		`sagenbaum_pages_waiting{tenant="default"} 0`, `sagenbaum_mode{mode="holding",tenant="default"} 1`, `sagenbaum_fold_lag_commits{tenant="default"} 0`,
+		`sagenbaum_dispatch_latency_seconds_count{tenant="default"} 1`, `sagenbaum_pages_total{result="taken",tenant="default"} 0`,
+		`sagenbaum_pages_waiting{tenant="default"} 1`, `sagenbaum_mode{mode="holding",tenant="default"} 1`, `sagenbaum_fold_lag_commits{tenant="default"} 0`,
 		`sagenbaum_held{tenant="idle"} 0`, `sagenbaum_leases_fired_total{tenant="idle"} 0`, `sagenbaum_tenants{mode="holding"} 2`,
 	}
 	eventually(t, "the numbers", func() (string, bool) {
@@ -126,6 +127,14 @@ func TestTheNumbersFollowWhatHappens(t *testing.T) {
 		return body, true
 	})
 	conn := dial(t, s.url)
+	if _, err := conn.Subscribe("page.default.default", func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the page", func() (string, bool) {
+		_, body := get(t, url+"/metrics")
+		return body, strings.Contains(body, "\nsagenbaum_pages_total{result=\"taken\",tenant=\"default\"} 1\n") &&
+			strings.Contains(body, "\nsagenbaum_pages_waiting{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_pages_oldest_timestamp_seconds{tenant=\"default\"} 0\n")
+	})
 	freeing(t, conn, "default")
 	eventually(t, "the undo", func() (string, bool) {
 		_, body := get(t, url+"/metrics")
@@ -163,6 +172,40 @@ func TestAHostThatIsNotReadySaysSo(t *testing.T) {
 		t.Errorf("%d %s", out.Code, out.Body)
 	}
 	finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--metrics", "9464")).wants(t, "a port alone", exitUsage, "next: --metrics 127.0.0.1:9464")
+}
+
+// TestTheNumbersAnswerToTheirHostOnly: a page whose name is made to point here reads none.
+func TestTheNumbersAnswerToTheirHostOnly(t *testing.T) {
+	t.Parallel()
+	s, base := serveWatched(t, "--metrics-name", "numbers.example")
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		for name, want := range map[string]int{
+			"127.0.0.1:1": 200, "10.1.2.3": 200, "[::1]:9464": 200, "localhost": 200, own: 200,
+			"numbers.example:9464": 200, "rebound.example": 421, "localhost.evil.example": 421, "numbers.example.evil": 421,
+		} {
+			r, err := http.NewRequest(http.MethodGet, base+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = name
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			if err := errors.Join(err, answer.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if answer.StatusCode != want || want == 421 && bytes.Contains(body, []byte("default")) {
+				t.Errorf("%s as %s: %s, want %d", path, name, answer.Status, want)
+			}
+		}
+	}
+	s.end(t)
 }
 
 // metricsNamed are the metrics that a text of deploy/ names.

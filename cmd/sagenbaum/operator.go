@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -73,6 +74,9 @@ func (c *client) append(ctx context.Context, a ledger.Append) (uint64, error) {
 	if errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil {
 		sequence, err = appender.Append(ctx, a)
 	}
+	for errors.Is(err, ledger.ErrBusy) && !lasting(err) && pause(ctx, busyPause) {
+		sequence, err = appender.Append(ctx, a)
+	}
 	denied := c.denied.Load()
 	switch {
 	case err == nil:
@@ -87,7 +91,17 @@ func (c *client) append(ctx context.Context, a ledger.Append) (uint64, error) {
 		return 0, fail(exitFailed, "look before you try again: sagenbaum ledger tail", "it is not known whether the record was stored: %v", err)
 	case errors.Is(err, jetstream.ErrNoStream):
 		return 0, fail(exitNoServer, "sagenbaum serve --tenant "+c.tenant, "tenant %s has no ledger at %s", c.tenant, c.server)
+	case errors.Is(err, ledger.ErrFull):
+		return 0, fail(exitFailed, "make room (sagenbaum doctor), then try again", "the record was not stored: %v", err)
 	default:
 		return 0, fmt.Errorf("cannot append the record: %w", err)
 	}
+}
+
+// busyPause is how long a command waits before it tries a busy ledger again.
+const busyPause = 100 * time.Millisecond
+
+// lasting reports whether a busy ledger stays so until somebody does something.
+func lasting(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStream) || errors.Is(err, ledger.ErrFull)
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -152,69 +150,5 @@ func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
 			t.Errorf("resolve says %q", r.stdout)
 		}
 	}
-	s.end(t).wants(t, "serve", exitGood)
-}
-
-func TestAnOperatorWithoutTheStreamIsToldWhatWasNotChecked(t *testing.T) {
-	t.Parallel()
-	users := filepath.Join(t.TempDir(), "users")
-	text := `root pw
-operator1 pw pub=saga.default.operator.operator1 pub=query.default.>
-reader pw ` + tailPermissions(t) + "\n"
-	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
-	openPlan(t, dial(t, strings.Replace(s.url, "nats://", "nats://root:pw@", 1)), "default", "p1")
-	as := func(user string, args ...string) result {
-		other := *s
-		other.url = strings.Replace(s.url, "nats://", "nats://"+user+":pw@", 1)
-		return other.ask(t, "default", append(args, "--inbox", "_INBOX_"+user, "--timeout", "20s")...)
-	}
-	started := time.Now()
-	doctor := as("operator1", "doctor")
-	doctor.wants(t, "the doctor of an operator", exitGood)
-	if !strings.Contains(doctor.stdout, "skip ledger     not checked (no permission)") {
-		t.Errorf("the doctor says\n%s", doctor.stdout)
-	}
-	as("operator1", "ledger", "tail").wants(t, "an operator's tail", exitNotAllowed, "$JS.API.STREAM.INFO.SAGA_default")
-	if took := time.Since(started); took > 15*time.Second {
-		t.Errorf("it took %s to learn what the server says at once", took)
-	}
-	tail := as("reader", "ledger", "tail")
-	if tail.wants(t, "a reader's tail", exitGood); !strings.Contains(tail.stdout, "forward_registered") {
-		t.Errorf("the tail is %q", tail.stdout)
-	}
-	s.end(t).wants(t, "serve", exitGood)
-}
-
-// tailPermissions are those that docs/cli.md gives to its reader of the ledger.
-func tailPermissions(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, line, found := strings.Cut(string(text), "    auditor ")
-	line, _, _ = strings.Cut(line, "\n")
-	permissions := strings.Fields(line)
-	if !found || len(permissions) < 2 {
-		t.Fatal("docs/cli.md has no auditor in its users file")
-	}
-	return strings.Join(permissions[1:], " ")
-}
-
-// A permission that is missing halfway ends following too, with its name.
-func TestFollowingWithoutPermissionEnds(t *testing.T) {
-	t.Parallel()
-	users := filepath.Join(t.TempDir(), "users")
-	text := "root pw\nreader pw pub=query.default.> pub=$JS.API.STREAM.INFO.SAGA_default\n"
-	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", users)
-	s.url = strings.Replace(s.url, "nats://", "nats://reader:pw@", 1)
-	r := s.ask(t, "default", "ledger", "tail", "--since", "1", "--follow", "--inbox", "_INBOX_reader")
-	r.wants(t, "following", exitNotAllowed, "CONSUMER.CREATE.SAGA_default")
 	s.end(t).wants(t, "serve", exitGood)
 }

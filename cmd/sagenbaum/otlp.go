@@ -41,7 +41,8 @@ func newOTLP(endpoint, headers string) (*otlp, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fail(exitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "the endpoint for traces is no http or https URL")
 	}
-	o := &otlp{endpoint: endpoint, headers: map[string]string{}, client: &http.Client{Timeout: otlpTimeout}, pause: otlpPause}
+	client := &http.Client{Timeout: otlpTimeout, CheckRedirect: noRedirect}
+	o := &otlp{endpoint: endpoint, headers: map[string]string{}, client: client, pause: otlpPause}
 	for pair := range strings.SplitSeq(headers, ",") {
 		if strings.TrimSpace(pair) == "" {
 			continue
@@ -55,6 +56,10 @@ func newOTLP(endpoint, headers string) (*otlp, error) {
 	}
 	return o, nil
 }
+
+// noRedirect keeps the headers, which may hold a secret, from going to another server than
+// the one that was named.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // ExportSpans is as in sdktrace.SpanExporter.
 func (o *otlp) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
@@ -100,6 +105,9 @@ func (o *otlp) post(ctx context.Context, body []byte) (again bool, err error) {
 		return false, nil
 	case code == http.StatusTooManyRequests || code == http.StatusBadGateway || code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
 		return true, fmt.Errorf("cannot send spans: the collector answered %d", code)
+	case code/100 == 3:
+		const text = "cannot send spans: the collector answered %d, and redirects are not followed"
+		return false, fmt.Errorf(text, code)
 	default:
 		return false, fmt.Errorf("cannot send spans: the collector answered %d", code)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 var planStates = []string{
-	ledger.StateOpen, ledger.StateCommitted, ledger.StateUnwinding, ledger.StateCompensated,
+	ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted, ledger.StateUnwinding, ledger.StateCompensated,
 	ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved,
 }
 

@@ -269,7 +269,7 @@ func writeCuts(w io.Writer, p pen, why executor.WhyView) {
 	}
 	fmt.Fprintf(w, "  next: %s\n", resumeCommand(why.Plan, why.Cuts, true))
 	fmt.Fprintf(w, "    or: %s\n", resumeCommand(why.Plan, why.Cuts, false))
-	if why.State == ledger.StateOpen {
+	if why.State == ledger.StateOpen || why.State == ledger.StateCommitting {
 		fmt.Fprintf(w, "    or: sagenbaum plan cancel %s --reason WHY --actor NAME\n", why.Plan)
 	}
 }

@@ -30,6 +30,7 @@ func (p pen) dim(text string) string  { return p.in("2", text) }
 // stateColors are the SGR codes of the words for states, outcomes and undos.
 var stateColors = map[string]string{
 	ledger.StateOpen:        "36",
+	ledger.StateCommitting:  "33",
 	ledger.StateCommitted:   "32",
 	ledger.StateUnwinding:   "33",
 	ledger.StateCompensated: "32",
@@ -49,6 +50,7 @@ var stateColors = map[string]string{
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",
+	executor.ModeDegraded:   "31;1",
 	executor.FactInMemory:   "32",
 	executor.FactEvicted:    "36",
 	executor.FactRetracted:  "35",

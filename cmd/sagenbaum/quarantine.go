@@ -101,8 +101,8 @@ func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
 	}
 }
 
-// whyOrphan is why a forward that came without its registration is its owner's.
-const whyOrphan = "it came without its registration: nobody knows how to undo it"
+// whyOrphan is why an act whose record was refused is its owner's.
+const whyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
 // parked are the actions of a plan that wait for their owner, in order.
 func parked(plan executor.PlanView) (actions []executor.ActionView) {
@@ -146,7 +146,7 @@ func capabilityOf(a executor.ActionView) string {
 }
 
 // findAction finds an action by its number or, where no number is meant, its id; a
-// forward that came without its registration has an id only.
+// act whose record was refused has an id only.
 func findAction(plan executor.PlanView, name string) (executor.ActionView, error) {
 	if slices.Contains(plan.Orphans, name) {
 		return orphan(name), nil
@@ -166,7 +166,7 @@ func findAction(plan executor.PlanView, name string) (executor.ActionView, error
 	return executor.ActionView{}, fail(exitFailed, "sagenbaum plan tree "+plan.Plan, "plan %s has no action %q; it has %s", plan.Plan, name, dash(clip(strings.Join(known, ", "), 200)))
 }
 
-// orphan stands for a forward that came without its registration.
+// orphan stands for an act whose record was refused.
 func orphan(id string) executor.ActionView {
 	return executor.ActionView{Action: id, Undo: undoQuarantined, Note: whyOrphan}
 }

@@ -250,8 +250,8 @@ func answerable(plan executor.PlanView, a executor.ActionView, w ownerWord, now 
 	switch {
 	case a.Child != "":
 		return fail(exitFailed, "sagenbaum plan tree "+a.Child, "action %d of %s is plan %s: answer what is quarantined there", a.Number, plan.Plan, a.Child)
-	case a.Undo != undoQuarantined:
-		return fail(exitConflict, "sagenbaum plan tree "+plan.Plan, "action %d of %s is %s, not quarantined", a.Number, plan.Plan, a.Undo)
+	case a.Undo != undoQuarantined && !a.Owed:
+		return fail(exitConflict, "sagenbaum plan tree "+plan.Plan, "action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
 	case w.as != answerRetry:
 		return nil
 	case isOrphan(a):
@@ -281,7 +281,7 @@ func (c *client) proposal(ctx context.Context, id, action string, sequence uint6
 		}
 	}
 	a, err := findAction(plan, action)
-	if err != nil || a.Undo != undoQuarantined {
+	if err != nil || a.Undo != undoQuarantined && !a.Owed {
 		return "", nil // what is found no more is answered
 	}
 	return a.Proposal, nil

@@ -121,7 +121,7 @@ func waitingFor(plan executor.PlanView, a executor.ActionView) []string {
 // choices are the answers to a quarantined action, and what each would do.
 func choices(plan executor.PlanView, a executor.ActionView, now time.Time) []ownerChoice {
 	list := []ownerChoice{}
-	if a.Undo != undoQuarantined || a.Child != "" {
+	if a.Undo != undoQuarantined && !a.Owed || a.Child != "" {
 		return list
 	}
 	does := map[string]string{

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -43,6 +45,7 @@ type serving struct {
 	webhooks  []string // [HOOK=][FORMAT+]URL
 	secret    string   // file of the webhooks' keys; empty: in data
 	stuck     time.Duration
+	escalate  time.Duration
 	master    string // file of the master key; empty: in data, for an embedded server
 	verbose   bool
 	logs      string // format of the log
@@ -90,7 +93,8 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
 	f.StringVar(&v.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 takes a free one")
 	f.StringArrayVar(&v.tenants, "tenant", []string{"default"}, "`TENANT` to serve; may be given more than once")
-	f.StringVar(&v.external, "nats", "", "`URL` of a NATS server that runs elsewhere, instead of the embedded one")
+	f.StringVar(&v.external, "nats", os.Getenv("SAGENBAUM_NATS"), "`URL` of a NATS server that runs "+
+		"elsewhere, instead of the embedded one (env SAGENBAUM_NATS, which no list of processes shows)")
 	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
 	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
@@ -105,6 +109,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
 	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
 	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
+	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute, "`TIME` that nobody takes a page after which the hook operators gets it, too")
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
 	f.StringVar(&v.master, "master-key", "", "`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on every host (default DATA/master.key, made if missing; none with --nats)")
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
@@ -114,6 +119,9 @@ disk was full, the embedded server is restarted on the same folder.`,
 	v.watch.flags(cmd)
 	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
 	v.consoling.flags(cmd)
+	for _, name := range []string{"nats", "system-nats"} { // the environment may hold a password
+		f.Lookup(name).DefValue = ""
+	}
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
 	return cmd
@@ -148,6 +156,8 @@ func (v *serving) check() error {
 	switch {
 	case v.stuck <= 0:
 		return fail(exitUsage, "--stuck-after 10m", "--stuck-after cannot be %s", v.stuck)
+	case v.escalate <= 0:
+		return fail(exitUsage, "--page-escalate 15m", "--page-escalate cannot be %s", v.escalate)
 	case v.maxMemory < 0:
 		return fail(exitUsage, "--memory-bytes BYTES, or 0 for no limit", "--memory-bytes cannot be %d", v.maxMemory)
 	case v.maxStore < 0:
@@ -300,7 +310,8 @@ const (
 
 // serveEmbedded runs the server and the executor on it. A server that can no
 // longer store is started again, for as long as it takes: what broke it, a full
-// disk for example, may be gone by then.
+// disk for example, may be gone by then. Until then another one stands in on its
+// port and says what is wrong.
 func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce func(ready)) error {
 	config, err := v.embeddedConfig(log)
 	if err != nil {
@@ -310,6 +321,8 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 		started := time.Now()
 		server, err := embedded.Start(config)
 		switch {
+		case err != nil && host.Unwritable(err) && (again || !errors.Is(err, fs.ErrPermission)):
+			config.Port = v.standInAlone(ctx, config, log, err)
 		case err != nil && !again:
 			return v.explainStart(err)
 		case err != nil:
@@ -323,8 +336,6 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 			switch {
 			case errors.Is(err, host.ErrMute):
 				log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
-			case errors.Is(err, host.ErrNoRoom) && again:
-				log.Error("no room for the state yet; starting the embedded server again", "dir", v.data, "cause", err)
 			default:
 				return err
 			}
@@ -402,9 +413,11 @@ func serveExternal(ctx context.Context, s *settings, v *serving, log *slog.Logge
 		return err
 	}
 	setup := hostSetup{
-		giveUp: ctx.Done(),
+		giveUp: ctx.Done(), external: true,
 		connect: func() (*nats.Conn, error) {
-			return nats.Connect(v.external, append(options, steadyOptions("sagenbaum executor", s.timeout)...)...)
+			inbox := nats.CustomInboxPrefix(strings.TrimSuffix(s.inbox, "."))
+			steady := append(steadyOptions("sagenbaum executor", s.timeout), inbox)
+			return nats.Connect(v.external, append(steady, options...)...)
 		},
 		ready: func() {
 			announce(ready{URL: shown(v.external), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
@@ -424,10 +437,12 @@ type hostSetup struct {
 	connect func() (*nats.Conn, error)
 	durable string // embedded.Server.DurableID
 	store   string // folder of the embedded server; empty: it runs elsewhere
-	system  *nats.Conn
-	seen    func(subject string) bool // host.Config.Interest
-	giveUp  <-chan struct{}           // the process is told to stop
-	ready   func()
+	// external: the server runs elsewhere, and other hosts may hold the tenants.
+	external bool
+	system   *nats.Conn
+	seen     func(subject string) bool // host.Config.Interest
+	giveUp   <-chan struct{}           // the process is told to stop
+	ready    func()
 }
 
 // runHost runs one host on one connection until the context ends or the server
@@ -453,20 +468,24 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	if v.clock == nil { // the first host: from now on the process knows how time passes
 		v.clock = host.NewClock()
 	}
-	h, err := host.New(host.Config{
+	h, err := v.openHost(ctx, setup, log, host.Config{
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
 		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
-		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, Cascade: v.cascade, MemoryBytes: v.maxMemory,
+		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
 		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
-	if err != nil {
+	if err != nil || h == nil {
 		return err
 	}
 	v.watch.running.Store(h)
+	var ended error // of Run
 	defer func() {
 		v.watch.running.Store(nil)
+		if errors.Is(ended, host.ErrMute) { // a full disk may hold up the state's end
+			defer v.standIn(conn, setup.disks(v), setup.external, log, ended)()
+		}
 		if err := h.Close(); err != nil {
 			log.Error("cannot close the state", "cause", err)
 		}
@@ -489,7 +508,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 			setup.ready()
 		}
 	}()
-	return h.Run(ctx)
+	ended = h.Run(ctx)
+	return ended
 }
 
 // tenantPause is how often a starting server is asked whether it answers.

@@ -26,7 +26,9 @@ func (v *clustering) flags(cmd *cobra.Command) {
 	f.StringVar(&v.holder, "holder", "", "`NAME` of this host among those that may hold the tenants; default one that is made at the first start and kept in --data")
 	f.DurationVar(&v.leaseTTL, "lease-ttl", jetstream.LeaseTTL, "`TIME`, whole seconds, after which another host takes over from one that is gone")
 	f.StringVar(&v.systemCreds, "system-creds", "", "`FILE` with credentials of the external server's system account, to see that it syncs every write")
-	f.StringVar(&v.systemNATS, "system-nats", "", "`URL` with a user of the external server's system account, where that has no credentials file")
+	const system = "`URL` with a user of the external server's system account, where that has no " +
+		"credentials file (env SAGENBAUM_SYSTEM_NATS)"
+	f.StringVar(&v.systemNATS, "system-nats", os.Getenv("SAGENBAUM_SYSTEM_NATS"), system)
 }
 
 func (v *clustering) check(external bool) error {

@@ -30,9 +30,13 @@ const (
 	consoleOff     = "off"
 )
 
+const consoleUsage = "`HOST:PORT|off` of the console in a browser, which answers to " + console.LocalName +
+	" on a loopback address; port 0 takes a free one, an address that others can reach needs " +
+	"--console-cert and --console-key"
+
 func (v *consoling) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&v.console, "console", consoleDefault, "`HOST:PORT|off` of the console in a browser; port 0 takes a free one, an address that others can reach needs --console-cert and --console-key")
+	f.StringVar(&v.console, "console", consoleDefault, consoleUsage)
 	f.StringVar(&v.operators, "console-operators", "", "`FILE` of who may act in the console: a name and a token, one a line (default DATA/console/operators, made with one token)")
 	f.StringVar(&v.cert, "console-cert", "", "PEM `FILE` of the console's certificate")
 	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of its key")

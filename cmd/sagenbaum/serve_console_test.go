@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -33,7 +34,7 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 	words := strings.Fields(string(text))
 	name, token := words[len(words)-2], words[len(words)-1]
 	jar, _ := cookiejar.New(nil)
-	client := &http.Client{Jar: jar}
+	client := &http.Client{Jar: jar, Transport: &http.Transport{DialContext: console.DialContext}}
 	page := func(answer *http.Response, err error) string {
 		t.Helper()
 		if err != nil {
@@ -46,16 +47,17 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 		}
 		return string(body)
 	}
-	console := s.console
-	if open := page(client.Get(console + "t/default/plans/p1")); strings.Contains(open, token) || strings.Contains(open, `name="csrf"`) {
+	base := s.console
+	open := page(client.Get(base + "t/default/plans/p1"))
+	if strings.Contains(open, token) || strings.Contains(open, `name="csrf"`) {
 		t.Error("a page for whoever is on this machine has what an operator needs")
 	}
-	signed := page(client.PostForm(console+"login", url.Values{"token": {token}, "next": {"/t/default/plans/p1"}}))
+	signed := page(client.PostForm(base+"login", url.Values{"token": {token}, "next": {"/t/default/plans/p1"}}))
 	csrf := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(signed)
 	if csrf == nil || !strings.Contains(signed, name) {
 		t.Fatal("nobody has signed in")
 	}
-	page(client.PostForm(console+"t/default/plans/p1/cancel", url.Values{"csrf": {csrf[1]}, "reason": {"sold out"}}))
+	page(client.PostForm(base+"t/default/plans/p1/cancel", url.Values{"csrf": {csrf[1]}, "reason": {"sold out"}}))
 	var said ledger.OutcomeAnswer
 	r := s.ask(t, "default", "plan", "show", "p1", "-o", "json")
 	if err := json.Unmarshal([]byte(r.stdout), &said); err != nil || !strings.Contains(said.Reason, "sold out ("+name) {

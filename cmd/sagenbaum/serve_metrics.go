@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,19 +34,28 @@ func newLog(w io.Writer, format string, level slog.Level) *slog.Logger {
 // watching is what `serve` tells those who watch it: numbers, health, traces. It
 // outlives the embedded server, which may be started again.
 type watching struct {
-	address string // of --metrics; empty: nothing listens
+	address string   // of --metrics; empty: nothing listens
+	names   []string // of --metrics-name
 
 	metrics *host.Metrics
 	traces  *traces
 	running atomic.Pointer[host.Host] // nil: none runs now
-	bound   string                    // address that is listened on
+	// degraded are the tenants while none can run; nil: it is only about to.
+	degraded atomic.Pointer[[]host.TenantHealth]
+	bound    string // address that is listened on
 }
 
 func (w *watching) flags(cmd *cobra.Command) {
+	const name = "`NAME` by which --metrics may be asked, beside addresses, localhost and the name " +
+		"of this machine; may be given more than once"
+	cmd.Flags().StringArrayVar(&w.names, "metrics-name", nil, name)
 	cmd.Flags().StringVar(&w.address, "metrics", "", "`HOST:PORT` for /metrics (Prometheus), /healthz and /readyz; port 0 takes a free one; default none")
 }
 
 func (w *watching) check() error {
+	if w.address == "" && len(w.names) > 0 {
+		return fail(exitUsage, "--metrics HOST:PORT, too", "--metrics-name is for --metrics")
+	}
 	if w.address == "" {
 		return nil
 	}
@@ -52,6 +63,39 @@ func (w *watching) check() error {
 		return fail(exitUsage, "--metrics 127.0.0.1:9464", "%q is no address for --metrics", w.address)
 	}
 	return nil
+}
+
+// answersTo reports whether a request may name this host. Addresses are no names: a page
+// whose name is made to point here (DNS rebinding) names itself.
+func (w *watching) answersTo(host string) bool {
+	if only, _, err := net.SplitHostPort(host); err == nil {
+		host = only
+	}
+	host = strings.TrimSuffix(host, ".")
+	if net.ParseIP(strings.Trim(host, "[]")) != nil || host == "localhost" {
+		return true
+	}
+	listened, _, _ := net.SplitHostPort(w.address)
+	own, _ := os.Hostname()
+	short, _, _ := strings.Cut(own, ".")
+	for _, name := range append([]string{listened, own, short}, w.names...) {
+		if name != "" && strings.EqualFold(name, host) {
+			return true
+		}
+	}
+	return false
+}
+
+// named lets requests through that name this host.
+func (w *watching) named(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if !w.answersTo(r.Host) {
+			const text = "it does not answer to that name; serve --metrics-name NAME makes it"
+			http.Error(out, text, http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(out, r)
+	})
 }
 
 const (
@@ -105,7 +149,7 @@ func (w *watching) handler() http.Handler {
 	mux.Handle("GET /metrics", w.metrics.Handler())
 	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, _ *http.Request) { writeHealth(out, health{OK: true}) })
 	mux.HandleFunc("GET /readyz", func(out http.ResponseWriter, _ *http.Request) { writeHealth(out, w.health()) })
-	return mux
+	return w.named(mux)
 }
 
 // health is the answer of /readyz: OK when every tenant is held, here or elsewhere,
@@ -118,6 +162,9 @@ type health struct {
 
 func (w *watching) health() health {
 	h := w.running.Load()
+	if degraded := w.degraded.Load(); h == nil && degraded != nil {
+		return health{Tenants: *degraded}
+	}
 	if h == nil {
 		return health{}
 	}

@@ -142,6 +142,45 @@ func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
 	s.end(t).wants(t, "serve", exitGood)
 }
 
+// A foreign client that misspells a field, and one whose plan never opens: who looks at
+// the plan reads the field and what would be right.
+func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
+	conn := dial(t, s.url)
+	openPlan(t, conn, "default", "p1")
+	send := func(plan, record string) {
+		t.Helper()
+		m := &nats.Msg{Subject: "saga.default.agent.tester." + plan, Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
+			Data: []byte(`{"records":[` + record + `]}`)}
+		if _, err := conn.RequestMsgWithContext(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("p1", `{"plan":"p1","planFailed":{"because":"no seats"}}`)
+	send("p2", `{"plan":"p2","planOpened":{"triggers":[{"name":"late","condition":"affter(plan.deadline)"}]}}`)
+	const misspelt = "records[0].planFailed.because: there is no such field; want reason"
+	const unopened = `plan_opened.triggers[0].condition: does not compile: 1:7: undeclared name "affter"; want did you mean after?`
+	for _, c := range []struct {
+		args []string
+		exit int
+		want string
+	}{
+		{[]string{"plan", "why", "p1"}, exitGood, misspelt},
+		{[]string{"plan", "show", "p1"}, exitGood, misspelt},
+		{[]string{"plan", "why", "p2"}, exitFailed, unopened},
+		{[]string{"plan", "show", "p2"}, exitFailed, unopened},
+		{[]string{"doctor"}, exitLook, "records[0].planFailed.because: there is no such field"},
+		{[]string{"ledger", "tail", "--since", "1"}, exitGood, misspelt},
+	} {
+		r := s.ask(t, "default", c.args...)
+		r.wants(t, strings.Join(c.args, " "), c.exit)
+		if !strings.Contains(r.stdout+r.stderr, c.want) {
+			t.Errorf("%s says\n%s%s\nwant %s", strings.Join(c.args, " "), r.stdout, r.stderr, c.want)
+		}
+	}
+	s.end(t)
+}
+
 // A foreign client that sends a forward without its registration: the record is
 // refused, the doctor says so, and the plan's owner has the last word on it.
 func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
@@ -160,7 +199,7 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 	}
 	s.ask(t, "default", "plan", "cancel", "p1", "--wait").wants(t, "cancel", exitLook)
 	waiting := s.ask(t, "default", "quarantine", "ls")
-	if !strings.Contains(waiting.stdout, "half") || !strings.Contains(waiting.stdout, "without its registration") {
+	if !strings.Contains(waiting.stdout, "half") || !strings.Contains(waiting.stdout, "its record was refused") {
 		t.Errorf("quarantine ls says\n%s", waiting.stdout)
 	}
 	for _, action := range []string{"half", "1"} {

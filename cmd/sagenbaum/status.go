@@ -53,7 +53,7 @@ func showStatus(cmd *cobra.Command, s *settings) error {
 
 // wantsLook reports whether somebody should look at a tenant.
 func wantsLook(v executor.StatusView) bool {
-	return v.Quarantined > 0 || v.Cut > 0 || unserved(v) > 0 || v.Mode != executor.ModeHolding
+	return v.Quarantined > 0 || v.Cut > 0 || unserved(v) > 0 || v.Mode != executor.ModeHolding || v.Problem != ""
 }
 
 // tenantStatus is a tenant's status with the plans that wait for their owner, some
@@ -89,18 +89,27 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 	if v.Problem != "" {
 		line("problem", "%s", p.in("31", v.Problem))
 	}
+	if v.Mode == executor.ModeDegraded && v.Records == 0 { // nobody has the state open
+		for _, d := range v.Disks {
+			line("disk", "%s", diskText(d))
+		}
+		return
+	}
 	line("holder", "%s", holderText(v.StatusView, now))
 	for _, h := range standbys(v.Hosts) {
 		line("host", "%s", standbyText(h))
 	}
 	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, moment(v.TimeNs))
+	if v.Folding != nil {
+		line("folding", "%s", foldingText(*v.Folding))
+	}
 	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
 	line("held", "%d registrations, next due %s", v.Held, dueText(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
 		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
 	if v.Unpaged > 0 {
-		line("unpaged", "%s", p.in("33", countOf(v.Unpaged, "page")+" that no hook has taken yet"))
+		line("unpaged", "%s", p.in("33", unpagedText(v.StatusView, now)))
 	}
 	if v.Copy != nil {
 		line("copy", "%s", copyText(*v.Copy, now))
@@ -124,6 +133,19 @@ func writeStatus(w io.Writer, p pen, v tenantStatus, now time.Time) {
 		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
 			p.in("33", waiting.Capability), waiting.Plan, waiting.Action, relative(waiting.SinceNs, now), triesText(waiting.Tries))
 	}
+}
+
+// foldingText is how far a host is that catches up with its ledger.
+func foldingText(v executor.FoldingView) string {
+	text := fmt.Sprintf("%s: %d of %d commits", v.What, v.At, v.To)
+	if v.To > v.From {
+		text += fmt.Sprintf(" (%d %%)", 100*(v.At-v.From)/(v.To-v.From))
+	}
+	text += fmt.Sprintf(", %d records, %.0f a second", v.Records, v.RecordsPer)
+	if v.LeftNs > 0 {
+		text += ", about " + span(time.Duration(v.LeftNs)) + " to go"
+	}
+	return text
 }
 
 // dueText is when time calls for the next decision.

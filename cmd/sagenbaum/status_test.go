@@ -6,23 +6,27 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// S102: that nobody could be paged is seen where an operator looks.
-func TestPagesThatNoHookHasTakenAreSeen(t *testing.T) {
-	for n, want := range map[int]string{1: "unpaged      1 page that no hook has taken yet\n", 3: "unpaged      3 pages that no hook has taken yet\n"} {
+// S102: that nobody has taken a page is seen where an operator looks, with the oldest.
+func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
+	now := time.Now()
+	oldest := &executor.PageView{Kind: ledger.PageQuarantined, Hook: "payments", Plan: "p", Action: "a", AtNs: now.Add(-3 * time.Hour).UnixNano()}
+	for n, want := range map[int]string{1: "unpaged      1 page that nobody has taken; the oldest, quarantined of plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
+		view := executor.StatusView{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
-		writeStatus(&out, pen{}, tenantStatus{StatusView: executor.StatusView{Tenant: "default", Unpaged: n}}, time.Now())
+		writeStatus(&out, pen{}, tenantStatus{StatusView: view}, now)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the status is\n%swant %q", out.String(), want)
 		}
-		if f := examinePages(executor.StatusView{Unpaged: n}); f.State != "warn" || f.Next == "" || !strings.Contains(f.Text, countOf(n, "page")) {
+		if f := examinePages(view, now); f.State != "warn" || !strings.Contains(f.Next, "quarantine ls") || !strings.Contains(f.Text, countOf(n, "page")) || !strings.Contains(f.Text, "3h00m ago") {
 			t.Errorf("%d pages: %+v", n, f)
 		}
 	}
 	var out strings.Builder
-	writeStatus(&out, pen{}, tenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, time.Now())
-	if f := examinePages(executor.StatusView{}); f.State != "ok" || strings.Contains(out.String(), "unpaged") {
+	writeStatus(&out, pen{}, tenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, now)
+	if f := examinePages(executor.StatusView{}, now); f.State != "ok" || strings.Contains(out.String(), "unpaged") {
 		t.Errorf("no pages: %+v\n%s", f, out.String())
 	}
 }
@@ -55,5 +59,27 @@ func TestARetryIsSaidToBeAgainOnlyAfterATry(t *testing.T) {
 		if got := retryText(a); got != want {
 			t.Errorf("a retry %q, want %q", got, want)
 		}
+	}
+}
+
+// A host that folds a long ledger says how far it is, and how long it will take.
+func TestAFoldThatIsUnderWayIsShown(t *testing.T) {
+	v := executor.StatusView{Tenant: "default", Mode: executor.ModeStandby, Folding: &executor.FoldingView{
+		What: "folding the ledger", From: 0, At: 250, To: 1000, Records: 5000, RecordsPer: 1234.5, LeftNs: int64(90 * time.Second),
+	}}
+	const want = "folding the ledger: 250 of 1000 commits (25 %), 5000 records, 1234 a second, about 1m30s to go"
+	var out strings.Builder
+	writeStatus(&out, pen{}, tenantStatus{StatusView: v}, time.Now())
+	if !strings.Contains(out.String(), "folding      "+want+"\n") || !wantsLook(v) {
+		t.Errorf("the status is\n%s", out.String())
+	}
+	for _, f := range []finding{examineMode(v, time.Now()), examineFold(t.Context(), nil, v)} {
+		if f.State != "warn" || !strings.Contains(f.Text, want) || f.Next == "" {
+			t.Errorf("doctor says %+v", f)
+		}
+	}
+	v.Folding.LeftNs, v.Folding.To = 0, 0
+	if text := foldingText(*v.Folding); strings.Contains(text, "%") || strings.Contains(text, "to go") {
+		t.Errorf("without a rate: %s", text)
 	}
 }

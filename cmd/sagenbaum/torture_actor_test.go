@@ -66,13 +66,13 @@ func playMaker(ctx context.Context, conn *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	err = w.Handle(unmakeThing, func(_ context.Context, c ledger.Command) (worker.Result, error) {
+	err = w.Handle(unmakeThing, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
 		var arguments struct{ Thing string }
 		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
 			return worker.Result{}, err
 		}
 		fmt.Println("asked", arguments.Thing)
-		_, err := callOutside(os.Getenv(actorWorld), unmakeThing, arguments.Thing, c.Key)
+		_, err := callOutside(ctx, os.Getenv(actorWorld), unmakeThing, arguments.Thing, c.Key)
 		fmt.Println("undid", arguments.Thing)
 		return worker.Result{}, err
 	})
@@ -91,13 +91,10 @@ func playMaker(ctx context.Context, conn *nats.Conn) error {
 func playAgents(ctx context.Context, conn *nats.Conn, incarnation string) error {
 	agent, err := coordinator.New(coordinator.Config{
 		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: actorDoubt, ConfirmTimeout: actorDoubt,
-		Contracts: []contract.Contract{{
-			Capability: makeThing, Class: contract.Compensable,
-			Inverse: &contract.Inverse{
-				Call: unmakeThing, With: map[string]any{"thing": "=input.thing"},
-				Attempts: 100, Backoff: 20 * time.Millisecond, BackoffMax: 500 * time.Millisecond, Timeout: 3 * time.Second,
-			},
-		}},
+		Contracts: []contract.Contract{
+			{Capability: makeThing, Class: contract.Compensable, Late: contract.LateRefused, Inverse: unmaking()},
+			{Capability: makeSlowly, Class: contract.Compensable, Timeout: slowest / 2, Grace: 300 * time.Millisecond, Settle: 6 * slowest, Inverse: unmaking()},
+		},
 	})
 	if err != nil {
 		return err
@@ -122,6 +119,13 @@ func playAgents(ctx context.Context, conn *nats.Conn, incarnation string) error 
 	return errors.Join(<-failures, agent.Close(closing))
 }
 
+func unmaking() *contract.Inverse {
+	return &contract.Inverse{
+		Call: unmakeThing, With: map[string]any{"thing": "=input.thing", "forward": "=meta.forward_key"},
+		Attempts: 100, Backoff: 20 * time.Millisecond, BackoffMax: 500 * time.Millisecond, Timeout: 3 * time.Second,
+	}
+}
+
 // playThings plays one plan. By its number it fails, commits, stays open, or is
 // forgotten by its agent, so that its deadline undoes it.
 func playThings(agent *coordinator.Coordinator, id string, n int) error {
@@ -134,7 +138,14 @@ func playThings(agent *coordinator.Coordinator, id string, n int) error {
 	}
 	plan, err := agent.Begin(ctx, declared)
 	for a := 0; a < loadActions && err == nil; a++ {
-		err = makeOne(ctx, plan, fmt.Sprintf("%s/a%d", declared.ID, a))
+		capability := makeThing
+		if n%24 < 4 && n%3 == 0 && a == 1 { // the plan will be undone
+			capability = makeSlowly
+		}
+		err = makeOne(ctx, plan, capability, fmt.Sprintf("%s/a%d", declared.ID, a))
+		if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coordinator.ErrNotStarted)) && ctx.Err() == nil {
+			err = nil // it hung up, and the thing may be made still, or never called
+		}
 	}
 	switch {
 	case n%6 == 3 && (errors.Is(err, coordinator.ErrUnwinding) || errors.Is(err, errLate)):
@@ -163,15 +174,18 @@ func playThings(agent *coordinator.Coordinator, id string, n int) error {
 // forgotten ends the ids of plans that only their deadline ends.
 const forgotten = "-forgotten"
 
+// slowest is how long after the call a slow thing may be made.
+const slowest = 400 * time.Millisecond
+
 var errLate = errors.New("its undo came first")
 
-func makeOne(ctx context.Context, plan *coordinator.OpenPlan, thing string) error {
+func makeOne(ctx context.Context, plan *coordinator.OpenPlan, capability, thing string) error {
 	_, action, _ := strings.Cut(thing, "/")
 	fmt.Println("want", thing)
-	_, err := plan.Do(ctx, coordinator.Action{ID: action, Capability: makeThing, Input: map[string]string{"thing": thing}},
-		func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+	_, err := plan.Do(ctx, coordinator.Action{ID: action, Capability: capability, Input: map[string]string{"thing": thing}},
+		func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 			fmt.Println("pair", thing) // a forward runs when its pair is durable
-			refused, err := callOutside(os.Getenv(actorWorld), makeThing, thing, call.Key)
+			refused, err := callOutside(ctx, os.Getenv(actorWorld), capability, thing, call.Key)
 			if refused {
 				return coordinator.Outcome{}, coordinator.NotTaken(errLate)
 			}

@@ -341,7 +341,9 @@ func TestDiskFullUnderLoadLosesNothing(t *testing.T) {
 func starve(t *testing.T, ctx context.Context, d *loopDisk, l *load) {
 	t.Helper()
 	empty := fillDisk(t, d.dir)
-	<-time.After(fullFor)
+	full, stop := context.WithTimeout(ctx, fullFor)
+	defer stop()
+	l.openUntil(full)
 	before := l.count()
 	empty()
 	room := time.Now()

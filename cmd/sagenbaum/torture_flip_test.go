@@ -25,6 +25,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // What becomes of a flipped bit of the ledger.
@@ -496,7 +497,7 @@ func TestAFlippedBitOfTheLedgerIsNeverSkipped(t *testing.T) {
 	}{{"ended", false, false}, {"killed", true, false}, {"ended, state deleted", false, true}, {"killed, state deleted", true, true}} {
 		t.Run(strings.ReplaceAll(how.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			parts, large := 5, 0
+			parts, large := testenv.Cases(2, 5), 0
 			if os.Getenv("SAGENBAUM_TORTURE") != "" {
 				parts, large = 100, 320
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 const (
@@ -110,6 +111,24 @@ func (l *load) play(ctx context.Context, id string, n int) error {
 		l.promised(func() { l.ends[id] = ledger.StateCompensated })
 	}
 	return nil
+}
+
+// openUntil opens plans without actions until ctx ends. An opening waits for the ledger
+// alone; an agent with actions waits for an executor too, so it may append nothing while
+// the executor waits.
+func (l *load) openUntil(ctx context.Context) {
+	for ctx.Err() == nil {
+		plan, err := l.agent.Begin(ctx, coordinator.Plan{Owner: "owner1"})
+		if err == nil {
+			err = plan.Flush(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.mu.Lock()
+			l.errs = append(l.errs, err)
+			l.mu.Unlock()
+			return
+		}
+	}
 }
 
 func (l *load) promised(note func()) {
@@ -260,7 +279,7 @@ func TestKillUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), torturePace*time.Duration(1+tortureCycles(t, 1)/20))
 	defer cancel()
-	cycles := tortureCycles(t, 6)
+	cycles := tortureCycles(t, testenv.Cases(3, 6))
 	s := serveFor(t, dataDir(t), "--listen", "127.78.0.1:0")
 	l := startLoad(t, ctx, s, false)
 	var ready, working []time.Duration

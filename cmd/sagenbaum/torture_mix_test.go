@@ -17,10 +17,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 const (
-	cyclesFew    = 100  // of the mix in an ordinary run
+	cyclesFew    = 100  // of the mix in a run of all tests with SAGENBAUM_LONG
 	cyclesFull   = 1000 // from which on every named crash point must have been hit
 	roundCycles  = 25   // after which a round ends and everything is compared
 	seedOrdinary = 1
@@ -60,7 +61,7 @@ type tortureWish struct {
 // readWish reads SAGENBAUM_TORTURE (cycles) and its FS, CRASH and SEED.
 func readWish(t *testing.T) tortureWish {
 	t.Helper()
-	o := tortureWish{fs: "ext4", seed: seedOrdinary, cycles: tortureCycles(t, cyclesFew)}
+	o := tortureWish{fs: "ext4", seed: seedOrdinary, cycles: tortureCycles(t, testenv.Cases(10, cyclesFew))}
 	if fs := os.Getenv("SAGENBAUM_TORTURE_FS"); fs != "" {
 		o.fs = fs
 	}
@@ -94,7 +95,7 @@ func readWish(t *testing.T) tortureWish {
 	return o
 }
 
-// long reports whether this is more than an ordinary run.
+// long reports whether this is more than a run of all tests.
 func (o tortureWish) long() bool { return o.cycles > cyclesFew }
 
 func (o tortureWish) pick(dice *rand.Rand) crash {

@@ -480,6 +480,7 @@ func (r *rig) finish() {
 	r.tally.undone += r.tally.again
 	r.tally.duties += r.tally.dutiesNow
 	r.tally.late += r.world.late
+	r.tally.landed += r.world.landed
 }
 
 // unended lists the plans that nobody but their deadline, or a killed agent's last
@@ -520,6 +521,8 @@ func (r *rig) checkPlans(said *notes, status executor.StatusView) {
 			wrong = wrong || strings.HasSuffix(id, forgotten)
 		case ledger.StateCompensated:
 			wrong = wrong || plan.Held != 0 || plan.Compensated+plan.Skipped != plan.ActionCount
+		case ledger.StateFailed: // its deadline was faster than all of its forwards
+			wrong = wrong || !strings.HasSuffix(id, forgotten) || plan.Skipped != plan.ActionCount
 		case ledger.StateCommitted:
 			wrong = wrong || plan.Held != 0
 		default:
@@ -547,7 +550,7 @@ func (r *rig) checkThings(id string, plan executor.PlanView, said *notes, standi
 	r.t.Helper()
 	for a := range loadActions {
 		thing := fmt.Sprintf("%s/a%d", id, a)
-		gone := plan.State == ledger.StateCompensated
+		gone := plan.State == ledger.StateCompensated || plan.State == ledger.StateFailed
 		if gone && standing[thing] || !gone && said.made[thing] && !standing[thing] {
 			r.tally.wrong++
 			r.t.Errorf("plan %s is %s and %s stands: %v", id, plan.State, thing, standing[thing])

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // damage is one way to break the folded state of a stopped server.
@@ -125,7 +126,7 @@ func TestADamagedStateIsFoldedAgain(t *testing.T) {
 	dir, reference := restarted(t, ctx, listen)
 	counts := map[string]int{}
 	dice := rand.New(rand.NewPCG(seedOrdinary, 0))
-	for n := range tortureCycles(t, 2*len(damages)) {
+	for n := range tortureCycles(t, testenv.Cases(1, 2)*len(damages)) {
 		d := damages[n%len(damages)]
 		trial := filepath.Join(t.TempDir(), "data")
 		copyFolder(t, dir, trial)

@@ -46,6 +46,7 @@ type tally struct {
 	cycles, acks, plans, git   int
 	lost, wrong, double        int
 	again, undone, late, looks int
+	landed                     int // forwards that happened after their caller had hung up
 	dutiesNow, duties          int // undos owed and made once more, as the ledger says
 	digests, unreadable        int
 	flips                      map[string]int // what became of a flipped bit
@@ -144,7 +145,7 @@ func (c *tally) table() string {
 	line("plans compared", "%d, and %d of the git demo", c.plans, c.git)
 	line("lost", "%d", c.lost)
 	line("wrong states", "%d", c.wrong)
-	line("unkeyed double effects", "%d; %d undos came again under their key, %d were owed once more for a late completion, %d forwards came behind their undo and were refused", c.double, c.undone, c.duties, c.late)
+	line("unkeyed double effects", "%d; %d undos came again under their key, %d were owed once more for a late completion, %d forwards came after their undo and were refused, %d happened after their caller had hung up", c.double, c.undone, c.duties, c.late, c.landed)
 	line("states compared", "%d by digest, %d by status; %d could not be read and were folded again", c.digests, c.looks, c.unreadable)
 	line("start to ready", "%s", spread(c.ready))
 	line("start to new acknowledgement", "%s", spread(c.working))

@@ -38,11 +38,12 @@ const (
 	tortureTenant = "default"
 	makeThing     = "thing.make"
 	unmakeThing   = "thing.unmake"
+	makeSlowly    = "thing.make.slowly"
 	tortureDoubt  = 30 * time.Second // how long an agent tries on
 )
 
-// tortureCycles is how often a crash is repeated: few in an ordinary run, as many
-// as SAGENBAUM_TORTURE says in a long one.
+// tortureCycles is how often a crash is repeated: few, or as many as SAGENBAUM_TORTURE
+// says.
 func tortureCycles(t *testing.T, few int) int {
 	t.Helper()
 	text := os.Getenv("SAGENBAUM_TORTURE")
@@ -156,6 +157,7 @@ func tortureAgent(conn *nats.Conn) (*coordinator.Coordinator, error) {
 		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: tortureDoubt, ConfirmTimeout: tortureDoubt,
 		Contracts: []contract.Contract{{
 			Capability: makeThing, Class: contract.Compensable,
+			Late: contract.LateNever, Grace: 300 * time.Millisecond, // the world is in the agent's process
 			Inverse: &contract.Inverse{
 				Call: unmakeThing, With: map[string]any{"thing": "=input.thing"}, Attempts: 20, Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
 			},

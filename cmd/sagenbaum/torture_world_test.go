@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,8 +22,9 @@ import (
 
 // outside is the world as agents and workers of other processes see it: a
 // counting HTTP service. It makes and unmakes things, treats one key as one
-// effect, refuses a forward whose undo came first, and syncs each call to a ledger
-// of its own before it answers. Nothing that is crashed holds a byte of it.
+// effect, and syncs each call to a ledger of its own before it answers. It refuses to
+// make a thing whose undo came first, but for slow things, which it makes a while
+// after it was asked, whoever still waits. Nothing that is crashed holds a byte of it.
 type outside struct {
 	url  string
 	file *os.File
@@ -31,6 +34,7 @@ type outside struct {
 	standing map[string]bool
 	barred   map[string]bool // things whose undo came before their forward
 	late     int             // forwards refused for that
+	landed   int             // slow things that were made when nobody waited any more
 	lines    int
 	shut     chan struct{} // not nil: undos wait until it is closed
 	waiting  int           // undos at a shut door
@@ -63,7 +67,15 @@ func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if q.Get("verb") == unmakeThing && !o.enter(r) {
 		return // its worker is dead, and nothing has happened
 	}
+	if q.Get("verb") == makeSlowly {
+		<-time.After(rand.N(slowest))
+	}
 	code, err := o.act(q.Get("verb"), q.Get("thing"), q.Get("key"))
+	if q.Get("verb") == makeSlowly && r.Context().Err() != nil {
+		o.mu.Lock()
+		o.landed++
+		o.mu.Unlock()
+	}
 	if err == nil {
 		err = o.file.Sync() // calls of one moment share it
 	}
@@ -76,7 +88,9 @@ func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (o *outside) act(verb, thing, key string) (code int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if verb == makeThing && o.barred[thing] {
+	if verb == makeSlowly {
+		verb = makeThing
+	} else if verb == makeThing && o.barred[thing] {
 		o.late++
 		return http.StatusConflict, nil // nothing happens, and the agent is told so
 	}
@@ -224,10 +238,15 @@ func (o *outside) checkLedger(t *testing.T) {
 
 // callOutside is what agents and workers do to the world. refused: it has not
 // happened and never will, because its undo came first.
-func callOutside(service, verb, thing, key string) (refused bool, err error) {
+func callOutside(ctx context.Context, service, verb, thing, key string) (refused bool, err error) {
 	query := url.Values{"verb": {verb}, "thing": {thing}, "key": {key}}
-	client := http.Client{Timeout: 20 * time.Second}
-	response, err := client.Post(service+"/?"+query.Encode(), "", nil)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, service+"/?"+query.Encode(), nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return false, err
 	}

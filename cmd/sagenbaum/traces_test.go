@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,5 +180,32 @@ func TestACollectorThatRefusesIsNotAskedAgain(t *testing.T) {
 	span.End()
 	if posts != 1 {
 		t.Errorf("%d posts", posts)
+	}
+}
+
+// TestTheHeadersOfACollectorGoToNoOtherServer: they may hold a secret.
+func TestTheHeadersOfACollectorGoToNoOtherServer(t *testing.T) {
+	asked := make(chan http.Header, 10)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header }))
+	defer other.Close()
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Api-Key") != "secret" {
+				t.Errorf("%d: the collector itself got %v", code, r.Header)
+			}
+			http.Redirect(w, r, other.URL, code)
+		}))
+		o, err := newOTLP(collector.URL, "Api-Key=secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := o.post(t.Context(), []byte("spans"))
+		if err == nil || again || !strings.Contains(err.Error(), "redirects are not followed") {
+			t.Errorf("%d: %v, again %v", code, err, again)
+		}
+		collector.Close()
+	}
+	if len(asked) > 0 {
+		t.Errorf("another server got %v", <-asked)
 	}
 }

@@ -34,7 +34,7 @@ func writeTree(w io.Writer, p pen, f family, now time.Time) {
 	t := treeWriter{w: w, p: p, family: f, now: now, drawn: map[string]bool{plan.Plan: true}}
 	t.actions(plan, "")
 	for _, o := range plan.Orphans {
-		fmt.Fprintf(w, "!! %s came without its registration: nobody can undo it\n", o)
+		fmt.Fprintf(w, "!! the record of %s was refused: it may have happened, and nothing undoes it\n", o)
 	}
 	for _, omitted := range plan.Omitted {
 		fmt.Fprintf(w, "not shown, for the answer would be too long: %s\n", omitted)

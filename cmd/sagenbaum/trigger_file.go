@@ -180,7 +180,7 @@ func (r *triggerReader) word(field, text string, allowed ...string) {
 	if slices.Contains(allowed, text) {
 		return
 	}
-	hint := triggers.DidYouMean(text, allowed)
+	hint := ledger.DidYouMean(text, allowed)
 	if hint == "" {
 		hint = "want " + strings.Join(allowed, ", ")
 	}
@@ -257,7 +257,7 @@ func (r *triggerReader) possible(at string, t *triggers.Timeline) {
 }
 
 // planStatuses are what plan.status may be.
-var planStatuses = []string{ledger.StateOpen, ledger.StateFailed, "cancelled", ledger.StateUnwinding, ledger.StateCommitted,
+var planStatuses = []string{ledger.StateOpen, ledger.StateFailed, "cancelled", ledger.StateUnwinding, ledger.StateCommitting, ledger.StateCommitted,
 	ledger.StateCompensated, ledger.StateQuarantined, ledger.StateResolved}
 
 func (r *triggerReader) plan(at string, c *triggerCase) triggers.Plan {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -140,7 +141,10 @@ func serveUndos(t *testing.T, conn *nats.Conn) *atomic.Int32 {
 	calls := new(atomic.Int32)
 	_, err := conn.QueueSubscribe("undo.default.>", "workers", func(m *nats.Msg) {
 		calls.Add(1)
-		if err := m.Respond([]byte(`{"status":"done"}`)); err != nil {
+		var c ledger.Command
+		err := json.Unmarshal(m.Data, &c)
+		body, err2 := json.Marshal(c.Answer(ledger.Reply{Status: ledger.StatusDone}))
+		if err := errors.Join(err, err2, m.Respond(body)); err != nil {
 			t.Error(err)
 		}
 	})

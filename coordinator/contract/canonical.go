@@ -99,12 +99,23 @@ func (x *compiler) normalise(c Contract) Contract {
 	}
 	if c.Class == Compensable {
 		standard := InDoubtCompensate
-		if c.Probe != nil {
+		if c.Probe != nil && c.Late != LateRefused {
 			standard = InDoubtProbe
 		}
 		c.OnInDoubt, c.OnLate = cmp.Or(c.OnInDoubt, standard), cmp.Or(c.OnLate, LateCompensate)
 	}
 	c.Page = cmp.Or(c.Page, ledger.PageDefault)
+	// These came to the format later: a default is left out, so that contracts that were
+	// published before keep their digests.
+	if c.Grace == ledger.GraceDefault {
+		c.Grace = 0
+	}
+	if c.Settle == cmp.Or(c.Timeout, ledger.SettleDefault) {
+		c.Settle = 0
+	}
+	if c.UnservedAfter == ledger.UnservedDefault {
+		c.UnservedAfter = 0
+	}
 	if c.ValidFor > 0 && c.ValidUntil == "" { // else only the registration knows the window
 		c.Warn = cmp.Or(c.Warn, min(c.ValidFor/warnPart, warnMax))
 	}

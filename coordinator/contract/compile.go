@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -69,7 +70,10 @@ func (x *compiler) compile(written Contract) *Compiled {
 	if len(x.problems) > 0 {
 		return nil
 	}
-	out := &Compiled{Capability: c.Capability, Class: c.Class, Lift: c.Lift, Review: c.Review, ReviewTimeout: c.ReviewTimeout}
+	out := &Compiled{
+		Capability: c.Capability, Class: c.Class, Lift: c.Lift, Review: c.Review, ReviewTimeout: c.ReviewTimeout,
+		Timeout: c.Timeout, Grace: c.Grace, Late: lates(c.Late), Settle: c.Settle,
+	}
 	var err error
 	if out.Canonical, err = c.canonical(); err != nil {
 		x.refuse("", err.Error(), "a contract of JSON values")
@@ -82,6 +86,7 @@ func (x *compiler) compile(written Contract) *Compiled {
 	out.Digest = ledger.ContractDigest(out.Canonical)
 	out.inverse = x.registration(c)
 	out.inverse.Sealed = x.checkSensitive(c, out)
+	out.reads = x.outputReads(out.inverse)
 	if c.Before != nil {
 		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts, c.Before.Backoff)
 		out.before = x.programsOf("before.with", out.Before.Bindings)
@@ -119,12 +124,23 @@ func (x *compiler) checkClass(c Contract) {
 		given("probe", c.Probe != nil)
 		given("on_in_doubt", c.OnInDoubt != "")
 		given("on_late", c.OnLate != "")
+		given("late", c.Late != "")
+		given("settle", c.Settle != 0)
+		given("unserved_after", c.UnservedAfter != 0)
 	default:
 		x.refuse("class", fmt.Sprintf("%q", string(c.Class)), "compensable, irreversible or effectless")
 	}
 	oneOf(x, "fidelity", c.Fidelity, "", Exact, Semantic, Lossy)
 	oneOf(x, "on_in_doubt", c.OnInDoubt, "", InDoubtProbe, InDoubtCompensate, InDoubtQuarantine)
 	oneOf(x, "on_late", c.OnLate, "", LateCompensate, LateQuarantine)
+	oneOf(x, "late", c.Late, "", LateRefused, LateNever)
+	if c.Late == LateNever && c.Settle != 0 {
+		x.refuse("settle", "given beside late: never", "one of the two: such a forward ends with the call")
+	}
+	if c.Late == LateRefused && !x.namesForward(c) {
+		x.refuse("late", "refused, and no argument of the inverse reads meta.forward_key",
+			"inverse.with: {forward: =meta.forward_key}, by which the provider knows what to refuse")
+	}
 	if c.OnInDoubt == InDoubtProbe && c.Probe == nil {
 		x.refuse("on_in_doubt", "probe, and there is none", "a probe, or compensate or quarantine")
 	}
@@ -134,6 +150,21 @@ func (x *compiler) checkClass(c Contract) {
 	if c.ReviewTimeout != 0 && !c.Review {
 		x.refuse("review_timeout", "given without review", "review: true as well")
 	}
+}
+
+// namesForward reports whether the undo can tell its provider which forward it undoes:
+// by an argument, or as a handler in the agent's code, which is told.
+func (x *compiler) namesForward(c Contract) bool {
+	if c.Inverse == nil || strings.HasPrefix(c.Inverse.Call, ledger.HandlerPrefix) {
+		return true // or refused for another reason
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Inverse.With)) {
+		argument, err := x.programs.Binding(celText(c.Inverse.With[name]))
+		if err != nil || argument.ReadsField("meta", "forward_key") {
+			return true // what does not compile is refused for that
+		}
+	}
+	return false
 }
 
 func oneOf[T ~string](x *compiler, field string, value T, allowed ...T) {
@@ -238,6 +269,10 @@ func (x *compiler) checkRanges(c Contract) {
 	x.window("valid_for", c.ValidFor)
 	x.window("warn", c.Warn)
 	x.window("review_timeout", c.ReviewTimeout)
+	x.span("timeout", c.Timeout, ledger.TimeoutMax)
+	x.span("grace", c.Grace, ledger.GraceMax)
+	x.span("settle", c.Settle, ledger.SettleMax)
+	x.span("unserved_after", c.UnservedAfter, ledger.UnservedMax)
 	if c.Before != nil {
 		x.asked("before", c.Before.Timeout, c.Before.Attempts, c.Before.Backoff)
 	}
@@ -299,7 +334,7 @@ func (x *compiler) atMost(field, text string, most int) {
 func (x *compiler) registration(c Contract) *pb.CompensationRegistered {
 	out := &pb.CompensationRegistered{
 		OnInDoubt: onInDoubt(c), OnLate: pb.OnLate_ON_LATE_COMPENSATE, Page: c.Page, Fidelity: string(c.Fidelity),
-		ValidForNs: int64(c.ValidFor), WarnNs: int64(c.Warn),
+		ValidForNs: int64(c.ValidFor), WarnNs: int64(c.Warn), UnservedAfterNs: int64(c.UnservedAfter),
 	}
 	if c.OnLate == LateQuarantine {
 		out.OnLate = pb.OnLate_ON_LATE_QUARANTINE
@@ -336,6 +371,17 @@ func onInDoubt(c Contract) pb.OnInDoubt {
 		return pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE
 	default:
 		return pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE
+	}
+}
+
+func lates(l Late) pb.Late {
+	switch l {
+	case LateRefused:
+		return pb.Late_LATE_REFUSED
+	case LateNever:
+		return pb.Late_LATE_NEVER
+	default:
+		return pb.Late_LATE_UNSPECIFIED
 	}
 }
 

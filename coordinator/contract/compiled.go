@@ -26,8 +26,14 @@ type Compiled struct {
 	Review        bool          // the forward waits for a supervisor's verdict (S77)
 	ReviewTimeout time.Duration // so long; 0 without Review
 
+	Timeout time.Duration // after which the agent gives the forward up; 0: as long as it lets it run
+	Grace   time.Duration // for which it lets the forward run on once its plan unwinds; 0: ledger.GraceDefault
+	Late    pb.Late       // what keeps it from landing afterwards
+	Settle  time.Duration // how long it may take to land once it is given up; 0: its Timeout, or ledger.SettleDefault
+
 	inverse    *pb.CompensationRegistered // without a key; its parts are shared and never changed
 	before     []argument
+	reads      [][]string // paths of the output that its calls and readers read
 	validUntil *triggers.Binding
 }
 
@@ -41,6 +47,7 @@ type argument struct {
 // ValidUntilNs of the second record, and its payload.
 func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forward, inverse *pb.Record) {
 	f.Class, f.ContractDigest, f.Review = classes(c.Class), c.Digest[:], f.Review || c.Review
+	f.TimeoutNs, f.GraceNs, f.SettleNs, f.Late = int64(c.Timeout), int64(c.Grace), int64(c.Settle), c.Late
 	forward = &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
 	t := c.inverse
 	inverse = &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{
@@ -51,6 +58,7 @@ func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forw
 			ValidForNs: t.ValidForNs, Fidelity: t.Fidelity, Actuator: t.Actuator, Probe: t.Probe, Verify: t.Verify,
 			Done: t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
 			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs, Sealed: t.Sealed,
+			UnservedAfterNs: t.UnservedAfterNs,
 		},
 	}}
 	return forward, inverse

@@ -20,8 +20,8 @@ const (
 // OnInDoubt says what an unwind does with an action that may have happened.
 type OnInDoubt string
 
-// What to do in doubt. The default is InDoubtProbe with a probe, else
-// InDoubtCompensate.
+// What to do in doubt. The default is InDoubtProbe with a probe, unless the provider
+// refuses what comes late; else InDoubtCompensate.
 const (
 	InDoubtProbe      OnInDoubt = "probe"      // ask the world (S97, S98)
 	InDoubtCompensate OnInDoubt = "compensate" // undo it blindly: the inverse must tolerate that nothing happened
@@ -36,6 +36,16 @@ type OnLate string
 const (
 	LateCompensate OnLate = "compensate" // a duty of its own: undone under a key of its own
 	LateQuarantine OnLate = "quarantine" // leave it to the plan's owner
+)
+
+// Late says what keeps a forward that its caller has given up from landing.
+type Late string
+
+// What keeps it from landing. The default is that nothing does but time: see
+// Contract.Settle.
+const (
+	LateRefused Late = "refused" // the provider refuses a forward whose undo came first
+	LateNever   Late = "never"   // it happens in the agent's own process, and ends with the call
 )
 
 // Fidelity says how true to the state before an undo is.
@@ -74,7 +84,13 @@ type Contract struct {
 	Inverse *Inverse `json:"inverse,omitempty" jsonschema:"What undoes the effect; required for class compensable, refused for the others."`
 	Probe   *Probe   `json:"probe,omitempty" jsonschema:"How the world is asked whether the effect is there."`
 
-	OnInDoubt OnInDoubt `json:"on_in_doubt,omitempty" jsonschema:"What an unwind does with an action that may have happened. Default: probe with a probe, else compensate."`
+	Timeout       time.Duration `json:"timeout,omitempty" jsonschema:"After which the agent gives the forward up, counted from its registration. Default: it runs as long as the agent lets it."`
+	Grace         time.Duration `json:"grace,omitempty" jsonschema:"How long the agent lets the forward run on once its plan unwinds. Default: 2s."`
+	Late          Late          `json:"late,omitempty" jsonschema:"What keeps a forward that was given up from landing. refused: the provider refuses it once its undo is there; never: it happens in the agent and ends with the call. Default: nothing but time, as settle says."`
+	Settle        time.Duration `json:"settle,omitempty" jsonschema:"The longest a forward may take to land, from its start or from when it was given up; larger than what the clocks of server and executor may differ by. Default: the timeout, else 30s."`
+	UnservedAfter time.Duration `json:"unserved_after,omitempty" jsonschema:"How long no worker may take a call of the inverse, the probe or the check before the action is its owner's. Default: 1h."`
+
+	OnInDoubt OnInDoubt `json:"on_in_doubt,omitempty" jsonschema:"What an unwind does with an action that may have happened. Default: probe with a probe, unless late is refused; else compensate."`
 	OnLate    OnLate    `json:"on_late,omitempty" jsonschema:"What becomes of an effect that is reported after its undo or skip. Default: compensate."`
 
 	ValidFor   time.Duration `json:"valid_for,omitempty" jsonschema:"Undo window after completion, as in 180d. Default: no limit."`

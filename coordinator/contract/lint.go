@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -86,9 +87,10 @@ func (l *linter) warnings(c Contract) {
 	if word := deleteWord(c.Capability); word != "" && c.Before == nil {
 		l.warn("capability", c.Capability+" keeps no before-image: after the "+word+" there is nothing to restore", "add before: a call whose answer is kept")
 	}
-	if c.Probe == nil && (c.OnInDoubt == "" || c.OnInDoubt == InDoubtCompensate) {
-		l.warn("class", "no probe: an action in doubt is undone blindly", "add a probe, or on_in_doubt: quarantine")
+	if c.Probe == nil && c.OnInDoubt == "" && c.Late != LateRefused {
+		l.warn("class", "no probe: an action in doubt is undone blindly", "add a probe, or write on_in_doubt: compensate or quarantine")
 	}
+	l.landing(c)
 	if c.Fidelity == Lossy && c.Inverse.Approve == "" {
 		l.warn("fidelity", "a lossy undo runs without its owner's word", "add inverse.approve: owner")
 	}
@@ -100,6 +102,24 @@ func (l *linter) warnings(c Contract) {
 	}
 	if c.Warn > 0 && c.ValidFor == 0 && c.ValidUntil == "" {
 		l.warn("warn", "there is no window to warn of", "add valid_for or valid_until")
+	}
+}
+
+// landing asks what keeps a forward from landing after its caller has given it up.
+func (l *linter) landing(c Contract) {
+	if c.Late == LateNever || c.Inverse.Actuator == ActuatorMemory {
+		return
+	}
+	if x := (&compiler{programs: l.programs}); !x.namesForward(x.normalise(c)) {
+		l.warn("inverse.with", "no argument reads meta.forward_key: an undo in doubt cannot say which forward it undoes",
+			"pass forward: =meta.forward_key, so that the provider can find the effect and refuse a forward whose undo came first")
+	}
+	if c.Late == "" && c.Settle == 0 && c.Timeout == 0 {
+		l.warn("late", "nothing says when a forward that was given up can no longer land: an undo in doubt waits "+FormatDuration(ledger.SettleDefault),
+			"late: refused if the provider refuses a forward whose undo came first; never if it happens in the agent; else timeout and settle")
+	}
+	if c.Late == LateRefused && c.OnLate != "" {
+		l.warn("on_late", "nothing is owed for what completes late: its undo has undone it", "leave it out beside late: refused")
 	}
 }
 
@@ -147,7 +167,7 @@ func (l *linter) known(field, expression string, known map[string][]string) {
 			if slices.Contains(known[variable], name) {
 				continue
 			}
-			hint := triggers.DidYouMean(name, known[variable])
+			hint := ledger.DidYouMean(name, known[variable])
 			if hint == "" {
 				hint = "there is " + strings.Join(known[variable], ", ")
 			}

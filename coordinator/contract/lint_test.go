@@ -47,8 +47,9 @@ func TestFindingsPointIntoTheExpression(t *testing.T) {
 }
 
 func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
+	bare := func(more string) string { return head + "capability: a.create\nclass: compensable\n" + more }
 	doc := func(capability, more string) string {
-		return head + "capability: " + capability + "\nclass: compensable\n" + more
+		return head + "capability: " + capability + "\nclass: compensable\n" + more + "late: never\n"
 	}
 	const probed = "probe: {call: a.get}\n"
 	for _, c := range []struct{ text, want string }{
@@ -56,6 +57,24 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("order-update", probed+"inverse: {call: a.b}\n"), `warning: capability: order-update keeps no before-image`},
 		{doc("a.create", "inverse: {call: a.b}\n"), `4:8: warning: class: no probe: an action in doubt is undone blindly`},
 		{doc("a.create", "on_in_doubt: quarantine\ninverse: {call: a.b}\n"), ``},
+		{doc("a.create", "on_in_doubt: compensate\ninverse: {call: a.b}\n"), ``},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), ``},
+		{bare("late: refused\non_late: quarantine\ninverse: {call: a.b, with: {forward: [{key: =meta.forward_key}]}}\n"), `6:10: warning: on_late: nothing is owed for what completes late`},
+		{bare("late: refused\ninverse: {call: a.b, with: {id: =output.id}}\n"), `5:7: error: late: refused, and no argument of the inverse reads meta.forward_key; want inverse.with: {forward: =meta.forward_key}`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward_key: text}}\n"), `5:7: error: late: refused, and no argument`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward: =input.forward_key}}\n"), `5:7: error: late: refused, and no argument`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward: '=\"meta.forward_key\"'}}\n"), `5:7: error: late: refused, and no argument`},
+		{bare("late: refused\ninverse: {call: a.b, with: {all: =meta}}\n"), ``},
+		{bare("late: soon\ninverse: {call: a.b}\n"), `5:7: error: late: "soon"; want refused or never`},
+		{bare("late: never\nsettle: 3s\ninverse: {call: a.b}\n"), `6:9: error: settle: given beside late: never`},
+		{bare(probed + "settle: 31d\ninverse: {call: a.b}\n"), `6:9: error: settle: 744h0m0s; want 0 to 30d`},
+		{bare(probed + "unserved_after: 31d\ninverse: {call: a.b}\n"), `6:17: error: unserved_after: 744h0m0s; want 0 to 30d`},
+		{bare(probed + "grace: 2h\ninverse: {call: a.b}\n"), `6:8: error: grace: 2h0m0s; want 0 to 1h`},
+		{bare(probed + "timeout: 2d\ninverse: {call: a.b}\n"), `6:10: error: timeout: 48h0m0s; want 0 to 1d`},
+		{bare(probed + "timeout: 10s\ninverse: {call: a.b}\n"), `7:10: warning: inverse.with: no argument reads meta.forward_key`},
+		{bare(probed + "timeout: 10s\ninverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), ``},
+		{bare(probed + "inverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), `warning: late: nothing says when a forward that was given up can no longer land: an undo in doubt waits 30s`},
+		{head + "capability: a.b\nclass: irreversible\nlate: refused\n", `5:7: error: late: given for an irreversible capability`},
 		{doc("a.create", probed+"inverse: {call: a.b}\n"), ``},
 		{doc("a.create", probed+"fidelity: lossy\ninverse: {call: a.b}\n"), `6:11: warning: fidelity: a lossy undo runs without its owner's word`},
 		{doc("a.create", probed+"fidelity: lossy\ninverse: {call: a.b, approve: owner}\n"), ``},
@@ -71,7 +90,7 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"before: {call: a.c, with: {ref: =meta.external_ref}}\ninverse: {call: a.b}\n"), `error: before.with.ref: meta.external_ref is null here, always; there is action`},
 		{doc("a.create", probed+"before: {call: a.c, with: {k: =meta.key}}\ninverse: {call: a.b, with: {a: '=plan.labels[0].key', b: =meta.forward_at_ms}}\n"), ``},
 		{head + "capability: a.b\nclass: irreversible\ninverse: {call: a.c}\n", `5:10: error: inverse: given for an irreversible capability`},
-		{doc("a.create", probed+"inverse: {call: a.b}\n") + "---\n" + doc("a.create", probed+"inverse: {call: a.b}\n"), `10:13: error: capability: a.create is declared twice; the first is file.yaml:1`},
+		{doc("a.create", probed+"inverse: {call: a.b}\n") + "---\n" + doc("a.create", probed+"inverse: {call: a.b}\n"), `11:13: error: capability: a.create is declared twice; the first is file.yaml:1`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"), `7:15: error: triggers[t]: fires at once`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"), `warning: triggers[t]: never fires`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"), `warning: triggers[t]: never fires`},
@@ -89,7 +108,7 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 
 // Examples are run; what they want and do not get is an error at its line.
 func TestExamplesAreRun(t *testing.T) {
-	const text = undo + `
+	const text = undo + `late: never
 inverse:
   call: a.undo
   with: {id: =output.id, n: =input.n, key: =meta.key}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/triggers"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -218,7 +218,7 @@ func (r *reader) member(key *yaml.Node, field, name string, value *yaml.Node, in
 			names = append(names, tag)
 		}
 	}
-	hint := triggers.DidYouMean(name, names)
+	hint := ledger.DidYouMean(name, names)
 	if hint == "" {
 		hint = "there is " + strings.Join(names, ", ")
 	}

@@ -68,6 +68,7 @@ func ExampleLint() {
 kind: Contract
 capability: git.branch.create
 class: compensable
+late: never
 inverse:
   call: git.branch.delete
   with: {branch: =input.branch, sha: =outptu.sha}
@@ -79,6 +80,6 @@ inverse:
 		fmt.Println(finding)
 	}
 	// Output:
-	// branch.yaml:4:8: warning: class: no probe: an action in doubt is undone blindly; add a probe, or on_in_doubt: quarantine
-	// branch.yaml:7:39: error: inverse.with.sha: undeclared name "outptu"; did you mean output?
+	// branch.yaml:4:8: warning: class: no probe: an action in doubt is undone blindly; add a probe, or write on_in_doubt: compensate or quarantine
+	// branch.yaml:8:39: error: inverse.with.sha: undeclared name "outptu"; did you mean output?
 }

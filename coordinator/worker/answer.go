@@ -15,14 +15,14 @@ import (
 // Codes of replies that the worker gives itself. An error with a method
 // Code() string names its own.
 const (
-	CodeError         = "error"          // the handler failed
-	CodeStop          = "stop"           // the handler said Stop
-	CodeTimeout       = "timeout"        // the handler ran out of the attempt's time
-	CodePanic         = "panic"          // the handler panicked
-	CodeWorkerVersion = "worker_version" // the registration asks for another version (S7)
-	CodeStaleTerm     = "stale_term"     // the command comes from a holder that was replaced
-	CodeBadCommand    = "bad_command"    // the command makes no sense, or not on its subject
-	CodeBadAnswer     = "bad_answer"     // what an answerer returned cannot be sent
+	CodeError         = "error"                  // the handler failed
+	CodeStop          = "stop"                   // the handler said Stop
+	CodeTimeout       = "timeout"                // the handler ran out of the attempt's time
+	CodePanic         = "panic"                  // the handler panicked
+	CodeWorkerVersion = ledger.CodeWorkerVersion // the registration asks for another version (S7)
+	CodeStaleTerm     = "stale_term"             // the command comes from a holder that was replaced
+	CodeBadCommand    = "bad_command"            // the command makes no sense, or not on its subject
+	CodeBadAnswer     = "bad_answer"             // what an answerer returned cannot be sent
 )
 
 // ErrStop is what errors of Stop wrap.

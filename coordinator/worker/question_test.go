@@ -56,8 +56,9 @@ func TestS109WhatAnAnswerersEndMeans(t *testing.T) {
 			for _, purpose := range []string{ledger.PurposeProbe, ledger.PurposeVerify, ledger.PurposeBefore} {
 				got := <-w.send(question("k1", purpose))
 				got.Worker, got.WorkNs = "", 0
-				if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
-					t.Errorf("%s: got %+v, want %+v", purpose, got, c.want)
+				want := question("k1", purpose).Answer(c.want)
+				if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+					t.Errorf("%s: got %+v, want %+v", purpose, got, want)
 				}
 			}
 		})

@@ -71,8 +71,15 @@ type flight struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	serve   func(context.Context, ledger.Command) ledger.Reply
-	waiting []*nats.Msg
+	waiting []asked
 	behind  []*flight
+}
+
+// asked is one request for the answer of a flight. Attempts that overlap share the
+// handler's run, and each is answered as itself.
+type asked struct {
+	msg     *nats.Msg
+	attempt uint32
 }
 
 // same reports whether one answer serves both commands.
@@ -116,7 +123,8 @@ func New(config Config) (*Worker, error) {
 
 // Handle carries out the undos of a capability from now on. When it returns, the
 // server knows of the worker. Errors: *ledger.Refused (no capability, served
-// already, closed), or the connection's.
+// already, closed), ledger.ErrBusy (no server has answered the connection in 10 s:
+// nothing is served, call again), or the connection's.
 func (w *Worker) Handle(capability string, handler Handler) error {
 	if handler == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("handler", "missing", "a function"))
@@ -154,6 +162,9 @@ func (w *Worker) serve(subject, capability string, purposes []string, serve func
 	sub.SetClosedHandler(func(string) { w.drained.Done() })
 	if err := w.conn.Flush(); err != nil {
 		_ = sub.Unsubscribe() // it fails where the connection has ended it
+		if !w.conn.IsConnected() && !w.conn.IsClosed() {
+			return fmt.Errorf("cannot serve %q: not connected: %w", capability, ledger.ErrBusy)
+		}
 		return fmt.Errorf("cannot serve %q: %v", capability, err)
 	}
 	w.subs[subject] = sub
@@ -204,14 +215,15 @@ func (w *Worker) Close(ctx context.Context) error {
 func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serve func(context.Context, ledger.Command) ledger.Reply) {
 	var c ledger.Command
 	if err := json.Unmarshal(m.Data, &c); err != nil {
-		w.respond(m, problem(ledger.StatusFailed, CodeBadCommand, "cannot read command: "+err.Error()))
+		text := "cannot read command: " + err.Error()
+		w.respond(m, c, problem(ledger.StatusFailed, CodeBadCommand, text))
 		return
 	}
 	if c.Purpose == "" {
 		c.Purpose = ledger.PurposeUndo // as sent before there were questions
 	}
 	if refusal, ok := w.admit(c, capability, purposes); !ok {
-		w.respond(m, refusal)
+		w.respond(m, c, refusal)
 		return
 	}
 	f := w.board(m, c, serve)
@@ -232,12 +244,12 @@ func (w *Worker) board(m *nats.Msg, c ledger.Command, serve func(context.Context
 	if first != nil {
 		for _, f := range append([]*flight{first}, first.behind...) {
 			if f.same(c) {
-				f.waiting = append(f.waiting, m)
+				f.waiting = append(f.waiting, asked{m, c.Attempt})
 				return nil
 			}
 		}
 	}
-	f := &flight{command: c, serve: serve, waiting: []*nats.Msg{m}}
+	f := &flight{command: c, serve: serve, waiting: []asked{{m, c.Attempt}}}
 	f.ctx, f.cancel = deadline(c)
 	f.ctx = traced(f.ctx, c)
 	if first != nil {
@@ -304,8 +316,10 @@ func (w *Worker) fly(f *flight) {
 		} else {
 			<-w.places
 		}
-		for _, m := range f.waiting {
-			w.respond(m, answer)
+		for _, q := range f.waiting {
+			c := f.command
+			c.Attempt = q.attempt
+			w.respond(q.msg, c, answer)
 		}
 	}()
 	answer = w.run(f)
@@ -339,7 +353,15 @@ func (w *Worker) run(f *flight) (answer ledger.Reply) {
 	return f.serve(f.ctx, c)
 }
 
-func (w *Worker) respond(m *nats.Msg, answer ledger.Reply) {
+// respond answers a command, whose key and attempt the answer repeats: else it counts
+// for nothing. It publishes nothing where a message has an effect of its own, whatever
+// reply subject a question names.
+func (w *Worker) respond(m *nats.Msg, c ledger.Command, answer ledger.Reply) {
+	if err := ledger.CheckReplyTo(m.Reply); err != nil {
+		w.logger.Warn("answer not sent", "tenant", w.tenant, "subject", m.Subject, "error", err)
+		return
+	}
+	answer = c.Answer(answer)
 	answer.Worker = w.name
 	body, err := json.Marshal(answer)
 	if err != nil {

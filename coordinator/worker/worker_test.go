@@ -31,7 +31,7 @@ type wired struct {
 func wire(t *testing.T, change func(*Config)) *wired {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
+		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func wire(t *testing.T, change func(*Config)) *wired {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	executor, err := server.Connect()
+	executor, err := server.Connect(nats.CustomInboxPrefix("reply.default.executor"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +159,8 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 				t.Errorf("worker %q", got.Worker)
 			}
 			got.Worker, got.WorkNs = "", 0
-			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
-				t.Errorf("got %+v, want %+v", got, c.want)
+			if want := command("k1").Answer(c.want); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 			if got := <-w.send(command("k1")); got.Status != c.want.Status {
 				t.Errorf("the next attempt is answered with %+v", got)
@@ -225,6 +225,34 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 	}
 }
 
+func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
+	w := wire(t, nil)
+	ran := make(chan string, 10)
+	w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
+	heard, err := w.executor.SubscribeSync("saga.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(command("k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The worker may publish there: only it can tell a record of its own from an answer.
+	if err := w.executor.PublishRequest("undo.default.file.delete", "saga.default.worker.w1", body); err != nil {
+		t.Fatal(err)
+	}
+	<-ran
+	if err := w.Close(t.Context()); err != nil { // what it has to say has left
+		t.Fatal(err)
+	}
+	if err := w.executor.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := heard.Pending(); n != 0 || err != nil {
+		t.Errorf("%d answers where records are appended, %v", n, err)
+	}
+}
+
 func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 	w := wire(t, nil)
 	for _, capability := range []string{"file.delete", "mail.correct"} {
@@ -261,8 +289,13 @@ func TestS21AttemptsThatOverlapRunOnce(t *testing.T) {
 	<-started
 	close(finish)
 	for i, answer := range []<-chan ledger.Reply{first, second, other} {
-		if r := <-answer; r.Status != ledger.StatusDone || r.ExternalRef != "r" {
+		r := <-answer
+		if r.Status != ledger.StatusDone || r.ExternalRef != "r" {
 			t.Errorf("answer %d: %+v", i, r)
+		}
+		want := []ledger.Command{command("k1"), again, command("k2")}[i]
+		if err := want.CheckReply(r); err != nil {
+			t.Errorf("answer %d: %v", i, err)
 		}
 	}
 	// Without a guarantee: the second may have come after the first was answered.

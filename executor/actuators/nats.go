@@ -4,10 +4,11 @@
 package actuators
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,44 +25,108 @@ const (
 	Replied  Fate = iota // Reply is set
 	NoWorker             // nobody serves the capability: nothing happened
 	Silent               // no reply in time: what was asked for may have happened
+	Unsent               // it did not leave: nothing happened, and nobody knows who serves it
 )
 
 // Result is what became of one sending.
 type Result struct {
-	Fate  Fate
-	Reply ledger.Reply
-	Took  time.Duration // from sending to the result
+	Fate    Fate
+	Reply   ledger.Reply
+	Problem string        // Unsent: why; may be empty
+	Took    time.Duration // from sending to the result
 }
 
-// NATS sends commands as requests, undos on ledger.UndoSubject and questions on
-// ledger.AskSubject, with one inbox for all replies.
+// Bounds of what is kept of commands on their way.
+const (
+	outstandingMax = 1 << 17   // sendings of a tenant that wait for a reply
+	waitingSizeMax = 128 << 20 // bytes of replies that have come and were not looked at
+)
+
+// Reasons why a message on a reply subject is no answer.
+const (
+	RefusedUnknown    = "unknown"    // no sending waits for it: late, or meant for another host
+	RefusedUnreadable = "unreadable" // not JSON
+	RefusedEcho       = "echo"       // it repeats another key or attempt, or none
+)
+
+// RefusalReasons are all of them.
+var RefusalReasons = [...]string{RefusedUnknown, RefusedUnreadable, RefusedEcho}
+
+// Refusal is a message on a reply subject that did not count. The command, if there is
+// one, still waits for its answer.
+type Refusal struct {
+	Reason  string // one of the constants above
+	Command ledger.Command
+	Worker  string // that says it is its author; may be empty
+	Err     error  // what is wrong; for RefusedEcho a *ledger.Refused
+}
+
+// Config is what NewNATS needs.
+type Config struct {
+	Conn   *nats.Conn // kept and closed by the caller
+	Tenant string
+	// Refused is called for each message that did not count, one at a time; may be nil.
+	Refused func(Refusal)
+}
+
+// NATS sends the commands of one tenant as requests, undos on ledger.UndoSubject and
+// questions on ledger.AskSubject. Each sending has a reply subject of its own that
+// nobody can guess, and leaves nothing behind when it has its result.
 type NATS struct {
-	conn  *nats.Conn
-	inbox string
-	sub   *nats.Subscription
+	conn    *nats.Conn
+	tenant  string
+	prefix  string // of all reply subjects
+	refused func(Refusal)
+	sub     *nats.Subscription
 
 	mu      sync.Mutex
-	next    uint64
-	pending map[uint64]*sending
+	pending map[token]*sending // at most outstandingMax
 	closed  bool
 }
 
+// token is what makes a reply subject unguessable.
+type token [ledger.ReplyTokenLen / 2]byte
+
+func newToken() (t token) {
+	rand.Read(t[:]) // never fails, as crypto/rand documents
+	return t
+}
+
+// sending is what is kept of a command on its way: what its answer is judged by.
 type sending struct {
-	purpose string
+	purpose, capability, plan, action, key string
+
+	attempt uint32
 	sent    time.Time
 	timer   *time.Timer
 	done    func(Result)
 }
 
-// NewNATS subscribes to an inbox of its own on conn. Close ends it.
-func NewNATS(conn *nats.Conn) (*NATS, error) {
-	n := &NATS{conn: conn, inbox: conn.NewInbox(), pending: map[uint64]*sending{}}
-	sub, err := conn.Subscribe(n.inbox+".*", n.receive)
+// command is as much as is kept.
+func (s *sending) command(tenant string) ledger.Command {
+	return ledger.Command{
+		Purpose: s.purpose, Tenant: tenant, Plan: s.plan, Action: s.action,
+		Capability: s.capability, Key: s.key, Attempt: s.attempt,
+	}
+}
+
+// NewNATS subscribes to the replies of a tenant on cfg.Conn. Close ends it.
+func NewNATS(cfg Config) (*NATS, error) {
+	n := &NATS{
+		conn: cfg.Conn, tenant: cfg.Tenant, prefix: ledger.ReplySubject(cfg.Tenant, ""),
+		refused: cfg.Refused, pending: map[token]*sending{},
+	}
+	if n.refused == nil {
+		n.refused = func(Refusal) {}
+	}
+	sub, err := cfg.Conn.Subscribe(n.prefix+"*", n.receive)
 	if err != nil {
 		return nil, fmt.Errorf("cannot subscribe to replies of workers: %w", err)
 	}
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, fmt.Errorf("cannot lift the limit on replies of workers: %w", err)
+	// More than one reply for each sending is a flood. What is dropped was no answer, or
+	// its attempt is in doubt.
+	if err := sub.SetPendingLimits(2*outstandingMax, waitingSizeMax); err != nil {
+		return nil, fmt.Errorf("cannot bound the replies of workers: %w", err)
 	}
 	n.sub = sub
 	return n, nil
@@ -75,34 +140,18 @@ func (n *NATS) Send(c ledger.Command, done func(Result)) {
 	if err != nil {
 		panic("actuators: cannot encode a command: " + err.Error())
 	}
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		return
-	}
-	n.next++
-	id := n.next
-	timeout := time.Duration(c.TimeoutMs) * time.Millisecond
-	s := &sending{purpose: c.Purpose, sent: time.Now(), done: done}
-	s.timer = time.AfterFunc(timeout, func() { n.finish(id, Result{Fate: Silent}) })
-	n.pending[id] = s
-	n.mu.Unlock()
-	if !n.conn.IsConnected() {
-		// A client that reconnects would keep it, and send it whenever that is done:
-		// perhaps when the provider has forgotten the key.
-		go n.finish(id, Result{Fate: NoWorker})
-		return
-	}
-	reply := n.inbox + "." + strconv.FormatUint(id, 36)
 	m := nats.NewMsg(subject(c))
-	m.Reply, m.Data = reply, body
+	m.Data = body
 	if c.Traceparent != "" {
 		m.Header.Set(traceHeader, c.Traceparent)
 	}
-	if err := n.conn.PublishMsg(m); err != nil {
-		go n.finish(id, Result{Fate: NoWorker}) // not sent
-	}
+	n.send(m, time.Duration(c.TimeoutMs)*time.Millisecond, &sending{
+		purpose: c.Purpose, capability: c.Capability, plan: c.Plan, action: c.Action, key: c.Key,
+		attempt: c.Attempt, done: done,
+	})
 }
+
+var fullText = fmt.Sprintf("%d commands of this tenant wait for answers already", outstandingMax)
 
 // traceHeader carries the trace context for libraries that look for it there. NATS
 // keeps the case of a header's name, and the standard wants it lower.
@@ -121,49 +170,74 @@ func subject(c ledger.Command) string {
 const noRespondersStatus = "503"
 
 func (n *NATS) receive(m *nats.Msg) {
-	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 36, 64)
-	if err != nil {
-		return // not a reply to anything we sent
-	}
-	if len(m.Data) == 0 && m.Header.Get("Status") == noRespondersStatus {
+	id, s := n.awaited(m.Subject[len(n.prefix):])
+	switch {
+	case s == nil:
+		n.refused(Refusal{Reason: RefusedUnknown, Err: errUnknown})
+		return
+	case len(m.Data) == 0 && m.Header.Get("Status") == noRespondersStatus:
 		n.finish(id, Result{Fate: NoWorker})
 		return
+	case s.purpose == PurposePage:
+		n.receivePage(id, s, m.Data)
+		return
+	}
+	reply, refusal := read(m.Data, s.command(n.tenant))
+	if refusal != nil {
+		n.refused(*refusal)
+		return
+	}
+	n.finish(id, Result{Fate: Replied, Reply: reply})
+}
+
+// awaited returns the sending whose reply subject ends like this; nil: there is none.
+func (n *NATS) awaited(text string) (id token, s *sending) {
+	if len(text) != ledger.ReplyTokenLen {
+		return id, nil
+	}
+	if _, err := hex.Decode(id[:], []byte(text)); err != nil {
+		return id, nil
 	}
 	n.mu.Lock()
-	s := n.pending[id]
-	n.mu.Unlock()
-	if s != nil {
-		n.finish(id, Result{Fate: Replied, Reply: read(m.Data, s.purpose)})
-	}
+	defer n.mu.Unlock()
+	return id, n.pending[id]
 }
+
+var errUnknown = errors.New("no command waits for this answer any more")
 
 // badReply is the code of a reply that says nothing we know: the attempt failed.
 const badReply = "bad_reply"
 
-// read reads a worker's reply. One that cannot be understood is a failure that
-// says so, and so is a question put off: only an undo has a report that follows.
-func read(data []byte, purpose string) ledger.Reply {
+// read reads a worker's reply. One that is no answer to the command is refused; one
+// whose status is none is a failure that says so, and so is a question put off: only an
+// undo has a report that follows.
+func read(data []byte, c ledger.Command) (ledger.Reply, *Refusal) {
 	var reply ledger.Reply
 	if err := json.Unmarshal(data, &reply); err != nil {
-		return ledger.Reply{Status: ledger.StatusFailed, Code: badReply, Message: "the worker's reply is not JSON: " + err.Error()}
+		err = fmt.Errorf("the answer is not JSON: %w", err)
+		return reply, &Refusal{Reason: RefusedUnreadable, Command: c, Err: err}
+	}
+	if err := c.CheckReply(reply); err != nil {
+		return reply, &Refusal{Reason: RefusedEcho, Command: c, Worker: reply.Worker, Err: err}
 	}
 	want := "done, failed, stop or working"
 	switch reply.Status {
 	case ledger.StatusDone, ledger.StatusFailed, ledger.StatusStop:
-		return reply
+		return reply, nil
 	case ledger.StatusWorking:
-		if purpose == ledger.PurposeUndo {
-			return reply
+		if c.Purpose == ledger.PurposeUndo {
+			return reply, nil
 		}
 		want = "done, failed or stop to a question"
 	}
 	return ledger.Reply{
+		Key: reply.Key, Attempt: reply.Attempt,
 		Status: ledger.StatusFailed, Code: badReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
 		Message: fmt.Sprintf("the worker's reply has status %q; want %s", reply.Status, want),
-	}
+	}, nil
 }
 
-func (n *NATS) finish(id uint64, r Result) {
+func (n *NATS) finish(id token, r Result) {
 	n.mu.Lock()
 	s := n.pending[id]
 	delete(n.pending, id)
@@ -181,14 +255,14 @@ func (n *NATS) finish(id uint64, r Result) {
 // with the same keys.
 func (n *NATS) Close() error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.closed = true
 	for _, s := range n.pending {
 		s.timer.Stop()
 	}
 	clear(n.pending)
+	n.mu.Unlock()
 	if err := n.sub.Unsubscribe(); err != nil && !n.conn.IsClosed() {
-		return fmt.Errorf("cannot close the inbox of worker replies: %w", err)
+		return fmt.Errorf("cannot end the subscription to replies of workers: %w", err)
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package actuators
 
 import (
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,7 +15,7 @@ import (
 )
 
 // connected gives a connection to a server of its own, and an actuator on it.
-func connected(t *testing.T) (*nats.Conn, *NATS) {
+func connected(t testing.TB) (*nats.Conn, *NATS) {
 	t.Helper()
 	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
 	if err != nil {
@@ -22,7 +25,7 @@ func connected(t *testing.T) (*nats.Conn, *NATS) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := NewNATS(conn)
+	a, err := NewNATS(Config{Conn: conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +37,15 @@ func connected(t *testing.T) (*nats.Conn, *NATS) {
 		srv.Close()
 	})
 	return conn, a
+}
+
+// respond answers a command as a worker does.
+func respond(t *testing.T, m *nats.Msg, c ledger.Command, r ledger.Reply) {
+	t.Helper()
+	body, err := json.Marshal(c.Answer(r))
+	if err := errors.Join(err, m.Respond(body)); err != nil {
+		t.Error(err)
+	}
 }
 
 // send sends a command and waits for what becomes of it.
@@ -54,7 +66,7 @@ func TestACommandGoesWhereItsPurposeBelongs(t *testing.T) {
 				t.Error(err)
 			}
 			heard <- m.Subject + " " + c.Purpose
-			_ = m.Respond([]byte(`{"status":"done","setup_ns":1,"tool_ns":2,"llm_ns":3,"work_ns":6}`))
+			respond(t, m, c, ledger.Reply{Status: ledger.StatusDone, SetupNs: 1, ToolNs: 2, LLMNs: 3, WorkNs: 6})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -75,24 +87,188 @@ func TestACommandGoesWhereItsPurposeBelongs(t *testing.T) {
 }
 
 func TestAReplyThatCannotBeUnderstoodIsAFailure(t *testing.T) {
+	const echo = `"key":"k","attempt":2`
 	for _, c := range []struct{ purpose, reply, status, code string }{
-		{ledger.PurposeUndo, `{"status":"done"}`, ledger.StatusDone, ""},
-		{ledger.PurposeUndo, `{"status":"working"}`, ledger.StatusWorking, ""},
-		{ledger.PurposeUndo, `{"status":"stop","code":"gone"}`, ledger.StatusStop, "gone"},
-		{ledger.PurposeUndo, `{"status":"DONE"}`, ledger.StatusFailed, badReply},
-		{ledger.PurposeUndo, `{}`, ledger.StatusFailed, badReply},
-		{ledger.PurposeUndo, `done`, ledger.StatusFailed, badReply},
-		{ledger.PurposeUndo, ``, ledger.StatusFailed, badReply},
-		{ledger.PurposeProbe, `{"status":"done","output":{"presence":"absent"}}`, ledger.StatusDone, ""},
-		{ledger.PurposeProbe, `{"status":"failed","code":"rate_limit"}`, ledger.StatusFailed, "rate_limit"},
-		{ledger.PurposeProbe, `{"status":"working","until_ms":1}`, ledger.StatusFailed, badReply},
-		{ledger.PurposeVerify, `{"status":"working"}`, ledger.StatusFailed, badReply},
-		{ledger.PurposeVerify, `present`, ledger.StatusFailed, badReply},
+		{ledger.PurposeUndo, `"status":"done"`, ledger.StatusDone, ""},
+		{ledger.PurposeUndo, `"status":"working"`, ledger.StatusWorking, ""},
+		{ledger.PurposeUndo, `"status":"stop","code":"gone"`, ledger.StatusStop, "gone"},
+		{ledger.PurposeUndo, `"status":"DONE"`, ledger.StatusFailed, badReply},
+		{ledger.PurposeUndo, `"output":1`, ledger.StatusFailed, badReply},
+		{ledger.PurposeProbe, `"status":"done","output":{"presence":"absent"}`, ledger.StatusDone, ""},
+		{ledger.PurposeProbe, `"status":"failed","code":"rate_limit"`, ledger.StatusFailed, "rate_limit"},
+		{ledger.PurposeProbe, `"status":"working","until_ms":1`, ledger.StatusFailed, badReply},
+		{ledger.PurposeVerify, `"status":"working"`, ledger.StatusFailed, badReply},
 	} {
-		r := read([]byte(c.reply), c.purpose)
-		if r.Status != c.status || r.Code != c.code || c.code == badReply && r.Message == "" {
-			t.Errorf("%s %s: %+v", c.purpose, c.reply, r)
+		command := ledger.Command{Purpose: c.purpose, Key: "k", Attempt: 2}
+		r, refusal := read([]byte("{"+echo+","+c.reply+"}"), command)
+		if refusal != nil || r.Status != c.status || r.Code != c.code || c.code == badReply && r.Message == "" {
+			t.Errorf("%s %s: %+v, %+v", c.purpose, c.reply, r, refusal)
 		}
+	}
+}
+
+// TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts: what does not is refused, by name, and
+// the command goes on waiting for its answer.
+func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
+	conn, _ := connected(t)
+	refused := make(chan Refusal, 10)
+	a, err := NewNATS(Config{Conn: conn, Tenant: "t", Refused: func(r Refusal) { refused <- r }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	bodies := []struct{ body, reason, field string }{
+		{`{"status":"done","worker":"old"}`, RefusedEcho, "reply.key"},
+		{`{"key":"k","status":"done"}`, RefusedEcho, "reply.attempt"},
+		{`{"key":"k","attempt":1,"status":"done"}`, RefusedEcho, "reply.attempt"},
+		{`{"key":"K","attempt":2,"status":"done"}`, RefusedEcho, "reply.key"},
+		{`done`, RefusedUnreadable, ""},
+		{``, RefusedUnreadable, ""},
+	}
+	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) {
+		for _, b := range bodies {
+			if err := m.Respond([]byte(b.body)); err != nil {
+				t.Error(err)
+			}
+		}
+		respond(t, m, ledger.Command{Key: "k", Attempt: 2}, ledger.Reply{Status: ledger.StatusDone, Worker: "new"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := send(a, ledger.Command{Purpose: ledger.PurposeUndo, Key: "k", Attempt: 2})
+	if r.Fate != Replied || r.Reply.Worker != "new" {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range bodies {
+		got := <-refused
+		var field *ledger.Refused
+		if errors.As(got.Err, &field) != (want.field != "") || field != nil && field.Field != want.field {
+			t.Errorf("%s: %v, want a refusal of %q", want.body, got.Err, want.field)
+		}
+		if got.Reason != want.reason || got.Command.Key != "k" || got.Command.Capability != "git.branch.delete" {
+			t.Errorf("%s: %+v", want.body, got)
+		}
+	}
+}
+
+// TestALateAnswerCountsForNoLaterAttempt: every sending has a reply subject of its own,
+// also one of the same attempt, and it ends with the sending.
+func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
+	conn, _ := connected(t)
+	refused := make(chan Refusal, 10)
+	a, err := NewNATS(Config{Conn: conn, Tenant: "t", Refused: func(r Refusal) { refused <- r }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	sent := make(chan *nats.Msg, 10)
+	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
+		t.Fatal(err)
+	}
+	first := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", Key: "k", Attempt: 1}
+	first.TimeoutMs = 20
+	results := make(chan Result, 2)
+	a.Send(first, func(r Result) { results <- r })
+	late := <-sent
+	if r := <-results; r.Fate != Silent {
+		t.Fatalf("%+v", r)
+	}
+	second := first
+	second.Attempt, second.TimeoutMs = 2, 60_000
+	a.Send(second, func(r Result) { results <- r })
+	now := <-sent
+	if late.Reply == now.Reply {
+		t.Errorf("two sendings share the reply subject %s", now.Reply)
+	}
+	respond(t, late, first, ledger.Reply{Status: ledger.StatusStop})  // as it was asked
+	respond(t, late, second, ledger.Reply{Status: ledger.StatusStop}) // as if it were the second
+	respond(t, now, first, ledger.Reply{Status: ledger.StatusStop})   // on the second's subject
+	for _, reason := range []string{RefusedUnknown, RefusedUnknown, RefusedEcho} {
+		if got := <-refused; got.Reason != reason {
+			t.Errorf("%+v, want %s", got, reason)
+		}
+	}
+	select {
+	case r := <-results:
+		t.Fatalf("the second attempt was answered: %+v", r)
+	default:
+	}
+	respond(t, now, second, ledger.Reply{Status: ledger.StatusDone})
+	if r := <-results; r.Fate != Replied || r.Reply.Status != ledger.StatusDone {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAReplySubjectCannotBeGuessed(t *testing.T) {
+	conn, a := connected(t)
+	const n = 200
+	sent := make(chan *nats.Msg, n)
+	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
+		t.Fatal(err)
+	}
+	shape := regexp.MustCompile(`^reply\.t\.[0-9a-f]{32}$`)
+	seen, ones := map[string]bool{}, [128]int{}
+	c := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 60_000}
+	for range n {
+		a.Send(c, func(Result) {})
+		reply := (<-sent).Reply
+		if !shape.MatchString(reply) || seen[reply] {
+			t.Fatalf("reply subject %q", reply)
+		}
+		seen[reply] = true
+		raw, err := hex.DecodeString(reply[len("reply.t."):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for bit := range ones {
+			ones[bit] += int(raw[bit/8] >> (bit % 8) & 1)
+		}
+	}
+	for bit, count := range ones { // of 200 fair bits 40 to 160 are ones, but for one run in 10^15
+		if count < 40 || count > 160 {
+			t.Errorf("bit %d is a one %d times of %d", bit, count, n)
+		}
+	}
+}
+
+// TestWhatIsOutstandingIsBounded: a sending leaves nothing behind, whatever became of it,
+// and more than the bound are not sent.
+func TestWhatIsOutstandingIsBounded(t *testing.T) {
+	conn, a := connected(t)
+	outstanding := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.pending)
+	}
+	send(a, ledger.Command{Purpose: ledger.PurposeUndo}) // no worker
+	if _, err := conn.Subscribe("undo.t.git.branch.delete", func(m *nats.Msg) {
+		respond(t, m, ledger.Command{}, ledger.Reply{Status: ledger.StatusDone})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Subscribe("undo.t.silent", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	send(a, ledger.Command{Purpose: ledger.PurposeUndo}) // answered
+	results := make(chan Result, 1)
+	silent := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "silent", TimeoutMs: 1}
+	a.Send(silent, func(r Result) { results <- r })
+	if r := <-results; r.Fate != Silent {
+		t.Errorf("%+v", r)
+	}
+	if n := outstanding(); n != 0 {
+		t.Errorf("%d sendings are kept after their results", n)
+	}
+	a.mu.Lock()
+	for range outstandingMax {
+		a.pending[newToken()] = &sending{timer: time.NewTimer(time.Hour)}
+	}
+	a.mu.Unlock()
+	if r := send(a, ledger.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent || r.Problem == "" {
+		t.Errorf("above the bound: %+v", r)
+	}
+	if n := outstanding(); n != outstandingMax {
+		t.Errorf("%d outstanding, want the bound of %d", n, outstandingMax)
 	}
 }
 
@@ -102,7 +278,7 @@ func TestNobodyThereIsNotSilence(t *testing.T) {
 		t.Errorf("without a worker: %+v", r)
 	}
 	conn.Close()
-	if r := send(a, ledger.Command{Purpose: ledger.PurposeUndo}); r.Fate != NoWorker {
+	if r := send(a, ledger.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent {
 		t.Errorf("without a connection: %+v", r)
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -34,6 +36,7 @@ type actor struct {
 	state    *executor.State
 	stint    *stint
 	dispatch *dispatcher
+	actuator *actuators.NATS   // of the term
 	answers  []executor.Answer // not yet settled in the ledger
 	pages    *pager
 	eraser   *eraser
@@ -62,10 +65,12 @@ type actor struct {
 	alarms   chan *ledger.Halted // buffered 1: what a scrub has found
 	scrubs   scrubs
 
+	progress  progress
 	signing   signing
 	witnesses *witnessing      // nil: none
 	digested  chan stateDigest // buffered 1: of the last snapshot
 	heard     heard
+	refusals  refusals
 	meter     *meter // nil: none
 	levels    levels // as the meter shows them
 	traces    *tracing
@@ -75,28 +80,16 @@ type actor struct {
 	mu        sync.Mutex
 	mode      string
 	problem   string
-	sinceNs   int64        // stamp of the term in the ledger; 0: none yet
-	elsewhere bool         // halted here, and another host holds the tenant
-	refusal   string       // why the stream refuses appends now
+	sinceNs   int64  // stamp of the term in the ledger; 0: none yet
+	elsewhere bool   // halted here, and another host holds the tenant
+	refusal   string // why the stream refuses appends now
+	folding   *executor.FoldingView
 	seen      ledger.Store // store, for queries
 	copies    *tileFiles   // tiles, for queries
 	last      uint64       // last sequence known to be in the stream
 	applied   uint64
 	waiters   []*waiter
 	shown     *dispatcher // dispatch, for queries
-}
-
-// pending is an append that has not been folded back yet.
-type pending struct {
-	append ledger.Append
-	claim  bool   // it is a TermStarted
-	stored uint64 // its sequence, once acknowledged
-	delay  time.Duration
-}
-
-type ack struct {
-	sequence uint64
-	err      error
 }
 
 func newActor(h *Host, tenant string) *actor {
@@ -127,8 +120,15 @@ func (a *actor) run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
 			return err
-		case diskFailed(err): // of the tiles; without them nothing may be folded
+		case isAny(err, failingDisk): // of the tiles, and for this process it stays so
 			return fmt.Errorf("%w: %w", ErrState, err)
+		case Unwritable(err): // of the tiles; without them nothing may be folded
+			a.degraded(ctx, err)
+			if !sleep(ctx, retryDelayMax) {
+				return nil
+			}
+			delay = retryDelayMin
+			continue
 		case errors.As(err, &halted):
 			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
@@ -250,6 +250,7 @@ func (a *actor) endSession() {
 	a.paging.Wait()
 	a.endSigning()
 	a.pending, a.misses = nil, 0
+	a.noProgress()
 	clear(a.sent)
 	a.acks = make(chan ack, 1)
 	a.kv.abandon()
@@ -300,6 +301,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
+	a.underWay(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
 	a.setMode(executor.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.applied, "last", head.Last)
@@ -434,19 +436,26 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	}
 	a.state.Flush()
 	a.kv.commit()
-	commands, notices, pages := a.state.Commands(), a.state.Notices(), a.state.Pages()
+	commands, notices, pages, closed := a.state.Commands(), a.state.Notices(), a.state.Pages(), a.state.Closed()
 	erasures := a.state.Erasures()
 	held := a.holding
-	a.applyTerm() // first: whoever is fenced by this batch sends nothing of the next holder's
+	// First: whoever is fenced by this batch sends nothing of the next holder's.
+	if err := a.applyTerm(); err != nil {
+		return err
+	}
 	if held && a.holding {
 		for _, c := range commands {
 			a.dispatch.send(a.traces.send(c))
+		}
+		for _, c := range closed { // before what was asked for since, which has a row
+			a.pages.recorded(pageKey{c.Plan, c.Action, c.Kind})
 		}
 		a.pages.add(pages)
 		a.eraser.add(erasures)
 		a.notify(notices)
 	}
 	a.advanced(notices)
+	a.progressed(a.cursor(), a.state.Meta().Records)
 	a.feed.publish(a.state)
 	return nil
 }
@@ -494,13 +503,17 @@ func (a *actor) folded(e ledger.Entry) {
 		}
 	case *pb.Record_ProbeAnswered:
 		a.settled(attemptID{of, purposeOf(k.ProbeAnswered.Question), k.ProbeAnswered.Attempt})
-	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined, *pb.Record_Resolved:
+	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined, *pb.Record_CommitWaits:
 		if a.dispatch != nil {
 			a.dispatch.abandon(of)
 		}
+	case *pb.Record_Resolved, *pb.Record_RetryRequested: // where two must agree, the first changes nothing
+		if a.dispatch != nil {
+			a.dispatch.outdated(of, a.state.Outstanding)
+		}
 	case *pb.Record_OwnerPaged:
 		if a.pages != nil {
-			a.pages.recorded(pageKey{of.plan, of.action, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
+			a.pages.recorded(pageKey{of.plan, of.action, k.OwnerPaged.Kind})
 		}
 	case *pb.Record_PlanErased:
 		a.keys.forget(of.plan)
@@ -541,7 +554,7 @@ func (a *actor) act() {
 	}
 	live := a.answers[:0]
 	for _, answer := range a.answers {
-		if a.state.Outstanding(answer.Plan, answer.Number, answer.Purpose, answer.Attempt) {
+		if a.state.Awaits(answer) {
 			live = append(live, answer)
 		}
 	}
@@ -558,6 +571,8 @@ func (a *actor) act() {
 		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged, Destroyed: destroyed,
 		Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, SizeMax: commitSizeMax,
 	})
+	// Whoever nobody serves is told of again, if it still is so.
+	a.answers = slices.DeleteFunc(a.answers, func(answer executor.Answer) bool { return answer.Unserved })
 	if len(records) == 0 {
 		a.pages.forgetTaken(paged) // they are about what is settled by now
 		for _, plan := range destroyed {
@@ -568,93 +583,14 @@ func (a *actor) act() {
 	a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
 }
 
-// append sends one commit, fenced on the term, without waiting for it.
-func (a *actor) append(source ledger.Source, records []*pb.Record, claim bool) {
-	data, err := ledger.EncodeCommit(records)
-	if err != nil {
-		panic("host: decisions that cannot be encoded: " + err.Error())
-	}
-	fence := a.fence
-	if claim {
-		fence = a.state.Meta().Fence
-	}
-	a.pending = &pending{claim: claim, delay: retryDelayMin, append: ledger.Append{
-		Subject: source.Subject(), ID: jetstream.NewID(), Data: data,
-		FenceSubject: ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}.Subject(), Fence: fence,
-	}}
-	a.publish(a.pending.append, 0)
-}
-
-// publish appends on a goroutine of its own, which ends with the reply or after
-// appendTimeout; its result comes back on acks.
-func (a *actor) publish(p ledger.Append, delay time.Duration) {
-	acks, store, session := a.acks, a.store, a.session
-	go func() {
-		if delay > 0 && !sleep(session, delay) {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
-		defer cancel()
-		began := time.Now()
-		sequence, err := store.Append(ctx, p)
-		a.meter.stored(began, err)
-		acks <- ack{sequence, err}
-	}()
-}
-
-// acknowledged handles the result of the append in flight: stored, lost to
-// another term, or in doubt (then the same commit goes out again, same id).
-func (a *actor) acknowledged(k ack) error {
-	p := a.pending
-	if p == nil {
-		return nil
-	}
-	switch {
-	case k.err == nil:
-		a.misses = 0
-		p.stored = k.sequence
-		a.mu.Lock()
-		a.refusal = ""
-		a.last = max(a.last, k.sequence)
-		a.mu.Unlock()
-	case errors.Is(k.err, ledger.ErrConflict):
-		a.log.Warn("another holder has begun a term", "term", a.term)
-		if p.claim {
-			if err := a.guardFence(a.session, p.append.Fence); err != nil {
-				return err
-			}
-		}
-		a.pending, a.lost, a.lostFence = nil, time.Now(), p.append.Fence
-		a.fenced("another holder has begun a term")
-	case errors.Is(k.err, ledger.ErrBusy), errors.Is(k.err, ledger.ErrInDoubt):
-		if errors.Is(k.err, ledger.ErrInDoubt) && a.host.cfg.Conn.IsConnected() {
-			if a.misses++; a.misses >= missesMax {
-				return fmt.Errorf("%w: %d appends in a row, the last: %w", ErrMute, a.misses, k.err)
-			}
-		}
-		a.log.Warn("append in doubt; the same commit goes out again", "error", k.err, "in", p.delay)
-		a.publish(p.append, p.delay)
-		p.delay = min(p.delay*2, retryDelayMax)
-	default:
-		// Refused by the stream, such as no space: nothing is stored, and nothing
-		// else would be. The same commit goes out until there is room.
-		a.log.Error("append refused; it is tried again", "error", k.err)
-		a.mu.Lock()
-		a.refusal = k.err.Error()
-		a.mu.Unlock()
-		a.publish(p.append, retryDelayMax)
-	}
-	return nil
-}
-
 // notify tells agents, best effort.
 func (a *actor) notify(notices []executor.Notice) {
 	for _, n := range notices {
-		if n.Action == "" && n.State != ledger.StateUnwinding {
+		if n.Action == "" && n.State != ledger.StateUnwinding && n.State != ledger.StateCommitting {
 			a.traces.ended(n.Plan, n.State)
 		}
 		body, err := json.Marshal(ledger.Notice{
-			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint,
+			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
 			Action: n.Action, Verdict: n.Verdict, By: n.By,
 		})
 		if err != nil {

@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -34,109 +32,30 @@ func (h *Host) ledgerConfig(tenant string) jetstream.Config {
 	}
 }
 
-// serveAdmin takes what operators ask of a tenant on ledger.AdminSubject, each on a
-// goroutine that ends with its answer.
+// serveAdmin takes what operators ask of a tenant on ledger.AdminSubject.
 func (h *Host) serveAdmin(a *actor) (*nats.Subscription, error) {
 	prefix := ledger.AdminSubject(a.tenant, "")
-	sub, err := h.cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
-		verb := strings.TrimPrefix(m.Subject, prefix)
-		if a.silent() || !a.asking.enter() {
-			return
-		}
-		go func() {
-			defer a.asking.leave()
-			body, err := json.Marshal(a.administer(verb, m.Data))
-			if err != nil {
-				panic("host: cannot encode an answer: " + err.Error())
-			}
-			if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-				a.log.Warn("answer not sent", "verb", verb, "error", err)
-			}
-		}()
+	return h.serveSubject(a, prefix+">", func(subject string) (string, verb) {
+		name := strings.TrimPrefix(subject, prefix)
+		return name, adminVerb(name)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot subscribe to what operators ask: %w", err)
-	}
-	return sub, nil
 }
 
 // serveKeys gives agents the keys of their plans.
 func (h *Host) serveKeys(a *actor) (*nats.Subscription, error) {
 	prefix := ledger.KeySubject(a.tenant, "")
-	return h.serveAside(a, prefix+"*", "key", func(m *nats.Msg) any {
-		agent := strings.TrimPrefix(m.Subject, prefix)
-		return decoded(m.Data, func(q ledger.KeyQuery) any { return a.askKey(agent, q) })
+	return h.serveSubject(a, prefix+"*", func(subject string) (string, verb) {
+		agent := strings.TrimPrefix(subject, prefix)
+		ask := func(a *actor, q ledger.KeyQuery) any { return a.askKey(agent, q) }
+		return "key", slow(taking(ask))
 	})
 }
 
 // serveReveal shows operators what was sealed.
 func (h *Host) serveReveal(a *actor) (*nats.Subscription, error) {
-	return h.serveAside(a, ledger.RevealSubject(a.tenant), "reveal", func(m *nats.Msg) any { return decoded(m.Data, a.askReveal) })
-}
-
-// serveAside answers what is asked on a subject of its own, each on a goroutine that ends
-// with its answer.
-func (h *Host) serveAside(a *actor, subject, verb string, answer func(*nats.Msg) any) (*nats.Subscription, error) {
-	sub, err := h.cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
-		if a.silent() || !a.asking.enter() {
-			return
-		}
-		go func() {
-			defer a.asking.leave()
-			body, err := json.Marshal(answer(m))
-			if err != nil {
-				panic("host: cannot encode an answer: " + err.Error())
-			}
-			if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-				a.log.Warn("answer not sent", "verb", verb, "error", err)
-			}
-		}()
+	return h.serveSubject(a, ledger.RevealSubject(a.tenant), func(string) (string, verb) {
+		return "reveal", slow(taking((*actor).askReveal))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot subscribe to %s: %w", subject, err)
-	}
-	return sub, nil
-}
-
-func (a *actor) administer(verb string, data []byte) any {
-	ctx, cancel := context.WithTimeout(context.Background(), rebuildMax)
-	defer cancel()
-	go func() { // ends with the answer, or ends it with the host
-		select {
-		case <-a.asking.gone:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	r := request{ctx: ctx, verb: verb, answer: make(chan any, 1)}
-	switch verb {
-	case "ledger.scrub":
-		return a.askScrub(ctx)
-	case "ledger.export":
-		return decoded(data, a.askExport)
-	case "rebuild", "ledger.sign":
-	case "ledger.repair":
-		if err := json.Unmarshal(data, &r.repair); err != nil {
-			return executor.ErrorAnswer{Error: "the request is not JSON: " + err.Error()}
-		}
-	case "key.rotate":
-		if err := json.Unmarshal(data, &r.rotation); err != nil {
-			return executor.ErrorAnswer{Error: "the request is not JSON: " + err.Error()}
-		}
-	default:
-		return executor.ErrorAnswer{Error: "unknown request " + verb}
-	}
-	select {
-	case a.requests <- r:
-	case <-ctx.Done():
-		return executor.ErrorAnswer{Error: "the tenant is at something else; ask again"}
-	}
-	select {
-	case answer := <-r.answer:
-		return answer
-	case <-ctx.Done():
-		return executor.ErrorAnswer{Error: "the host has stopped before it was done; look at sagenbaum status"}
-	}
 }
 
 // requested carries out a request between two turns of a session.

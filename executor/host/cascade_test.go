@@ -37,6 +37,7 @@ func cutPage(t *testing.T, sub *nats.Subscription) (page ledger.Page) {
 // server, another host that folds the ledger anew holds the same, and the owner's
 // word lets the lease fire there.
 func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.cascade = executor.CascadeLimits{Depth: 2}
 	r.serve(func(c ledger.Command) *ledger.Reply { // its store says what each undo did
@@ -78,6 +79,7 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 
 // TestAHostRefusesCascadeLimitsThatAreNone, by the field.
 func TestAHostRefusesCascadeLimitsThatAreNone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	_, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: t.TempDir(), Cascade: executor.CascadeLimits{Depth: 65}})
 	var refused *ledger.Refused

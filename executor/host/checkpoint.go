@@ -291,7 +291,7 @@ func (j signJob) sign() (r signed, err error) {
 	key, err := inForce(j.keys, j.tenant, j.named, lastNote(j.last))
 	if errors.Is(err, errNoKey) {
 		if key, err = NewKey(j.keys, j.tenant); err == nil {
-			j.log.Warn("the tenant's first key was made: give auditors this verifier key", "tenant", j.tenant, "key", key.Verifier, "file", key.Path)
+			j.log.Warn("the tenant's first key was made: give auditors this verifier key", "key", key.Verifier, "file", key.Path)
 		}
 	}
 	if err != nil {

@@ -116,6 +116,7 @@ func (r *rig) wantProven(first string) (checkpoints int) {
 // TestACheckpointIsSignedOverAllRecordsAndNotForItself, is published with the tiles
 // that it is about, and gives the proofs of RFC 6962.
 func TestACheckpointIsSignedOverAllRecordsAndNotForItself(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	_, stop := r.host("h1")
 	var older ledger.Checkpoint
@@ -205,6 +206,7 @@ func (f folderOfTiles) SaveTiles([]tlog.Tile, [][]byte) {}
 
 // TestAThousandRecordsAskForACheckpointAtOnce, whatever the time says.
 func TestAThousandRecordsAskForACheckpointAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.signAfter = time.Hour
 	h, _ := r.host("h1")
@@ -241,6 +243,7 @@ func (r *rig) signAlone(host string) (signed, error) {
 }
 
 func TestACheckpointThatWasSignedAndNotSaidIsSaidAtTheNextStart(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
@@ -267,6 +270,7 @@ func TestACheckpointThatWasSignedAndNotSaidIsSaidAtTheNextStart(t *testing.T) {
 // TestATreeThatIsNoExtensionIsNotSigned: the file or the ledger has a checkpoint that
 // the records contradict.
 func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(c *ledger.Checkpoint){
 		"another root":      func(c *ledger.Checkpoint) { c.Root[3] ^= 1 },
 		"records were lost": func(c *ledger.Checkpoint) { c.Size += 1000 },
@@ -318,6 +322,7 @@ func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
 
 // TestADiskThatTakesNoCheckpointDelaysNothing, and it is signed when there is room.
 func TestADiskThatTakesNoCheckpointDelaysNothing(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	r.host("h1")
 	r.asserts("k", 1)
@@ -343,6 +348,7 @@ func TestADiskThatTakesNoCheckpointDelaysNothing(t *testing.T) {
 // TestWhoAsksForACheckpointNeedNotWaitForTheNext: it covers all that was there, and who
 // asks again gets the one that is signed.
 func TestWhoAsksForACheckpointNeedNotWaitForTheNext(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.signAfter = time.Hour
 	r.host("h1")
@@ -374,6 +380,7 @@ func TestWhoAsksForACheckpointNeedNotWaitForTheNext(t *testing.T) {
 }
 
 func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
@@ -421,6 +428,7 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 
 // TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt: the second host of a tenant.
 func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
@@ -453,6 +461,7 @@ func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
 
 // TestADigestOfTheStateIsSignedBesideItsTree: that of a snapshot, at its place.
 func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
@@ -485,6 +494,7 @@ func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
 // TestARepairedLedgerIsAnExtensionOfWhatWasSigned: its tree goes on, and so do the
 // checkpoints.
 func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
+	t.Parallel()
 	r := newSigningRig(t)
 	_, stop := r.host("h1")
 	r.asserts("k", 1)
@@ -525,6 +535,7 @@ func (r *rig) wantPublishedProof(host string, older executor.CheckpointView) {
 }
 
 func TestKeysAreListedAndABadOneIsNamed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	if _, err := NewKey(root, "no tenant"); err == nil {
 		t.Fatal("a key for a name that is none")

@@ -6,6 +6,7 @@ import (
 )
 
 func TestTheGuardHoldsAClockThatJumpsAheadAndFollowsTheMonotonicOne(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	wall, mono := start, time.Duration(0)
 	c := newClock(func() time.Time { return wall }, func() time.Duration { return mono })

@@ -42,7 +42,10 @@ type flight struct {
 	working bool
 	told    bool // that it is stuck
 	reached bool // a copy may have come to a worker
-	again   *time.Timer
+	// alone is since when nobody has taken it, as this process has seen without a break;
+	// zero: it has not.
+	alone time.Time
+	again *time.Timer
 }
 
 // dispatcher sends the commands of one tenant and collects their answers. Its
@@ -64,6 +67,7 @@ type dispatcher struct {
 
 	stuckAfter time.Duration
 	stuck      func(f *flight, since time.Time) // called once for a command, mu is held; nil: nobody is
+	unstuck    func(f *flight)                  // called when one that was stuck has an end, mu is held
 }
 
 func newDispatcher(a Actuator, now func() time.Time, m *meter) *dispatcher {
@@ -140,9 +144,6 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 	if err != nil {
 		problem = "what " + f.command.Capability + " takes: " + err.Error()
 	}
-	d.mu.Lock()
-	f.problem = problem
-	d.mu.Unlock()
 	switch {
 	case !d.mayBeSent(f): // opening takes a while
 	case err == nil:
@@ -155,7 +156,7 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 	case gone(err):
 		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusStop, Code: codeSealed, Message: problem}})
 	default:
-		d.result(f, actuators.Result{Fate: actuators.NoWorker})
+		d.result(f, actuators.Result{Fate: actuators.Unsent, Problem: problem})
 	}
 }
 
@@ -163,21 +164,27 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 func (d *dispatcher) result(f *flight, r actuators.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped || d.flights[f.id.about] != f {
+	if d.stopped {
 		return
 	}
-	if r.Fate == actuators.NoWorker {
+	if d.flights[f.id.about] != f {
+		d.tellLate(f, r)
+		return
+	}
+	f.problem = r.Problem
+	if r.Fate == actuators.NoWorker || r.Fate == actuators.Unsent {
 		// Not a failure: it waits for a worker, visibly.
 		if f.tries++; f.tries == 1 {
 			d.meter.flying(0, 1)
 		}
 		d.tellStuck(f)
+		d.tellUnserved(f, r.Fate)
 		d.later(f, min(workerWaitMin<<min(f.tries-1, 10), workerWaitMax))
 		return
 	}
-	f.reached = true
+	f.reached, f.alone = true, time.Time{}
 	if r.Fate == actuators.Replied && d.heard != nil {
-		d.heard.note(f.command.Capability, d.now().UnixNano())
+		d.heard.note(f.command.Command, r.Reply, d.now().UnixNano())
 	}
 	switch {
 	case r.Fate == actuators.Silent && f.working:
@@ -196,6 +203,38 @@ func (d *dispatcher) result(f *flight, r actuators.Result) {
 		f.working, f.tries = true, 0
 		d.tellStuck(f)
 		d.later(f, min(max(time.Until(time.UnixMilli(r.Reply.UntilMs)), time.Second), workingMax))
+	}
+}
+
+// unservedSeen is for how long a process looks itself before it says that nobody takes a
+// command: after a restart of everything, workers may need a while.
+const unservedSeen = time.Minute
+
+// tellUnserved says, again and again, of a command that nobody has taken it for as long
+// as its contract allows. It goes on waiting for a worker until the ledger says that it
+// is over; d.mu is held.
+func (d *dispatcher) tellUnserved(f *flight, fate actuators.Fate) {
+	switch {
+	case fate != actuators.NoWorker:
+		f.alone = time.Time{}
+		return
+	case f.alone.IsZero():
+		f.alone = time.Now()
+	}
+	c := f.command
+	if c.UnservedNs == 0 || d.now().UnixNano() < c.UnservedNs || time.Since(f.alone) < min(time.Duration(c.UnservedAfterNs), unservedSeen) {
+		return
+	}
+	answer := f.answer(nil, 0)
+	answer.Unserved, answer.Reached = true, f.reached
+	d.answered(answer)
+}
+
+// tellLate hands on that an undo is done which nobody waits for any more, because its
+// owner has answered first: the core decides what that means. d.mu is held.
+func (d *dispatcher) tellLate(f *flight, r actuators.Result) {
+	if f.id.purpose == ledger.PurposeUndo && r.Fate == actuators.Replied && r.Reply.Status == ledger.StatusDone {
+		d.answered(f.answer(&r.Reply, max(r.Took.Nanoseconds()-r.Reply.WorkNs, 0)))
 	}
 }
 
@@ -220,10 +259,20 @@ func (d *dispatcher) later(f *flight, wait time.Duration) {
 func (d *dispatcher) land(f *flight, reply *ledger.Reply, queuedNs int64) {
 	delete(d.flights, f.id.about)
 	d.meter.flying(-1, -lost(f))
-	d.answers = append(d.answers, executor.Answer{
+	d.ended(f)
+	d.answered(f.answer(reply, queuedNs))
+}
+
+func (f *flight) answer(reply *ledger.Reply, queuedNs int64) executor.Answer {
+	return executor.Answer{
 		Plan: f.id.plan, Number: f.command.Number, Purpose: f.id.purpose, Attempt: f.id.attempt,
 		Reply: reply, QueuedNs: queuedNs,
-	})
+	}
+}
+
+// answered hands an answer to the actor; d.mu is held.
+func (d *dispatcher) answered(answer executor.Answer) {
+	d.answers = append(d.answers, answer)
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -249,6 +298,16 @@ func (d *dispatcher) forget(id attemptID) {
 	}
 }
 
+// outdated drops what flies for an action if its call waits for no answer any more, as
+// when its owner has answered.
+func (d *dispatcher) outdated(a about, waits func(plan string, n uint32, purpose string, attempt uint32) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.flights[a]; f != nil && !waits(a.plan, f.command.Number, f.id.purpose, f.id.attempt) {
+		d.drop(f)
+	}
+}
+
 // abandon drops whatever flies for an action that nothing is asked about any
 // more.
 func (d *dispatcher) abandon(a about) {
@@ -266,6 +325,14 @@ func (d *dispatcher) drop(f *flight) {
 	}
 	delete(d.flights, f.id.about)
 	d.meter.flying(-1, -lost(f))
+	d.ended(f)
+}
+
+// ended says of a command that was stuck that it is no more; d.mu is held.
+func (d *dispatcher) ended(f *flight) {
+	if f.told && d.unstuck != nil {
+		d.unstuck(f)
+	}
 }
 
 // lost is 1 for a command that no worker has taken, else 0.
@@ -279,7 +346,8 @@ func (d *dispatcher) waiting() []executor.WaitingView {
 	for id, f := range d.flights {
 		if f.tries > 0 || f.working {
 			out = append(out, executor.WaitingView{
-				Working:    f.working,
+				Working:    f.working && f.tries == 0,
+				UnservedNs: f.command.UnservedNs,
 				Handler:    f.command.Handler,
 				Capability: f.command.Capability, Plan: id.plan, Action: id.action,
 				SinceNs: f.since.UnixNano(), Tries: f.tries, Problem: f.problem,

@@ -35,6 +35,7 @@ func command() executor.Command {
 }
 
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(math.MaxInt64 / 2), working(0)}}
 		d := newDispatcher(s, time.Now, nil)
@@ -61,6 +62,7 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 }
 
 func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
 		d := newDispatcher(s, time.Now, nil)
@@ -111,6 +113,7 @@ func landed(t *testing.T, d *dispatcher) executor.Answer {
 }
 
 func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(0), silence}}
 		d := newDispatcher(s, time.Now, nil)
@@ -146,6 +149,7 @@ func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 }
 
 func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
 		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}}}
@@ -159,6 +163,7 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 }
 
 func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
 		d := newDispatcher(s, time.Now, nil)

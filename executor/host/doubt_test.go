@@ -17,6 +17,7 @@ func notKnown(int, ledger.Command) (*ledger.Reply, bool) {
 
 // The forward's answer is lost: nobody knows whether the charge was made.
 func TestE1ALostForwardAnswerInAllFourProbeResults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		standing []string
@@ -53,6 +54,7 @@ func TestE1ALostForwardAnswerInAllFourProbeResults(t *testing.T) {
 
 // The undo's answer is lost, before or after its effect.
 func TestE1ALostUndoAnswerInAllFourProbeResults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		standing []string
@@ -100,6 +102,7 @@ func TestE1ALostUndoAnswerInAllFourProbeResults(t *testing.T) {
 }
 
 func TestDoubtAboutOneActionStopsNoOther(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1", "r2")
 	p.ask = notKnown
@@ -117,6 +120,7 @@ func TestDoubtAboutOneActionStopsNoOther(t *testing.T) {
 }
 
 func TestAVerifyThatFailsThenSucceeds(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
 	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) {
@@ -150,6 +154,7 @@ func TestAVerifyThatFailsThenSucceeds(t *testing.T) {
 
 // The worker dies between the effect and its report (A3), or the host does.
 func TestA3AKillBetweenEffectAndReportMakesOneEffect(t *testing.T) {
+	t.Parallel()
 	t.Run("worker", func(t *testing.T) {
 		r := newRig(t)
 		p := r.provide("r1")
@@ -211,6 +216,7 @@ func wantOneKey(t *testing.T, p *provider, attempts ...uint32) {
 // The provider has forgotten the key when a restarted host finds the command
 // unanswered: another copy could reverse twice, so the world is asked.
 func TestS108ACommandOlderThanItsProvidersMemoryIsProbedAndNotSentAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
 	did, answer := make(chan struct{}), make(chan struct{})
@@ -249,6 +255,7 @@ func TestS108ACommandOlderThanItsProvidersMemoryIsProbedAndNotSentAgain(t *testi
 // Two hosts that both believe they hold the tenant (E2), over undos whose answers
 // get lost half of the time.
 func TestE2TwoHostsReverseEachEffectOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const plans = 12
 	var refs []string
@@ -308,6 +315,7 @@ func effective(t *testing.T, r *rig) (out []ledger.Entry) {
 
 // A restart in the middle of a question asks it again and folds to the same state.
 func TestAQuestionOutlivesItsHost(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
 	asked := make(chan struct{})

@@ -112,6 +112,7 @@ func destroyed(v executor.PlanView) bool { return v.Erasure != nil && v.Erasure.
 // TestErasureIsFinishedByTheNextHost, whether the first one died before it destroyed the
 // key or behind that: one record says so, and the key is gone.
 func TestErasureIsFinishedByTheNextHost(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ before, behind bool }{{before: true}, {behind: true}} {
 		r, keys := keyRig(t)
 		r.serve(done)
@@ -148,6 +149,7 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 // TestHostsOpenWhatTheirPlanSealedOnly: what another plan or tenant sealed stays closed;
 // a flipped bit, a lost key and another master key are the owner's, with the reason.
 func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
+	t.Parallel()
 	r, keys := keyRig(t)
 	var calls sync.Map
 	r.serve(func(c ledger.Command) *ledger.Reply {
@@ -215,6 +217,7 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 
 // TestAHostWithoutAMasterKeyWaitsVisibly, and the next one, which has it, goes on.
 func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
+	t.Parallel()
 	r, _ := keyRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
@@ -240,6 +243,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 
 // TestWhatWorkersSayOfOpenedValuesIsScrubbed before it is recorded.
 func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
+	t.Parallel()
 	r, _ := keyRig(t)
 	r.serve(func(c ledger.Command) *ledger.Reply {
 		if !slices.Equal(c.Opened, []string{"/card"}) {

@@ -2,6 +2,8 @@ package host
 
 import (
 	"errors"
+	"io/fs"
+	"slices"
 	"syscall"
 )
 
@@ -11,7 +13,17 @@ const (
 	errAgain      = syscall.EAGAIN
 )
 
-// diskFailed reports whether a disk cannot be used any more, not just now.
-func diskFailed(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENXIO)
+// closedDisk are what a disk says that takes no writes now, and failingDisk what one says
+// that cannot be used: files that are open on it stay lost also when it is back.
+var (
+	closedDisk  = []error{ErrNoRoom, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, fs.ErrPermission}
+	failingDisk = []error{syscall.EIO, syscall.ENXIO}
+)
+
+// Unwritable reports whether an error says that a disk cannot be written now: it is full,
+// read-only, closed to this process, or failing. What is on it is as good as before.
+func Unwritable(err error) bool { return isAny(err, closedDisk) || isAny(err, failingDisk) }
+
+func isAny(err error, list []error) bool {
+	return slices.ContainsFunc(list, func(e error) bool { return errors.Is(err, e) })
 }

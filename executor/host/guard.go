@@ -163,7 +163,8 @@ func (a *actor) guardState(ctx context.Context) error {
 // refill writes into the tiles what the stream has up to a sequence.
 func (a *actor) refill(ctx context.Context, upTo uint64) error {
 	t, from := a.tiles, a.tiles.last()+1
-	a.log.Info("filling the tiles in from the stream", "from", from, "to", upTo)
+	a.log.Info(fillingTiles, "from", from, "to", upTo)
+	a.underWay(fillingTiles, from-1, upTo, t.size())
 	if err := t.fromMessage(from); err != nil {
 		return haltOnTiles(err, from)
 	}
@@ -185,6 +186,7 @@ func (a *actor) refill(ctx context.Context, upTo uint64) error {
 			if err := t.flush(); err != nil {
 				return err
 			}
+			a.progressed(m.Sequence, t.size())
 			bytes = 0
 		}
 		if m.Sequence == upTo {

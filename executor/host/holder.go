@@ -71,13 +71,24 @@ func (a *actor) giveBack(ctx context.Context, k *keeper) {
 			return
 		}
 	}
-	if conn := a.host.cfg.Conn; conn.Publish(ledger.QuerySubject(a.tenant, verbReleased), nil) == nil {
+	// With a reply subject, as every request, on which nobody waits.
+	conn, subject := a.host.cfg.Conn, ledger.QuerySubject(a.tenant, verbReleased)
+	if conn.PublishRequest(subject, conn.NewInbox(), nil) == nil {
 		_ = conn.FlushWithContext(ctx)
 	}
 }
 
 // verbReleased is said to all hosts of a tenant when its lease was given back.
 const verbReleased = "released"
+
+// leaseReleased has this host try to take the lease at once.
+func (a *actor) leaseReleased() any {
+	select {
+	case a.released <- struct{}{}:
+	default:
+	}
+	return struct{}{}
+}
 
 // turn asks once, and says what is so now and when to ask again.
 func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
@@ -180,18 +191,23 @@ func (a *actor) claim() {
 
 // applyTerm takes up or gives up the tenant as the ledger says: the term counts
 // from the place where its record was read back.
-func (a *actor) applyTerm() {
+func (a *actor) applyTerm() error {
 	meta := a.state.Meta()
 	switch {
 	case a.holding && meta.Term != a.term:
 		a.log.Warn("fenced by a newer term", "term", meta.Term, "holder", meta.Holder)
 		a.fenced("held by " + meta.Holder)
 	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
+		var err error
+		if a.actuator, err = a.openActuator(); err != nil {
+			return err
+		}
 		a.holding, a.fence = true, meta.TermSequence
-		a.dispatch, a.pages = newDispatcher(a.host.actuator, a.host.clock.now, a.meter), a.newPager()
+		a.dispatch, a.pages = newDispatcher(a.actuator, a.host.clock.now, a.meter), a.newPager()
 		a.dispatch.heard = &a.heard
 		pages := a.pages // the dispatcher calls from goroutines of its own
 		a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
+		a.dispatch.unstuck = func(f *flight) { pages.untell(stuckPage(f, time.Now())) }
 		a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
 		a.show(a.dispatch)
 		a.setMode(executor.ModeHolding, "")
@@ -204,10 +220,17 @@ func (a *actor) applyTerm() {
 	case !a.holding && a.term != 0 && meta.Term >= a.term:
 		a.fenced("held by " + meta.Holder) // it won this term
 	}
+	return nil
 }
 
 // stepDown stops deciding and dispatching at once.
 func (a *actor) stepDown() {
+	if a.actuator != nil {
+		if err := a.actuator.Close(); err != nil {
+			a.log.Debug("cannot end the subscription to replies", "error", err)
+		}
+		a.actuator = nil
+	}
 	if a.dispatch != nil {
 		a.dispatch.stop()
 		a.pages.stop()
@@ -234,6 +257,7 @@ func (a *actor) guarded(ahead time.Duration, held bool) {
 	case !held && a.currentMode() == executor.ModeGuard:
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
+		a.pages.untell(ledger.Page{Kind: ledger.PageClockGuard})
 	}
 }
 
@@ -263,16 +287,21 @@ func (a *actor) watchHolder(ctx context.Context) {
 		a.elsewhere = false
 	}()
 	for {
-		asked, cancel := context.WithTimeout(ctx, a.host.holders.TTL()/holderPollFactor)
-		holder, err := a.host.holders.Holder(asked, a.tenant)
-		cancel()
-		a.mu.Lock()
-		a.elsewhere = err == nil && holder != "" && holder != a.host.cfg.Holder
-		a.mu.Unlock()
+		a.lookForHolder(ctx)
 		if !sleep(ctx, a.host.holders.TTL()/holderPollFactor) {
 			return
 		}
 	}
+}
+
+// lookForHolder notes whether another host holds the tenant.
+func (a *actor) lookForHolder(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.host.holders.TTL()/holderPollFactor)
+	defer cancel()
+	holder, err := a.host.holders.Holder(ctx, a.tenant)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.elsewhere = err == nil && holder != "" && holder != a.host.cfg.Holder
 }
 
 // termBegan notes when the term began that the ledger is in.

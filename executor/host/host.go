@@ -35,7 +35,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
@@ -94,6 +93,9 @@ type Config struct {
 
 	// WebhookKeys sign what is posted, each, the newest first; none: it is not signed.
 	WebhookKeys [][]byte
+	// EscalateAfter is how long nobody may take a page before the hook of operators gets it
+	// as well; 0: 15 minutes.
+	EscalateAfter time.Duration
 	// StuckAfter is how long a command may wait for a worker, or a worker say that it
 	// is working, before the hook ledger.PageOperators is called; 0: 10 minutes.
 	StuckAfter time.Duration
@@ -135,7 +137,6 @@ type Host struct {
 	log      *slog.Logger
 	db       *pebble.DB
 	clock    *Clock
-	actuator *actuators.NATS
 	holders  *jetstream.Holders
 	hooks    *http.Client // posts pages, and asks the witness
 	actors   []*actor
@@ -146,6 +147,7 @@ type Host struct {
 	checkpointAfter   time.Duration //
 	checkpointRetry   time.Duration //
 	witnessRetry      time.Duration //
+	progressEvery     time.Duration //
 
 	folded     atomic.Uint64  // records, by all tenants
 	failed     atomic.Bool    // ErrState
@@ -193,7 +195,7 @@ func New(cfg Config) (*Host, error) {
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry, progressEvery: progressEvery}
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}
@@ -242,6 +244,9 @@ func checkConfig(cfg Config) error {
 		return ledger.Refuse("MemoryBytes", "negative", "bytes, or 0 for no limit")
 	case cfg.Holder != "" && !ledger.ValidToken(cfg.Holder):
 		return ledger.Refuse("Holder", fmt.Sprintf("%q", cfg.Holder), "1 to 64 letters, digits, '-' or '_'")
+	}
+	if cfg.EscalateAfter < 0 {
+		return ledger.Refuse("EscalateAfter", "negative", "a duration, or 0 for 15 minutes")
 	}
 	if cfg.StuckAfter < 0 {
 		return ledger.Refuse("StuckAfter", "negative", "a duration, or 0 for 10 minutes")
@@ -297,13 +302,8 @@ func identity(dir string) (string, error) {
 // queries' subscription; all have ended when it returns.
 func (h *Host) Run(ctx context.Context) error {
 	defer h.unmeter()
-	actuator, err := actuators.NewNATS(h.cfg.Conn)
-	if err != nil {
-		return err
-	}
-	h.actuator = actuator
-	defer func() { _ = actuator.Close() }()
 	defer h.hooks.CloseIdleConnections()
+	var err error
 	if h.holders, err = h.openHolders(ctx); err != nil {
 		if ctx.Err() != nil {
 			return why(ctx)

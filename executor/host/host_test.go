@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -29,6 +30,7 @@ type rig struct {
 	conn *nats.Conn
 
 	webhooks    map[string]string // of hosts that start from now on
+	metrics     *Metrics          // likewise; nil: none
 	cascade     executor.CascadeLimits
 	memoryBytes int64
 	witness     Witness
@@ -74,11 +76,12 @@ func (r *rig) stopServer() {
 // host runs a host until the returned stop is called.
 func (r *rig) host(name string) (*Host, func()) {
 	r.t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	var shown slog.Handler = slog.DiscardHandler
 	if os.Getenv("SAGENBAUM_TEST_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("host", name)
+		shown = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}).WithAttrs([]slog.Attr{slog.String("host", name)})
 	}
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
+	log := slog.New(testenv.KeysOnce(r.t, shown))
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -125,7 +128,7 @@ func (r *rig) serve(reply func(ledger.Command) *ledger.Reply) {
 		}
 		r.mu.Unlock()
 		if answer != nil {
-			b, _ := json.Marshal(answer)
+			b, _ := json.Marshal(c.Answer(*answer))
 			_ = m.Respond(b)
 		}
 	})
@@ -230,6 +233,7 @@ func (r *rig) wantOrder(want ...string) {
 }
 
 func TestAFailedPlanIsUndoneThroughAWorker(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	r.host("h1")
@@ -242,6 +246,7 @@ func TestAFailedPlanIsUndoneThroughAWorker(t *testing.T) {
 }
 
 func TestADeadlineFiresWhileNobodyIsThere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	r.host("h1")

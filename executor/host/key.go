@@ -27,9 +27,11 @@ const (
 // Key is a key of a tenant in a folder of keys.
 type Key struct {
 	Verifier string    `json:"verifier"` // verifier key
-	Signs    bool      `json:"signs"`    // the key that signs is there, too
+	Signs    bool      `json:"signs"`    // the key that signs is there, too, and can be used
 	Made     time.Time `json:"made"`     // as the file says
 	Path     string    `json:"path"`     // of HASH.pub
+	// Problem is why the key that signs cannot be used, where it is there.
+	Problem string `json:"problem,omitempty"`
 }
 
 // keysRoot is the folder of all tenants' keys.
@@ -73,34 +75,85 @@ func hashOf(verifier string) string {
 	return hash
 }
 
-// Keys lists the keys of a tenant below root, the oldest first.
+// isVerifier reports whether a file of a tenant's folder is a verifier key by its name,
+// HASH.pub. Others are somebody else's.
+func isVerifier(name string) bool {
+	hash, is := strings.CutSuffix(name, verifierSuffix)
+	return is && len(hash) == hashLen && strings.Trim(hash, "0123456789abcdef") == ""
+}
+
+// hashLen is the length of the hash in a verifier key, in hex digits.
+const hashLen = 8
+
+// keysWant is what a folder of keys is.
+const keysWant = "--keys DIR with a folder of keys for each tenant, as a host makes it in DATA/executor/keys"
+
+// CheckKeys refuses a folder that is none of keys: one that is not there, one tenant's own
+// folder, or one that has something else and no key. An empty folder is one where no key
+// has been made yet. The error is a *ledger.Refused, or the file system's.
+func CheckKeys(root string) error {
+	refuse := func(problem, want string) error { return ledger.Refuse(root, problem, want) }
+	if info, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
+		return refuse("there is no such folder", keysWant)
+	} else if err == nil && !info.IsDir() {
+		return refuse("is no folder", keysWant)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if isVerifier(entry.Name()) {
+			return refuse("is the folder of one tenant's keys", "the folder above it, --keys "+filepath.Dir(filepath.Clean(root)))
+		}
+		below, err := os.ReadDir(filepath.Join(root, entry.Name())) // an error where it is a file, or closed to us
+		if err == nil && slices.ContainsFunc(below, func(e fs.DirEntry) bool { return isVerifier(e.Name()) }) {
+			return nil
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return refuse(fmt.Sprintf("has no keys, and other things, as %q", entries[0].Name()), keysWant)
+}
+
+// Keys lists the keys of a tenant below root, the oldest first. Files that are not named
+// as keys are left alone. The error is a *ledger.Refused for a file that is named as a key
+// and is none of the tenant, or the file system's.
 func Keys(root, tenant string) ([]Key, error) {
 	dir := filepath.Join(root, tenant)
+	fail := func(err error) ([]Key, error) { return nil, fmt.Errorf("tenant %s: %w", tenant, err) }
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read the keys of tenant %s: %w", tenant, err)
+		return fail(err)
 	}
 	var keys []Key
 	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), verifierSuffix) {
+		if !isVerifier(entry.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, entry.Name())
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read a key of tenant %s: %w", tenant, err)
+			return fail(err)
 		}
 		key := Key{Verifier: strings.TrimSpace(string(text)), Path: path}
-		if _, err := ledger.OpenKey(path, tenant, key.Verifier); err != nil {
-			return nil, fmt.Errorf("cannot read a key of tenant %s: %w", tenant, err)
+		var refused *ledger.Refused
+		if _, err := ledger.OpenKey(path, tenant, key.Verifier); errors.As(err, &refused) {
+			return nil, ledger.Refuse(path, refused.Problem, "a verifier key of tenant "+tenant+" as its host has written it; put any other file away")
+		} else if err != nil {
+			return fail(err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read a key of tenant %s: %w", tenant, err)
+			return fail(err)
 		}
 		key.Made = info.ModTime()
-		_, err = os.Stat(strings.TrimSuffix(path, verifierSuffix) + signerSuffix)
-		key.Signs = err == nil
+		if _, err := key.signer(); err == nil {
+			key.Signs = true
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			key.Problem = err.Error()
+		}
 		keys = append(keys, key)
 	}
 	slices.SortStableFunc(keys, func(a, b Key) int { return a.Made.Compare(b.Made) })
@@ -142,7 +195,7 @@ func inForce(root, tenant, named string, last []byte) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	own := slices.DeleteFunc(keys, func(k Key) bool { return !k.Signs })
+	own := slices.DeleteFunc(keys, func(k Key) bool { return !k.Signs && k.Problem == "" })
 	at := -1
 	switch {
 	case named != "":

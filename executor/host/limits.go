@@ -13,6 +13,7 @@ const (
 	lookMax           = time.Millisecond       // between two looks at the clock of a turn that evaluates
 	callsMax          = 64                     // evaluations between them
 	readAheadMax      = 4096                   // messages read ahead of the fold
+	progressEvery     = 4 * time.Second        // how often a long fold is said to go on
 	waitersMax        = 10_000                 // questions that wait for a sequence or a plan's end, per tenant
 	waitMax           = 60 * time.Second       // that one question may wait
 	appendTimeout     = 5 * time.Second        // until an append without reply counts as missed
@@ -36,6 +37,9 @@ const (
 	pageTimeout       = 10 * time.Second       // for one try to deliver a page
 	pageRetryMin      = 100 * time.Millisecond // between tries; doubles
 	pageRetryMax      = time.Minute            //
+	roundMin          = time.Second            // between publications of a page that nobody takes; as long as it is old
+	roundMax          = 15 * time.Minute       //
+	escalateDefault   = 15 * time.Minute       // until operators get a page that nobody takes
 	stuckDefault      = 10 * time.Minute       // without a worker, or with one that says working, until operators are called
 	pageAnswerMax     = 64 << 10               // bytes of a webhook's answer that are read, and thrown away
 	archiveTimeout    = 5 * time.Second        // for one record that is read back
@@ -63,6 +67,9 @@ const (
 	differencesMax    = 20                     // rows that a rebuild names
 	changedMax        = 256                    // plans that one change names
 	watchesMax        = 256                    // watches that follow one tenant
+	refusalLogPause   = 10 * time.Second       // between two lines of the log about refused answers
+	workerNameShown   = 64                     // bytes of a worker's name in such a line
+	servedMax         = 1000                   // calls that one question about workers names
 	heardMax          = 1000                   // capabilities of which it is remembered when a worker last answered
 	scrapesMax        = 4                      // of the metrics, at once
 	spansMax          = 10_000                 // of traces that are open, and undos whose time is taken, per tenant

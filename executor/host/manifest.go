@@ -27,7 +27,8 @@ func checkManifest(dir string) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, corruptMark)); err == nil {
 		return fmt.Errorf("%w: a block was found corrupt", errManifest)
 	}
-	lock, err := pebble.LockDirectory(dir, vfs.Default) // a running store adds to its manifest
+	// A running store adds to its manifest.
+	lock, err := pebble.LockDirectory(dir, ownFS{vfs.Default})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // stateWithTables leaves a state store whose rows are in a table and in a log.
@@ -41,12 +42,13 @@ func stateWithTables(t *testing.T) (dir, manifest string) {
 // Whatever bit of its manifest is flipped, a state store is empty afterwards, to be
 // folded again, or whole: never a log without its tables.
 func TestAFlippedBitOfTheManifestLeavesNoHalfState(t *testing.T) {
+	t.Parallel()
 	dir, manifest := stateWithTables(t)
 	whole, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := range whole {
+	for at := 0; at < len(whole); at += testenv.Cases(5, 1) {
 		trial := filepath.Join(t.TempDir(), "state")
 		if err := os.CopyFS(trial, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
@@ -79,6 +81,7 @@ func rowsOf(t *testing.T, dir string) string {
 // A manifest that is gone takes its tables with it; the log that is left is not
 // taken up alone.
 func TestAStateWithoutItsManifestIsBroken(t *testing.T) {
+	t.Parallel()
 	dir, _ := stateWithTables(t)
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	if err != nil || len(markers) != 1 {
@@ -101,6 +104,7 @@ func TestAStateWithoutItsManifestIsBroken(t *testing.T) {
 // A table that Pebble finds corrupt ends the use of the store, and the next start
 // has an empty one.
 func TestACorruptTableIsFoundOnce(t *testing.T) {
+	t.Parallel()
 	dir, _ := stateWithTables(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil || len(tables) == 0 {
@@ -137,6 +141,7 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 // A log that is gone is missed, also one between the tables and a later log: what is left
 // of such a store is no prefix of what was written.
 func TestALogThatIsGoneIsMissed(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
@@ -185,6 +190,7 @@ func logsOf(dir string) *logs { return &logs{dir: dir, log: slog.New(slog.Discar
 // behind: killed in that moment, a store lacks nothing. Nor does one that an earlier
 // version, which keeps no list, has used since.
 func TestALogThatIsNotNeededIsNotMissed(t *testing.T) {
+	t.Parallel()
 	dir, killed := filepath.Join(t.TempDir(), "state"), t.TempDir()
 	var mu sync.Mutex
 	var moments []string

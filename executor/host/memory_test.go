@@ -65,6 +65,7 @@ func (r *rig) rebuild() executor.RebuildAnswer {
 
 // TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack, over restarts.
 func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.memoryBytes = 100
 	_, stop := r.host("h1")
@@ -122,6 +123,7 @@ func TestMemoryOverItsCapacityIsEvictedReadThroughAndBroughtBack(t *testing.T) {
 
 // TestOperatorsEvictAndRestore, and the second of two is told.
 func TestOperatorsEvictAndRestore(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
 	r.assert("a", `1`)
@@ -147,6 +149,7 @@ func TestOperatorsEvictAndRestore(t *testing.T) {
 
 // TestAnUndoInWorkingMemoryNeedsNoWorker.
 func TestAnUndoInWorkingMemoryNeedsNoWorker(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
 	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
@@ -169,6 +172,7 @@ func TestAnUndoInWorkingMemoryNeedsNoWorker(t *testing.T) {
 // TestRebuildComparesStateAndLedger, beside the running actor: equal as it is, and
 // not when a row was tampered with.
 func TestRebuildComparesStateAndLedger(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.memoryBytes = 30
 	h, _ := r.host("h1")
@@ -200,6 +204,7 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 
 // TestOnlyOneRebuildRuns.
 func TestOnlyOneRebuildRuns(t *testing.T) {
+	t.Parallel()
 	a := &actor{host: &Host{}}
 	a.host.rebuilding.Store(true)
 	if answer, ok := a.askRebuild().(executor.ErrorAnswer); !ok || !strings.Contains(answer.Error, "another rebuild") {
@@ -217,6 +222,7 @@ func (f failing) Get(context.Context, uint64) (ledger.Message, error) { return l
 
 // TestAnArchiveTellsALostLedgerFromOneThatIsNotThere.
 func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	at := &pb.Address{Sequence: 7, Leaf: make([]byte, ledger.LeafSize)}
 	var halted *ledger.Halted
 	var refused *ledger.Refused
@@ -256,6 +262,7 @@ func TestAnArchiveTellsALostLedgerFromOneThatIsNotThere(t *testing.T) {
 // TestALedgerWithAnotherRecordHaltsTheTenant: a value that is not the one that was
 // folded is never taken for it, and the rows are kept.
 func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, stop := r.host("h1")
 	r.assert("a", `{"n":1}`)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -25,10 +26,11 @@ type Metrics struct {
 	registry *prometheus.Registry
 	disks    []Disk
 
-	held, plans, cuts, faulty, inFlight, waiting, unpaged, behind, nextDue, mode, tenants *prometheus.GaugeVec
+	held, plans, cuts, faulty, inFlight, waiting, unpaged, oldest, behind, nextDue, mode, tenants *prometheus.GaugeVec
 
 	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided *prometheus.CounterVec
 	inDoubt, pages                                                                             *prometheus.CounterVec
+	replies, requests                                                                          *prometheus.CounterVec
 
 	dispatchLatency, undoLatency, appendLatency, foldDelay *prometheus.HistogramVec
 
@@ -76,10 +78,11 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.faulty = gauge("conditions_faulty", "Conditions in error, which nothing makes fire.", "tenant")
 	m.inFlight = gauge("in_flight", "Commands on their way to workers, while this host holds the tenant.", "tenant")
 	m.waiting = gauge("waiting", "Commands of them that no worker has taken.", "tenant")
-	m.unpaged = gauge("pages_waiting", "Pages that no hook has taken yet.", "tenant")
+	m.unpaged = gauge("pages_waiting", "Pages that nobody has taken yet.", "tenant")
+	m.oldest = gauge("pages_oldest_timestamp_seconds", "Unix time of the oldest page that nobody has taken; 0: none waits.", "tenant")
 	m.behind = gauge("fold_lag_commits", "Commits that are known to be in the ledger and not folded yet.", "tenant")
 	m.nextDue = gauge("next_due_timestamp_seconds", "When time calls for the next decision, unix time; 0: never as things are.", "tenant")
-	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, holding, clock-guard, halted.", "tenant", "mode")
+	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, holding, clock-guard, halted, degraded.", "tenant", "mode")
 	m.tenants = gauge("tenants", "Tenants of this host by mode.", "mode")
 	m.records = counter("records_folded_total", "Records folded as they came.", "tenant")
 	m.fired = counter("leases_fired_total", "Leases that fired.", "tenant")
@@ -93,6 +96,12 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.voided = counter("records_void_total", "Records that lost a race in the ledger.", "tenant")
 	m.inDoubt = counter("appends_in_doubt_total", "Appends of this host without an answer, or refused by the stream.", "tenant")
 	m.pages = counter("pages_total", "Tries to deliver a page, by what became of them: taken, failed.", "tenant", "result")
+	m.replies = counter("replies_refused_total",
+		"Answers of workers that did not count: unknown (late), unreadable, echo.",
+		"tenant", "reason")
+	m.requests = counter("requests_refused_total",
+		"Messages that were not taken as requests: reply_to (no inbox to answer to), body.",
+		"tenant", "reason")
 	m.dispatchLatency = histogram("dispatch_latency_seconds", "From the decision to dispatch, to the sending of the command.")
 	m.undoLatency = histogram("undo_latency_seconds", "From the first dispatch of an undo to its success.")
 	m.appendLatency = histogram("append_latency_seconds", "Until the ledger has acknowledged an append of this host.")
@@ -129,7 +138,7 @@ type meter struct {
 	of     *Metrics
 	tenant string
 
-	held, open, unwinding, quarantined, cuts, faulty, inFlight, waiting, unpaged, behind, nextDue prometheus.Gauge
+	held, open, unwinding, quarantined, cuts, faulty, inFlight, waiting, unpaged, oldest, behind, nextDue prometheus.Gauge
 
 	records, fired, dispatched, undone, failed, skipped, quarantines, windows, refused, voided prometheus.Counter
 	inDoubt, pagesTaken, pagesFailed                                                           prometheus.Counter
@@ -138,11 +147,17 @@ type meter struct {
 }
 
 func (m *Metrics) newMeter(tenant string) *meter {
+	for _, reason := range actuators.RefusalReasons { // so that they begin with 0
+		m.replies.WithLabelValues(tenant, reason)
+	}
+	for _, reason := range [...]string{refusedReplyTo, refusedBody} {
+		m.requests.WithLabelValues(tenant, reason)
+	}
 	return &meter{
 		of: m, tenant: tenant,
 		held: m.held.WithLabelValues(tenant), cuts: m.cuts.WithLabelValues(tenant), faulty: m.faulty.WithLabelValues(tenant),
 		open: m.plans.WithLabelValues(tenant, "open"), unwinding: m.plans.WithLabelValues(tenant, "unwinding"), quarantined: m.plans.WithLabelValues(tenant, "quarantined"),
-		inFlight: m.inFlight.WithLabelValues(tenant), waiting: m.waiting.WithLabelValues(tenant), unpaged: m.unpaged.WithLabelValues(tenant),
+		inFlight: m.inFlight.WithLabelValues(tenant), waiting: m.waiting.WithLabelValues(tenant), unpaged: m.unpaged.WithLabelValues(tenant), oldest: m.oldest.WithLabelValues(tenant),
 		behind: m.behind.WithLabelValues(tenant), nextDue: m.nextDue.WithLabelValues(tenant),
 		records: m.records.WithLabelValues(tenant), fired: m.fired.WithLabelValues(tenant), dispatched: m.dispatched.WithLabelValues(tenant),
 		undone: m.undone.WithLabelValues(tenant), failed: m.failed.WithLabelValues(tenant), skipped: m.skipped.WithLabelValues(tenant),
@@ -225,6 +240,27 @@ func (t *meter) page(err error) {
 		t.pagesFailed.Inc()
 	default:
 		t.pagesTaken.Inc()
+	}
+}
+
+// oldestPage shows since when the oldest page waits; 0: none does.
+func (t *meter) oldestPage(ns int64) {
+	if t != nil && t.tenant != othersMetered {
+		t.oldest.Set(float64(ns) / 1e9)
+	}
+}
+
+// refusedReply counts an answer of a worker that did not count.
+func (t *meter) refusedReply(reason string) {
+	if t != nil {
+		t.of.replies.WithLabelValues(t.tenant, reason).Inc()
+	}
+}
+
+// refusedRequest counts a message that was not taken as a request.
+func (t *meter) refusedRequest(reason string) {
+	if t != nil {
+		t.of.requests.WithLabelValues(t.tenant, reason).Inc()
 	}
 }
 

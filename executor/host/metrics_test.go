@@ -30,6 +30,7 @@ func scrape(t *testing.T, m *Metrics) string {
 // However many tenants there are, the series are bounded; those without numbers of
 // their own share some, which are the sums of theirs.
 func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
+	t.Parallel()
 	m := NewMetrics()
 	for n := range 3 * tenantsMetered {
 		meter := m.tenant(fmt.Sprintf("t%d", n))
@@ -79,6 +80,7 @@ func TestNumbersThatStayCostNothing(t *testing.T) {
 // A command without a worker, and one whose worker says working for ever, call
 // operators once each, after a while and not before.
 func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lost := executor.Command{Number: 1, Command: ledger.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
 		busy := lost

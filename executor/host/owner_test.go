@@ -31,6 +31,7 @@ func (r *rig) paged(n int) []ledger.Entry {
 }
 
 func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	published, err := r.conn.SubscribeSync("page.t.>")
 	if err != nil {
@@ -91,7 +92,85 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 	}
 }
 
+// A page that nobody heard is not taken: it waits through a change of hosts, is seen, and
+// the reply of the first who hears it is recorded, once.
+func TestS102APageThatNobodyHearsStaysOpen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.provide("r1")
+	p.undo = refuses
+	r.metrics = NewMetrics()
+	_, stop := r.host("h1")
+	r.charged("p", "r1", charge())
+	if got := r.ended("p"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	r.eventually("two rounds", func() bool { // and when the page was asked for
+		text := scrape(t, r.metrics)
+		return strings.Contains(text, `sagenbaum_pages_total{result="failed",tenant="t"} 2`) && strings.Contains(text, `sagenbaum_pages_waiting{tenant="t"} 1`) &&
+			!strings.Contains(text, `sagenbaum_pages_oldest_timestamp_seconds{tenant="t"} 0`)
+	})
+	if records := r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil }); len(records) != 0 {
+		t.Fatalf("taken by nobody: %v", records)
+	}
+	view := r.status()
+	if view.Unpaged != 1 || view.OldestPage == nil || view.OldestPage.Plan != "p" || view.OldestPage.Action != "a" || view.OldestPage.AtNs == 0 {
+		t.Fatalf("%+v", view.OldestPage)
+	}
+	var ids []string
+	heard := make(chan string, 100)
+	takes := make(chan bool, 1)
+	sub, err := r.conn.Subscribe("page.t.default", func(m *nats.Msg) {
+		heard <- m.Header.Get(nats.MsgIdHdr)
+		select {
+		case <-takes:
+			_ = m.Respond(m.Data)
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	ids = append(ids, <-heard)
+	stop() // heard, and not taken: the next host publishes it at once
+	for len(heard) > 0 {
+		<-heard
+	}
+	takes <- true
+	r.host("h2")
+	ids = append(ids, <-heard)
+	taken := r.paged(1)
+	if got := taken[0].Record; got.Plan != "p" || got.GetOwnerPaged().Hook != "default" || ids[0] != ids[1] || ids[0] != ledger.FormatFullAddress(got.Cause) {
+		t.Errorf("%v; heard %v", got, ids)
+	}
+	r.eventually("nothing waits", func() bool { return r.status().Unpaged == 0 && r.status().OldestPage == nil })
+}
+
+// An owner who answers without a page needs none: it ends with the answer.
+func TestS102AnAnswerEndsAPageThatNobodyHeard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.provide("r1")
+	p.undo = refuses
+	r.host("h1")
+	r.charged("q", "r1", charge())
+	if got := r.ended("q"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	if n := r.status().Unpaged; n != 1 {
+		t.Errorf("%d pages wait", n)
+	}
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "q", Action: "a",
+		Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: pb.Resolution_RESOLUTION_LOST, Reason: "r", Evidence: "e", Actor: "ann"}}})
+	r.eventually("nothing waits", func() bool { return r.status().Unpaged == 0 })
+	if taken := r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil }); len(taken) != 0 {
+		t.Errorf("taken by nobody: %v", taken)
+	}
+}
+
 func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	posted := make(chan struct{})
 	h := newHook(t, func(n int, request *http.Request) int {
@@ -116,6 +195,7 @@ func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
 }
 
 func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
 	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) { return nil, n == 0 }
@@ -157,6 +237,7 @@ func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
 }
 
 func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1", "r2", "r3")
 	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) {

@@ -1,60 +1,63 @@
 package host
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // pageKey is what a page is about: a later page about the same takes the place of
 // an earlier one.
-type pageKey struct{ plan, action, kind, hook string }
+type pageKey struct{ plan, action, kind string }
 
 // letter is one page on its way, or taken and not yet recorded.
 type letter struct {
-	key       pageKey
-	page      executor.Page
-	published bool // on NATS
-	told      bool // it is about this host and no row of the state: nothing is recorded of it
+	key   pageKey
+	page  executor.Page
+	hooks []string    // that it goes to: its own, and that of operators when nobody takes it
+	taken string      // the hook that has taken it; empty: none
+	told  bool        // it is about this host and no row of the state: nothing is recorded of it
+	again *time.Timer // of the next round
 }
 
-// lane delivers the pages of one webhook, or of none, so that a slow one holds up
+// errand is a letter that is to be posted for one of its hooks.
+type errand struct {
+	at   *letter
+	hook string
+}
+
+// lane posts the pages of one webhook, or of none, so that a slow one holds up
 // nobody else. Its fields are guarded by pager.mu.
 type lane struct {
 	webhook string // URL; empty: NATS only
-	queue   []*letter
+	queue   []errand
+	letters int       // whose own hook it is, and that nobody has taken
 	running int       // goroutines, at most pagesAtOnce
 	fails   int       // in a row
 	until   time.Time // nothing is tried before
 	short   bool      // pages were left in the state for want of room here
 }
 
-// pager takes the pages of one tenant to owners during one term: it publishes each
-// on NATS and posts it to the webhook of its hook, until that has taken it. It
-// remembers nothing: what is not recorded as taken is sent again in the next term,
-// under the same id.
+// pager takes the pages of one tenant to owners during one term, until somebody has taken
+// each: by a reply over NATS, or by a 2xx of the webhook of its hook. It remembers
+// nothing: what is not recorded as taken is sent again in the next term, under the same
+// id, and how long nobody has taken a page counts from the record that asked for it.
 type pager struct {
 	tenant   string
-	conn     *nats.Conn
+	publish  publisher
 	client   *http.Client
 	webhooks map[string]string // hook -> URL
 	keys     [][]byte          // that posts are signed with
+	escalate time.Duration     // after which operators get a page that nobody takes
 	log      *slog.Logger
 	wake     chan struct{} // buffered 1: pages were taken, or there is room again
 
@@ -71,50 +74,21 @@ type pager struct {
 
 	meter *meter // nil: none
 	shown int    // letters, as the meter has them
+	stale bool   // the oldest may be another one
+}
+
+// publisher sends a page over NATS; see actuators.NATS.Page.
+type publisher interface {
+	Page(subject, id string, body []byte, timeout time.Duration, done func(actuators.Result))
 }
 
 func (a *actor) newPager() *pager {
 	until, end := context.WithCancel(a.session)
 	return &pager{
-		tenant: a.tenant, conn: a.host.cfg.Conn, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys, log: a.log,
+		tenant: a.tenant, publish: a.actuator, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys,
+		escalate: cmp.Or(a.host.cfg.EscalateAfter, escalateDefault), log: a.log,
 		wake: make(chan struct{}, 1), until: until, end: end, workers: &a.paging,
 		lanes: map[string]*lane{}, letters: map[pageKey]*letter{}, meter: a.meter,
-	}
-}
-
-// CheckWebhook checks where the pages of a hook are to be posted: https, or http
-// to this machine, with slack+ or teams+ before it for a chat. Errors: *ledger.Refused with field "Webhooks[<hook>]"; no error
-// shows the URL, which may be a secret.
-func CheckWebhook(hook, webhook string) error {
-	field := fmt.Sprintf("Webhooks[%s]", hook)
-	if !ledger.ValidToken(hook) {
-		return ledger.Refuse(field, fmt.Sprintf("%q is no name of a hook", hook), "1 to 64 letters, digits, '-' or '_'")
-	}
-	_, webhook = splitWebhook(webhook)
-	u, err := url.Parse(webhook)
-	switch {
-	case err != nil || u.Hostname() == "":
-		return ledger.Refuse(field, "no URL", "https://HOST/PATH")
-	case u.Scheme == "https", u.Scheme == "http" && onThisMachine(u.Hostname()):
-		return nil
-	case u.Scheme == "http":
-		return ledger.Refuse(field, "pages would cross the network in the clear", "https; http is for this machine only")
-	default:
-		return ledger.Refuse(field, fmt.Sprintf("the scheme %q", u.Scheme), "https; http is for this machine only")
-	}
-}
-
-func onThisMachine(host string) bool {
-	address := net.ParseIP(host)
-	return host == "localhost" || address != nil && address.IsLoopback()
-}
-
-// newHookClient makes what posts pages. A redirect is an answer like any other
-// that is not 2xx: a page goes where the operator has said.
-func newHookClient() *http.Client {
-	return &http.Client{
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
@@ -128,15 +102,15 @@ func (p *pager) add(pages []executor.Page) {
 		return
 	}
 	for _, page := range pages {
-		key := pageKey{page.Plan, page.Action, page.Kind, page.Hook}
+		key := pageKey{page.Plan, page.Action, page.Kind}
 		if old := p.letters[key]; old != nil && old.page.ID == page.ID {
 			continue
 		}
-		if l := p.lane(page.Hook); len(l.queue) >= pageQueueMax {
+		if l := p.lane(page.Hook); l.letters >= pageQueueMax {
 			l.short = true
 			continue
 		}
-		p.queue(&letter{key: key, page: page})
+		p.begin(&letter{key: key, page: page})
 	}
 }
 
@@ -147,21 +121,140 @@ func (p *pager) tell(page ledger.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.measure()
-	key := pageKey{page.Plan, page.Action, page.Kind, page.Hook}
-	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || len(p.lane(page.Hook).queue) >= pageQueueMax {
+	key := pageKey{page.Plan, page.Action, page.Kind}
+	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || p.lane(page.Hook).letters >= pageQueueMax {
 		return
 	}
-	p.queue(&letter{key: key, page: executor.Page{Page: page}, told: true})
+	p.begin(&letter{key: key, page: executor.Page{Page: page}, told: true})
 }
 
-// queue puts a letter into its lane, which has room; p.mu is held.
-func (p *pager) queue(at *letter) {
-	l := p.lane(at.page.Hook)
+// untell ends a page about this host: there is no reason for it any more.
+func (p *pager) untell(page ledger.Page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := p.letters[pageKey{page.Plan, page.Action, page.Kind}]; at != nil && at.told {
+		p.forget(at)
+		p.measure()
+	}
+}
+
+// begin sends a letter for the first time; p.mu is held.
+func (p *pager) begin(at *letter) {
+	if old := p.letters[at.key]; old != nil {
+		p.forget(old)
+	}
 	p.letters[at.key] = at
-	l.queue = append(l.queue, at)
+	p.lane(at.page.Hook).letters++
+	p.stale = true
+	p.via(at, at.page.Hook)
+	p.round(at)
+}
+
+// via has a letter go to a hook from now on; p.mu is held.
+func (p *pager) via(at *letter, hook string) {
+	l := p.lane(hook)
+	posted := slices.ContainsFunc(at.hooks, func(other string) bool { return p.lane(other) == l })
+	at.hooks = append(at.hooks, hook)
+	if l.webhook == "" || posted {
+		return
+	}
+	l.queue = append(l.queue, errand{at, hook})
 	if l.running < min(pagesAtOnce, len(l.queue)) {
 		l.running++
 		p.workers.Go(func() { p.work(l) })
+	}
+}
+
+// round publishes a letter that nobody has taken, and has operators get it when that has
+// been so for too long. Its rules know the age of the page alone, which a restart does not
+// change; p.mu is held.
+func (p *pager) round(at *letter) {
+	age := max(time.Since(time.Unix(0, at.page.AtNs)), 0)
+	if late := age >= p.escalate; late && len(at.hooks) == 1 && at.page.Hook != ledger.PageOperators {
+		p.log.Warn("nobody has taken a page; operators get it, too", "hook", at.page.Hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "since", age)
+		at.page.Escalated = true
+		p.via(at, ledger.PageOperators)
+	}
+	for _, hook := range at.hooks {
+		p.send(at, hook)
+	}
+	pause := roundPause(age)
+	if left := p.escalate - age; left > 0 {
+		pause = min(pause, left)
+	}
+	at.again = time.AfterFunc(pause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.waits(at) {
+			p.round(at)
+		}
+	})
+}
+
+// roundPause is when a page that nobody takes is published again: when it is twice as old,
+// at most every roundMax.
+func roundPause(age time.Duration) time.Duration { return min(max(age, roundMin), roundMax) }
+
+// send publishes a letter for a hook, and takes the reply; p.mu is held.
+func (p *pager) send(at *letter, hook string) {
+	posted := p.lane(hook).webhook != ""
+	p.publish.Page(ledger.PageSubject(p.tenant, hook), at.page.ID, bodyOf(formatPage, at.page.Page), pageTimeout, func(r actuators.Result) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case r.Fate == actuators.Replied:
+			p.meter.page(nil)
+			p.take(at, hook)
+		case !posted && p.waits(at):
+			p.meter.page(errUnheard)
+			p.log.Debug("nobody has taken a page over NATS; it is published again", "hook", hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action)
+		}
+	})
+}
+
+// errUnheard is why a page that was published is not taken.
+var errUnheard = errors.New("no reply over NATS")
+
+// waits reports whether a letter is still to be taken; p.mu is held.
+func (p *pager) waits(at *letter) bool {
+	return !p.stopped && p.letters[at.key] == at && at.taken == ""
+}
+
+// take notes that a hook has taken a letter; p.mu is held.
+func (p *pager) take(at *letter, hook string) {
+	if !p.waits(at) {
+		return
+	}
+	at.taken = hook
+	if at.told {
+		p.forget(at)
+	} else {
+		p.settle(at)
+		p.done = append(p.done, at)
+	}
+	p.measure()
+	p.signal()
+}
+
+// settle ends the rounds of a letter; p.mu is held.
+func (p *pager) settle(at *letter) {
+	if at.again == nil {
+		return // done before
+	}
+	at.again.Stop()
+	at.again, p.stale = nil, true
+	l := p.lane(at.page.Hook)
+	if l.letters--; l.short && l.letters < pageQueueMax/2 {
+		l.short, p.room = false, true
+		p.signal()
+	}
+}
+
+// forget ends a letter, taken or not; p.mu is held.
+func (p *pager) forget(at *letter) {
+	p.settle(at)
+	if p.letters[at.key] == at {
+		delete(p.letters, at.key)
 	}
 }
 
@@ -178,135 +271,12 @@ func (p *pager) lane(hook string) *lane {
 	return l
 }
 
-// work delivers a lane's pages until there are none.
-func (p *pager) work(l *lane) {
-	for at := p.next(l); at != nil; at = p.next(l) {
-		err := p.deliver(l.webhook, at)
-		p.meter.page(err)
-		p.delivered(l, at, err)
-	}
-}
-
-// next waits out a lane's pause and takes a page off its queue; nil ends the
-// goroutine, which was counted off then.
-func (p *pager) next(l *lane) *letter {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.stopped && len(l.queue) > 0 {
-		if pause := time.Until(l.until); pause > 0 {
-			p.mu.Unlock()
-			sleep(p.until, pause)
-			p.mu.Lock()
-			continue
-		}
-		at := l.queue[0]
-		l.queue[0], l.queue = nil, l.queue[1:]
-		if p.letters[at.key] == at {
-			return at
-		}
-	}
-	l.running--
-	return nil
-}
-
-// delivered settles one try. After a failure the whole lane pauses, ever longer
-// up to pageRetryMax, and the page goes to the end of the queue, so that one that
-// is never taken does not keep the others.
-func (p *pager) delivered(l *lane, at *letter, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
-		return
-	}
-	if err == nil {
-		l.fails = 0
-		switch {
-		case p.letters[at.key] != at:
-		case at.told:
-			delete(p.letters, at.key)
-			p.measure()
-		default:
-			p.done = append(p.done, at)
-		}
-		if l.short && len(l.queue) < pageQueueMax/2 {
-			l.short, p.room = false, true
-		}
-		p.signal()
-		return
-	}
-	l.queue = append(l.queue, at)
-	if now := time.Now(); !now.Before(l.until) { // the first failure since the last pause
-		l.fails++
-		l.until = now.Add(pagePause(l.fails))
-	}
-	p.log.Warn("page not taken; it is sent again", "hook", at.page.Hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "error", err)
-}
-
 // signal wakes the actor.
 func (p *pager) signal() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
-}
-
-// pagePause doubles with each failure, and is up to half shorter by chance, so
-// that hosts do not come back all at once.
-func pagePause(fails int) time.Duration {
-	d := min(pageRetryMin<<min(fails-1, 16), pageRetryMax)
-	return d - rand.N(d/2)
-}
-
-// deliver publishes a page, once if that goes well, and posts it.
-func (p *pager) deliver(webhook string, at *letter) error {
-	ctx, cancel := context.WithTimeout(p.until, pageTimeout)
-	defer cancel()
-	if !at.published {
-		m := nats.NewMsg(ledger.PageSubject(p.tenant, at.page.Hook))
-		m.Header.Set(nats.MsgIdHdr, at.page.ID)
-		m.Data = bodyOf(formatPage, at.page.Page)
-		if err := p.conn.PublishMsg(m); err != nil {
-			return fmt.Errorf("cannot publish a page: %w", err)
-		}
-		if err := p.conn.FlushWithContext(ctx); err != nil {
-			return fmt.Errorf("cannot publish a page: %w", err)
-		}
-		at.published = true
-	}
-	if webhook == "" {
-		return nil
-	}
-	format, target := splitWebhook(webhook)
-	return p.post(ctx, target, at.page.ID, bodyOf(format, at.page.Page))
-}
-
-// post leaves the URL out of its errors: a path is often the secret of a hook.
-func (p *pager) post(ctx context.Context, webhook, id string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, webhook, bytes.NewReader(body))
-	if err != nil {
-		return errors.New("cannot post a page: the webhook's URL cannot be used")
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Idempotency-Key", id)
-	request.Header.Set("User-Agent", "sagenbaum")
-	if now := time.Now(); len(p.keys) > 0 {
-		request.Header.Set(headerWebhookID, webhookID(id))
-		request.Header.Set(headerWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-		request.Header.Set(headerWebhookSignature, sign(p.keys, webhookID(id), now, body))
-	}
-	answer, err := p.client.Do(request)
-	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return fmt.Errorf("cannot post a page: %w", err)
-	}
-	_, _ = io.CopyN(io.Discard, answer.Body, pageAnswerMax) // so that the connection can be used again
-	_ = answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("cannot post a page: the webhook answered %d", answer.StatusCode)
-	}
-	return nil
 }
 
 // taken returns pages that were taken and are not recorded yet, at most pagedMax,
@@ -317,16 +287,19 @@ func (p *pager) taken() []executor.Paged {
 	p.done = slices.DeleteFunc(p.done, func(at *letter) bool { return p.letters[at.key] != at })
 	var out []executor.Paged
 	for _, at := range p.done[:min(len(p.done), pagedMax)] {
-		out = append(out, executor.Paged{Plan: at.page.Plan, Number: at.page.Number, Kind: at.page.Kind, Hook: at.page.Hook})
+		out = append(out, executor.Paged{Plan: at.page.Plan, Number: at.page.Number, Kind: at.page.Kind, Hook: at.taken})
 	}
 	return out
 }
 
-// recorded forgets a page: the ledger says that it was taken.
+// recorded forgets a page: the ledger says that it was taken, or that its owner has
+// answered.
 func (p *pager) recorded(key pageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.letters, key)
+	if at := p.letters[key]; at != nil && !at.told {
+		p.forget(at)
+	}
 	p.measure()
 }
 
@@ -338,6 +311,23 @@ func (p *pager) measure() {
 	}
 }
 
+// showOldest shows since when the oldest page is not taken, if that may have changed.
+func (p *pager) showOldest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stale || p.stopped {
+		return
+	}
+	p.stale = false
+	oldest := int64(0)
+	for _, at := range p.letters {
+		if at.taken == "" && (oldest == 0 || at.page.AtNs < oldest) {
+			oldest = at.page.AtNs
+		}
+	}
+	p.meter.oldestPage(oldest)
+}
+
 // forgetTaken forgets pages as taken gave them: there is nothing to be recorded
 // about them any more.
 func (p *pager) forgetTaken(pages []executor.Paged) {
@@ -345,7 +335,7 @@ func (p *pager) forgetTaken(pages []executor.Paged) {
 	defer p.mu.Unlock()
 	for _, at := range p.done[:len(pages)] {
 		if p.letters[at.key] == at {
-			delete(p.letters, at.key)
+			p.forget(at)
 		}
 	}
 	p.measure()
@@ -369,6 +359,12 @@ func (p *pager) stop() {
 	p.mu.Lock()
 	if p.meter != nil && !p.stopped {
 		p.meter.unpaged.Sub(float64(p.shown))
+		p.meter.oldestPage(0)
+	}
+	for _, at := range p.letters {
+		if at.again != nil {
+			at.again.Stop()
+		}
 	}
 	p.stopped = true
 	p.mu.Unlock()

@@ -98,6 +98,9 @@ func chatFacts(page ledger.Page) (title string, facts [][2]string, command strin
 	if page.ClosesNs != 0 {
 		add("Closes", time.Unix(0, page.ClosesNs).UTC().Format(time.RFC3339))
 	}
+	if page.Escalated {
+		add("Not taken by", "hook "+page.Hook)
+	}
 	add("Since", time.Unix(0, page.AtNs).UTC().Format(time.RFC3339))
 	return title, facts, command
 }

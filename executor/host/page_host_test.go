@@ -29,6 +29,7 @@ func (c *Clock) shift(ahead time.Duration) {
 
 // A jump of the wall clock calls the operators, once, and shows in the numbers.
 func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, takes)
 	r.webhooks = map[string]string{ledger.PageOperators: h.URL + "/operators", ledger.PageDefault: h.URL + "/owners"}
@@ -51,6 +52,7 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 // A host that follows another in one process does not take a clock for right that the
 // first one has seen jump.
 func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.clock = NewClock()
 	first, stop := r.host("a")
@@ -69,6 +71,7 @@ func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
 // What is posted can be checked by whoever has the secret, whichever of two is in use,
 // and a change of one byte, of the id or of the time is seen.
 func TestWhatIsPostedIsSigned(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	old, now := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	seen := make(chan *http.Request, 1)
@@ -163,6 +166,7 @@ func hostilePage() ledger.Page {
 // Texts of agents stay texts: no mention, link or emphasis in a chat comes from them,
 // and no message is too long for its tool.
 func TestChatMessagesShowTextsAsTexts(t *testing.T) {
+	t.Parallel()
 	slack := string(bodyOf(formatSlack, hostilePage()))
 	for _, bad := range []string{"<!channel>", "<https", "``````", "\n```<"} {
 		if strings.Contains(slack, bad) {
@@ -196,6 +200,7 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 }
 
 func TestAFormatStandsBeforeTheScheme(t *testing.T) {
+	t.Parallel()
 	for webhook, want := range map[string][2]string{
 		"https://hooks.example/x":         {formatPage, "https://hooks.example/x"},
 		"slack+https://hooks.example/x":   {formatSlack, "https://hooks.example/x"},

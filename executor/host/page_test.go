@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -75,9 +76,15 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *pager {
 	session, end := context.WithCancel(t.Context())
 	log := slog.New(slog.DiscardHandler)
 	a := &actor{host: &Host{cfg: Config{Conn: r.conn, Webhooks: webhooks}, hooks: newHookClient()}, tenant: "t", log: log, session: session}
+	actuator, err := actuators.NewNATS(actuators.Config{Conn: r.conn, Tenant: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.actuator = actuator
 	p := a.newPager()
 	t.Cleanup(func() {
 		p.stop()
+		_ = actuator.Close()
 		end()
 		a.paging.Wait()
 		a.host.hooks.CloseIdleConnections()
@@ -88,7 +95,7 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *pager {
 func quarantinePage(n int, hook string) executor.Page {
 	return executor.Page{Number: uint32(n), Page: ledger.Page{
 		ID: fmt.Sprintf("%d.0-ab", n), Kind: ledger.PageQuarantined, Hook: hook, Tenant: "t",
-		Plan: "p", Action: fmt.Sprintf("a%d", n), Reason: "attempts spent",
+		Plan: "p", Action: fmt.Sprintf("a%d", n), Reason: "attempts spent", AtNs: time.Now().UnixNano(),
 	}}
 }
 
@@ -112,6 +119,7 @@ func waitTaken(t *testing.T, p *pager, n int) []executor.Paged {
 }
 
 func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	sub, err := r.conn.SubscribeSync("page.t.>")
 	if err != nil {
@@ -134,6 +142,11 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 		t.Errorf("%+v", taken)
 	}
 	p.add([]executor.Page{want}) // taken, not recorded yet: as a new holder's list would have it
+	p.mu.Lock()
+	if at := p.letters[pageKey{"p", "a1", ledger.PageQuarantined}]; at == nil || at.again != nil {
+		t.Error("taken, and still to be published")
+	}
+	p.mu.Unlock()
 	m, err := sub.NextMsg(5 * time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +155,7 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &page); err != nil || page != want.Page || m.Subject != "page.t.payments" || m.Header.Get(nats.MsgIdHdr) != want.ID {
 		t.Errorf("%s %v %s: %v", m.Subject, m.Header, m.Data, err)
 	}
-	p.recorded(pageKey{"p", "a1", ledger.PageQuarantined, "payments"})
+	p.recorded(pageKey{"p", "a1", ledger.PageQuarantined})
 	if left := p.taken(); len(left) != 0 {
 		t.Errorf("recorded and still to be recorded: %+v", left)
 	}
@@ -153,31 +166,238 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	if got := h.next(t); got.id != again.ID {
 		t.Errorf("%+v", got)
 	}
-	if m, err := sub.NextMsg(5 * time.Second); err != nil || m.Header.Get(nats.MsgIdHdr) != again.ID {
-		t.Errorf("%+v, %v: published more than once?", m, err)
+	for m := want.ID; m == want.ID; { // the first one came again while its hook did not take it
+		next, err := sub.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m = next.Header.Get(nats.MsgIdHdr)
 	}
 	if n := len(h.posts); n != 0 {
 		t.Errorf("%d posts too many", n)
 	}
 }
 
-func TestAPageTakesThePlaceOfTheOneBefore(t *testing.T) {
+// listen takes what is published for a hook of tenant t, with the answer that take gives;
+// nil: it only listens.
+func listen(t *testing.T, r *rig, hook string, take func(m *nats.Msg, page ledger.Page) []byte) chan ledger.Page {
+	t.Helper()
+	heard := make(chan ledger.Page, 1000)
+	sub, err := r.conn.Subscribe("page.t."+hook, func(m *nats.Msg) {
+		var page ledger.Page
+		if err := json.Unmarshal(m.Data, &page); err != nil || m.Reply == "" {
+			t.Errorf("%s, reply to %q: %v", m.Data, m.Reply, err)
+		}
+		heard <- page
+		if body := take(m, page); body != nil {
+			if err := m.Respond(body); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	if err := r.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return heard
+}
+
+func echoes(m *nats.Msg, _ ledger.Page) []byte { return m.Data }
+
+// untaken reports that no page is taken.
+func untaken(t *testing.T, p *pager) {
+	t.Helper()
+	if taken := p.taken(); len(taken) != 0 {
+		t.Fatalf("taken by nobody: %+v", taken)
+	}
+}
+
+// told is a publisher that tells what came of each page.
+type told struct {
+	publisher
+	results chan actuators.Result
+}
+
+func (p told) Page(subject, id string, body []byte, timeout time.Duration, done func(actuators.Result)) {
+	p.publisher.Page(subject, id, body, timeout, func(r actuators.Result) {
+		done(r)
+		p.results <- r
+	})
+}
+
+// A page is taken by whoever repeats its id, and by nobody else: not by the server that has
+// it, not by who only listens, not by another answer, not by a stream that stores it.
+func TestAPageIsTakenByAReply(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
+	p := pagerOn(t, r, nil)
+	refused := make(chan string, 10)
+	actuator, err := actuators.NewNATS(actuators.Config{Conn: r.conn, Tenant: "t", Refused: func(r actuators.Refusal) {
+		if r.Reason != actuators.RefusedUnknown { // of the rig's own
+			refused <- r.Reason
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = actuator.Close() }()
+	_ = p.publish.(*actuators.NATS).Close() // the server tells one subscription that nobody listens
+	results := make(chan actuators.Result, 100)
+	p.publish = told{actuator, results}
+	page := quarantinePage(1, "payments")
+	p.add([]executor.Page{page})
+	if got := <-results; got.Fate != actuators.NoWorker {
+		t.Errorf("nobody listens: %+v", got)
+	}
+	untaken(t, p)
+	answers := []string{"", `{"stream":"PAGES","seq":1}`, "yes", `{"id":"2.0-ab"}`, fmt.Sprintf(`{"id":%q,"by":"ann"}`, page.ID)}
+	n := 0
+	heard := listen(t, r, "payments", func(*nats.Msg, ledger.Page) []byte {
+		n++
+		return []byte(answers[min(n, len(answers))-1])
+	})
+	p.mu.Lock()
+	at := p.letters[pageKey{"p", "a1", ledger.PageQuarantined}]
+	p.mu.Unlock()
+	for i := range answers { // time passes: round after round
+		untaken(t, p)
+		p.mu.Lock()
+		at.again.Stop()
+		p.round(at)
+		p.mu.Unlock()
+		if got := <-heard; got.ID != page.ID {
+			t.Errorf("%+v", got)
+		}
+		if want := map[int]string{0: actuators.RefusedUnreadable, 2: actuators.RefusedUnreadable, 3: actuators.RefusedEcho}[i]; want != "" {
+			if got := <-refused; got != want { // what came before it has been looked at
+				t.Errorf("answer %d: %s", i, got)
+			}
+		}
+	}
+	if taken := waitTaken(t, p, 1); taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: ledger.PageQuarantined, Hook: "payments"}) {
+		t.Errorf("%+v", taken)
+	}
+}
+
+// What nobody takes comes again, ever later, and for operators as well when it is old
+// enough, also for a host that finds it old.
+func TestAPageThatNobodyTakesIsEscalated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	owners := listen(t, r, "payments", func(*nats.Msg, ledger.Page) []byte { return nil })
+	operators := listen(t, r, ledger.PageOperators, echoes)
+	p := pagerOn(t, r, nil)
+	p.escalate = 2 * time.Second
+	page := quarantinePage(1, "payments")
+	p.add([]executor.Page{page})
+	if taken := waitTaken(t, p, 1); taken[0].Hook != ledger.PageOperators {
+		t.Errorf("%+v", taken)
+	}
+	want := page.Page
+	if got := <-owners; got != want {
+		t.Errorf("%+v", got)
+	}
+	want.Escalated = true
+	if got := <-operators; got != want || len(owners) == 0 {
+		t.Errorf("%+v; %d more for its owner", got, len(owners))
+	}
+	old := quarantinePage(2, "payments")
+	old.AtNs -= int64(time.Hour)
+	second := pagerOn(t, r, nil) // after a restart: at once
+	second.add([]executor.Page{old})
+	if got := <-operators; got.ID != old.ID || !got.Escalated {
+		t.Errorf("%+v", got)
+	}
+	waitTaken(t, second, 1)
+}
+
+// The webhook of operators gets it once; one that is the owner's own gets nothing twice.
+func TestAnEscalatedPageIsPostedToOperators(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	deaf := newHook(t, func(int, *http.Request) int { return http.StatusInternalServerError })
+	h := newHook(t, takes)
+	p := pagerOn(t, r, map[string]string{"payments": deaf.URL, ledger.PageOperators: h.URL})
+	old := quarantinePage(1, "payments")
+	old.AtNs -= int64(time.Hour)
+	p.add([]executor.Page{old})
+	if got := h.next(t); got.id != old.ID || !got.page.Escalated || got.page.Hook != "payments" {
+		t.Errorf("%+v", got)
+	}
+	if taken := waitTaken(t, p, 1); taken[0].Hook != ledger.PageOperators {
+		t.Errorf("%+v", taken)
+	}
+	if slack := string(bodyOf(formatSlack, ledger.Page{Kind: ledger.PageQuarantined, Hook: "payments", Escalated: true})); !strings.Contains(slack, "payments") {
+		t.Errorf("operators are not told whose it was: %s", slack)
+	}
+}
+
+func TestRoundsGrowWithTheAgeOfThePage(t *testing.T) {
+	t.Parallel()
+	age, rounds := time.Duration(0), 0
+	for ; age < 24*time.Hour; rounds++ {
+		pause := roundPause(age)
+		if pause < roundMin || pause > roundMax {
+			t.Fatalf("%s at %s", pause, age)
+		}
+		age += pause
+	}
+	if rounds < 96 || rounds > 110 {
+		t.Errorf("%d rounds in a day", rounds)
+	}
+}
+
+// An owner who has answered needs no page any more; neither does an operator when a worker
+// has come.
+func TestAnsweredPagesComeNoMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := pagerOn(t, r, nil)
+	p.add([]executor.Page{quarantinePage(1, "payments")})
+	stuck := ledger.Page{ID: "stuck-1", Kind: ledger.PageStuckWorker, Hook: ledger.PageOperators, Plan: "p", Action: "a1", AtNs: time.Now().UnixNano()}
+	p.tell(stuck)
+	p.recorded(pageKey{"p", "a1", ledger.PageQuarantined})
+	p.recorded(pageKey{"p", "a1", ledger.PageStuckWorker}) // no record is about it
+	p.mu.Lock()
+	if len(p.letters) != 1 {
+		t.Errorf("%v", p.letters)
+	}
+	p.mu.Unlock()
+	p.untell(stuck)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.letters) != 0 || p.lane("payments").letters != 0 || p.lane(ledger.PageOperators).letters != 0 {
+		t.Errorf("%v", p.letters)
+	}
+}
+
+func TestAPageTakesThePlaceOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	heard := listen(t, r, "default", func(m *nats.Msg, page ledger.Page) []byte {
+		if page.ID == "1.0-ab" {
+			return m.Data
+		}
+		return nil
+	})
 	p := pagerOn(t, r, nil)
 	p.add([]executor.Page{quarantinePage(1, "default")})
 	waitTaken(t, p, 1)
 	later := quarantinePage(1, "default")
 	later.ID = "8.0-ef"
-	p.mu.Lock()
-	p.lane("default").until = time.Now().Add(time.Hour) // the later one is still on its way
-	p.mu.Unlock()
 	p.add([]executor.Page{later})
+	<-heard
+	<-heard
 	if taken := p.taken(); len(taken) != 0 {
 		t.Errorf("%+v: recorded now, the earlier page would count for the later one", taken)
 	}
 }
 
 func TestASlowHookStopsNoOther(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	gate := make(chan struct{})
 	slow := newHook(t, func(_ int, request *http.Request) int {
@@ -210,6 +430,7 @@ func TestASlowHookStopsNoOther(t *testing.T) {
 }
 
 func TestAPageThatIsNeverTakenKeepsNoOther(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, func(_ int, request *http.Request) int {
 		if request.Header.Get("Idempotency-Key") == "1.0-ab" {
@@ -229,16 +450,18 @@ func TestAPageThatIsNeverTakenKeepsNoOther(t *testing.T) {
 }
 
 func TestAPageThatWasNotRecordedComesAgainUnderItsID(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, takes)
 	webhooks := map[string]string{ledger.PageDefault: h.URL}
+	page := []executor.Page{quarantinePage(1, "default")}
 	first := pagerOn(t, r, webhooks)
-	first.add([]executor.Page{quarantinePage(1, "default")})
+	first.add(page)
 	waitTaken(t, first, 1)
 	first.stop() // killed before its record
 	first.add([]executor.Page{quarantinePage(2, "default")})
 	second := pagerOn(t, r, webhooks)
-	second.add([]executor.Page{quarantinePage(1, "default")})
+	second.add(page)
 	waitTaken(t, second, 1)
 	if a, b := h.next(t), h.next(t); a != b || a.id != "1.0-ab" {
 		t.Errorf("%+v, then %+v", a, b)
@@ -249,8 +472,11 @@ func TestAPageThatWasNotRecordedComesAgainUnderItsID(t *testing.T) {
 }
 
 func TestMorePagesThanFitWaitInTheState(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	p := pagerOn(t, r, nil)
+	h := newHook(t, takes)
+	p := pagerOn(t, r, map[string]string{ledger.PageDefault: h.URL})
+	h.posts = make(chan post, pageQueueMax+200)
 	var pages []executor.Page
 	for i := range pageQueueMax + 100 {
 		pages = append(pages, quarantinePage(i+1, "default"))
@@ -260,11 +486,11 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	p.mu.Unlock()
 	p.add(pages)
 	p.mu.Lock()
-	if l := p.lane("default"); len(l.queue) != pageQueueMax || !l.short {
-		t.Errorf("%d wait, short %v", len(l.queue), l.short)
+	if l := p.lane("default"); l.letters != pageQueueMax || len(p.letters) != pageQueueMax || !l.short {
+		t.Errorf("%d wait, short %v", l.letters, l.short)
 	}
 	p.mu.Unlock()
-	late := time.After(20 * time.Second)
+	late := time.After(60 * time.Second)
 	for !p.hasRoom() {
 		select {
 		case <-p.wake:
@@ -285,6 +511,7 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 }
 
 func TestPausesGrowAndStayBounded(t *testing.T) {
+	t.Parallel()
 	for fails := 1; fails < 80; fails++ {
 		whole := pageRetryMax
 		if fails < 11 {
@@ -297,6 +524,7 @@ func TestPausesGrowAndStayBounded(t *testing.T) {
 }
 
 func TestAWebhookIsReachedInTheClearOnThisMachineOnly(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ hook, url, problem string }{
 		{"default", "https://pager.example.com/T000/secret", ""},
 		{"default", "http://127.0.0.1:8080/", ""},
@@ -322,6 +550,7 @@ func TestAWebhookIsReachedInTheClearOnThisMachineOnly(t *testing.T) {
 }
 
 func TestNoSecretOfAWebhookIsInItsErrors(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := pagerOn(t, r, nil)
 	gone := httptest.NewServer(http.NotFoundHandler())

@@ -28,11 +28,14 @@ func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt f
 	if !room.there() {
 		return nil, ErrNoRoom // Pebble would try on for ever
 	}
+	if err := ownFiles(dir); err != nil {
+		log.Warn("others may read files of the state store", "error", err)
+	}
 	options := func() *pebble.Options {
 		events := &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)}
 		(&logs{dir: dir, log: log}).listen(events)
 		o := &pebble.Options{
-			FS:                 vfs.OnDiskFull(vfs.Default, room.await),
+			FS:                 vfs.OnDiskFull(ownFS{vfs.Default}, room.await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
 			EventListener:      events,
@@ -49,7 +52,7 @@ func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt f
 	if err == nil {
 		db, err = pebble.Open(dir, options())
 	}
-	if err == nil || errors.Is(err, os.ErrPermission) || isLocked(err) {
+	if err == nil || isAny(err, closedDisk) || isLocked(err) { // its content is not what is wrong
 		return db, err
 	}
 	aside := dir + ".broken"

@@ -13,6 +13,7 @@ import (
 // The same contract holds for memory and Pebble: a turn reads its own writes,
 // in order, whatever was committed before.
 func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
+	t.Parallel()
 	db, err := openPebble(t.TempDir(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (r *rig) reconnect(p *provider) {
 				return
 			}
 			if reply := answer(c); reply != nil {
-				body, _ := json.Marshal(reply)
+				body, _ := json.Marshal(c.Answer(*reply))
 				_ = m.Respond(body)
 			}
 		}); err != nil {
@@ -169,7 +169,9 @@ func opened(plan string, open *pb.PlanOpened) *pb.Record {
 // pair registers an action with its compensation.
 func pair(plan, action string, c *pb.CompensationRegistered) []*pb.Record {
 	return []*pb.Record{
-		{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "charge.create", Class: pb.Class_CLASS_COMPENSABLE}}},
+		{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+			Capability: "charge.create", Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: int64(time.Millisecond),
+		}}},
 		{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 	}
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -25,44 +24,22 @@ type waiter struct {
 	done     chan struct{}
 }
 
-// slowVerbs wait, or walk through a whole plan.
-var slowVerbs = []string{"plan.find", "due.ls", "capability.ls", "status", "host", "plan.outcome", "plan.show", "plan.preview", "trigger.explain", "plan.why", "undo.ls", "fact.get", "fact.ls", "fact.history", "memory.queue", "memory.rebuild", "worker.ls"}
-
-// serveQueries answers questions about a tenant from snapshots of its state,
-// beside the actor. A slow question gets a goroutine of its own, which ends with
-// its answer or its time limit.
+// serveQueries answers questions about a tenant from snapshots of its state, beside
+// the actor.
 func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 	prefix := ledger.QuerySubject(a.tenant, "")
-	sub, err := h.cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) {
-		verb := strings.TrimPrefix(m.Subject, prefix)
-		if verb == verbReleased {
-			select {
-			case a.released <- struct{}{}:
-			default:
-			}
-			return
-		}
-		if verb != "host" && a.silent() || !a.asking.enter() {
-			return
-		}
-		if slices.Contains(slowVerbs, verb) || strings.HasPrefix(verb, ledger.HistoryVerb) {
-			go func() { defer a.asking.leave(); a.answer(m, verb) }()
-			return
-		}
-		defer a.asking.leave()
-		a.answer(m, verb)
+	return h.serveSubject(a, prefix+">", func(subject string) (string, verb) {
+		name := strings.TrimPrefix(subject, prefix)
+		return name, questionVerb(name)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot subscribe to queries: %w", err)
-	}
-	return sub, nil
 }
 
 // silent reports whether another host holds the tenant: that one answers.
 func (a *actor) silent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mode == executor.ModeStandby && a.problem != "" || a.mode == executor.ModeHalted && a.elsewhere
+	stands := a.mode == executor.ModeHalted || a.mode == executor.ModeDegraded
+	return a.mode == executor.ModeStandby && a.problem != "" || stands && a.elsewhere
 }
 
 // asking counts the questions under way, so that the state store is not closed
@@ -96,104 +73,23 @@ func (q *asking) close() {
 	q.running.Wait()
 }
 
-// answer replies to one question; a broken snapshot is an error in the answer.
-func (a *actor) answer(m *nats.Msg, verb string) {
-	body, err := json.Marshal(a.ask(verb, m.Data))
-	if err != nil {
-		panic("host: cannot encode an answer: " + err.Error())
-	}
-	err = m.Respond(body)
-	if errors.Is(err, nats.ErrMaxPayload) {
-		body = fmt.Appendf(nil, `{"error":"the answer takes %d bytes, more than the server passes on; ask for less"}`, len(body))
-		err = m.Respond(body)
-	}
-	if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-		a.log.Warn("answer not sent", "verb", verb, "error", err)
-	}
-}
-
-func (a *actor) ask(verb string, data []byte) (answer any) {
+// answered carries out one request; a broken snapshot is an error in the answer.
+func (a *actor) answered(name string, v verb, body []byte) (answer any) {
 	defer func() {
 		if r := recover(); r != nil {
 			broken, ok := r.(*executor.StoreError)
 			if !ok {
 				// A broken rule of ours, which a preview may meet first, costs this
 				// question its answer; the actor will see for itself.
-				a.log.Error("a question met what is impossible", "verb", verb, "panic", r, "stack", string(debug.Stack()))
-				answer = executor.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", verb, r)}
+				a.log.Error("a question met what is impossible",
+					"verb", name, "panic", r, "stack", string(debug.Stack()))
+				answer = executor.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
 				return
 			}
 			answer = executor.ErrorAnswer{Error: broken.Error()}
 		}
 	}()
-	if agent, ok := strings.CutPrefix(verb, ledger.HistoryVerb); ok {
-		return decoded(data, func(q ledger.HistoryQuery) any { return a.askHistoryOf(agent, q) })
-	}
-	switch verb {
-	case "plan.ls":
-		return decoded(data, a.askPlans)
-	case "plan.show":
-		return decoded(data, a.askPlan)
-	case "plan.why":
-		return decoded(data, a.askWhy)
-	case "plan.outcome":
-		return decoded(data, a.askOutcome)
-	case "plan.preview":
-		return decoded(data, a.askPreview)
-	case "trigger.explain":
-		return decoded(data, a.askExplain)
-	case "undo.ls":
-		return decoded(data, a.askUndos)
-	case "contract.ls":
-		return decoded(data, a.askContracts)
-	case "quarantine.ls":
-		return decoded(data, a.askQuarantined)
-	case "refused.ls":
-		return decoded(data, a.askRefused)
-	case "status":
-		return a.askStatus()
-	case "host":
-		return a.askHost()
-	case "worker.ls":
-		return a.askWorkers()
-	case "plan.find":
-		return decoded(data, a.askFind)
-	case "due.ls":
-		return decoded(data, a.askUpcoming)
-	case "capability.ls":
-		return a.askCapabilities()
-	}
-	return a.askOfMemory(verb, data)
-}
-
-// askOfMemory answers the questions about working memory.
-func (a *actor) askOfMemory(verb string, data []byte) any {
-	switch verb {
-	case "fact.get":
-		return decoded(data, a.askFact)
-	case "fact.ls":
-		return decoded(data, a.askFacts)
-	case "fact.history":
-		return decoded(data, a.askHistory)
-	case "memory.status":
-		return a.askMemory()
-	case "memory.queue":
-		return decoded(data, a.askQueue)
-	case "memory.rebuild":
-		return a.askRebuild()
-	default:
-		return executor.ErrorAnswer{Error: "unknown question " + verb}
-	}
-}
-
-func decoded[Q any](data []byte, ask func(Q) any) any {
-	var q Q
-	if len(data) > 0 {
-		if err := json.Unmarshal(data, &q); err != nil {
-			return executor.ErrorAnswer{Error: "the question is not JSON: " + err.Error()}
-		}
-	}
-	return ask(q)
+	return v.answer(a, body)
 }
 
 // look runs read over a snapshot of the state, as of this host's guarded clock.
@@ -248,7 +144,7 @@ func (a *actor) seenPlan(id string) (answer executor.PlanAnswer, known bool) {
 	a.look(func(r *executor.Reader) {
 		var view executor.PlanView
 		if view, known = r.Plan(id); !known {
-			answer.Error = "there is no plan " + id
+			answer.Error = r.NoPlan(id)
 			return
 		}
 		a.showWaiting(&view)
@@ -278,10 +174,10 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 	for _, w := range a.waitingCommands() {
 		for i := range view.Actions {
 			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
-				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d", w.Capability, w.Tries)
+				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d%s", w.Capability, w.Tries, ownersFrom(w))
 				switch {
 				case w.Handler != "" && !w.Working:
-					view.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d", w.Handler, w.Tries)
+					view.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s", w.Handler, w.Tries, ownersFrom(w))
 				case w.Problem != "":
 					view.Actions[i].WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
 				case w.Working:
@@ -290,6 +186,14 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 			}
 		}
 	}
+}
+
+// ownersFrom says when a command that nobody takes becomes its owner's.
+func ownersFrom(w executor.WaitingView) string {
+	if w.UnservedNs == 0 {
+		return ""
+	}
+	return "; its owner's at " + time.Unix(0, w.UnservedNs).UTC().Format(time.RFC3339)
 }
 
 // askHistoryOf answers an agent about a plan of its own.
@@ -335,7 +239,12 @@ func (a *actor) askOutcome(q ledger.OutcomeQuery) any {
 // ended reports whether a state is an end. That a plan is open again, rewound to a
 // savepoint, is none, and neither is a notice that is about one action.
 func ended(state string) bool {
-	return state != "" && state != ledger.StateOpen && state != ledger.StateUnwinding
+	switch state {
+	case "", ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding:
+		return false
+	default:
+		return true
+	}
 }
 
 func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
@@ -349,9 +258,11 @@ func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
 		}
 		var ok bool
 		if answer.State, answer.Reason, answer.Outstanding, ok = r.Outcome(q.Plan); !ok {
-			answer.Error = "there is no plan " + q.Plan
+			answer.Error = r.NoPlan(q.Plan)
 			return
 		}
+		answer.Writer = r.Writer(q.Plan)
+		answer.Doubts = r.Doubts(q.Plan)
 		if q.Action != "" {
 			answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 		}
@@ -432,12 +343,18 @@ func (a *actor) askStatus() any {
 	a.showCopy(&view)
 	view.Disks = disksOf(a.host.disks())
 	view.Lossy = a.host.cfg.AcceptLossyBroker
+	view.RefusedReplies = a.refusals.view()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	view.SinceNs = a.sinceNs
+	view.SinceNs, view.Folding = a.sinceNs, a.folding
 	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
 	if a.refusal != "" {
 		view.Problem = a.refusal
+	}
+	for _, d := range view.Disks {
+		if d.FreeBytes < roomMin && view.Problem == "" { // what is to be written there waits
+			view.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
+		}
 	}
 	return executor.StatusAnswer{Status: view}
 }

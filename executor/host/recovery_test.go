@@ -57,6 +57,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 }
 
 func TestDeletingTheStateFolderGivesTheIdenticalState(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
@@ -119,6 +120,7 @@ func foldTo(t *testing.T, r *rig, kv executor.KV, upTo uint64) {
 }
 
 func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	release := make(chan struct{})
 	r.serve(func(ledger.Command) *ledger.Reply {
@@ -146,6 +148,7 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 func (r *rig) anyStatus(ok func(executor.StatusView) bool) bool { return ok(r.status()) }
 
 func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	h1, _ := r.host("h1")
@@ -231,6 +234,7 @@ func (r *rig) wantOnce(t *testing.T) {
 }
 
 func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	r.host("h1")
@@ -265,6 +269,7 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 }
 
 func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	r.host("h1")
@@ -294,6 +299,7 @@ func TestAJSONCommitOfAForeignClientIsFolded(t *testing.T) {
 }
 
 func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
@@ -325,6 +331,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 }
 
 func TestNoWorkerIsNoFailure(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
 	r.plan("p", 1, 0)
@@ -346,13 +353,16 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 }
 
 func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(func(ledger.Command) *ledger.Reply { return nil })
 	r.host("h1")
 	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
 	r.append(source,
 		&pb.Record{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
-		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+			Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE, Late: pb.Late_LATE_NEVER, GraceNs: int64(time.Millisecond),
+		}}},
 		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
 			Capability: "x", Attempts: 2, BackoffNs: int64(time.Millisecond), TimeoutNs: int64(50 * time.Millisecond)}}},
 	)
@@ -368,6 +378,7 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 }
 
 func TestALongUndoReportsByRecord(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(func(c ledger.Command) *ledger.Reply {
 		return &ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
@@ -384,6 +395,7 @@ func TestALongUndoReportsByRecord(t *testing.T) {
 }
 
 func TestAServerRestartLosesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
@@ -400,6 +412,7 @@ func TestAServerRestartLosesNothing(t *testing.T) {
 }
 
 func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	_, stop := r.host("h1")
@@ -437,6 +450,7 @@ func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
 // The state is deleted in the middle of an unwind, at every step of it: the
 // rebuilt state goes on where the ledger is.
 func TestDeletingTheStateInTheMiddleOfAnUnwind(t *testing.T) {
+	t.Parallel()
 	const actions = 4
 	for undone := range actions {
 		r := newRig(t)

@@ -62,6 +62,7 @@ func (r *rig) deleteStream() {
 // no repair. Its own would drop everything since; it is refused, changes nothing, and
 // with the tiles of the other host it goes on.
 func TestARepairFromTilesThatKnowOfNoRepairIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		ahead bool // the host that was away has more tiles than the one that repaired
@@ -136,6 +137,7 @@ func (r *rig) found() {
 // What was damaged and repaired once is repaired again by the same host: its tiles
 // know of the first repair.
 func TestARepairedLedgerIsRepairedAgain(t *testing.T) {
+	t.Parallel()
 	r := damaged(t, 0)
 	for times := 1; times <= 2; times++ {
 		_, stop := r.host("h1")
@@ -180,6 +182,7 @@ func (r *rig) actorOf(name string) *actor {
 // Everything between the tiles' end and the first message of a stream that has lost
 // its first ones is listed, also when that stream is empty.
 func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
+	t.Parallel()
 	for _, left := range []int{0, 2} {
 		r := damaged(t, 0)
 		r.deleteStream()
@@ -210,6 +213,7 @@ func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
 // A power cut may take the newest tiles and the stream its tail: then only the state
 // knows what was there. It is listed as lost, and the state is folded again.
 func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
+	t.Parallel()
 	r := damaged(t, 0)
 	_, stop := r.host("h1")
 	r.facts("k", 10)
@@ -246,6 +250,7 @@ func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
 
 // A snapshot's file is JSON, and no check of its own covers it.
 func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)

@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -102,14 +103,14 @@ func upperSequence(block []byte, place int) bool {
 	return place-at >= 4+3 && place-at < 4+8
 }
 
-// flips is how many places of a block are tried: some, or every one in a hundred
-// when SAGENBAUM_TORTURE asks for it.
+// flips is how many places of a block are tried: few, more in a long run, or every one
+// in a hundred when SAGENBAUM_TORTURE asks for it.
 func flips(t *testing.T) int {
 	t.Helper()
 	if many, err := strconv.Atoi(os.Getenv("SAGENBAUM_TORTURE")); err == nil && many >= 100 {
 		return 100
 	}
-	return 12
+	return testenv.Cases(5, 12)
 }
 
 const flipPlans = 4
@@ -119,6 +120,7 @@ const flipPlans = 4
 // or nothing is lost; and a scrub finds what no guard has met. From the tiles the
 // ledger is then repaired, and every plan is undone rightly.
 func TestAFlippedBitInTheStreamIsFoundBeforeAnyDispatchAndRepairedFromTheTiles(t *testing.T) {
+	t.Parallel()
 	base := newRig(t)
 	_, stop := base.host("h1")
 	for i := range flipPlans {
@@ -295,6 +297,7 @@ func (r *rig) losesMessage(sequence uint64) {
 }
 
 func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
+	t.Parallel()
 	r := damaged(t, 10)
 	inspect := func() jetstream.Inspected {
 		now, err := jetstream.Inspect(t.Context(), r.conn, "t")
@@ -369,6 +372,7 @@ func named(ranges string, sequence uint64) bool {
 }
 
 func TestAStreamThatWasMadeAnewIsRepairedFromTheTiles(t *testing.T) {
+	t.Parallel()
 	for _, state := range []bool{true, false} {
 		r := damaged(t, 0)
 		js, err := r.conn.JetStream()
@@ -410,6 +414,7 @@ func TestAStreamThatWasMadeAnewIsRepairedFromTheTiles(t *testing.T) {
 
 // A repair that dies between any two of its steps is carried out by the next start.
 func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
+	t.Parallel()
 	for step := range 6 {
 		r := damaged(t, 6)
 		before, err := jetstream.Inspect(t.Context(), r.conn, "t")
@@ -508,6 +513,7 @@ func (a *actor) stepsOfRepair(t *testing.T, plan repairPlan, steps int) {
 }
 
 func TestATenantThatIsNotHaltedIsNotRepaired(t *testing.T) {
+	t.Parallel()
 	r := damaged(t, 1)
 	r.host("h1")
 	r.caughtUp()

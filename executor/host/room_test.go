@@ -10,6 +10,7 @@ import (
 // A restart of the server depends on it: the owner of the context says by its
 // cause that the server is mute, perhaps before the host has begun.
 func TestRunSaysWhyItWasEnded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for _, c := range []struct {
 		name  string

@@ -47,9 +47,13 @@ func (s *stint) begin(done <-chan struct{}) {
 	s.free = min(s.free+(s.since-s.ended)/freeShare, freeMax)
 }
 
-// between is called between the evaluations of a turn. It looks at the clock about
-// twice in lookMax, however long they take.
-func (s *stint) between() {
+// between is called between the evaluations of a turn. It looks at the clock before
+// each costly one, and about twice in lookMax between the others.
+func (s *stint) between(costly bool) {
+	if costly {
+		s.step()
+		return
+	}
 	if s.calls++; s.calls < s.every {
 		return
 	}

@@ -22,6 +22,7 @@ func newTestStint(s *share, c *handClock) *stint {
 }
 
 func TestATenantThatWorksLittleNeedsNoPlace(t *testing.T) {
+	t.Parallel()
 	s := &share{places: make(chan struct{}, 1)}
 	s.places <- struct{}{} // taken by another
 	c := new(handClock)
@@ -39,6 +40,7 @@ func TestATenantThatWorksLittleNeedsNoPlace(t *testing.T) {
 }
 
 func TestATenantThatWorksALotTakesAPlace(t *testing.T) {
+	t.Parallel()
 	s := &share{places: make(chan struct{}, 1)}
 	c := new(handClock)
 	w := newTestStint(s, c)
@@ -59,7 +61,34 @@ func TestATenantThatWorksALotTakesAPlace(t *testing.T) {
 	}
 }
 
+// TestACostlyCallLooksAtTheClock, however quick the calls before it were: a text that
+// takes long to compile comes at any time.
+func TestACostlyCallLooksAtTheClock(t *testing.T) {
+	s := &share{places: make(chan struct{}, 1)}
+	c := new(handClock)
+	w := newTestStint(s, c)
+	w.begin(nil)
+	for range 10_000 {
+		w.between(false)
+	}
+	for n := range 100 {
+		before := w.looked
+		c.ns += 3 * time.Millisecond
+		w.between(true)
+		if w.looked == before {
+			t.Fatalf("costly call %d: the clock was not looked at", n)
+		}
+		for range 70 { // as quick as ever
+			w.between(false)
+		}
+	}
+	if !w.place {
+		t.Error("300 ms of work, and no place")
+	}
+}
+
 func TestThoseThatWorkALotTakeTurns(t *testing.T) {
+	t.Parallel()
 	const tries = 5 // one that waits may not be in the queue yet, which nobody can see
 	var got []int
 	for range tries {
@@ -114,6 +143,7 @@ func inTurns(got []int) bool {
 }
 
 func TestWaitingForAPlaceEndsWithTheSession(t *testing.T) {
+	t.Parallel()
 	s := &share{places: make(chan struct{}, 1)}
 	s.places <- struct{}{}
 	c := new(handClock)
@@ -137,6 +167,7 @@ func TestWaitingForAPlaceEndsWithTheSession(t *testing.T) {
 // TestACostlyTenantLeavesAQuietOneAlone gives one of two tenants a fold that never
 // gets its place: the other folds on, and the host still stops.
 func TestACostlyTenantLeavesAQuietOneAlone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, err := New(Config{Conn: r.conn, Tenants: []string{"costly", "quiet"}, Dir: r.dir + "/two", DurableServer: r.srv.DurableID()})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sagenbaum/sagenbaum/executor/sim"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // crashingStore is the state of a simulated host in a real Pebble, on a disk that
@@ -73,10 +74,8 @@ func (s *crashingStore) Close() {
 // Worlds whose hosts keep their state in Pebble and lose power: whatever prefix of it
 // is left, the rest is folded again, and every rule holds.
 func TestWorldsOverPebbleSurvivePowerCuts(t *testing.T) {
-	worlds, crashes := 40, 0
-	if testing.Short() {
-		worlds = 10
-	}
+	t.Parallel()
+	worlds, crashes := testenv.Cases(20, 40), 0
 	for seed := uint64(0); worlds > 0; seed++ {
 		if !sim.FaultsOf(seed).Has(sim.FaultPowerCut) {
 			continue

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -133,7 +134,10 @@ func withSnapshot(dir string, log *slog.Logger, read func(*pebble.DB)) (err erro
 	if err := checkManifest(dir); err != nil {
 		return err
 	}
-	db, err := pebble.Open(dir, &pebble.Options{ReadOnly: true, FormatMajorVersion: pebble.FormatValueSeparation, Logger: pebbleLog{log}})
+	db, err := pebble.Open(dir, &pebble.Options{
+		FS: ownFS{vfs.Default}, ReadOnly: true,
+		FormatMajorVersion: pebble.FormatValueSeparation, Logger: pebbleLog{log},
+	})
 	if err != nil {
 		return err
 	}

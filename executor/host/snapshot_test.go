@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // foldStore folds messages into a store, in turns of ten, with tables, a log and a
@@ -68,7 +69,8 @@ func readStore(dir string) (digest [32]byte, applied uint64, err error) {
 // One bit of a state store's files is flipped. Either the damage is found, and the
 // ledger folded again, or the state is one that the fold had after some turn.
 func TestAFlippedBitInTheStateStoreNeverGivesAWrongState(t *testing.T) {
-	flips := 200
+	t.Parallel()
+	flips := testenv.Cases(40, 200)
 	if many, err := strconv.Atoi(os.Getenv("SAGENBAUM_TORTURE")); err == nil {
 		flips = max(flips, many)
 	}
@@ -115,6 +117,7 @@ func TestAFlippedBitInTheStateStoreNeverGivesAWrongState(t *testing.T) {
 }
 
 func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	h, stop := r.host("h1")
@@ -183,6 +186,7 @@ func breakFiles(dir, prefix string) error {
 }
 
 func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)

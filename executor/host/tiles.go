@@ -79,7 +79,7 @@ func openTiles(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*
 	if err := os.MkdirAll(filepath.Join(dir, "tile"), 0o700); err != nil {
 		return fail(err)
 	}
-	lock, err := vfs.Default.Lock(filepath.Join(dir, "lock"))
+	lock, err := ownFS{vfs.Default}.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return fail(err)
 	}
@@ -305,7 +305,7 @@ func (t *tiles) wakeSyncer() {
 func (t *tiles) syncBehind() {
 	for range t.wake {
 		if err := t.syncFull(); err != nil {
-			t.log.Warn("tiles are not on disk yet", "tenant", t.tenant, "error", err)
+			t.log.Warn("tiles are not on disk yet", "error", err)
 		}
 	}
 }

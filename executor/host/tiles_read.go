@@ -327,7 +327,7 @@ func (t *tiles) recover() error {
 	for t.there(full) {
 		t.extent.Store(&extent{size: (full + 1) * ledger.TileWidth})
 		if _, err := t.tile(full); err != nil {
-			t.log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tenant", t.tenant, "tile", full, "error", err)
+			t.log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full, "error", err)
 			break
 		}
 		full++

@@ -101,6 +101,7 @@ func (t *tiles) killed() error {
 }
 
 func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 900)
 	for _, turn := range []int{1, 7, 2000} {
 		for _, clean := range []bool{true, false} {
@@ -144,6 +145,7 @@ func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
 // tile's files, and tiles that are empty, short or missing. What is left is a prefix,
 // and filling in the rest gives the same files.
 func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 600)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -191,6 +193,7 @@ func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 }
 
 func TestARecordThatIsNotTheOneInTheTilesIsFound(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 400)
 	tl := openTestTiles(t, t.TempDir())
 	addAll(t, tl, messages, 100)
@@ -218,6 +221,7 @@ func TestARecordThatIsNotTheOneInTheTilesIsFound(t *testing.T) {
 // A message whose last records did not come is dropped whole, wherever its first
 // ones are.
 func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 400)
 	for _, at := range []int{250, 257, 511} { // records, near the ends of tiles
 		tl := openTestTiles(t, t.TempDir())
@@ -308,6 +312,7 @@ func (t *tileFiles) slowEdge(test *testing.T, name string, meanwhile func()) {
 // A tile is filled between the two looks of a reader: at its name, where it is not
 // yet, and at the growing tile, where it is no more.
 func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 60)
 	for _, c := range []struct {
 		name, edge string
@@ -352,6 +357,7 @@ func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
 // A reader takes a tile behind the size for a full one: the size must not grow before
 // the tile has its name. Here it cannot be given one.
 func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
+	t.Parallel()
 	messages := ledgerOf(t, 200)
 	tl := openTestTiles(t, t.TempDir())
 	barrier := tl.path("tile/entries")
@@ -393,6 +399,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 // Somebody has cut the growing tile off behind the host's back. It says so at the
 // stop, and the partial tiles stay as they were.
 func TestAGrowingTileThatWasCutOffIsNotPublished(t *testing.T) {
+	t.Parallel()
 	tl := openTestTiles(t, t.TempDir())
 	addAll(t, tl, ledgerOf(t, 40), 10)
 	if err := os.Truncate(tl.path(edgeEntries), tl.entriesAt-1); err != nil {

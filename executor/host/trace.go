@@ -226,6 +226,9 @@ func (a *actor) measure() {
 	if a.holding {
 		is.nextDueNs, _ = a.state.NextWake()
 	}
+	if a.pages != nil {
+		a.pages.showOldest()
+	}
 	a.meter.level(a.levels, is)
 	a.levels = is
 }

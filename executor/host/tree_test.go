@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -76,12 +77,15 @@ func previewed(v executor.PreviewView) []string {
 }
 
 func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("a1", "c1", "c2", "a2")
 	r.host("h1")
-	r.begun("lead", "root", &pb.PlanOpened{})
+	token := []byte("between lead and helper")
+	digest := sha256.Sum256(token)
+	r.begun("lead", "root", &pb.PlanOpened{AttachDigest: digest[:]})
 	r.acted("lead", "root", "a1")
-	r.begun("helper", "part", &pb.PlanOpened{ParentPlan: "root", ParentAction: "a1"})
+	r.begun("helper", "part", &pb.PlanOpened{ParentPlan: "root", ParentAction: "a1", ParentToken: token})
 	r.acted("helper", "part", "c1")
 	r.acted("helper", "part", "c2")
 	sequence := r.append(agentOf("helper", "part"), &pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
@@ -107,6 +111,7 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 }
 
 func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("a1", "a2", "a3", "a4")
 	gate := make(chan struct{})
@@ -158,6 +163,7 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 }
 
 func TestACommittedPlanIsUndoneByItsOwnerUnderANameOfItsOwn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("a1", "a2")
 	r.host("h1")
@@ -191,6 +197,7 @@ func TestACommittedPlanIsUndoneByItsOwnerUnderANameOfItsOwn(t *testing.T) {
 }
 
 func TestAPreviewChangesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := r.provide("a1")
 	r.host("h1")
@@ -217,6 +224,7 @@ func TestAPreviewChangesNothing(t *testing.T) {
 }
 
 func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.provide()
 	r.host("h1")
@@ -251,6 +259,7 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 }
 
 func TestContractsAreListedByRevision(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
 	publish := func(contract string) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,12 +171,12 @@ func (h *Host) Watch(tenant string) (*Watch, error) {
 // Ask answers one question of the query API (docs/cli.md) from this host's own fold,
 // as its NATS subject does: the answer is one of package executor, of the verb or an
 // executor.ErrorAnswer. The error says that there was nobody to ask.
-func (h *Host) Ask(tenant, verb string, question any) (any, error) {
+func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(question)
+	data, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %s: %w", verb, err)
 	}
@@ -183,7 +184,7 @@ func (h *Host) Ask(tenant, verb string, question any) (any, error) {
 		return nil, fmt.Errorf("cannot ask %s: the host is stopping", verb)
 	}
 	defer a.asking.leave()
-	return a.ask(verb, data), nil
+	return a.answered(verb, questionVerb(verb), data), nil
 }
 
 // Pulse is where the fold of a tenant stands, as Ask finds it.
@@ -216,9 +217,24 @@ func (a *actor) askFind(q executor.FindQuery) any {
 	return answer
 }
 
+// dueUnservedMax is how many entries an answer of due.ls may have because of commands that
+// nobody takes, where it has fewer of its own.
+const dueUnservedMax = 20
+
 func (a *actor) askUpcoming(q executor.ListQuery) any {
 	var answer executor.UpcomingAnswer
 	a.look(func(r *executor.Reader) { answer.Upcoming = r.Upcoming(q.Limit) })
+	due := answer.Upcoming.Due
+	limit := max(len(due), dueUnservedMax)
+	for _, w := range a.waitingCommands() {
+		if w.UnservedNs != 0 && !w.Working && w.Problem == "" {
+			due = append(due, executor.DueView{Ns: w.UnservedNs, Kind: "unserved", Plan: w.Plan, Action: w.Action})
+		}
+	}
+	slices.SortStableFunc(due, func(a, b executor.DueView) int {
+		return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Action, b.Action))
+	})
+	answer.Upcoming.Due = due[:min(len(due), limit)]
 	return answer
 }
 

@@ -25,6 +25,7 @@ func changed(t *testing.T, w *Watch) Change {
 }
 
 func TestAWatchNamesWhatTheFoldTouchesWithinItsBounds(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, _ := r.host("h1")
 	if _, err := h.Watch("other"); !errors.Is(err, ErrNoTenant) {
@@ -82,6 +83,7 @@ func (r *rig) await(h *Host, sequence uint64) {
 }
 
 func TestQuestionsInTheProcessAreThoseOfTheQueryAPI(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	h, stop := r.host("h1")
 	r.agent("p1", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "l"}}})

@@ -138,6 +138,7 @@ func (w *testWitness) add(in *http.Request, body []byte) (code int, answer strin
 // TestAWitnessCosignsAndOneThatIsAwayDelaysNothing: its signature is in the file, of
 // cosignature/v1, beside the tenant's.
 func TestAWitnessCosignsAndOneThatIsAwayDelaysNothing(t *testing.T) {
+	t.Parallel()
 	w := newTestWitness(t)
 	r := newSigningRig(t)
 	r.witness = Witness{URL: w.server.URL + "/sub/", Key: w.key}
@@ -210,6 +211,7 @@ func (r *rig) wantCosigned(key string) {
 // TestAWitnessThatHasSeenAnotherLedgerAlarms: of the same size, of a smaller one, and
 // of more records than there are.
 func TestAWitnessThatHasSeenAnotherLedgerAlarms(t *testing.T) {
+	t.Parallel()
 	for name, size := range map[string]func(now uint64) uint64{
 		"the same size":  func(now uint64) uint64 { return now },
 		"a smaller tree": func(now uint64) uint64 { return now - 1 },
@@ -241,6 +243,7 @@ func TestAWitnessThatHasSeenAnotherLedgerAlarms(t *testing.T) {
 
 // TestAnAnswerThatIsNoCosignatureIsNotTaken.
 func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
+	t.Parallel()
 	foreign := newTestWitness(t)
 	forged := newTestWitness(t)
 	forged.signer = foreign.signer // of the same name, with another key
@@ -257,6 +260,7 @@ func TestAnAnswerThatIsNoCosignatureIsNotTaken(t *testing.T) {
 }
 
 func TestAWitnessIsAURLAndAVerifierKey(t *testing.T) {
+	t.Parallel()
 	key := newTestWitness(t).key
 	for _, w := range []Witness{{}, {"https://w.example/x", key}, {"http://127.0.0.1:9/x", key}} {
 		if err := CheckWitness(w); err != nil {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -10,19 +11,28 @@ import (
 // heard remembers when a worker last answered for a capability of a tenant, while this
 // process runs. It is for people; nothing is decided by it.
 type heard struct {
-	mu sync.Mutex
-	ns map[string]int64 // by capability
+	mu      sync.Mutex
+	ns      map[string]int64     // by capability
+	refused map[versionOf]string // what a worker of another version has said last
 }
 
-// note keeps at most heardMax capabilities: those that came first.
-func (h *heard) note(capability string, ns int64) {
+// versionOf is a capability, of a worker's version that registrations ask for.
+type versionOf struct{ capability, version string }
+
+// note keeps at most heardMax capabilities, and versions: those that came first.
+func (h *heard) note(c ledger.Command, reply ledger.Reply, ns int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ns == nil {
-		h.ns = map[string]int64{}
+		h.ns, h.refused = map[string]int64{}, map[versionOf]string{}
 	}
-	if _, known := h.ns[capability]; known || len(h.ns) < heardMax {
-		h.ns[capability] = ns
+	if _, known := h.ns[c.Capability]; known || len(h.ns) < heardMax {
+		h.ns[c.Capability] = ns
+	}
+	of := versionOf{c.Capability, c.WorkerVersion}
+	delete(h.refused, of)
+	if reply.Code == ledger.CodeWorkerVersion && len(h.refused) < heardMax {
+		h.refused[of] = clipText(reply.Message)
 	}
 }
 
@@ -30,6 +40,13 @@ func (h *heard) at(capability string) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ns[capability]
+}
+
+// otherVersion is what a worker of another version has said last, if that is so still.
+func (h *heard) otherVersion(capability, version string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused[versionOf{capability, version}]
 }
 
 func (a *actor) askWorkers() any {
@@ -40,14 +57,45 @@ func (a *actor) askWorkers() any {
 	})
 	for i := range answer.Workers {
 		w := &answer.Workers[i]
-		w.HeardNs = a.heard.at(w.Capability)
-		if a.host.cfg.Interest == nil {
-			continue
+		w.HeardNs, w.Served = a.heard.at(w.Capability), a.served(ledger.UndoSubject(a.tenant, w.Capability))
+	}
+	return answer
+}
+
+// served says whether anybody subscribes a subject now.
+func (a *actor) served(subject string) string {
+	switch {
+	case a.host.cfg.Interest == nil:
+		return "unknown"
+	case a.host.cfg.Interest(subject):
+		return "yes"
+	default:
+		return "no"
+	}
+}
+
+// askServed says who takes calls, of contracts that perhaps nobody has registered under.
+func (a *actor) askServed(q executor.ServedQuery) any {
+	if len(q.Calls) > servedMax {
+		return executor.ErrorAnswer{Error: fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)}
+	}
+	answer := executor.ServedAnswer{Calls: []executor.ServedView{}}
+	waiting := a.waitingCommands()
+	for _, call := range q.Calls {
+		subject := ledger.AskSubject(a.tenant, call.Capability)
+		if call.Undo {
+			subject = ledger.UndoSubject(a.tenant, call.Capability)
 		}
-		w.Served = "no"
-		if a.host.cfg.Interest(ledger.UndoSubject(a.tenant, w.Capability)) {
-			w.Served = "yes"
+		view := executor.ServedView{ServedCall: call, Served: a.served(subject), HeardNs: a.heard.at(call.Capability)}
+		for _, w := range waiting { // as good as asked: the last try has found nobody
+			if w.Capability == call.Capability && !w.Working && w.Problem == "" && view.Served == "unknown" {
+				view.Served = "no"
+			}
 		}
+		if view.Served != "no" && call.Version != "" {
+			view.OtherVersion = a.heard.otherVersion(call.Capability, call.Version)
+		}
+		answer.Calls = append(answer.Calls, view)
 	}
 	return answer
 }

@@ -16,9 +16,13 @@ type agent struct {
 	at       int
 	began    bool
 	gone     bool
-	stubborn bool // it goes on although its plan has ended
+	writer   string // in its records; empty: the process that opened the plan
+	replaced bool   // it has heard that another process has resumed the plan
+	stubborn bool   // it goes on although its plan has ended
 	told     string
 	out      int // forwards under way
+	calls    []*call
+	stored   uint64 // its last commit that is known to be stored
 	idle     func()
 	carried  []*pb.Record // outcomes that go with the next commit
 }
@@ -28,6 +32,7 @@ func (w *world) begin(p *planSpec) *agent {
 	a := &agent{w: w, p: p, stubborn: p.r.percent(50) && w.faults.Has(FaultLateAgent)}
 	w.agents = append(w.agents, a)
 	w.after(p.startNs, a.open)
+	w.secondOf(a)
 	return a
 }
 
@@ -38,10 +43,11 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 	records = append(a.carried, records...)
 	a.carried = nil
 	for _, r := range records {
-		r.Plan = a.p.id
+		r.Plan, r.Writer = a.p.id, a.writer
 	}
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: a.p.id}
-	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone }, func(uint64, bool) {
+	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone }, func(sequence uint64, _ bool) {
+		a.stored = max(a.stored, sequence)
 		if !a.gone && then != nil {
 			then()
 		}
@@ -65,7 +71,7 @@ func (a *agent) open() {
 
 // next takes the next step of the plan.
 func (a *agent) next() {
-	if a.gone || a.at == len(a.p.steps) || a.told != "" && !a.stubborn {
+	if a.gone || a.replaced || a.at == len(a.p.steps) || a.told != "" && !a.stubborn {
 		return
 	}
 	if a.told != "" {
@@ -128,7 +134,7 @@ func (a *agent) end(kind stepKind) {
 func (a *agent) act(s *actionSpec) {
 	pair := []*pb.Record{
 		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward}, Payload: &pb.Payload{Input: s.pair.input}},
-		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}},
+		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}, Payload: &pb.Payload{Before: s.pair.image}},
 	}
 	if s.once { // reported after the fact: the effect is there already
 		ref, ok := a.w.provider.do(s, false)
@@ -145,70 +151,24 @@ func (a *agent) act(s *actionSpec) {
 		a.append(a.next, pair...)
 		return
 	}
+	queuedNs := a.w.now
 	a.append(func() {
 		s.acknowledged = true
 		a.out++
-		a.w.after(a.p.r.between(millisecond, 20*millisecond), func() { a.forward(s) })
+		a.w.after(a.p.r.between(millisecond, 20*millisecond), func() { a.forward(s, queuedNs) })
 		if s.detached {
 			a.next()
 		}
 	}, pair...)
 }
 
-// forward calls the provider. The call is not taken back when its agent is gone.
-func (a *agent) forward(s *actionSpec) {
-	w := a.w
-	if s.pair.forward.Class == pb.Class_CLASS_EFFECTLESS {
-		w.after(s.workNs, func() { a.outcome(s, completed(s, "")) })
-		return
-	}
-	switch s.luck {
-	case luckFails:
-		w.strikes(FaultForward)
-		w.after(s.workNs, func() {
-			if s.lateNs == 0 {
-				a.outcome(s, failed(s))
-			} else { // it was not refused after all, and that becomes known later
-				a.mistaken(s)
-			}
-		})
-	case luckLost:
-		w.strikes(FaultForward)
-		w.after(s.workNs+5*second, func() { a.outcome(s, inDoubt(s)) })
-	default:
-		w.after(s.workNs, func() { a.crossed(s) })
-	}
-}
-
-// crossed is the forward at its provider.
-func (a *agent) crossed(s *actionSpec) {
-	ref, ok := a.w.provider.do(s, s.luck == luckTwice)
-	switch {
-	case !ok:
-		a.outcome(s, failed(s))
-	case s.luck == luckSilent:
-		a.w.strikes(FaultForward)
-		a.w.after(5*second, func() { a.outcome(s, inDoubt(s)) })
-		if s.lateNs != 0 {
-			a.w.after(5*second+s.lateNs, func() { a.late(s, completed(s, ref)) })
-		}
-	default:
-		a.outcome(s, completed(s, ref))
-	}
-}
-
-// mistaken reports a failure of what has happened, and its completion much later.
-func (a *agent) mistaken(s *actionSpec) {
-	ref, ok := a.w.provider.do(s, false)
-	a.outcome(s, failed(s))
-	if ok {
-		a.w.after(s.lateNs, func() { a.late(s, completed(s, ref)) })
-	}
-}
-
 func completed(s *actionSpec, ref string) *pb.Record {
-	return &pb.Record{Action: s.id, Payload: &pb.Payload{Output: fmt.Appendf(nil, `{"ref":%q}`, ref)},
-		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref, Lifted: []byte(`{"n":2}`)}}}
+	r := &pb.Record{Action: s.id, Payload: &pb.Payload{Output: fmt.Appendf(nil, `{"ref":%q}`, ref)},
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref, Lifted: []byte(`{"n":2}`), OutputIncomplete: s.large}}}
+	if s.large && s.lost {
+		r.Payload = nil
+	}
+	return r
 }
 
 func failed(s *actionSpec) *pb.Record {
@@ -267,9 +227,14 @@ func (w *world) notify(notices []executor.Notice) {
 }
 
 func (a *agent) hears(n executor.Notice) {
-	if n.State == ledger.StateOpen && n.Savepoint != "" {
+	switch {
+	case n.Writer != "":
+		a.replaced = a.replaced || n.Writer != a.writer
+		return
+	case n.State == ledger.StateOpen && n.Savepoint != "":
 		a.told = ""
 		return
 	}
 	a.told = n.State
+	a.interrupt()
 }

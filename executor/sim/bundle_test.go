@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -23,7 +24,8 @@ import (
 func TestNoWorldRaisesAFalseAlarm(t *testing.T) {
 	programs := triggers.NewCache(programsMax)
 	proven, records, checkpoints, rotations := 0, uint64(0), uint64(0), 0
-	for seed := uint64(1); proven < 250; seed++ {
+	worlds := testenv.Cases(50, 250)
+	for seed := uint64(1); proven < worlds; seed++ {
 		w := newWorld(Options{Seed: seed, Programs: programs})
 		w.populate()
 		w.play()
@@ -39,7 +41,7 @@ func TestNoWorldRaisesAFalseAlarm(t *testing.T) {
 		if at, err := verify.Check(bytes.NewReader(data), verify.Options{Keys: []string{public}, AtRest: true}); err != nil || !reflect.DeepEqual(at, r) {
 			t.Fatalf("seed %d: with everything at hand: %v %+v, want %+v", seed, err, at, r)
 		}
-		if proven++; proven <= 60 {
+		if proven++; proven <= testenv.Cases(12, 60) {
 			checkPlans(t, seed, data, public)
 		}
 		records, checkpoints, rotations = records+r.Size, checkpoints+r.Signed.Checkpoints-1, rotations+len(r.Signed.Rotations)

@@ -137,6 +137,9 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		return
 	}
 	at := e.Address.Sequence
+	if c.w.stream.stored[at-1].unusable {
+		c.fail("I17", at, "%s can never be carried out, and is effective", kind.Name)
+	}
 	if e.Err != nil {
 		c.fail("I4", at, "%s was no record (%v), and is effective", kind.Name, e.Err)
 		return

@@ -134,6 +134,7 @@ func (c *checker) checkPlans(h *host) {
 				c.fail("L2", 0, "the deadline of plan %s has passed, and it is open", v.Plan)
 			}
 			c.checkEffects(v)
+			c.checkStrays(v)
 		}
 		if after = next; next == "" {
 			break
@@ -161,14 +162,22 @@ func (c *checker) checkEffects(v executor.PlanView) {
 		known := it.outcome == pb.Outcome_OUTCOME_COMPLETED
 		for _, e := range c.w.provider.forward[s.key] {
 			switch {
-			case e.extra || e.byOwner:
-			case v.State == ledger.StateCompensated && e.stands && (known || it.undo == undoDone):
-				c.fail("E2", 0, "plan %s is compensated, and %s of action %s stands", v.Plan, e.ref, it.id)
+			case e.extra || e.byOwner || s.lied || c.clocksWrong():
+			case (v.State == ledger.StateCompensated || v.State == ledger.StateFailed) && e.stands:
+				c.fail("I29", 0, "plan %s is %s, and %s of action %s stands", v.Plan, v.State, e.ref, it.id)
+			case v.State == ledger.StateCommitted && it.absent && !it.spoken && it.outcome != pb.Outcome_OUTCOME_COMPLETED && e.stands && !p.root().accepts():
+				c.fail("I36", 0, "plan %s is committed without action %s, and %s of it stands", v.Plan, it.id, e.ref)
 			case v.State == ledger.StateCommitted && v.UndoneAs == "" && !e.stands && it.undo == undoHeld && known && !c.hasDuty(p, it):
 				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan, e.ref, it.id)
 			}
 		}
 	}
+}
+
+// clocksWrong reports whether clocks have gone wrong: what contracts say of time holds
+// by clocks that are right.
+func (c *checker) clocksWrong() bool {
+	return c.w.struck&Of(FaultSkew, FaultClockForward, FaultClockBack) != 0
 }
 
 // settleAll lets owners answer, at the end, whatever still waits for them.
@@ -189,6 +198,9 @@ func (w *world) settleAll() {
 		}
 		for _, id := range ids {
 			outcome := pick(w.people, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_DONE)
+			if view.State == ledger.StateCommitting || view.State == ledger.StateCommitted { // nothing of it is being undone
+				outcome = pick(w.people, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_SKIPPED)
+			}
 			if s := w.workers.spec(p.Plan, id); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
 				w.provider.remove(s)
 			}

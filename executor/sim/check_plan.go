@@ -14,10 +14,13 @@ type planCheck struct {
 	parent    *planCheck
 	opened    *pb.PlanOpened
 	items     []*itemCheck
-	committed uint64 // where
+	committed uint64   // where
+	waits     uint64   // where it was committed, while that waits; 0: it does not
+	inDoubt   []string // what its retirement has to name
 	phase     phase
 	fired     map[string]uint64 // leases that have, and where
 	owes      bool              // a lease has fired: no further child joins
+	writer    string            // the process whose records it takes
 	saves     map[string]int    // savepoints, and how many items came before
 	unsure    bool              // it may unwind again: an owner has spoken where two must agree, or about a part of it
 	resumed   uint64            // where an owner or a rewind has let it go on last
@@ -40,10 +43,12 @@ type itemCheck struct {
 	class        pb.Class
 	compensation *pb.CompensationRegistered
 	forward      *pb.ForwardRegistered
+	writer       string // the process that registered it
 	child        *planCheck
 	apart        bool // the child had ended when its parent was committed: what reopens it later holds nobody back
 	outcome      pb.Outcome
 	presence     pb.Presence
+	absent       bool // the last answer about its effect has found nothing
 	undo         undo
 	halt         bool
 	started      bool // its undo has, since it was owed last
@@ -54,7 +59,14 @@ type itemCheck struct {
 	attempt      uint32
 	from         uint32 // attempts before its owner's last word
 	kept         bool   // it came before the savepoint that a committed plan was undone to
+	taken               // what bindings read of it
+	earlier      taken  // before its outcome was known
+	asked        bool   // its owner, by a commit that waits
+	spoken       bool   // and has said something
+	lost         bool   // its output is incomplete, and lacks what its undo reads
 	gone         bool   // a check after the undo, or a probe, found the effect gone
+	toldLate     uint32 // the attempt that, behind its quarantine or its owner's answer, a worker has said to be done
+	owesWord     bool   // its owner has to be asked because of that
 }
 
 type undo uint8
@@ -89,7 +101,7 @@ func (p *planCheck) item(id string) (int, *itemCheck) {
 		return -1, nil
 	}
 	// A duty stands beside the action that it comes from.
-	d := &itemCheck{id: id, before: p.items[i].before, class: it.class, compensation: it.compensation, forward: it.forward, duty: true, outcome: pb.Outcome_OUTCOME_COMPLETED}
+	d := &itemCheck{id: id, before: p.items[i].before, class: it.class, compensation: it.compensation, forward: it.forward, duty: true, outcome: pb.Outcome_OUTCOME_COMPLETED, taken: it.taken, earlier: it.taken}
 	p.items = append(p.items, d)
 	return len(p.items) - 1, d
 }
@@ -110,7 +122,7 @@ func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 	c.plans[id] = p
 	c.order = append(c.order, p)
 	parent := c.plans[opened.ParentPlan]
-	if opened.ParentPlan == "" || parent == nil || parent == p || parent.phase != phaseOpen || parent.owes {
+	if opened.ParentPlan == "" || parent == nil || parent == p || parent.phase != phaseOpen || parent.owes || parent.waits != 0 {
 		return p
 	}
 	entry := &itemCheck{id: "plan:" + id, sequence: at, child: p}
@@ -134,11 +146,12 @@ func (c *checker) effective(e ledger.Entry) {
 	p := c.plans[r.Plan]
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
-		c.open(r.Plan, k.PlanOpened, at)
+		c.open(r.Plan, k.PlanOpened, at).writer = r.Writer
 		return
 	case *pb.Record_ForwardRegistered:
 		if p == nil {
 			p = c.open(r.Plan, &pb.PlanOpened{}, at)
+			p.writer = r.Writer
 		}
 		c.registered(e, p, k.ForwardRegistered)
 		return
@@ -150,13 +163,20 @@ func (c *checker) effective(e ledger.Entry) {
 		return
 	}
 	switch k := r.Kind.(type) {
+	case *pb.Record_PlanResumed:
+		p.writer = r.Writer
 	case *pb.Record_PlanCommitted:
-		p.phase, p.committed = phaseCommitted, at
+		c.committed(p, at)
+	case *pb.Record_HeldSetRetired:
+		c.retired(p, at, k.HeldSetRetired)
 	case *pb.Record_PlanRewound:
 		p.phase, p.owes, p.fired, p.resumed = phaseOpen, false, map[string]uint64{}, at
 	case *pb.Record_UnwindStarted:
 		c.absorbed(p, at, "unwind_started")
 		p.phase = phaseUnwinding
+		if !strings.Contains(k.UnwindStarted.ToSavepoint, "~") { // else its commit goes on behind a late duty
+			p.waits = 0
+		}
 	case *pb.Record_PlanEnded:
 		c.ended(p, at, k.PlanEnded)
 	case *pb.Record_SavepointSet:
@@ -183,7 +203,7 @@ func (c *checker) absorbed(p *planCheck, at uint64, what string) {
 
 // copyOf is the plan that undoes a committed one, from behind a place in its order.
 func (c *checker) copyOf(p, parent *planCheck, from int) *planCheck {
-	u := &planCheck{id: p.id + "~1", parent: parent, opened: p.opened, fired: map[string]uint64{}}
+	u := &planCheck{id: p.id + "~1", parent: parent, opened: p.opened, writer: p.writer, fired: map[string]uint64{}}
 	if parent != nil {
 		u.phase = phaseCommitted
 	}
@@ -207,7 +227,8 @@ func (c *checker) copyOf(p, parent *planCheck, from int) *planCheck {
 
 // registered takes in a pair; its other half is in the same commit (I17).
 func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegistered) {
-	it := &itemCheck{id: e.Record.Action, sequence: e.Address.Sequence, class: f.Class, forward: f}
+	it := &itemCheck{id: e.Record.Action, sequence: e.Address.Sequence, class: f.Class, forward: f, writer: e.Record.Writer}
+	it.input = e.Record.Payload.GetInput()
 	if !f.Branch {
 		it.before = p.latest()
 	}
@@ -218,7 +239,7 @@ func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegister
 	}
 	for _, other := range c.w.stream.stored[e.Address.Sequence-1].entries {
 		if k := other.Record.GetCompensationRegistered(); k != nil && other.Record.Plan == p.id && other.Record.Action == it.id {
-			it.compensation = k
+			it.compensation, it.image = k, other.Record.Payload.GetBefore()
 		}
 	}
 	if it.compensation == nil {
@@ -273,14 +294,17 @@ func (c *checker) ended(p *planCheck, at uint64, k *pb.PlanEnded) {
 		}
 		named := slices.Contains(k.Outstanding, it.id)
 		crossed := it.outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence != pb.Presence_PRESENCE_ABSENT
+		if it.owesWord && !c.isTold(p, it) {
+			c.fail("I23", at, "plan %s ends %s, and nobody is told that %s was undone behind its owner's answer", p.id, k.End, it.id)
+		}
 		switch k.End {
 		case pb.PlanEnd_PLAN_END_COMPENSATED, pb.PlanEnd_PLAN_END_FAILED:
 			switch {
 			case it.undo == undoQuarantined || it.undo == undoHeld:
 				c.fail("I23", at, "plan %s ends %s, and the undo of %s is not settled", p.id, k.End, it.id)
-			case it.undo == undoSkipped && crossed && it.class == pb.Class_CLASS_COMPENSABLE && !it.duty && !it.kept && !c.hasDuty(p, it):
+			case it.undo == undoSkipped && crossed && !it.absent && it.class == pb.Class_CLASS_COMPENSABLE && !it.duty && !it.kept && !c.hasDuty(p, it):
 				c.fail("I22", at, "plan %s ends %s, and %s, which completed, was skipped", p.id, k.End, it.id)
-			case it.undo == undoSkipped && crossed && it.class == pb.Class_CLASS_IRREVERSIBLE && !it.kept:
+			case it.undo == undoSkipped && crossed && !it.absent && it.class == pb.Class_CLASS_IRREVERSIBLE && !it.kept:
 				c.fail("I23", at, "plan %s ends %s with the irreversible %s", p.id, k.End, it.id)
 			}
 		case pb.PlanEnd_PLAN_END_QUARANTINED:
@@ -293,4 +317,11 @@ func (c *checker) ended(p *planCheck, at uint64, k *pb.PlanEnded) {
 
 func (c *checker) hasDuty(p *planCheck, it *itemCheck) bool {
 	return slices.ContainsFunc(p.items, func(d *itemCheck) bool { return d.duty && originOf(d.id) == it.id })
+}
+
+// isTold reports whether a later duty beside an action asks its owner about it.
+func (c *checker) isTold(p *planCheck, it *itemCheck) bool {
+	return slices.ContainsFunc(p.items, func(d *itemCheck) bool {
+		return d.duty && d != it && originOf(d.id) == originOf(it.id)
+	})
 }

@@ -13,22 +13,28 @@ import (
 func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	r, at := e.Record, e.Address.Sequence
 	_, it := p.item(r.Action)
-	if it == nil { // a forward without its registration, which its owner answers for
+	if it == nil { // an act whose record was refused, which its owner answers for
 		if r.GetResolved() != nil {
 			c.word(p, at)
 		}
 		return
 	}
+	it.takes(r)
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardCompleted:
-		c.outcome(p, it, pb.Outcome_OUTCOME_COMPLETED)
+		c.completed(p, it, r)
 	case *pb.Record_ForwardFailed:
+		if r.Writer != it.writer && r.Writer != p.writer {
+			return // it takes back what it has claimed itself
+		}
 		c.outcome(p, it, pb.Outcome_OUTCOME_FAILED)
 	case *pb.Record_ForwardInDoubt:
 		c.outcome(p, it, pb.Outcome_OUTCOME_IN_DOUBT)
 	case *pb.Record_CompensationDispatched:
+		c.argued(at, p, it, r)
 		c.dispatched(at, p, it, k.CompensationDispatched)
 	case *pb.Record_ProbeAsked:
+		c.argued(at, p, it, r)
 		it.tryAgain = false
 		if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
 			c.reopen(p, at)
@@ -45,36 +51,98 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 		}
 		c.call(at, p, it, callID{about{p.id, it.id}, purpose, k.ProbeAsked.Attempt}, k.ProbeAsked.Key)
 	case *pb.Record_ProbeAnswered:
-		switch found := k.ProbeAnswered.Presence; {
-		case k.ProbeAnswered.Question == pb.Question_QUESTION_EFFECT && found != pb.Presence_PRESENCE_UNSPECIFIED,
-			k.ProbeAnswered.Question == pb.Question_QUESTION_UNDO && found == pb.Presence_PRESENCE_PRESENT && it.presence == pb.Presence_PRESENCE_UNSPECIFIED:
-			it.presence = found
-		}
-		it.gone = k.ProbeAnswered.Presence == pb.Presence_PRESENCE_ABSENT
-	case *pb.Record_CompensationSucceeded:
-		c.succeeded(at, p, it, k.CompensationSucceeded)
+		it.answered(k.ProbeAnswered)
+	case *pb.Record_CompensationSucceeded, *pb.Record_CompensationReported:
+		c.undone(at, p, it, r)
 	case *pb.Record_CompensationSkipped:
-		late := c.hasDuty(p, it) || it.blindBegun && it.outcome == pb.Outcome_OUTCOME_COMPLETED
-		if it.outcome != pb.Outcome_OUTCOME_FAILED && it.class != pb.Class_CLASS_EFFECTLESS && it.presence != pb.Presence_PRESENCE_ABSENT && !late {
+		late := c.hasDuty(p, it) || it.blindBegun && it.outcome != pb.Outcome_OUTCOME_UNKNOWN
+		if it.outcome != pb.Outcome_OUTCOME_FAILED && it.class != pb.Class_CLASS_EFFECTLESS && !it.absent && !late {
 			c.fail("I22", at, "%s of plan %s is skipped, and may have crossed", it.id, p.id)
 		}
 		it.undo = undoSkipped
 	case *pb.Record_CompensationFailed:
-		it.tryAgain = !k.CompensationFailed.Final && !k.CompensationFailed.InDoubt
+		it.tryAgain = !k.CompensationFailed.Final && !k.CompensationFailed.InDoubt && !p.opened.SecondApprover // whether a retry counts, the audit knows
 	case *pb.Record_ActionQuarantined:
 		if it.tryAgain && strings.Contains(k.ActionQuarantined.Reason, it.compensation.Capability+" failed: ") && it.attempt-it.from < cmp.Or(it.compensation.Attempts, 3) {
 			c.fail("I23", at, "%s of plan %s is given up after %d of %d attempts", it.id, p.id, it.attempt-it.from, it.compensation.Attempts)
 		}
 		it.undo = undoQuarantined
+	case *pb.Record_CommitWaits:
+		it.asked = true
 	case *pb.Record_Resolved:
+		if it.answers(p, k.Resolved) {
+			break
+		}
 		it.undo, it.halt = undoResolved, k.Resolved.Halt // where two must agree, what counts is seen at what follows
 		c.word(p, at)
 	case *pb.Record_RetryRequested:
-		it.approved, it.started, it.tryAgain, it.from = true, false, false, it.attempt
-		if !p.opened.SecondApprover {
-			it.undo = undoHeld
-		}
-		c.word(p, at)
+		c.again(p, it, at)
+	}
+}
+
+// completed notes a completion, and whether what its undo reads was kept.
+func (c *checker) completed(p *planCheck, it *itemCheck, r *pb.Record) {
+	c.outcome(p, it, pb.Outcome_OUTCOME_COMPLETED)
+	it.lost = r.GetForwardCompleted().OutputIncomplete && len(r.Payload.GetOutput()) == 0
+	if it.lost {
+		c.w.options.Seen.commit("lost")
+	}
+}
+
+// again follows an owner who has asked for another try.
+func (c *checker) again(p *planCheck, it *itemCheck, at uint64) {
+	if it.asked && p.root().waits != 0 {
+		return // the world is asked again
+	}
+	it.approved, it.tryAgain, it.from = true, false, it.attempt
+	it.started = it.started && it.undo != undoQuarantined // what is in flight stays there
+	if !p.opened.SecondApprover {
+		it.undo = undoHeld
+	}
+	c.word(p, at)
+}
+
+// undone follows a word that an undo is done.
+func (c *checker) undone(at uint64, p *planCheck, it *itemCheck, r *pb.Record) {
+	owners := it.undo == undoQuarantined || it.undo == undoResolved
+	k, report := r.GetCompensationSucceeded(), r.GetCompensationReported()
+	switch {
+	case k != nil && owners:
+		c.doneLate(at, p, it, k.Attempt)
+	case k != nil:
+		c.succeeded(at, p, it, k)
+	case owners && report.Answer == pb.Answer_ANSWER_DONE:
+		c.doneLate(at, p, it, report.Attempt)
+	}
+}
+
+// doneLate: what a worker says behind the owner's answer is the owner's to know. It is
+// told once, and an answer that came before it has a duty beside it.
+func (c *checker) doneLate(at uint64, p *planCheck, it *itemCheck, attempt uint32) {
+	if p.opened.SecondApprover { // whether the answer counted, the audit knows: it holds nothing back, in any case
+		it.undo, it.halt = undoResolved, false
+		return
+	}
+	if attempt <= it.toldLate {
+		c.fail("I22", at, "the undo of %s of plan %s was said to be done before, behind its owner's answer", it.id, p.id)
+	}
+	it.toldLate = attempt
+	if it.undo == undoResolved {
+		it.owesWord = true
+		c.reopen(p, at)
+	}
+}
+
+// answered follows what a question has found.
+func (it *itemCheck) answered(k *pb.ProbeAnswered) {
+	it.gone = k.Presence == pb.Presence_PRESENCE_ABSENT
+	effect := k.Question == pb.Question_QUESTION_EFFECT
+	if effect {
+		it.absent = it.gone // whether it was asked too early, the audit knows
+	}
+	first := k.Question == pb.Question_QUESTION_UNDO && k.Presence == pb.Presence_PRESENCE_PRESENT && it.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	if effect && !it.gone && k.Presence != pb.Presence_PRESENCE_UNSPECIFIED || first {
+		it.presence = k.Presence
 	}
 }
 
@@ -112,12 +180,12 @@ func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
 		it.from = it.attempt // it was said to have failed behind a blind attempt, and is owed anew
 	}
 	it.outcome = outcome
-	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence == pb.Presence_PRESENCE_ABSENT && it.undo != undoSkipped {
-		it.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
+	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.undo != undoSkipped {
+		it.absent = false // the probe was too early
 	}
 	if u := c.plans[p.id+"~1"]; u != nil { // what undoes a committed plan knows, too
 		if _, copied := u.item(it.id); copied != nil {
-			copied.outcome = outcome
+			copied.outcome, copied.taken, copied.earlier = outcome, it.taken, it.earlier
 		}
 	}
 }
@@ -144,7 +212,8 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 		c.reopen(p, at)
 	}
 	blind := it.outcome != pb.Outcome_OUTCOME_COMPLETED
-	asks := contract.Probe != nil && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
+	refused := it.forward.Late == pb.Late_LATE_REFUSED
+	asks := contract.Probe != nil && !refused && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
 	switch {
 	case p.phase != phaseUnwinding && !p.unsure && !hasParts(p): // with parts, the audit beside it knows
 		c.fail("I18", at, "%s of plan %s is dispatched, and the plan does not unwind", it.id, p.id)
@@ -154,14 +223,14 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 		c.fail("I23", at, "%s of plan %s is dispatched, and has no inverse: %s", it.id, p.id, it.class)
 	case it.outcome == pb.Outcome_OUTCOME_FAILED:
 		c.fail("I20", at, "%s of plan %s is dispatched, and is known to have failed", it.id, p.id)
-	case it.presence == pb.Presence_PRESENCE_ABSENT:
-		c.fail("I20", at, "%s of plan %s is dispatched, and its probe found nothing", it.id, p.id)
 	case blind && !it.duty && asks && it.presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		c.fail("I20", at, "%s of plan %s is dispatched in doubt, and its probe has found nothing yet", it.id, p.id)
 	case blind && !it.duty && contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE && it.presence == pb.Presence_PRESENCE_UNSPECIFIED && !it.approved:
 		c.fail("I20", at, "%s of plan %s is dispatched in doubt, and its contract asks the owner", it.id, p.id)
 	case (it.forward.Pivot || contract.Approve) && !it.approved && !it.duty:
 		c.fail("I20", at, "%s of plan %s is dispatched without its owner's word", it.id, p.id)
+	case it.lost && !blind && contract.Actuator != ledger.ActuatorMemory:
+		c.fail("I37", at, "%s of plan %s is dispatched, and its output, which its arguments read, was not kept", it.id, p.id)
 	case k.Attempt != it.attempt+1:
 		c.fail("I19", at, "attempt %d of %s %s comes after attempt %d", k.Attempt, p.id, it.id, it.attempt)
 	case k.Attempt-it.from > cmp.Or(contract.Attempts, 3) && !p.opened.SecondApprover:
@@ -243,7 +312,7 @@ func (c *checker) succeeded(at uint64, p *planCheck, it *itemCheck, k *pb.Compen
 		return
 	}
 	for _, effect := range c.w.provider.forward[s.key] {
-		if effect.stands && !effect.extra {
+		if effect.stands && !effect.extra && !c.clocksWrong() {
 			c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s stands", it.id, p.id, effect.ref)
 		}
 	}

@@ -46,6 +46,8 @@ func detail(r *pb.Record) string {
 		return fmt.Sprintf("question %d, %s", k.ProbeAsked.Attempt, word(k.ProbeAsked.Question.String(), "QUESTION_"))
 	case *pb.Record_ProbeAnswered:
 		return fmt.Sprintf("question %d, %s", k.ProbeAnswered.Attempt, word(k.ProbeAnswered.Presence.String(), "PRESENCE_"))
+	case *pb.Record_CommitWaits:
+		return k.CommitWaits.Reason
 	case *pb.Record_ActionQuarantined:
 		return k.ActionQuarantined.Reason
 	case *pb.Record_CompensationSkipped:

@@ -46,6 +46,9 @@ const (
 	FaultArchive                     // the ledger cannot be read back for a moment
 	FaultPage                        // a hook does not take a page
 	FaultForeign                     // somebody writes what is no record, half a pair, or an old message again
+	FaultLanding                     // a forward lands after its caller has given it up
+	FaultSecond                      // a second process of an agent comes, and resumes the plan or does not
+	FaultUnserved                    // nobody serves one capability for longer than contracts allow, and owners answer early
 
 	faultCount
 )
@@ -54,7 +57,7 @@ var faultNames = [faultCount]string{
 	"delay", "lost-append", "lost-ack", "doubled", "dedupe", "busy", "no-room", "mute", "skew", "lost-record", "lost-tail", "changed-record",
 	"crash", "power-cut", "state-lost", "pause", "partition", "rivals", "clock-forward", "clock-back",
 	"vanish", "late-agent", "forward", "worker-dies", "slow-worker", "working", "doubled-command", "no-worker", "failing", "forgetful",
-	"archive", "page", "foreign",
+	"archive", "page", "foreign", "landing", "second", "unserved",
 }
 
 // String is the fault's name, as in a set.
@@ -132,7 +135,7 @@ func faultsOf(r *random) (set Faults) {
 	case mode >= 95:
 		share = 100
 	}
-	for f := range faultCount {
+	for f := range FaultUnserved {
 		often := share
 		if tampering.Has(f) {
 			often = share / 12
@@ -140,6 +143,10 @@ func faultsOf(r *random) (set Faults) {
 		if r.percent(often) {
 			set |= 1 << f
 		}
+	}
+	later := *r // a fault that came later changes nothing of what seeds gave before
+	if later.percent(share) {
+		set |= 1 << FaultUnserved
 	}
 	return set
 }

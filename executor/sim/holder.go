@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -129,6 +131,16 @@ func (h *host) stepDown() {
 	h.flights, h.letters, h.answers, h.taken, h.gone = nil, nil, nil, nil, nil
 }
 
+func (h *host) cursor() uint64 { return h.state.Meta().GetApplied().GetSequence() }
+
+// halt ends all that the host does: the stream is not what it was.
+func (h *host) halt(halted *ledger.Halted) {
+	h.session++
+	h.stepDown()
+	h.halted, h.state = halted, nil
+	h.w.halt(h.name, halted)
+}
+
 // die ends the process; its supervisor starts it again.
 func (h *host) die() {
 	h.session++
@@ -144,6 +156,10 @@ func (h *host) die() {
 
 // about is an action of a plan. It has at most one command on its way.
 type about struct{ plan, action string }
+
+func (a about) compare(b about) int {
+	return cmp.Or(cmp.Compare(a.plan, b.plan), cmp.Compare(a.action, b.action))
+}
 
 // callID names one attempt: of an undo, or of a question about it.
 type callID struct {
@@ -197,10 +213,16 @@ func (h *host) try(f *flight) {
 // answered handles what became of one sending.
 func (h *host) answered(f *flight, fate fate, reply *ledger.Reply) {
 	if h.flights[f.id.about] != f {
+		if h.holding && f.id.purpose == ledger.PurposeUndo && fate == fateReplied && reply.Status == ledger.StatusDone {
+			h.take(f, executor.Answer{Reply: reply}) // its owner was faster
+		}
 		return
 	}
 	if fate == fateNoWorker {
 		f.tries++
+		if now, _ := h.clock.epoch(); f.command.UnservedNs != 0 && now >= f.command.UnservedNs {
+			h.take(f, executor.Answer{Unserved: true, Reached: f.reached})
+		}
 		h.later(f, min(workerWaitMin<<min(f.tries-1, 10), workerWaitMax))
 		return
 	}
@@ -223,10 +245,21 @@ func (h *host) later(f *flight, wait int64) { h.in(wait, func() { h.try(f) }) }
 // land hands an answer to the turn, nil for silence. The turn comes by itself.
 func (h *host) land(f *flight, reply *ledger.Reply) {
 	delete(h.flights, f.id.about)
-	h.answers = append(h.answers, executor.Answer{
-		Plan: f.id.plan, Number: f.command.Number, Purpose: f.id.purpose, Attempt: f.id.attempt, Reply: reply,
-	})
+	h.take(f, executor.Answer{Reply: reply})
+}
+
+// take gives an answer about a command to the next turn.
+func (h *host) take(f *flight, a executor.Answer) {
+	a.Plan, a.Number, a.Purpose, a.Attempt = f.id.plan, f.command.Number, f.id.purpose, f.id.attempt
+	h.answers = append(h.answers, a)
 	h.in(0, func() { h.turn(false) })
+}
+
+// ownerSaid drops the command for an action whose owner has answered, if that counts.
+func (h *host) ownerSaid(of about) {
+	if f := h.flights[of]; f != nil && !h.state.Outstanding(of.plan, f.command.Number, f.id.purpose, f.id.attempt) {
+		delete(h.flights, of)
+	}
 }
 
 func (h *host) forget(id callID) {

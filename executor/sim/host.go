@@ -194,14 +194,6 @@ func (h *host) checkAnchor(head ledger.Head) error {
 	return nil
 }
 
-// halt ends all that the host does: the stream is not what it was.
-func (h *host) halt(halted *ledger.Halted) {
-	h.session++
-	h.stepDown()
-	h.halted, h.state = halted, nil
-	h.w.halt(h.name, halted)
-}
-
 // hears schedules the delivery of a message to the host's reader.
 func (h *host) hears(sequence uint64) {
 	if !h.up || h.state == nil {
@@ -223,8 +215,6 @@ func (h *host) delivered(sequence uint64) {
 		h.turn(true)
 	}
 }
-
-func (h *host) cursor() uint64 { return h.state.Meta().GetApplied().GetSequence() }
 
 // turn folds what is there, sends what became valid, decides and appends.
 func (h *host) turn(read bool) {
@@ -324,8 +314,10 @@ func (h *host) folded(e ledger.Entry) {
 			purpose = ledger.PurposeVerify
 		}
 		h.forget(callID{of, purpose, k.ProbeAnswered.Attempt})
-	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined, *pb.Record_Resolved:
+	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined:
 		delete(h.flights, of)
+	case *pb.Record_Resolved, *pb.Record_RetryRequested:
+		h.ownerSaid(of)
 	case *pb.Record_OwnerPaged:
 		delete(h.letters, pageKey{of, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
 	case *pb.Record_ClockConfirmed:
@@ -343,7 +335,7 @@ func (h *host) act() {
 	}
 	live := h.answers[:0]
 	for _, a := range h.answers {
-		if h.state.Outstanding(a.Plan, a.Number, a.Purpose, a.Attempt) {
+		if h.state.Awaits(a) {
 			live = append(live, a)
 		}
 	}
@@ -361,6 +353,7 @@ func (h *host) act() {
 	}
 	records := h.state.Decide(in)
 	h.w.check.decided(h, in, records)
+	h.answers = slices.DeleteFunc(h.answers, func(a executor.Answer) bool { return a.Unserved })
 	records = append(records, h.proof()...)
 	if len(records) == 0 {
 		h.taken = nil // they are about what is settled by now

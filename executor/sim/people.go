@@ -122,8 +122,8 @@ func (w *world) operate() {
 	w.tell(operator(pick(r, "ann", "bob")), record)
 }
 
-// meddle is a foreign writer: bytes that are no record, half a pair, a kind on a
-// subject that may not carry it, an old message once more.
+// meddle is a foreign writer: bytes that are no record, half a pair, what can never be
+// carried out, a kind on a subject that may not carry it, an old message once more.
 func (w *world) meddle() {
 	r := w.people
 	if w.healed || w.stream.mute {
@@ -137,6 +137,8 @@ func (w *world) meddle() {
 		w.stream.put(agentSubject, "", []byte{byte(r.below(256)), byte(r.below(256)), 1})
 	case n < 30:
 		w.stream.put(agentSubject, ledger.ContentTypeJSON, []byte(`{"records":[{}]}`))
+	case n < 42:
+		w.putUnusable(fmt.Sprintf("p%d", r.below(8)), r.below(unusableKinds))
 	case n < 55:
 		p := fmt.Sprintf("p%d", r.below(8))
 		half := encoded(&pb.Record{Plan: p, Action: "lone", Kind: &pb.Record_ForwardRegistered{
@@ -149,6 +151,47 @@ func (w *world) meddle() {
 		w.stream.put(old.message.Subject, old.message.ContentType, old.message.Data)
 		w.stream.stored[len(w.stream.stored)-1].copyOf = old.message.Sequence
 	}
+}
+
+// unusableKinds is how many there are of what putUnusable stores.
+const unusableKinds = 6
+
+// putUnusable is a client that has made a mistake in a plan: none of what it says may
+// count, nor be forgotten if a forward is among it.
+func (w *world) putUnusable(plan string, kind int) {
+	forward := &pb.Record{Plan: plan, Action: "wrong", Kind: &pb.Record_ForwardRegistered{
+		ForwardRegistered: &pb.ForwardRegistered{Capability: "do.wrong", Class: pb.Class_CLASS_COMPENSABLE}}}
+	c := &pb.CompensationRegistered{Capability: "undo.wrong", Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}
+	records := []*pb.Record{forward, {Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}}}
+	subject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0", Plan: ledger.ManyPlans}.Subject()
+	switch kind {
+	case 0:
+		c.Bindings[0].Expression = "outptu.id"
+	case 1:
+		forward.GetForwardRegistered().Late = pb.Late_LATE_REFUSED
+	case 2:
+		records[0], records[1] = records[1], records[0]
+	case 3:
+		records = []*pb.Record{{Plan: "w" + plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
+			Triggers: []*pb.Trigger{{Name: "x", Condition: "plan.status = \"failed\""}}}}}}
+	case 4:
+		records = []*pb.Record{{Plan: "w" + plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: epoch0 / second}}}}
+	default:
+		w.stream.put(subject, ledger.ContentTypeJSON, fmt.Appendf(nil, `{"records":[
+			{"plan":%q,"action":"wrong","forwardRegistered":{"capability":"do.wrong","class":"CLASS_COMPENSABLE","undo":"undo.wrong"}},
+			{"plan":%q,"action":"wrong","compensationRegistered":{"capability":"undo.wrong"}}]}`, plan, plan))
+		w.stream.stored[w.stream.last()-1].unusable = true
+		return
+	}
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		panic("sim: " + err.Error())
+	}
+	if w.stream.last() == 0 && kind == 4 { // no other record says what time it is
+		return
+	}
+	w.stream.put(subject, "", data)
+	w.stream.stored[w.stream.last()-1].unusable = true
 }
 
 func encoded(r *pb.Record) []byte {

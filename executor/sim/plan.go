@@ -31,7 +31,11 @@ type actionSpec struct {
 	detached bool // the agent goes on while its forward is under way
 	mute     bool // the agent never says what came of it
 	lateNs   int64
-	once     bool // reported after the fact, in one commit with its outcome
+	landNs   int64 // luckLands: after its caller gave it up
+	lied     bool  // its agent said that it had failed, and it had not
+	once     bool  // reported after the fact, in one commit with its outcome
+	large    bool  // its output is too large to be kept as a whole
+	lost     bool  // and what its undo reads of it, too
 
 	acknowledged bool
 }
@@ -40,6 +44,7 @@ type pairSpec struct {
 	forward      *pb.ForwardRegistered
 	compensation *pb.CompensationRegistered
 	input        []byte
+	image        []byte // what was there before the forward crossed; nil: nobody looked
 }
 
 // luck is how a forward goes.
@@ -51,6 +56,7 @@ const (
 	luckLost        // it never arrives, and has no answer
 	luckSilent      // it happens, and has no answer
 	luckTwice       // it happens twice
+	luckLands       // it happens after its caller has given it up
 )
 
 type stepKind uint8
@@ -133,6 +139,9 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 	}
 	p.opened = o
 	w.drawSteps(p, depth)
+	if parent == nil && newRandom(w.options.Seed, streamDoubt+uint64(n)).percent(25) {
+		o.DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
+	}
 	return p
 }
 
@@ -214,14 +223,28 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 			}
 		}
 	}
-	a.pair = pairSpec{forward: f, compensation: w.drawCompensation(r, id, f), input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id, r.below(3))}
+	w.drawLanding(r, a, f)
+	kept := newRandom(w.options.Seed, streamKept+uint64(p.n*16+len(p.actions)))
+	a.large, a.lost = kept.percent(10), kept.percent(40)
+	c := w.drawCompensation(r, id, f)
+	told := c.Capability != "" && c.Actuator != ledger.ActuatorMemory
+	if f.Late == pb.Late_LATE_REFUSED && !told { // nobody who could refuse it
+		f.Late = pb.Late_LATE_UNSPECIFIED
+	}
+	a.pair = pairSpec{forward: f, compensation: c, input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id, r.below(3))}
+	if len(p.actions)%2 == 0 {
+		a.pair.image = fmt.Appendf(nil, `{"n":%d,"of":%q}`, len(p.actions), p.id)
+	}
 	return a
 }
 
 // bindings of every undo and question: the effect by its name, by its forward's key
-// and by what the provider calls it.
+// and by what the provider calls it, and what was there before.
 func bindings() []*pb.Binding {
-	return []*pb.Binding{{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"}, {Name: "xref", Expression: "meta.external_ref"}}
+	return []*pb.Binding{
+		{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"}, {Name: "xref", Expression: "meta.external_ref"},
+		{Name: "was", Expression: "before.of"}, {Name: "id", Expression: "input.id"}, {Name: "why", Expression: "plan.reason"},
+	}
 }
 
 func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) *pb.CompensationRegistered {
@@ -294,6 +317,7 @@ func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered)
 		c.ValidUntilNs = epoch0 + r.between(30*second, 140*second)
 	}
 	c.Approve = r.percent(4)
+	c.UnservedAfterNs = w.unservedAfter(id)
 	if r.percent(10) {
 		c.Page = "oncall"
 	}

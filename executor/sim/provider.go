@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // provider is the outside world: what forwards have made and undos have taken back.
@@ -14,7 +15,7 @@ type provider struct {
 	effects []*effect
 	forward map[string][]*effect // by the key of the forward
 	byRef   map[string]*effect
-	barred  map[string]int64 // keys of forwards that came too late: an undo was here first, and when
+	barred  map[string]int64 // keys of forwards whose undo was here first, and when
 	keys    map[string]*keyed
 }
 
@@ -43,11 +44,16 @@ func newProvider(w *world) *provider {
 }
 
 // do makes the effect of a forward, twice where the world says so. False: an undo was
-// here first, and the forward is refused (E3).
+// here first, and the forward is refused, where the contract says so (E3).
 func (p *provider) do(a *actionSpec, twice bool) (ref string, ok bool) {
-	if _, late := p.barred[a.key]; late {
+	if _, late := p.barred[a.key]; late && a.pair.forward.Late == pb.Late_LATE_REFUSED {
 		p.w.say("provider", "refuses the forward of %s %s: it was undone before", a.plan.id, a.id)
 		return "", false
+	}
+	for _, e := range p.forward[a.key] {
+		if e.stands && !e.extra {
+			return e.ref, true // it remembers keys: another process of the agent calls it once more
+		}
 	}
 	ref = p.make(a, false).ref
 	if twice {
@@ -130,7 +136,7 @@ func (p *provider) undo(c ledger.Command, spec *actionSpec) (found bool) {
 	e := p.find(t)
 	if e == nil {
 		p.barred[t.ForwardKey] = p.w.now
-		p.w.say("provider", "has nothing of %s %s to undo, and bars its forward", c.Plan, c.Action)
+		p.w.say("provider", "has nothing of %s %s to undo", c.Plan, c.Action)
 		return false
 	}
 	k.lastNs = p.w.now

@@ -16,11 +16,12 @@ type Seen struct {
 	Faults  map[string]int // times that they struck
 	Ends    map[string]int // states in which plans stood at the end
 	Points  map[string]int // places at which hosts and workers died
+	Commits map[string]int // of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept
 }
 
 // NewSeen returns one in which nothing was seen.
 func NewSeen() *Seen {
-	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
 }
 
 // Add adds what another has seen.
@@ -35,6 +36,13 @@ func (s *Seen) Add(other *Seen) {
 	add(s.Faults, other.Faults)
 	add(s.Ends, other.Ends)
 	add(s.Points, other.Points)
+	add(s.Commits, other.Commits)
+}
+
+func (s *Seen) commit(how string) {
+	if s != nil {
+		s.Commits[how]++
+	}
 }
 
 var verdictNames = [...]string{"effective", "repeated", "refused", "void"}

@@ -17,17 +17,24 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/sim"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "first seed of TestNewSeeds; 0: one that differs from run to run")
 	seedsFlag = flag.Int("seeds", 0, "seeds that TestNewSeeds runs; 0: as many as there is time for")
-	allFlag   = flag.Bool("all", false, "TestNewSeeds goes on behind a seed that fails")
-	forFlag   = flag.Duration("for", 20*time.Second, "time for TestNewSeeds")
+	allFlag   = flag.Bool("all", false, "TestNewSeeds goes on after a seed that fails")
+	forFlag   = flag.Duration("for", 0, "time for TestNewSeeds; 0: 20 s in a long run, else a few fixed seeds")
 )
 
 const programs = 4096
+
+// TestMain collects less often: worlds are short-lived.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(1600)
+	os.Exit(m.Run())
+}
 
 // fail prints a failing run, and how to repeat it.
 func fail(t *testing.T, o sim.Options, r sim.Result) {
@@ -75,7 +82,6 @@ func graveyard(t *testing.T) (list []sim.Options) {
 // and what they have seen.
 func runSeeds(t *testing.T, next func() (sim.Options, bool)) (runs, records, halted int, seen *sim.Seen) {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(1600)) // worlds are short-lived
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	seen = sim.NewSeen()
@@ -127,20 +133,30 @@ func TestGraveyard(t *testing.T) {
 	})
 }
 
-// TestNewSeeds runs as many new worlds as there is time for.
+// Worlds of TestNewSeeds in a plain run: the same each time, so that what fails is the
+// change and not the day. They are none of TestEverythingHappens.
+const (
+	plainSeed  = 1_000_000
+	plainSeeds = 400
+)
+
+// TestNewSeeds runs as many new worlds as there is time for; in a plain run a few that
+// are fixed.
 func TestNewSeeds(t *testing.T) {
-	limit := *forFlag
-	if testing.Short() {
-		limit = min(limit, 3*time.Second)
+	first, seeds, limit := *seedFlag, *seedsFlag, *forFlag
+	if limit == 0 {
+		limit = 20 * time.Second
+		if !testenv.Long() && first == 0 && seeds == 0 {
+			first, seeds = plainSeed, plainSeeds
+		}
 	}
-	first := *seedFlag
 	if first == 0 {
 		first = uint64(time.Now().UnixNano()) / 1e6 * 1e4
 	}
 	fmt.Printf("simulation: seeds from %d\n", first)
 	start, n := time.Now(), uint64(0)
 	runs, records, halted, seen := runSeeds(t, func() (sim.Options, bool) {
-		done := *seedsFlag > 0 && n >= uint64(*seedsFlag) || *seedsFlag == 0 && time.Since(start) > limit
+		done := seeds > 0 && n >= uint64(seeds) || seeds == 0 && time.Since(start) > limit
 		n++
 		return sim.Options{Seed: first + n - 1}, !done && (*allFlag || !t.Failed())
 	})
@@ -153,16 +169,16 @@ func TestNewSeeds(t *testing.T) {
 // up, effective and refused or void where it can be, every state of a plan is an end
 // of some, and hosts die at every named place.
 func TestEverythingHappens(t *testing.T) {
-	n := uint64(0)
+	worlds, n := testenv.Cases(600, 1500), 0
 	_, _, halted, seen := runSeeds(t, func() (sim.Options, bool) {
 		n++
-		return sim.Options{Seed: n - 1}, n <= 1500
+		return sim.Options{Seed: uint64(n - 1)}, n <= worlds
 	})
 	some := func(what string, counts map[string]int, names ...string) {
 		t.Helper()
 		for _, name := range names {
 			if counts[name] == 0 {
-				t.Errorf("no %s %q in 1500 worlds", what, name)
+				t.Errorf("no %s %q in %d worlds", what, name, worlds)
 			}
 		}
 	}
@@ -182,12 +198,13 @@ func TestEverythingHappens(t *testing.T) {
 		"plan_opened repeated", "forward_registered repeated", "plan_committed refused", "plan_failed refused", "forward_registered refused", "none refused",
 		"lease_fired void", "unwind_started void", "compensation_dispatched void", "compensation_succeeded void", "compensation_failed void", "compensation_skipped void",
 		"probe_asked void", "probe_answered void", "action_quarantined void", "plan_ended void", "owner_paged void")
-	some("end", seen.Ends, "open", "committed", "compensated", "failed", "quarantined", "resolved")
+	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
+	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
 		"host: between turns", "host: folded, not committed", "host: committed, not sent", "host: sent, not noted", "host: decided, not appended",
 		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect", "worker: behind its effect")
-	if halted < 20 {
-		t.Errorf("only %d of 1500 worlds found what their stream had lost", halted)
+	if halted < worlds/75 {
+		t.Errorf("only %d of %d worlds found what their stream had lost", halted, worlds)
 	}
 	t.Logf("%d kinds of records and verdicts, %d reasons", len(seen.Records), len(seen.Reasons))
 }
@@ -196,7 +213,7 @@ func TestEverythingHappens(t *testing.T) {
 // a count of what was seen.
 func TestARunRepeats(t *testing.T) {
 	cache := triggers.NewCache(programs)
-	for seed := range uint64(60) {
+	for seed := range uint64(testenv.Cases(12, 60)) {
 		plain := sim.Run(sim.Options{Seed: seed})
 		for _, o := range []sim.Options{{Seed: seed}, {Seed: seed, Trace: true}, {Seed: seed, Programs: cache}, {Seed: seed, Seen: sim.NewSeen()}} {
 			if r := sim.Run(o); r.TraceHash != plain.TraceHash || r.Steps != plain.Steps {
@@ -273,7 +290,6 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 
 // BenchmarkWorlds is one world after the other, on every processor.
 func BenchmarkWorlds(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(1600))
 	var seed atomic.Uint64
 	var records atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {

@@ -31,6 +31,8 @@ type stored struct {
 	entries []ledger.Entry
 	id      string
 	copyOf  uint64 // the first message of the same append; 0: this is it
+
+	unusable bool // it says what can never be carried out: nothing of it may count
 }
 
 // background has no deadline: nothing here waits.

@@ -1,6 +1,10 @@
 package sim
 
 import (
+	"maps"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -25,6 +29,7 @@ func (w *world) faultsBegin() {
 		{FaultClockForward, 2, w.clockForward},
 		{FaultClockBack, 2, w.clockBack},
 		{FaultNoWorker, 2, func(*host) { w.noWorker() }},
+		{FaultUnserved, 4, func(*host) { w.unserve() }},
 		{FaultLostRecord, 1, func(*host) { w.loseRecord() }},
 		{FaultLostTail, 1, func(*host) { w.loseTail() }},
 		{FaultChangedRecord, 1, func(*host) { w.changeRecord() }},
@@ -169,6 +174,45 @@ func (w *world) noWorker() {
 	w.sayFault(FaultNoWorker, "worker", "nobody serves until %d ms", (w.workers.away-epoch0)/millisecond)
 }
 
+// unserve ends the service of one capability for a while, and lets the owner of what is
+// on its way to it answer at some time.
+func (w *world) unserve() {
+	var flying []executor.Command
+	for _, h := range w.hosts {
+		for _, of := range slices.SortedFunc(maps.Keys(h.flights), about.compare) {
+			flying = append(flying, h.flights[of].command)
+		}
+	}
+	capability := pick(w.early, "undo", "find", "check") + "." + pick(w.early, "a", "b", "c", "d")
+	if len(flying) > 0 {
+		capability = flying[w.early.below(len(flying))].Capability
+	}
+	w.workers.unserved[capability] = w.now + w.early.between(10*second, 100*second)
+	w.sayFault(FaultUnserved, "worker", "nobody serves %s until %d ms", capability, (w.workers.unserved[capability]-epoch0)/millisecond)
+}
+
+// unservedAfter is what the contract of an action allows, and not the default: a world
+// does not last for an hour.
+func (w *world) unservedAfter(id string) int64 {
+	if !w.faults.Has(FaultUnserved) {
+		return 0
+	}
+	return int64(5+7*(id[len(id)-1]%5)) * second
+}
+
+// impatient lets an owner answer for a command that nobody takes.
+func (w *world) impatient(c executor.Command) {
+	if w.options.Alone || w.healed || w.impatience[about{c.Plan, c.Action}] || !w.early.percent(30) {
+		return
+	}
+	w.impatience[about{c.Plan, c.Action}] = true
+	w.after(w.early.between(0, 30*second), func() {
+		if !w.healed {
+			w.answer(c.Plan, c.Action, pick(w.early, "ann", "bob"))
+		}
+	})
+}
+
 // loseRecord restarts the stream without one record that was stored.
 func (w *world) loseRecord() {
 	last := w.stream.last()
@@ -216,6 +260,7 @@ func (w *world) heal() {
 	w.say("world", "heals")
 	w.stream.busy, w.stream.noRoom, w.stream.skew = false, false, 0
 	w.workers.away = 0
+	clear(w.workers.unserved)
 	w.restartStream()
 	for _, h := range w.hosts {
 		h.cut, h.clock.offset = false, 0

@@ -21,16 +21,18 @@ const (
 // workers carry out commands over the provider. They remember the highest term, as
 // package worker does.
 type workers struct {
-	w       *world
-	term    uint64
-	away    int64           // nobody serves before
-	working map[string]bool // by key: a long undo is under way
-	locked  map[string]bool // by key: it has failed for now, and likely will again
-	specs   map[about]*actionSpec
+	w        *world
+	term     uint64
+	away     int64            // nobody serves before
+	unserved map[string]int64 // by capability: nobody serves it before
+	working  map[string]bool  // by key: a long undo is under way
+	locked   map[string]bool  // by key: it has failed for now, and likely will again
+	specs    map[about]*actionSpec
 }
 
 func (x *workers) init(w *world) {
 	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{}, map[about]*actionSpec{}
+	x.unserved = map[string]int64{}
 }
 
 // originOf is the action that a duty comes from; of any other, itself.
@@ -55,6 +57,11 @@ func (x *workers) take(command executor.Command, done func(fate, *ledger.Reply))
 	w, r, c := x.w, x.w.labour, command.Command
 	timeout := c.TimeoutMs * millisecond
 	if x.away > w.now {
+		w.after(10*millisecond, func() { done(fateNoWorker, nil) })
+		return
+	}
+	if x.unserved[c.Capability] > w.now {
+		w.impatient(command)
 		w.after(10*millisecond, func() { done(fateNoWorker, nil) })
 		return
 	}

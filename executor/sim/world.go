@@ -29,7 +29,11 @@ const (
 	streamEnd
 	streamNotary
 	streamErasing
-	streamPlan = 1000
+	streamEarly
+	streamDoubt  = 500
+	streamKept   = 600
+	streamPlan   = 1000
+	streamSecond = 1 << 20 // and the number of the agent
 )
 
 // world is one run.
@@ -42,11 +46,14 @@ type world struct {
 
 	queue                             queue
 	ties, net, people, labour, strike *random
+	early                             *random        // of nobody who serves, and of owners who do not wait
+	impatience                        map[about]bool // they have answered
 
 	stream   *stream
 	hosts    []*host
 	rule     lease
 	agents   []*agent
+	strays   []*actionSpec // what processes did that are not their plan's writer
 	provider *provider
 	workers  workers
 	check    *checker
@@ -116,6 +123,7 @@ func newWorld(o Options) *world {
 	}
 	w.faults &^= o.Without
 	w.erasing = newErasing(o.Seed)
+	w.early, w.impatience = newRandom(o.Seed, streamEarly), map[about]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}
 	w.provider = newProvider(w)

@@ -143,7 +143,7 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 			}
 		}
 		if v.ok() {
-			found = append(found, l.check(e, before)...)
+			found = append(found, l.check(e, before, entries)...)
 		}
 		l.log.note(e, v)
 	}
@@ -302,7 +302,7 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 }
 
 func (l *Ledger) view(p *plan) Plan {
-	view := Plan{ID: p.id, State: p.phase, Orphans: slices.Clone(p.orphans), Held: p.held(), Erasure: erasureOf(p)}
+	view := Plan{ID: p.id, State: p.phase, Orphans: p.unanswered(), Held: p.held(), Erasure: erasureOf(p)}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
 		if a.compensation != nil {

@@ -21,6 +21,7 @@ const (
 	quarantined = "quarantined"
 	resolved    = "resolved"
 	exhausted   = "exhausted"
+	settling    = "settling" // in doubt, and its forward may still land
 	ready       = "ready"
 	retired     = "retired"
 )
@@ -62,7 +63,9 @@ type book struct {
 	shelf     Shelf             // nil: everything stays at hand
 	name      string            // begins its keys there
 	under     *book             // of a fold on trial: what it began from
+	half      string            // action and message of the forward_registered that was refused last
 	programs  *triggers.Cache
+	before    int64                            // logical time before the record that is folded
 	onRead    func(plan string, keys []string) // may be nil
 }
 
@@ -88,15 +91,19 @@ type plan struct {
 	behind        []*turn // and those that did after it
 	fired         *pb.Address
 	unwinding     *pb.Address
+	unwindingNs   int64 // logical time at which its unwind began
 	resumed       *pb.Address
 	committed     *pb.Address
 	ended         *pb.Address
 	retired       bool
 	gaveUp        int       // registrations that its commit has retired
+	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n stands at n-1
 	byHand        bool
-	orphans       []string
-	answered      map[string]bool // orphans that their owner has resolved
+	opener        string // the process that opened it
+	writer        string // the one whose records it takes
+	writerSinceNs int64  // logical time at which that one resumed it; 0: it opened it
+	orphans       []orphan
 	leases        []*lease
 	savepoints    []savepoint
 	rewinding     bool
@@ -134,12 +141,16 @@ type action struct {
 	before                []uint32
 	child                 *plan
 	dutyOf                uint32
+	writer                string // the process that registered it
 	key                   string // of its undo, where a plan that undoes another one holds it
 	outcome               string
+	outcomeNs             int64 // logical time of the record that says so
 	externalRef           string
 	failure               string
 	lifted                []byte
 	input, output         []byte
+	image                 []byte // what was there before it crossed
+	incomplete            bool   // output is a part of what was returned, or nothing
 	undo                  string
 	attempt, attemptsFrom uint32
 	blindly               bool
@@ -158,7 +169,14 @@ type action struct {
 	reported              *pb.CompensationReported
 	asking                pb.Question
 	asked, askedFrom      uint32
-	askedToSend           bool // the question stands before an attempt, not behind one
+	askedNs               int64  // epoch of the last question
+	absentNs              int64  // epoch of one that found nothing too early; 0: none
+	doubtedAs             uint32 // the duty for a doubt that came too late
+	dispatchedNs          int64  // epoch of dispatched
+	unserved              bool   // nobody took its last attempt
+	saidDone              uint32 // the last attempt that a worker has called done in a record, or behind its owner's back; 0: none
+	undone                bool   // a duty for that: it was undone once more than its owner knew
+	askedToSend           bool   // the question stands before an attempt, not behind one
 	presence              pb.Presence
 	pending               *pb.CompensationSucceeded
 	confirmed             bool
@@ -169,7 +187,8 @@ type action struct {
 	warned                bool
 	duties                uint32
 	duplicates            []string
-	successes             int // effective ones, for I22
+	successes             int    // effective ones, for I22
+	doubt                 string // how far a commit that waits has come with it; empty: it does not wait for it
 }
 
 type lease struct {
@@ -261,7 +280,7 @@ func (p *plan) named(id string) *action {
 }
 
 func (p *plan) status() string {
-	if p.phase == ledger.StateOpen && p.signal != "" {
+	if p.stops() && p.signal != "" {
 		return p.signal
 	}
 	return p.phase
@@ -271,14 +290,19 @@ func (p *plan) status() string {
 func (p *plan) keeps() bool { return p.phase == ledger.StateCommitted && p.parent != nil && !p.retired }
 
 // armed: the leases of the plan are held.
-func (p *plan) armed() bool { return p.phase == ledger.StateOpen || p.keeps() }
+func (p *plan) armed() bool { return p.stops() || p.keeps() }
+
+// stops: the plan can still be undone from where it stands.
+func (p *plan) stops() bool {
+	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting
+}
 
 // unwound: the plan is somewhere in its unwind, or behind it.
-func (p *plan) unwound() bool { return p.phase != ledger.StateOpen && p.phase != ledger.StateCommitted }
+func (p *plan) unwound() bool { return !p.stops() && p.phase != ledger.StateCommitted }
 
 // closed: the plan is closed for its agent.
 func (p *plan) closed() bool {
-	return !slices.Contains([]string{ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
+	return !slices.Contains([]string{ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
 }
 
 func (p *plan) root() *plan {

@@ -76,6 +76,8 @@ func (b *book) claimed(e ledger.Entry, p *plan, name string, depth uint32, chain
 		return nil, nil, nil, void("I14", "plan %s unwinds already for %s", p.id, ledger.FormatAddress(p.fired))
 	case l == nil || l.fired || a == nil && e.Record.Action != "":
 		return nil, nil, nil, void("I14", "plan %s holds no lease %s", p.id, name)
+	case p.phase == ledger.StateCommitting && l.name == leaseDeadline:
+		return nil, nil, nil, void("I15", "plan %s was committed before its deadline", p.id)
 	case l.stopped():
 		return nil, nil, nil, void("I25", "lease %s of plan %s is %s", name, p.id, l.cascade)
 	}

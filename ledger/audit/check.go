@@ -114,9 +114,10 @@ type before struct {
 	undo    string
 	known   bool // the action was registered
 	now     int64
-	turned  *turn // of the lease that fires, where it is the first
-	noted   *turn // of the lease that fires
-	refused bool  // the record that is answered was refused
+	turned  *turn  // of the lease that fires, where it is the first
+	noted   *turn  // of the lease that fires
+	refused bool   // the record that is answered was refused
+	argued  string // what is wrong with the arguments of the call; empty: nothing
 }
 
 func (l *Ledger) before(e ledger.Entry) (was before) {
@@ -131,7 +132,7 @@ func (l *Ledger) before(e ledger.Entry) (was before) {
 	if p == nil {
 		return was
 	}
-	was.plan = p.phase
+	was.plan, was.argued = p.phase, l.book.argue(e.Record)
 	if k := e.Record.GetLeaseFired(); k != nil {
 		was.turned, was.noted = p.turnedBy(p.number(e.Record.Action), k.Lease), p.turnOf(p.number(e.Record.Action), k.Lease)
 	}
@@ -143,7 +144,7 @@ func (l *Ledger) before(e ledger.Entry) (was before) {
 
 // check holds an effective record against the rules once more, from what the fold has
 // become and not from why the record was let through.
-func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
+func (l *Ledger) check(e ledger.Entry, was before, commit []ledger.Entry) (found []Violation) {
 	r := e.Record
 	p := l.book.plan(r.Plan)
 	add := func(rule, problem string) {
@@ -180,6 +181,11 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 		add("I19", keyRule(l.tenant, p, a, k.CompensationDispatched))
 		add("I20", boundaryRule(a, was))
 		add("I21", orderRule(p, a, was))
+		add("I30", l.argumentsRule(e, was, commit))
+		add("I37", l.book.keptRule(p, a, a.compensation.GetBindings(), k.CompensationDispatched.Attempt))
+	case *pb.Record_ProbeAsked:
+		add("I30", l.argumentsRule(e, was, commit))
+		add("I37", l.book.keptRule(p, a, callOf(a.compensation, k.ProbeAsked.Question).GetBindings(), a.attempt+1))
 	case *pb.Record_CompensationSucceeded:
 		add("I18", dispatchRule(a, k.CompensationSucceeded))
 		add("I22", successRule(a))
@@ -187,11 +193,14 @@ func (l *Ledger) check(e ledger.Entry, was before) (found []Violation) {
 		add("I21", orderRule(p, a, was))
 	case *pb.Record_PlanEnded:
 		add("I22", endRule(p, k.PlanEnded))
+		add("I31", orphanRule(p, k.PlanEnded))
 		raced := l.raced(p.id) || l.racedBelow(p)
 		add("I23", outstandingRule(p, k.PlanEnded, raced))
 		add("I22", countRule(p, was, k.PlanEnded, raced))
 	case *pb.Record_HeldSetRetired:
 		add("I24", countedRule(p, k.HeldSetRetired))
+		add("I24", retiredRule(p))
+		add("I36", doubtRule(p, k.HeldSetRetired))
 	case *pb.Record_PlanCommitted:
 		add("I15", terminalRule(was))
 		add("I24", retiredRule(p))
@@ -269,7 +278,7 @@ func depthRule(k *pb.LeaseFired) string {
 
 // terminalRule is I15: terminal states absorb.
 func terminalRule(was before) string {
-	if was.plan != ledger.StateOpen && was.plan != ledger.StateCommitted {
+	if was.plan != ledger.StateOpen && was.plan != ledger.StateCommitting && was.plan != ledger.StateCommitted {
 		return "the plan was " + was.plan + " before"
 	}
 	return ""
@@ -286,11 +295,10 @@ func pairRule(a *action) string {
 // frozenRule is a part of I17: an undo is sent as it was registered, and tells its
 // worker what is known of the forward.
 func frozenRule(a *action, k *pb.CompensationDispatched) string {
-	bindable := !a.blind() && len(a.output) > 0 && string(a.output) != "null"
 	switch {
 	case k.TimeoutNs != timeoutOf(a.compensation) || k.WorkerVersion != a.compensation.GetWorkerVersion():
 		return "its timeout or its worker's version is not the registered one"
-	case k.DirtyFailure != a.blind() || k.HasForwardOutput != bindable:
+	case k.DirtyFailure != a.blind() || k.HasForwardOutput != a.bindable():
 		return "what it says of the forward is not what is known"
 	}
 	return ""
@@ -392,7 +400,7 @@ func outstandingRule(p *plan, k *pb.PlanEnded, raced bool) string {
 			want = append(want, a.id)
 		}
 	}
-	want = append(want, p.orphans...)
+	want = append(want, p.unanswered()...)
 	if !raced && !slices.Equal(want, k.Outstanding) {
 		return fmt.Sprintf("outstanding %.200q, want %.200q", k.Outstanding, want)
 	}
@@ -423,22 +431,6 @@ func countRule(p *plan, was before, k *pb.PlanEnded, raced bool) string {
 	have := [2]int{int(k.Compensated), int(k.Skipped)}
 	if want := [2]int{p.count(compensated), p.count(skipped)}; was.plan == ledger.StateUnwinding && !raced && have != want {
 		return fmt.Sprintf("compensated and skipped %v, want %v", have, want)
-	}
-	return ""
-}
-
-// countedRule is a part of I24: a retirement counts what its commit has retired.
-func countedRule(p *plan, k *pb.HeldSetRetired) string {
-	if int(k.Count) != p.gaveUp {
-		return fmt.Sprintf("%d registrations retired, want %d", k.Count, p.gaveUp)
-	}
-	return ""
-}
-
-// retiredRule is a part of I24: the commit of a root leaves nothing held.
-func retiredRule(p *plan) string {
-	if p.parent == nil && p.held() != 0 {
-		return fmt.Sprintf("%d registrations are held behind the commit", p.held())
 	}
 	return ""
 }

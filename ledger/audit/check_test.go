@@ -24,7 +24,10 @@ func TestEveryCheckCanFail(t *testing.T) {
 	child := undone
 	child.actions = []*action{{n: 1, id: "plan:c", undo: owed, child: &plan{id: "c", phase: ledger.StateOpen}}}
 	compensatedEnd := &pb.PlanEnded{End: pb.PlanEnd_PLAN_END_COMPENSATED}
-	open, gone := *p, *p
+	open, gone, committed := *p, *p, *p
+	committed.phase, committed.actions = ledger.StateCommitted, []*action{{n: 1, id: "a", undo: held, outcome: inDoubt, doubt: doubtDue, forward: a.forward}}
+	stuck := committed
+	stuck.phase = ledger.StateCommitting
 	open.phase, open.fired = ledger.StateOpen, e.Address
 	gone.phase, gone.retired = ledger.StateUnwinding, true
 	ended := *p
@@ -47,6 +50,9 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"I22 at the end":             settledRule(&ended),
 		"I23":                        outstandingRule(p, &pb.PlanEnded{Outstanding: []string{"a"}}, false),
 		"I24":                        retiredRule(p),
+		"I36":                        doubtRule(&committed, &pb.HeldSetRetired{InDoubt: []string{"a"}}),
+		"L1 of a commit that waits":  liveRule(&plan{phase: ledger.StateCommitting}),
+		"L1 of what it waits for":    liveRule(&stuck),
 		"I24 at the end":             heldRule(&gone),
 		"I25":                        depthRule(&pb.LeaseFired{Lease: "x", Depth: DepthMax + 1}),
 		"I26":                        l.termRule(e),

@@ -1,6 +1,10 @@
 package audit
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -20,6 +24,8 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	switch {
 	case parent == nil || parent == p:
 		why = "was never opened"
+	case parent.agent != p.agent && !showsToken(parent, p):
+		why = "takes no child plan of agent " + p.agent + " without its token"
 	case parent.phase != ledger.StateOpen || parent.fired != nil:
 		why = "is " + parent.phase
 	case parent.depth >= depthMax:
@@ -42,6 +48,12 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
 	b.join(p, parent.family)
 	b.lookCounting(parent)
+}
+
+// showsToken reports whether a plan has the token that its parent was opened with.
+func showsToken(parent, p *plan) bool {
+	sum := sha256.Sum256(p.declared.ParentToken)
+	return len(p.declared.ParentToken) > 0 && bytes.Equal(sum[:], parent.declared.AttachDigest)
 }
 
 // childMoved keeps the entry of a child in its parent true to the child's new phase.
@@ -202,8 +214,8 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
 		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id, phase: ledger.StateCommitted,
-		committed: p.committed, depth: p.depth, orphans: append([]string(nil), p.orphans...), byHand: p.byHand,
-		answered: map[string]bool{}, proposals: map[string]*proposal{},
+		committed: p.committed, depth: p.depth, orphans: slices.Clone(p.orphans), byHand: p.byHand,
+		opener: p.opener, writer: p.writer, writerSinceNs: p.writerSinceNs, proposals: map[string]*proposal{},
 	}
 	b.join(u, p.family)
 	p.undoneAs = id

@@ -50,10 +50,17 @@ func liveRule(p *plan) string {
 	switch {
 	case p.phase == ledger.StateUnwinding:
 		return "the plan still unwinds"
-	case p.phase == ledger.StateOpen && p.fired != nil:
+	case p.stops() && p.fired != nil:
 		return "a lease fired and the plan does not unwind"
+	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.openChildren() == 0:
+		return "the plan is committing, and nothing of it is in doubt"
 	case p.phase == ledger.StateCommitted && p.parent == nil && !p.retired && p.origin == "":
 		return "the plan was committed and its held set was not retired"
+	}
+	for _, a := range p.actions {
+		if a.doubt != "" && a.doubt != doubtGiven {
+			return "the commit of the plan waits for action " + a.id + ", which is " + a.doubt
+		}
 	}
 	return ""
 }
@@ -72,12 +79,12 @@ func (b *book) completeRule(p *plan) string {
 		return ""
 	}
 	for up := p.parent; up != nil; up = up.parent { // what it is a part of is undone already, or waits for its owner
-		if up.fired != nil || up.phase != ledger.StateOpen && up.phase != ledger.StateCommitted {
+		if up.fired != nil || !up.stops() && up.phase != ledger.StateCommitted {
 			return ""
 		}
 	}
 	for _, l := range p.leases {
-		if p.phase == ledger.StateOpen && !l.fired && !l.stopped() && b.hasTurned(p, nil, l) { // a child's own go with its commit
+		if p.asksOwn(l) && !l.fired && !l.stopped() && b.hasTurned(p, nil, l) { // a child's own go with its commit
 			return "lease " + l.name + " is true and has not fired"
 		}
 	}

@@ -54,7 +54,7 @@ func (b *book) erase(e ledger.Entry, p *plan, k *pb.PlanErased) verdict {
 
 // isOver: the plan has come to an end that only something new can open again.
 func (p *plan) isOver() bool {
-	return p.phase != ledger.StateOpen && p.phase != ledger.StateUnwinding && p.phase != ledger.StateQuarantined
+	return !p.stops() && p.phase != ledger.StateUnwinding && p.phase != ledger.StateQuarantined
 }
 
 // shred folds the holder's word that a key is gone.

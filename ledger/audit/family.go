@@ -237,8 +237,8 @@ func (f *family) link(parent func(*plan) string, child func(*action) string) {
 
 func (p *plan) clone() *plan {
 	c := *p
-	c.orphans, c.savepoints = slices.Clone(p.orphans), slices.Clone(p.savepoints)
-	c.answered, c.proposals, c.hasFired = maps.Clone(p.answered), maps.Clone(p.proposals), maps.Clone(p.hasFired)
+	c.orphans, c.savepoints, c.inDoubt = slices.Clone(p.orphans), slices.Clone(p.savepoints), slices.Clone(p.inDoubt)
+	c.proposals, c.hasFired = maps.Clone(p.proposals), maps.Clone(p.hasFired)
 	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
 	if p.turned != nil {
 		t := *p.turned

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -37,10 +38,14 @@ func (v verdict) ok() bool { return v.kind == Effective }
 
 // fold takes one record.
 func (b *book) fold(e ledger.Entry) verdict {
+	b.before = b.now
 	b.tick(e)
 	b.at = e.Address
 	b.records++
 	v := b.apply(e)
+	if v.kind == Refused {
+		b.noteOrphan(e)
+	}
 	if e.Record != nil {
 		if p := b.plan(e.Record.Plan); p != nil {
 			p.sealed += sealedIn(e.Record)
@@ -65,11 +70,13 @@ func (b *book) tick(e ledger.Entry) {
 
 func (b *book) apply(e ledger.Entry) verdict {
 	if e.Err != nil {
-		b.noteOrphan(e)
 		return refused(formRule(e), "%s", e.Err.Error())
 	}
 	switch e.Source.Class {
 	case ledger.ClassAgent:
+		if v, is := b.unusable(e); is {
+			return v
+		}
 		return b.agent(e)
 	case ledger.ClassFact:
 		return b.observed(e)
@@ -95,13 +102,16 @@ func formRule(e ledger.Entry) string {
 	switch r.Field {
 	case "pair":
 		return "I17"
-	case "commit", "commit.records", "commit.min_reader", "Content-Type":
+	case "commit", "Content-Type":
 		return "I3"
 	case "compensation_registered.key":
 		return "I19"
 	case "subject":
 		return "I27"
 	default:
+		if strings.HasPrefix(r.Field, "commit.") {
+			return "I3"
+		}
 		return "I4"
 	}
 }
@@ -109,7 +119,7 @@ func formRule(e ledger.Entry) string {
 func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := &plan{
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now, declared: declared, phase: ledger.StateOpen,
-		answered: map[string]bool{}, proposals: map[string]*proposal{},
+		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 	}
 	b.found(p)
 	b.armPlan(p)
@@ -143,32 +153,6 @@ func (p *plan) latest() (before []uint32) {
 	}
 	slices.Sort(before)
 	return before
-}
-
-// orphansMax is how many forwards without registration a plan remembers by name.
-const orphansMax = 64
-
-// noteOrphan remembers a forward that came without its registration: it may have
-// crossed, and is its owner's if the plan unwinds, or has.
-func (b *book) noteOrphan(e ledger.Entry) {
-	r := e.Record
-	if r == nil || e.Source.Class != ledger.ClassAgent || r.GetForwardRegistered() == nil || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
-		return
-	}
-	p := b.plan(r.Plan)
-	if p == nil || p.agent != e.Source.Name || p.answered[r.Action] || p.named(r.Action) != nil || len(p.orphans) >= orphansMax {
-		return
-	}
-	for _, id := range p.orphans {
-		if id == r.Action {
-			return
-		}
-	}
-	p.orphans = append(p.orphans, r.Action)
-	b.reopen(p)
-	if p.phase == ledger.StateCommitted {
-		b.page(p, nil, ledger.PageQuarantined, e.Address)
-	}
 }
 
 func (b *book) page(p *plan, a *action, kind string, at *pb.Address) {

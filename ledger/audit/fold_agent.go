@@ -27,22 +27,33 @@ func (b *book) agent(e ledger.Entry) verdict {
 	p := b.plan(r.Plan)
 	if k := r.GetPlanOpened(); k != nil {
 		switch {
+		case p == nil && k.DeadlineNs != 0 && k.DeadlineNs <= min(b.before, e.StampNs)-int64(ledger.DeadlinePastMax):
+			return refused("I4", "plan_opened.deadline_ns: it had passed before the plan was opened")
 		case p == nil:
 			b.openPlan(e, k)
 			return effective
-		case p.agent == e.Source.Name && same(p.declared, k):
+		case p.agent == e.Source.Name && p.opener == r.Writer && same(p.declared, k):
 			return repeated
 		}
 		return refused("I5", "plan %s was opened before, by agent %s", p.id, p.agent)
 	}
 	if p == nil {
-		if r.GetForwardRegistered() == nil {
+		if r.GetForwardRegistered() == nil && r.GetForwardCompleted() == nil && r.GetForwardInDoubt() == nil {
 			return refused("I6", "plan %s was never opened", r.Plan)
 		}
 		p = b.openPlan(e, &pb.PlanOpened{}) // its forward may be crossing by now
 	}
 	if p.agent != e.Source.Name {
 		return refused("I4", "plan %s belongs to agent %s", p.id, p.agent)
+	}
+	if r.GetPlanResumed() != nil {
+		return b.resume(p, r.Writer)
+	}
+	if v := b.heard(p, r); !v.ok() {
+		if b.withdraw(p, r) {
+			return effective
+		}
+		return v
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_ForwardRegistered:
@@ -87,8 +98,7 @@ func (b *book) forward(e ledger.Entry, p *plan, f *pb.ForwardRegistered) verdict
 		}
 		return refused("I5", "action %s was registered before, differently", r.Action)
 	}
-	if p.phase == ledger.StateCommitted || p.phase == ledger.StateResolved {
-		b.noteOrphan(e)
+	if p.phase == ledger.StateCommitted || p.phase == ledger.StateCommitting || p.phase == ledger.StateResolved {
 		return refused("I15", "plan %s has ended (%s)", p.id, p.phase)
 	}
 	var before []uint32
@@ -98,14 +108,13 @@ func (b *book) forward(e ledger.Entry, p *plan, f *pb.ForwardRegistered) verdict
 	for _, id := range f.After {
 		n := p.number(id)
 		if n == 0 {
-			b.noteOrphan(e)
 			return refused("I6", "after: action %s is not registered in plan %s", id, p.id)
 		}
 		before = append(before, n)
 	}
 	slices.Sort(before)
-	p.orphans = slices.DeleteFunc(p.orphans, func(id string) bool { return id == r.Action })
-	a := p.enlist(&action{id: r.Action, registered: e.Address, atNs: b.now, forward: f, before: slices.Compact(before), input: r.Payload.GetInput()})
+	b.accepted(p, r)
+	a := p.enlist(&action{id: r.Action, registered: e.Address, atNs: b.now, writer: r.Writer, forward: f, before: slices.Compact(before), input: r.Payload.GetInput()})
 	b.lookCounting(p)
 	if p.phase != ledger.StateOpen {
 		b.reopen(p)
@@ -127,7 +136,7 @@ func (b *book) registration(e ledger.Entry, p *plan, c *pb.CompensationRegistere
 	case a.registered.Sequence != e.Address.Sequence:
 		return refused("I17", "action %s was registered without it", a.id)
 	}
-	a.compensation = c
+	a.compensation, a.image = c, e.Record.Payload.GetBefore()
 	b.window(a)
 	if p.armed() {
 		for _, t := range c.Triggers {
@@ -157,9 +166,18 @@ func (b *book) window(a *action) {
 // still become known, and a completion is believed even after a failure.
 func (b *book) outcome(e ledger.Entry, p *plan, now, failure string) verdict {
 	a := p.named(e.Record.Action)
+	if a == nil && b.withdraw(p, e.Record) {
+		return effective
+	}
 	if a == nil {
 		return refused("I6", "action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
+	return b.outcomeOf(e, p, a, now, failure)
+}
+
+// outcomeOf is outcome for an action of the forward: the registered one, or the duty for
+// a doubt about it.
+func (b *book) outcomeOf(e ledger.Entry, p *plan, a *action, now, failure string) verdict {
 	k := e.Record.GetForwardCompleted()
 	switch {
 	case a.outcome == now && b.sameOutcome(a, e.Record, failure):
@@ -167,9 +185,9 @@ func (b *book) outcome(e ledger.Entry, p *plan, now, failure string) verdict {
 	case a.outcome == now, a.outcome == completed, a.outcome == failed && now != completed:
 		return refused("I5", "the outcome of action %s is already %s", a.id, a.outcome)
 	}
-	a.outcome, a.failure = now, failure
+	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
 	if k != nil {
-		a.externalRef, a.lifted = k.ExternalRef, k.Lifted
+		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
 		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
 			a.output = output
 		}
@@ -183,9 +201,17 @@ func (b *book) outcome(e ledger.Entry, p *plan, now, failure string) verdict {
 			a.land()
 			a.undo = owed
 		}
+	case inDoubt:
+		b.doubtedLate(e, p, a)
+	}
+	b.weigh(p, a)
+	if a.doubtedAs != 0 && now != inDoubt {
+		d := p.actions[a.doubtedAs-1]
+		b.outcomeOf(e, p, d, now, failure)
+		d.late = d.late || now == completed && !d.isSettled() // the blind undo may have undone it
 	}
 	b.lookAction(p, a)
-	if p.undoneAs != "" {
+	if p.undoneAs != "" && a.dutyOf == 0 {
 		b.outcome(e, b.plan(p.undoneAs), now, failure)
 	}
 	return effective
@@ -196,7 +222,7 @@ func (b *book) sameOutcome(a *action, r *pb.Record, failure string) bool {
 	if k == nil {
 		return a.failure == failure
 	}
-	return a.externalRef == k.ExternalRef && bytes.Equal(a.lifted, k.Lifted) && bytes.Equal(a.output, r.Payload.GetOutput())
+	return a.externalRef == k.ExternalRef && a.incomplete == k.OutputIncomplete && bytes.Equal(a.lifted, k.Lifted) && bytes.Equal(a.output, r.Payload.GetOutput())
 }
 
 // What was asked of an open plan.
@@ -208,12 +234,12 @@ const (
 // signal is a plan's end as somebody asked for it, whole or back to a savepoint. A
 // plan that goes back to a savepoint still takes the end of all of it.
 func (b *book) signal(p *plan, signal, reason, to string) verdict {
-	partly := p.toSavepoint != "" && (p.phase == ledger.StateOpen || p.rewinding)
+	partly := p.toSavepoint != "" && (p.stops() || p.rewinding)
 	switch {
 	case p.signal == signal && p.signalled && p.toSavepoint == to && p.reason == reason:
 		return repeated
 	case partly && to == "":
-	case p.phase != ledger.StateOpen || p.signal != "":
+	case !p.stops() || p.signal != "":
 		return refused("I15", "plan %s is already %s", p.id, p.status())
 	}
 	p.signal, p.reason, p.signalled, p.toSavepoint = signal, reason, true, to
@@ -257,6 +283,8 @@ func (b *book) unwindRequested(p *plan, k *pb.UnwindRequested) verdict {
 		return refused("I5", "a request without its number")
 	case k.Number <= p.rewinds:
 		return repeated
+	case p.phase == ledger.StateCommitting:
+		return refused("I15", "plan %s is being committed", p.id)
 	case p.savepoint(k.ToSavepoint) == nil:
 		return refused("I6", "plan %s has no savepoint %q", p.id, k.ToSavepoint)
 	}
@@ -282,8 +310,15 @@ func (b *book) commit(e ledger.Entry, p *plan) verdict {
 		return refused("I13", "lease %s of plan %s turned true before the commit landed", p.turned.lease, p.id)
 	case p.openChildren() > 0:
 		return refused("I15", "plan %s has %d child plans that are neither committed nor undone", p.id, p.openChildren())
+	case len(p.unanswered()) > 0:
+		return refused("I31", "plan %s has acts that were claimed and refused: %q", p.id, p.unanswered())
 	case root != p && root.phase != ledger.StateOpen:
 		return refused("I15", "plan %s is %s, and plan %s is a part of it", root.id, root.phase, p.id)
+	}
+	for _, c := range p.below() {
+		if c.keeps() && len(c.unanswered()) > 0 {
+			return refused("I31", "plan %s has acts that were claimed and refused: %q", c.id, c.unanswered())
+		}
 	}
 	for _, c := range p.below() {
 		if c.keeps() && c.turned != nil && !c.turned.clocked {
@@ -291,17 +326,17 @@ func (b *book) commit(e ledger.Entry, p *plan) verdict {
 		}
 	}
 	switch {
+	case p.parent == nil && !p.accepts() && p.undecided() > 0:
+		b.commitLater(e, p)
+		return effective
 	case p.parent == nil:
-		p.turned, p.behind = nil, nil
+		p.committed = e.Address
+		b.commitRoot(p)
+		return effective
 	case p.turned == nil || p.turned.number == 0: // the leases of a child's actions are held on
 		b.nextTurn(p, func(t *turn) bool { return t.number != 0 })
 	}
 	p.committed = e.Address
-	if p.parent == nil {
-		b.retire(p)
-		b.enter(p, ledger.StateCommitted)
-		return effective
-	}
 	b.uncut(p, "", func(c *cut) bool { return c.number == 0 })
 	b.enter(p, ledger.StateCommitted)
 	b.lookActions(p)

@@ -65,6 +65,119 @@ var forgeries = []struct {
 		s.forge(&pb.Record{Cause: evicted, Kind: &pb.Record_FactReingested{FactReingested: &pb.FactReingested{
 			Key: "k", Fact: s.at("fact_asserted", ""), Evicted: evicted, Value: []byte(`2`)}}})
 	}, false},
+	{"a question that comes too early", "I29", func(s *scribe) {
+		s.agent(append([]*pb.Record{opened(0)}, doubtful("a", true)...)...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.asked("a", 1))
+	}, false},
+	{"a second question that comes too early", "I29", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.absent("a", 1))
+		s.now += 29 * second
+		s.forge(s.asked("a", 2))
+	}, false},
+	{"a blind undo that comes too early", "I29", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.now += 29 * second
+		r := s.dispatch("a", keyOf("a"), 1)
+		k := r.GetCompensationDispatched()
+		k.BlindCleanup, k.DirtyFailure, k.HasForwardOutput = true, true, false
+		s.forge(r)
+	}, false},
+	{"an owner who is asked too early", "I29", func(s *scribe) {
+		s.agent(append([]*pb.Record{opened(0)}, pair("a", func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			f.Class, c.Capability = pb.Class_CLASS_IRREVERSIBLE, ""
+		})...)...)
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.about("a", s.at("unwind_started", ""))
+		r.Kind = &pb.Record_ActionQuarantined{ActionQuarantined: &pb.ActionQuarantined{Reason: "irreversible"}}
+		s.forge(r)
+	}, false},
+	{"a skip for what was found too early", "I22", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.absent("a", 1))
+		r := s.about("a", s.at("unwind_started", ""))
+		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{Reason: "the probe found no effect"}}
+		s.forge(r)
+	}, false},
+	{"an undo of something else", "I30", func(s *scribe) {
+		s.argued("a", `{"ref":2,"was":7,"who":"p"}`)
+	}, false},
+	{"an undo without what was there before", "I30", func(s *scribe) {
+		s.argued("a", `{"ref":1,"was":null,"who":"p"}`)
+	}, false},
+	{"an undo with more than its bindings", "I30", func(s *scribe) {
+		s.argued("a", `{"ref":1,"was":7,"who":"p","force":true}`)
+	}, false},
+	{"an undo of something else, behind what others wrote", "I30", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, boundPair("a")...), completed("a"))...)
+		s.agent(planFailed())
+		s.write(sensor, asserted("k", `1`))
+		s.write(sensor, asserted("k", `2`))
+		s.altered("a", `{"ref":2,"was":7,"who":"p"}`)
+	}, false},
+	{"a question about something else", "I30", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, probedBy("a", "meta.forward_key")...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.altered("a", `{"key":"another"}`)
+	}, false},
+	{"an undo that is given up while a worker may take it", "I23", func(s *scribe) {
+		s.unwinding(3)
+		s.now += int64(ledger.UnservedDefault) - 1
+		s.forge(s.unserved("b", 1, false))
+	}, false},
+	{"an undo that is given up without the doubt that there is", "I18", func(s *scribe) {
+		s.unwinding(3)
+		s.write(workerW, &pb.Record{Plan: "p", Action: "b", Kind: &pb.Record_CompensationProgressed{
+			CompensationProgressed: &pb.CompensationProgressed{Attempt: 1, Key: keyOf("b"), UntilNs: s.now + second}}})
+		s.forge(checkpointOf(1, 32)) // the holder has read on
+		s.now += 2 * int64(ledger.UnservedDefault)
+		s.forge(s.unserved("b", 1, false))
+	}, false},
+	{"a question that is given up while a worker may take it", "I23", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.absent("a", 1)
+		k := r.GetProbeAnswered()
+		k.Presence, k.Unserved = pb.Presence_PRESENCE_UNSPECIFIED, true
+		s.now += int64(ledger.UnservedDefault) - 1
+		s.forge(r)
+	}, false},
+	{"a question that nobody has answered, and an answer", "I20", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.absent("a", 1)
+		r.GetProbeAnswered().Unserved = true
+		s.now += 2 * int64(ledger.UnservedDefault)
+		s.forge(r)
+	}, false},
+	{"an undo that is done twice behind its owner's answer", "I22", func(s *scribe) {
+		s.unwinding(3)
+		s.lazy = true
+		s.write(ops, &pb.Record{Plan: "p", Action: "b", Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{
+			Outcome: pb.Resolution_RESOLUTION_SKIPPED, Reason: "r", Actor: "ann"}}})
+		s.forge(s.succeeded("b", 1))
+		again := s.succeeded("b", 1)
+		again.GetCompensationSucceeded().Worker = "w2"
+		s.forge(again)
+	}, false},
+	{"a dispatch of what its owner has answered for", "I19", func(s *scribe) {
+		s.unwinding(3)
+		s.lazy = true
+		s.write(ops, &pb.Record{Plan: "p", Action: "b", Kind: &pb.Record_Resolved{Resolved: &pb.Resolved{
+			Outcome: pb.Resolution_RESOLUTION_SKIPPED, Reason: "r", Actor: "ann"}}})
+		s.forge(s.dispatch("b", keyOf("b"), 2))
+	}, false},
 	{"a firing without its cause", "I11", func(s *scribe) { s.plan("a"); s.forge(fired("plan.failed", failedText, 1, nil)) }, false},
 	{"a firing of another condition", "I11", func(s *scribe) {
 		s.plan("a")
@@ -123,6 +236,34 @@ var forgeries = []struct {
 	{"a deadline that fires early", "I16", func(s *scribe) {
 		s.agent(opened(start + 10*second))
 		s.now += 9 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+	{"an undo whose stop does not compile", "I6", func(s *scribe) {
+		s.unwindingWith(append(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Stop = "outptu" }), completed("b"))...)
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
+	{"an undo that came before its forward", "I6", func(s *scribe) {
+		p := pair("b")
+		s.unwindingWith(p[1], p[0], completed("b"))
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
+	{"a forward that is to be refused by nobody", "I6", func(s *scribe) {
+		s.unwindingWith(append(pair("b", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Late = pb.Late_LATE_REFUSED }), completed("b"))...)
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
+	{"an end that forgets a pair that does not compile", "I31", func(s *scribe) {
+		s.plan("a")
+		s.agent(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = "1 +" })...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("a", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
+	}, false},
+	{"a firing of a plan whose condition does not compile", "I6", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "x", Condition: `facts["k"] = 1`}))
+		s.forge(fired("plan.failed", failedText, 1, s.at("plan_opened", "")))
+	}, false},
+	{"a firing of a plan whose deadline had passed", "I6", func(s *scribe) {
+		s.agent(opened(start - 2*3600*second))
 		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
 	}, false},
 	{"an undo with another timeout", "I17", func(s *scribe) {
@@ -187,6 +328,27 @@ var forgeries = []struct {
 		r.Kind = &pb.Record_CompensationSkipped{CompensationSkipped: &pb.CompensationSkipped{Reason: "no"}}
 		s.forge(r)
 	}, false},
+	{"compensated beside an act that was refused", "I31", func(s *scribe) {
+		s.plan("a")
+		s.agent(claimed("b")...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("a", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
+	}, false},
+	{"failed beside an act that was refused", "I31", func(s *scribe) {
+		s.agent(opened(0))
+		s.agent(claimed("a")...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(ended(pb.PlanEnd_PLAN_END_FAILED))
+	}, false},
+	{"a dispatch of what another process has registered", "I6", func(s *scribe) {
+		s.plan("a")
+		s.agent(claimed("b")...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
 	{"an end that hides what is outstanding", "I23", func(s *scribe) {
 		s.plan("a", "b")
 		s.agent(planFailed())
@@ -205,6 +367,80 @@ var forgeries = []struct {
 		s.plan("a", "b")
 		s.agent(planCommitted())
 		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement of what is in doubt", "I36", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"), planCommitted())...)
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1, InDoubt: []string{"a"}}}})
+	}, false},
+	{"a retirement after an answer that came too early", "I36", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", true)...), inDoubt("a"), planCommitted())...)
+		r := s.asked("a", 1)
+		s.forge(r)
+		s.forge(s.absent("a", 1))
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement while its owner is asked", "I36", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
+		s.decide()
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1, InDoubt: []string{"a"}}}})
+	}, false},
+	{"a retirement that hides what its plan accepts", "I36", func(s *scribe) {
+		first := opened(0)
+		first.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT
+		s.agent(append(append([]*pb.Record{first}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a wait for what is known", "I36", func(s *scribe) {
+		s.agent(append(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), completed("a")), doubtful("b", false)...)...)
+		s.agent(inDoubt("b"), planCommitted())
+		r := s.about("a", s.at("plan_committed", ""))
+		r.Kind = &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: "no"}}
+		s.forge(r)
+	}, false},
+	{"an owner who is asked too early by a commit", "I29", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), planCommitted())...)
+		r := s.about("a", s.at("plan_committed", ""))
+		r.Kind = &pb.Record_CommitWaits{CommitWaits: &pb.CommitWaits{Reason: "no probe"}}
+		s.forge(r)
+	}, false},
+	{"an undo while a commit waits", "I15", func(s *scribe) {
+		s.agent(append(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a")), planCommitted())...)
+		r := s.about("a", s.at("plan_committed", ""))
+		r.Kind = &pb.Record_CompensationDispatched{CompensationDispatched: &pb.CompensationDispatched{Attempt: 1, Capability: "undo.a", Key: keyOf("a"), BlindCleanup: true}}
+		s.forge(r)
+	}, false},
+	{"a deadline that fires while a commit waits", "I15", func(s *scribe) {
+		s.agent(append(append(append([]*pb.Record{opened(start + second)}, doubtful("a", false)...), inDoubt("a")), planCommitted())...)
+		s.now += 2 * second
+		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
+	}, false},
+	{"a commit that waits for nothing", "L1", func(s *scribe) {
+		s.agent(append(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a")), planCommitted())...)
+		s.agent(completed("a"))
+	}, true},
+	{"an undo with null in place of what was not kept", "I37", func(s *scribe) {
+		s.agent(opened(0))
+		s.agent(append(pair("a", readsRef), incomplete("a"))...)
+		s.agent(append(pair("b"), completed("b"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		s.forge(s.succeeded("b", 1))
+		r := s.dispatch("a", keyOf("a"), 1)
+		r.GetCompensationDispatched().HasForwardOutput = false
+		r.Payload = &pb.Payload{Arguments: []byte(`{"ref":null}`)}
+		s.forge(r)
+	}, false},
+	{"a check with null in place of what was not kept", "I37", func(s *scribe) {
+		s.agent(opened(0))
+		s.agent(append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.Verify = &pb.Verify{Ok: "verify.gone", Call: &pb.Call{Capability: "check.a", Bindings: []*pb.Binding{{Name: "ref", Expression: "output.ref"}}}}
+		}), incomplete("a"))...)
+		s.agent(planFailed())
+		s.turns(1)
+		r := s.about("a", s.at("compensation_dispatched", "a"))
+		r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: 1, Capability: "check.a", Key: keyOf("a"), Question: pb.Question_QUESTION_VERIFY,
+			TimeoutNs: 30 * second, Done: &pb.CompensationSucceeded{Attempt: 1}}}
+		s.forge(r)
 	}, false},
 	{"an end that counts too few", "I22", func(s *scribe) {
 		s.plan("a")
@@ -242,6 +478,16 @@ var forgeries = []struct {
 	}, true},
 }
 
+// readsRef binds an argument of the undo to the output.
+func readsRef(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	c.Bindings = []*pb.Binding{{Name: "ref", Expression: "output.ref"}}
+}
+
+// incomplete is a completion whose output could not be kept.
+func incomplete(id string) *pb.Record {
+	return &pb.Record{Action: id, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{OutputIncomplete: true}}}
+}
+
 // unwinding is a plan of two actions, of which b came after a: 1 of them failed, 2
 // with b undone, 3 with b under way.
 func (s *scribe) unwinding(how int) {
@@ -257,6 +503,14 @@ func (s *scribe) unwinding(how int) {
 	if how != 3 {
 		s.forge(s.succeeded("b", 1))
 	}
+}
+
+// unwindingWith is a plan that unwinds when these records come.
+func (s *scribe) unwindingWith(records ...*pb.Record) {
+	s.plan("a")
+	s.agent(planFailed())
+	s.turns(1)
+	s.agent(records...)
 }
 
 // TestEveryForgeryIsFound: each ledger breaks one rule, and the audit names it and the
@@ -312,6 +566,12 @@ func TestRefusedRecordsAreToldWithTheirRule(t *testing.T) {
 		{"I5", []*pb.Record{{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{}}}}},
 		{"I6", []*pb.Record{completed("nobody")}},
 		{"I17", half},
+		{"I17", []*pb.Record{pair("b")[1], pair("b")[0]}},
+		{"I17", pair("b", bound("input.("))},
+		{"I17", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Done = "1" })},
+		{"I17", pair("b", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Late = pb.Late_LATE_REFUSED })},
+		{"I4", []*pb.Record{{Plan: "q", Kind: opened(0, &pb.Trigger{Name: "x", Condition: "plan.statsu"}).Kind}}},
+		{"I4", []*pb.Record{{Plan: "q", Kind: opened(start - 3600*second).Kind}}},
 		{"I19", pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Key = keyOf("a") })},
 	} {
 		s := newScribe(t)
@@ -330,6 +590,23 @@ func TestRefusedRecordsAreToldWithTheirRule(t *testing.T) {
 	s.agent(planCommitted())
 	if l, found := s.audited(); len(found) > 0 || l.Entries()[0].Rule != "I15" {
 		t.Errorf("a commit behind the unwind: %+v, %+v", l.Entries(), found)
+	}
+}
+
+// TestWhatTheUndoDoesNotNeedMayBeMissing: its contract says so, or reads nothing of it.
+func TestWhatTheUndoDoesNotNeedMayBeMissing(t *testing.T) {
+	for _, expression := range []string{"output.?ref", "has(output.ref) ? output.ref : input.id", "meta.forward_key", "plan.label", `meta.blind_cleanup ? output.ref : "x"`} {
+		s := newScribe(t)
+		s.agent(opened(0))
+		s.agent(append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.Bindings = []*pb.Binding{{Name: "ref", Expression: expression}}
+		}), incomplete("a"))...)
+		s.agent(planFailed())
+		s.decide()
+		l, found := s.audited()
+		if found = append(found, l.End()...); len(found) > 0 || l.Plans()[0].State != ledger.StateCompensated {
+			t.Errorf("%s: %+v, %+v", expression, l.Plans(), found)
+		}
 	}
 }
 

@@ -57,11 +57,7 @@ func (b *book) decided(e ledger.Entry) verdict {
 	case *pb.Record_UnwindStarted:
 		return b.unwindStarted(e, p, k.UnwindStarted)
 	case *pb.Record_HeldSetRetired:
-		if p.phase != ledger.StateCommitted || p.retired || p.parent != nil { // a child is retired with its root
-			return void("I24", "plan %s is %s and has nothing to retire", p.id, p.status())
-		}
-		p.retired = true
-		return effective
+		return b.retirement(p, k.HeldSetRetired)
 	case *pb.Record_PlanEnded:
 		return b.planEnded(e, p, k.PlanEnded)
 	case *pb.Record_PlanRewound:
@@ -97,6 +93,12 @@ func (b *book) decidedAbout(e ledger.Entry, p *plan) verdict {
 		b.page(p, a, ledger.PageWindowClosing, e.Address)
 		return effective
 	}
+	if k := r.GetCompensationSucceeded(); k != nil && a.isLate(k.Attempt) {
+		return b.doneLate(e, p, a, k.Attempt)
+	}
+	if p.committing() {
+		return b.decidedDoubt(e, p, a)
+	}
 	if p.phase != ledger.StateUnwinding {
 		return void("I15", "plan %s is %s", p.id, p.status())
 	}
@@ -125,8 +127,12 @@ func (b *book) decidedAbout(e ledger.Entry, p *plan) verdict {
 // stateOf is the undo of an action as people read it.
 func (p *plan) stateOf(a *action) string {
 	switch {
+	case a.undo == owed && p.isReady(a) && p.settlesBy(a) != 0:
+		return settling
 	case a.undo == owed && p.isReady(a):
 		return ready
+	case a.doubt == doubtGiven:
+		return quarantined
 	case a.undo == held && p.phase == ledger.StateCommitted && !p.keeps():
 		return retired
 	}
@@ -154,6 +160,8 @@ func (b *book) next(p *plan, a *action) string {
 	switch {
 	case a.child != nil:
 		return doChild
+	case a.undone:
+		return doQuarantine
 	case a.superseded(), class == pb.Class_CLASS_EFFECTLESS, a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
 	case class == pb.Class_CLASS_IRREVERSIBLE, c.GetCapability() == "":
@@ -164,9 +172,9 @@ func (b *book) next(p *plan, a *action) string {
 		return doQuarantine
 	case unsure && a.late && c.Probe != nil:
 		return doProbe
-	case unsure && !a.late && c.Probe != nil && (c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED):
+	case unsure && !a.late && a.policy() == doubtAsk:
 		return doProbe
-	case unsure && !a.late && c.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE && !a.approved:
+	case unsure && !a.late && a.policy() == doubtOwner:
 		return doQuarantine
 	case !a.approved && (b.windowClosed(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
@@ -194,8 +202,11 @@ func (b *book) dispatch(e ledger.Entry, p *plan, a *action, k *pb.CompensationDi
 		return void("I19", "%s with key %q is not the compensation of action %s", k.Capability, k.Key, a.id)
 	case k.BlindCleanup != a.blind():
 		return void("I20", "the outcome of action %s is %s, and the dispatch says otherwise", a.id, a.outcome)
+	case p.settles(a, e.Record.EpochNs):
+		return void("I29", "the forward of action %s may still land", a.id)
 	}
 	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, e.Address
+	a.dispatchedNs, a.unserved = e.Record.EpochNs, false
 	a.undo, a.arguments = dispatched, e.Record.Payload.GetArguments()
 	return effective
 }
@@ -203,7 +214,7 @@ func (b *book) dispatch(e ledger.Entry, p *plan, a *action, k *pb.CompensationDi
 // inFlight: an answer about this attempt may still settle it. An earlier attempt that
 // turns out to have succeeded did undo the effect.
 func (a *action) inFlight(attempt uint32) bool {
-	return a.flying() && a.child == nil && attempt >= 1 && attempt <= a.attempt
+	return (a.flying() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
 }
 
 func (a *action) reportedDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
@@ -242,17 +253,26 @@ func attemptsOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.GetAttemp
 
 func timeoutOf(c *pb.CompensationRegistered) int64 { return cmp.Or(c.GetTimeoutNs(), int64(30e9)) }
 
-func (a *action) spent() bool { return a.attempt-a.attemptsFrom >= attemptsOf(a.compensation) }
+func (a *action) spent() bool {
+	return a.unserved || a.attempt-a.attemptsFrom >= attemptsOf(a.compensation)
+}
 
 // failure ends an attempt: asked about, tried again, or its owner's (I23).
 func (b *book) failure(e ledger.Entry, p *plan, a *action, k *pb.CompensationFailed) verdict {
 	switch {
 	case a.undo != dispatched || k.Attempt != a.attempt || a.asking != pb.Question_QUESTION_UNSPECIFIED:
 		return void("I18", "attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.id, p.stateOf(a))
-	case a.reportedDone():
+	case a.reportedDone() && k.Code != "unverified": // done, and the check behind it cannot be made
 		return void("I18", "the undo of action %s was reported done", a.id)
+	case k.Unserved && a.inMemory():
+		return void("I23", "the undo of action %s needs no worker", a.id)
+	case k.Unserved && e.Record.EpochNs < a.offeredUntil():
+		return void("I23", "the undo of action %s was not offered for as long as its contract says", a.id)
+	case k.Unserved && a.aliveUntilNs != 0 && !k.InDoubt:
+		return void("I18", "an attempt of action %s may have come to a worker, and the record has no doubt", a.id)
 	}
 	a.pending = nil
+	a.unserved = k.Unserved
 	a.unheard()
 	if k.InDoubt { // its worker may be at work for as long again
 		a.aliveUntilNs = max(a.aliveUntilNs, min(e.Record.EpochNs, epochMax)+timeoutOf(a.compensation))
@@ -292,6 +312,8 @@ func (b *book) quarantine(e ledger.Entry, p *plan, a *action) verdict {
 	switch {
 	case p.isReady(a) && b.next(p, a) == doSkip: // its outcome came first
 		return void("I23", "nothing of action %s is to be undone: it is not its owner's", a.id)
+	case p.settles(a, e.Record.EpochNs):
+		return void("I29", "the forward of action %s may still land", a.id)
 	case a.undo == exhausted, p.isReady(a):
 	case a.undo == waiting: // its next call cannot be built
 		a.land()
@@ -300,6 +322,7 @@ func (b *book) quarantine(e ledger.Entry, p *plan, a *action) verdict {
 	default:
 		return void("I23", "the undo of action %s is %s", a.id, a.undo)
 	}
+	a.proposal = nil
 	b.settle(p, a, quarantined, e.Address)
 	b.page(p, a, ledger.PageQuarantined, e.Address)
 	return effective

@@ -172,7 +172,7 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.armed() || a == nil && p.phase != ledger.StateOpen || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+	if !p.armed() || a == nil && !p.asksOwn(l) || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
 	truth, clocked := b.standingTruth(p, a, l)
@@ -202,6 +202,12 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 	if truth == triggers.True {
 		b.turn(p, numberOf(a), l, clocked, read)
 	}
+}
+
+// asksOwn: a lease of the plan itself is held. A child's own go with its commit, and the
+// deadline with that of a root, also while it waits.
+func (p *plan) asksOwn(l *lease) bool {
+	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting && l.name != leaseDeadline
 }
 
 // standingTruth is the answer of a lease that every plan or verdict has.
@@ -425,7 +431,7 @@ func (b *book) enter(p *plan, phase string) {
 	if p.parent != nil {
 		b.childMoved(p)
 	}
-	if phase == ledger.StateOpen {
+	if phase == ledger.StateOpen || phase == ledger.StateCommitting {
 		return
 	}
 	for _, l := range p.leases {

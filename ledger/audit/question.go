@@ -28,6 +28,8 @@ func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict
 		return void("I20", "%s is not what the contract of action %s asks", k.Capability, a.id)
 	case !b.mayAsk(p, a, k, isReady):
 		return void("I20", "action %s must not be asked about: its undo is %s", a.id, p.stateOf(a))
+	case k.Question == pb.Question_QUESTION_EFFECT && p.settles(a, e.Record.EpochNs):
+		return void("I29", "the forward of action %s may still land", a.id)
 	case k.Attempt != a.asked+1:
 		return void("I20", "question %d, but question %d is next", k.Attempt, a.asked+1)
 	}
@@ -41,7 +43,7 @@ func (b *book) ask(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) verdict
 		a.pending = k.Done
 		a.unheard()
 	}
-	a.asking, a.asked, a.undo = k.Question, k.Attempt, dispatched
+	a.asking, a.asked, a.askedNs, a.undo = k.Question, k.Attempt, e.Record.EpochNs, dispatched
 	a.arguments = e.Record.Payload.GetArguments()
 	return effective
 }
@@ -56,7 +58,7 @@ func (b *book) mayAsk(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
 	case pb.Question_QUESTION_VERIFY:
 		done := k.Done.GetAttempt()
-		return again || a.asking != pb.Question_QUESTION_VERIFY && a.flying() && done >= 1 && done <= a.attempt
+		return again || a.asking != pb.Question_QUESTION_VERIFY && a.inFlight(done)
 	default:
 		return false
 	}
@@ -70,12 +72,24 @@ func (b *book) answer(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) v
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
 		return void("I20", "presence %d is none that this version knows", k.Presence)
 	}
+	switch {
+	case k.Unserved && k.Presence != pb.Presence_PRESENCE_UNSPECIFIED:
+		return void("I20", "nobody answered the question about action %s, and yet it found something", a.id)
+	case k.Unserved && e.Record.EpochNs < a.offeredUntil():
+		return void("I23", "the question about action %s was not offered for as long as its contract says", a.id)
+	}
 	if k.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
 		b.inconclusive(a, k)
 		return effective
 	}
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
+		if k.Presence == pb.Presence_PRESENCE_ABSENT && p.tooEarly(a, a.askedNs) {
+			a.absentNs = a.askedNs // it rules nothing out, and is asked once more
+			a.land()
+			a.undo = owed
+			break
+		}
 		a.presence = k.Presence
 		if k.ExternalRef != "" {
 			a.externalRef = k.ExternalRef
@@ -114,7 +128,7 @@ func (a *action) hear(answer pb.Answer) {
 // inconclusive asks again as often as the contract says; then it is its owner's.
 func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
 	switch {
-	case k.Attempt-a.askedFrom < cmp.Or(callOf(a.compensation, k.Question).Attempts, 3):
+	case !k.Unserved && k.Attempt-a.askedFrom < cmp.Or(callOf(a.compensation, k.Question).Attempts, 3):
 		a.undo = waiting
 	case k.Question == pb.Question_QUESTION_VERIFY:
 		a.hear(pb.Answer_ANSWER_STOP)
@@ -127,8 +141,8 @@ func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
 // undoFound goes on after an attempt of which nobody knows whether it happened.
 func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT, a.presence == pb.Presence_PRESENCE_UNSPECIFIED
-	mayRun := absent && unseen && a.outcome == unheardOf // its forward may still come
-	if absent && !mayRun {
+	early := absent && p.tooEarly(a, a.askedNs)
+	if absent && !early {
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
 		return
@@ -139,13 +153,16 @@ func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.presence = k.Presence
 	}
-	toSend := a.askedToSend
+	if early && (a.askedToSend || a.spent()) && !a.superseded() {
+		a.undo, a.askedFrom = waiting, a.asked // for the same question, once it has landed or never will
+		return
+	}
 	a.asking, a.askedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	switch {
 	case a.superseded():
 		a.land()
 		a.undo = owed
-	case a.spent(), mayRun && toSend: // the provider may have forgotten the key
+	case a.spent():
 		a.land()
 		a.undo = exhausted
 	default:
@@ -169,7 +186,8 @@ func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
 	origin.duties++
 	d.id = fmt.Sprintf("%s~%d", origin.id, origin.duties)
 	d.registered, d.atNs, d.forward, d.compensation = at, b.now, origin.forward, origin.compensation
-	d.before, d.dutyOf, d.input, d.closesNs = origin.before, origin.n, origin.input, of.closesNs
+	d.before, d.dutyOf, d.closesNs = origin.before, origin.n, of.closesNs
+	d.input, d.image = origin.input, origin.image
 	return p.enlist(d)
 }
 
@@ -224,35 +242,60 @@ func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
 	if a.presence == pb.Presence_PRESENCE_ABSENT && a.undo != compensated && a.undo != skipped && a.undo != resolved {
 		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
 	}
-	letStand := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST || a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 	switch {
 	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:
-		return
 	case a.flying() && !a.blindly: // a question about its effect is out: it is answered
 		a.land()
 		a.undo = owed
-		return
-	case a.flying():
-		a.late = true
-		if a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO {
-			a.land()
-			a.undo = owed
-		}
-	case a.undo == compensated && a.blindly, a.undo == skipped, a.undo == resolved && !letStand:
-		a.late = true
-	default:
+	case a.dealtWith():
+		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
+		b.owedAgain(e, p, a, &action{
+			outcome: completed, externalRef: a.externalRef, lifted: a.lifted, late: true, approved: a.approved && !asks, output: e.Record.Payload.GetOutput(), incomplete: a.incomplete}, noteLate)
+	}
+}
+
+// doubtedLate deals with a forward that is given up only after the unwind has dealt with
+// its action without knowing: it may land after that.
+func (b *book) doubtedLate(e ledger.Entry, p *plan, a *action) {
+	if a.presence == pb.Presence_PRESENCE_ABSENT && a.resolution == nil && a.undo == held {
+		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
+	}
+	if a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late || !a.dealtWith() {
 		return
 	}
+	d := b.owedAgain(e, p, a, &action{outcome: inDoubt, outcomeNs: b.now, approved: a.approved}, noteDoubted)
+	a.doubtedAs = d.n
+}
+
+// dealtWith reports whether an action was undone blindly, skipped, or called undone by
+// its owner, and ends what is still tried for it. An undo that bars its forward is no
+// blind one.
+func (a *action) dealtWith() bool {
+	lost := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST || a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
+	blindly := a.blindly && !a.barred()
+	switch {
+	case a.flying() && blindly && (a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO):
+		a.land()
+		a.undo = owed
+	case a.flying() && blindly, a.undo == compensated && blindly, a.undo == skipped, a.undo == resolved && !lost:
+	default:
+		return false
+	}
+	a.late = true
+	return true
+}
+
+// owedAgain adds the duty for what has become known of a forward too late.
+func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why string) *action {
 	b.reopen(p)
-	asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
-	d := b.duty(p, a, e.Address, &action{
-		outcome: completed, externalRef: a.externalRef, lifted: a.lifted, late: true, approved: a.approved && !asks, output: e.Record.Payload.GetOutput()})
+	d := b.duty(p, a, e.Address, duty)
 	switch p.phase {
-	case ledger.StateOpen: // what it did was rewound: rewind this too
+	case ledger.StateOpen, ledger.StateCommitting: // what it did was rewound: rewind this too
 		if p.signal == "" {
-			b.signal(p, signalCancelled, noteLate, d.id)
+			b.signal(p, signalCancelled, why, d.id)
 		}
 	case ledger.StateCommitted:
+		b.weigh(p, d)
 		if p.undoneAs == "" {
 			b.page(p, d, ledger.PageQuarantined, e.Address)
 		}
@@ -262,7 +305,11 @@ func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
 			d.undo = exhausted
 		}
 	}
+	return d
 }
 
-// noteLate is the reason of a plan that goes back for what came late.
-const noteLate = "its forward completed after it was undone or skipped: the effect may stand"
+// Why a plan goes back for what came late.
+const (
+	noteLate    = "its forward completed after it was undone or skipped: the effect may stand"
+	noteDoubted = "its forward was given up after it was undone or skipped: the effect may still come"
+)

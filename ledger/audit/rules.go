@@ -39,7 +39,12 @@ func Rules() []Rule {
 		{"I25", "Every firing has the depth of what it read, and none is deeper than its limit.", "depth and chain are counted again; the limit is the largest that a holder may have", ""},
 		{"I26", "Terms never decrease, and a holder of an older one decides nothing.", "each record of a holder", "the fence of the append"},
 		{"I27", "Nothing crosses tenants.", "subjects, leaves and keys are all of this tenant", ""},
-		{"I28", "Nothing that a decision reads can be shredded.", "this fold reads control fields only, and of a payload the arguments of an undo in working memory", ""},
+		{"I28", "Nothing that a decision reads can be shredded.", "this fold reads control fields only, and of payloads what bindings move into arguments, sealed values as they were stored", ""},
+		{"I29", "A plan that ended compensated or failed has no effect standing, as long as providers keep what their contracts say.", "what a probe found before its forward could no longer land skips nothing, and no blind undo is sent before that unless the provider refuses what comes after it", "the simulator, which knows what stands"},
+		{"I30", "A call takes what its registered bindings make of what was recorded.", "the bindings of each undo and each question are evaluated again over input, output, before-image, plan and meta", ""},
+		{"I31", "A plan takes the records of one process of its agent at a time. An act that another one claims, or that any refused record claims, keeps its plan from ending committed, compensated or failed before somebody has said what became of it.", "the writer of every record; counted at each commit and each end", "the simulator, which knows what stands"},
+		{"I36", "A commit retires nothing in doubt, unless its owner has answered for it or its plan accepts that.", "what is known of each action is counted again at each retirement, and what is retired in doubt is named", ""},
+		{"I37", "No undo and no question is sent with null in place of what could not be kept.", "the arguments of each call about an action whose output is incomplete are built again", ""},
 		{"L1", "Every unwind ends.", "at the end", ""},
 		{"L2", "Every deadline that has passed has fired.", "at the end", ""},
 	}

@@ -35,6 +35,7 @@ var (
 	agentA   = ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
 	sensor   = ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "sensor"}
 	ops      = ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}
+	workerW  = ledger.Source{Tenant: "t", Class: ledger.ClassWorker, Name: "w1"}
 	holder   = ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
 	termsOf  = ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
 	foreignT = ledger.Source{Tenant: "other", Class: ledger.ClassAgent, Name: "a1", Plan: ledger.ManyPlans}
@@ -160,6 +161,23 @@ func (s *scribe) audited() (*audit.Ledger, []audit.Violation) {
 	return l, found
 }
 
+// lastOf is the address of the last record of a plan of one of these kinds.
+func (s *scribe) lastOf(kinds ...string) (last *pb.Address) {
+	s.t.Helper()
+	for _, m := range s.log {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Record != nil && slices.Contains(kinds, ledger.KindOf(e.Record).Name) {
+				last = e.Address
+			}
+		}
+	}
+	return last
+}
+
 func (s *scribe) messages() iter.Seq2[ledger.Message, error] {
 	return func(yield func(ledger.Message, error) bool) {
 		for _, m := range s.log {
@@ -183,6 +201,13 @@ func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegis
 	return []*pb.Record{
 		{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}},
 		{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+	}
+}
+
+// bound gives the undo an argument.
+func bound(expression string) func(*pb.ForwardRegistered, *pb.CompensationRegistered) {
+	return func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Bindings = append(c.Bindings, &pb.Binding{Name: "x", Expression: expression})
 	}
 }
 
@@ -223,9 +248,46 @@ func (s *scribe) dispatch(id, key string, attempt uint32) *pb.Record {
 	return r
 }
 
+// doubtful is a pair with a probe, or without, whose forward may land for 30 s.
+func doubtful(id string, probed bool) []*pb.Record {
+	return pair(id, func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		if probed {
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + id}}
+		}
+	})
+}
+
+func inDoubt(id string) *pb.Record {
+	return &pb.Record{Action: id, Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{}}}
+}
+
+// asked is a question about the effect of an action.
+func (s *scribe) asked(id string, n uint32) *pb.Record {
+	r := s.about(id, s.lastOf("unwind_started", "plan_committed"))
+	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
+		Attempt: n, Capability: "find." + id, Key: keyOf(id), Question: pb.Question_QUESTION_EFFECT, TimeoutNs: 30 * second}}
+	return r
+}
+
+// absent is the answer that nothing is there.
+func (s *scribe) absent(id string, n uint32) *pb.Record {
+	r := s.about(id, s.at("probe_asked", id))
+	r.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{
+		Attempt: n, Question: pb.Question_QUESTION_EFFECT, Presence: pb.Presence_PRESENCE_ABSENT}}
+	return r
+}
+
 func (s *scribe) succeeded(id string, attempt uint32) *pb.Record {
 	r := s.about(id, nil)
 	r.Kind = &pb.Record_CompensationSucceeded{CompensationSucceeded: &pb.CompensationSucceeded{Attempt: attempt}}
+	return r
+}
+
+// unserved says that nobody takes an attempt.
+func (s *scribe) unserved(id string, attempt uint32, inDoubt bool) *pb.Record {
+	r := s.about(id, s.at("compensation_dispatched", id))
+	r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{
+		Attempt: attempt, Code: "unserved", Unserved: true, InDoubt: inDoubt}}
 	return r
 }
 
@@ -268,4 +330,13 @@ func rotation(t testing.TB, size uint64, ends, begins, by byte) *pb.Record {
 		k.Signature = signature
 	}
 	return &pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: k}}
+}
+
+// claimed is a pair of a process that is not its plan's writer.
+func claimed(id string) []*pb.Record {
+	records := pair(id)
+	for _, r := range records {
+		r.Writer = "another"
+	}
+	return records
 }

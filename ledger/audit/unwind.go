@@ -78,7 +78,7 @@ func (p *plan) endOf() pb.PlanEnd {
 	switch {
 	case p.phase != ledger.StateUnwinding || !p.idle():
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
-	case p.count(quarantined) > 0 || len(p.orphans) > 0:
+	case p.count(quarantined) > 0 || len(p.unanswered()) > 0:
 		return pb.PlanEnd_PLAN_END_QUARANTINED
 	case p.rewinding:
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
@@ -95,7 +95,7 @@ func (p *plan) endOf() pb.PlanEnd {
 
 // anythingCrossed: an unwind would have something to look at.
 func (p *plan) anythingCrossed() bool {
-	if len(p.orphans) > 0 || p.inScope() > 0 {
+	if len(p.unanswered()) > 0 || p.inScope() > 0 || p.byHand {
 		return true
 	}
 	return slices.ContainsFunc(p.actions, func(a *action) bool { return !a.isSettled() && a.crossed() })
@@ -138,7 +138,7 @@ func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdi
 		}
 	} else {
 		switch {
-		case p.phase != ledger.StateOpen:
+		case !p.stops():
 			return void("I15", "plan %s is %s", p.id, p.status())
 		case p.fired == nil || !samePlace(e.Record.Cause, p.fired, e):
 			return void("I11", "no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
@@ -150,7 +150,13 @@ func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdi
 			p.target = p.savepoint(p.toSavepoint).actions
 		}
 	}
-	p.unwinding, p.resumed = e.Address, nil
+	if p.phase == ledger.StateCommitting {
+		b.stopSettling(p)
+		if !p.rewinding {
+			p.committed = nil
+		}
+	}
+	p.unwinding, p.unwindingNs, p.resumed = e.Address, b.now, nil
 	b.disarm(p)
 	p.turned, p.behind = nil, nil
 	b.enter(p, ledger.StateUnwinding)
@@ -164,7 +170,7 @@ func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdi
 
 // planRewound opens a plan again that is back at its savepoint.
 func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
-	if !p.rewinding || p.phase != ledger.StateUnwinding || !p.idle() || p.count(quarantined) > 0 || len(p.orphans) > 0 {
+	if !p.rewinding || p.phase != ledger.StateUnwinding || !p.idle() || p.count(quarantined) > 0 || len(p.unanswered()) > 0 {
 		return void("I21", "plan %s is %s and not back at %s", p.id, p.status(), k.Savepoint)
 	}
 	whole := p.toSavepoint == "" // it was asked for meanwhile
@@ -173,7 +179,11 @@ func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
 		p.signal, p.signalled, p.reason, p.passed = "", false, "", nil
 	}
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s savepoint) bool { return s.actions > p.target })
-	b.enter(p, ledger.StateOpen)
+	again := ledger.StateOpen
+	if p.committed != nil { // for a late duty: its commit goes on
+		again = ledger.StateCommitting
+	}
+	b.enter(p, again)
 	for _, a := range p.actions {
 		if a.undo == owed { // its owner said halt
 			a.undo = held
@@ -181,20 +191,27 @@ func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
 	}
 	p.target = 0
 	b.rearm(p)
+	if again == ledger.StateCommitting {
+		b.beginSettling(p)
+	}
 	return effective
 }
 
 // planEnded accepts an end only if the plan stands so (I22, I23).
 func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
-	direct := p.phase == ledger.StateOpen && p.fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !p.anythingCrossed()
+	direct := p.stops() && p.fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !p.anythingCrossed()
 	if !direct && (k.End != p.endOf() || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
 		rule := "I23"
-		if k.End == pb.PlanEnd_PLAN_END_COMPENSATED {
+		switch {
+		case orphanRule(p, k) != "":
+			rule = "I31"
+		case k.End == pb.PlanEnd_PLAN_END_COMPENSATED:
 			rule = "I22"
 		}
 		return void(rule, "plan %s is %s and does not end so", p.id, p.status())
 	}
 	if direct {
+		p.committed = nil
 		b.disarm(p)
 		for _, a := range p.actions {
 			if !a.isSettled() {
@@ -213,7 +230,7 @@ func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
 		b.detach(p)
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		b.enter(p, ledger.StateQuarantined)
-		if len(p.orphans) > 0 {
+		if len(p.unanswered()) > 0 {
 			b.page(p, nil, ledger.PageQuarantined, e.Address)
 		}
 	}

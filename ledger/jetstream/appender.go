@@ -38,17 +38,24 @@ func NewID() string {
 // its API: https://github.com/nats-io/nats-server/blob/main/server/errors.json.
 const (
 	codeAccountResources  = 10002
-	codeStorageExceeded   = 10028
 	codeResources         = 10023
-	codeStoreFull         = 10047
+	codeInvalidJSON       = 10025
+	codeMemoryExceeded    = 10028
+	codeStorageExceeded   = 10047
 	codeTooLarge          = 10054
 	codeFenceMoved        = 10071
 	codeStoreFailed       = 10077
 	codeHeaderTooLarge    = 10097
 	codeSealed            = 10109
 	codeDuplicateInFlight = 10158
+	codeFenceNotReady     = 10163
 	codeFenceBusy         = 10164
 )
+
+// boundReached begins what the server says with codeStoreFailed when a stream is at one
+// of its own bounds, which it looks at before it stores. Of other failures to store it is
+// not known what is on the disk.
+const boundReached = "maximum "
 
 // Appender appends to one tenant's stream and can do nothing else. It is what
 // agents use: it needs permission to publish its own subjects and to subscribe
@@ -79,7 +86,8 @@ func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
 func (p *Appender) Tenant() string { return p.tenant }
 
 // Append is as in ledger.Store. Beyond its errors there is ErrNoStream, which is
-// also a ledger.ErrBusy. Without a deadline in ctx it is in doubt after 5 s.
+// also a ledger.ErrBusy. A connection that no server has answered yet is busy too.
+// Without a deadline in ctx it is in doubt after 5 s.
 func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	if err := a.Check(p.tenant); err != nil {
 		return 0, err
@@ -117,8 +125,10 @@ func (p *Appender) outcome(subject string, err error) error {
 		return refusal(api)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return ledger.Refuse("max_payload", "the server takes no message of this size", fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
-	case errors.Is(err, nats.ErrHeadersNotSupported):
-		return ledger.Refuse("server", "it takes no headers", "nats-server "+ServerVersionMin+" or newer")
+	case errors.Is(err, nats.ErrHeadersNotSupported) && p.conn.IsConnected() && !p.conn.HeadersSupported():
+		return ledger.Refuse("server", "it takes no headers", "nats-server "+ServerVersions)
+	case errors.Is(err, nats.ErrHeadersNotSupported): // no server has said yet what it can do
+		return fmt.Errorf("no server has answered the connection yet, nothing was sent: %w", ledger.ErrBusy)
 	}
 	hint := ""
 	// The server drops what a user may not publish and says so out of band.
@@ -128,25 +138,35 @@ func (p *Appender) outcome(subject string, err error) error {
 	return fmt.Errorf("%w: %v%s", ledger.ErrInDoubt, err, hint)
 }
 
-// refusal sorts the server's own answers. It answers with an error only what it
-// did not store, except where another copy may be under way.
+// refusal sorts the server's own answers. A 4xx is about the append and refuses it. A 5xx is
+// about the server: it never refuses. It is busy where the server is known to have stored
+// nothing, and in doubt elsewhere.
 func refusal(api *js.APIError) error {
 	switch int(api.ErrorCode) {
 	case codeFenceMoved:
 		return ledger.ErrConflict
-	case codeFenceBusy:
+	case codeFenceBusy, codeFenceNotReady:
 		return ledger.ErrBusy
 	case codeDuplicateInFlight:
 		return fmt.Errorf("%w: a first copy is under way", ledger.ErrInDoubt)
 	case codeTooLarge, codeHeaderTooLarge:
 		return ledger.Refuse("records", "the stream takes no message of this size", fmt.Sprintf("at most %d bytes; pass larger arguments by reference", ledger.CommitSizeMax))
-	case codeStoreFull, codeStoreFailed, codeStorageExceeded, codeAccountResources, codeResources:
-		return ledger.Refuse("stream", "no room: "+api.Description, "a larger max_bytes of the stream or more storage for JetStream")
+	case codeAccountResources, codeResources, codeMemoryExceeded, codeStorageExceeded:
+		return noRoom(api)
+	case codeStoreFailed:
+		if strings.HasPrefix(api.Description, boundReached) {
+			return noRoom(api)
+		}
 	case codeSealed:
 		return ledger.Refuse("stream", "sealed", "a stream that is not sealed")
 	}
-	if api.Code >= 500 {
+	if api.Code < 400 || api.Code >= 500 {
 		return fmt.Errorf("%w: %s (%d)", ledger.ErrInDoubt, api.Description, api.ErrorCode)
 	}
 	return ledger.Refuse("stream", fmt.Sprintf("%s (%d)", api.Description, api.ErrorCode), "a stream that Open provisioned")
+}
+
+func noRoom(api *js.APIError) error {
+	return fmt.Errorf("%w: %s (%d); give the stream a larger max_bytes, or JetStream more storage",
+		ledger.ErrFull, api.Description, api.ErrorCode)
 }

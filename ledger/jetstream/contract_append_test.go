@@ -220,7 +220,7 @@ func (b *bed) fill(size int) (stored []ledger.Append) {
 	for {
 		a := b.commit("p", strings.Repeat("x", size))
 		_, err := retrying(b.ctx, b.store, a)
-		if isRefused(err, "stream") {
+		if errors.Is(err, ledger.ErrFull) {
 			return stored
 		}
 		if err != nil {
@@ -238,7 +238,7 @@ func full(b *bed) {
 	b.wantLast(3)
 	take(b, b.ctx, b.store, 1, 3)
 	b.must(b.commit("p", strings.Repeat("x", 10<<10)), 4)
-	if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 20<<10))); !isRefused(err, "stream") {
+	if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 20<<10))); !errors.Is(err, ledger.ErrFull) {
 		b.Fatalf("%v", err)
 	}
 	b.wantLast(4)
@@ -252,7 +252,7 @@ func fullKnows(b *bed) {
 	b.must(stored[0], 2)
 	b.must(claim, term)
 	b.conflict(b.fenced(b.executor(), strings.Repeat("x", 60<<10), term+1))
-	if _, err := retrying(b.ctx, b.store, b.fenced(b.executor(), strings.Repeat("x", 60<<10), term)); !isRefused(err, "stream") {
+	if _, err := retrying(b.ctx, b.store, b.fenced(b.executor(), strings.Repeat("x", 60<<10), term)); !errors.Is(err, ledger.ErrFull) {
 		b.Fatalf("%v", err)
 	}
 	b.wantLast(last)

@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -192,7 +193,7 @@ func restartLost(b *bed) func() {
 func restartFull(b *bed) func() {
 	b.fill(60 << 10)
 	return func() {
-		if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 60<<10))); !isRefused(err, "stream") {
+		if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 60<<10))); !errors.Is(err, ledger.ErrFull) {
 			b.Fatalf("%v", err)
 		}
 		b.wantLast(3)

@@ -3,6 +3,8 @@ package jetstream_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // caseOf is one case of the contract: it has a tenant of its own.
@@ -17,15 +19,34 @@ type caseOf struct {
 // same on Memory and on the server that Memory models, or the build fails. One
 // server and a cluster differ in one thing, which Memory.Replicated has, too.
 func TestStoreContract(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct {
 		name string
 		rig  func(t *testing.T) rig
+		// again is a rig that may be restarted while others run; nil: as rig.
+		again func(t *testing.T) rig
+		slow  bool // a restart takes elections, and they many seconds
 	}{
-		{"memory R1", func(*testing.T) rig { return &memoryRig{} }},
-		{"memory R3", func(*testing.T) rig { return &memoryRig{replicated: true} }},
-		{"jetstream R1", func(t *testing.T) rig { return newServerRig(t) }},
-		{"jetstream R3", func(t *testing.T) rig { return newClusterRig(t) }},
+		{name: "memory R1", rig: func(*testing.T) rig { return &memoryRig{} }},
+		{name: "memory R3", rig: func(*testing.T) rig { return &memoryRig{replicated: true} }},
+		{name: "jetstream R1", rig: func(t *testing.T) rig { return newServerRig(t) }},
+		{
+			name: "jetstream R3", rig: func(t *testing.T) rig { return newClusterRig(t, sharedCluster(t)) },
+			again: func(t *testing.T) rig { return newClusterRig(t, ownCluster(t)) }, slow: true,
+		},
 	} {
+		if f.again == nil {
+			f.again = f.rig
+		}
+		for how, crash := range map[string]bool{"restart": false, "crash": true} {
+			t.Run(f.name+" over a "+how, func(t *testing.T) {
+				t.Parallel()
+				if f.slow && !testenv.Long() {
+					t.Skip("a cluster's restarts take elections of 4 to 15 s: they are tried in a long run")
+				}
+				overRestart(t, f.again(t), crash)
+			})
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			r, n := f.rig(t), 0
@@ -33,11 +54,11 @@ func TestStoreContract(t *testing.T) {
 				for _, c := range group {
 					n++
 					tenant := fmt.Sprint("c", n)
-					t.Run(c.name, func(t *testing.T) { c.run(r.open(t, tenant, c.bytesMax)) })
+					t.Run(c.name, func(t *testing.T) {
+						t.Parallel()
+						c.run(r.open(t, tenant, c.bytesMax))
+					})
 				}
-			}
-			for _, crash := range []bool{false, true} {
-				t.Run(map[bool]string{false: "over a restart", true: "over a crash"}[crash], func(t *testing.T) { overRestart(t, r, crash) })
 			}
 		})
 	}

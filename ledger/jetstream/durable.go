@@ -17,35 +17,43 @@ const durableWait = 2 * time.Second
 // lossyWant says what to do about a server that is not known to sync.
 const lossyWant = `"sync_interval: always" in the jetstream block of every server and a system account connection that can see it, or --accept-lossy-broker`
 
-// checkDurable refuses a server that is not known to sync every write. With the
-// default of two minutes a power cut loses acknowledged records (measured: the
-// first one lost the whole stream). A client cannot see the setting: neither
-// INFO nor $JS.API.INFO nor the account's own monitoring subjects carry it, only
-// the system account's JSZ does.
-func checkDurable(ctx context.Context, cfg Config) error {
-	if cfg.AcceptLossyBroker {
+// durable reports whether the server is the one that is known to sync every write: the
+// embedded one, whose settings are ours.
+func (cfg Config) durable() bool {
+	return cfg.DurableServer != "" && cfg.DurableServer == cfg.Conn.ConnectedServerId()
+}
+
+// checkServers refuses a server that is not known to sync every write, and one of a
+// cluster that is too old or not strict. With the default of two minutes a power cut
+// loses acknowledged records (measured: the first one lost the whole stream). A client
+// cannot see the setting: neither INFO nor $JS.API.INFO nor the account's own monitoring
+// subjects carry it, only the system account's JSZ does.
+func checkServers(ctx context.Context, cfg Config) error {
+	switch {
+	case cfg.durable():
+		return nil
+	case cfg.System != nil:
+		return askServers(ctx, cfg.System, cfg.Conn.ConnectedServerId(), cfg.AcceptLossyBroker)
+	case cfg.AcceptLossyBroker:
 		return nil
 	}
-	id := cfg.Conn.ConnectedServerId()
-	if cfg.DurableServer != "" && cfg.DurableServer == id {
-		return nil
-	}
-	if cfg.System == nil {
-		return ledger.Refuse("sync_interval", fmt.Sprintf("server %s cannot be seen to sync every write; a power cut may lose acknowledged records", cfg.Conn.ConnectedServerName()), lossyWant)
-	}
-	return askServers(ctx, cfg.System, id)
+	return ledger.Refuse("sync_interval", fmt.Sprintf(
+		"server %s cannot be seen to sync every write; a power cut may lose acknowledged records",
+		cfg.Conn.ConnectedServerName()), lossyWant)
 }
 
 // serverAnswer is the part of a JSZ answer that is read here.
 type serverAnswer struct {
 	Server struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
+		ID      string `json:"id"`
+		Name    string `json:"name"`
+		Version string `json:"ver"`
 	} `json:"server"`
 	Data struct {
 		Disabled bool `json:"disabled"`
 		Config   struct {
 			SyncAlways bool `json:"sync_always"`
+			Strict     bool `json:"strict"`
 		} `json:"config"`
 		Meta *struct {
 			Size int `json:"cluster_size"`
@@ -53,12 +61,28 @@ type serverAnswer struct {
 	} `json:"data"`
 }
 
-// askServers asks every server of the system whether it syncs every write. It is
-// content when all of the cluster's JetStream servers have said yes, the
-// connected one among those that answered. A server that is down says nothing: when
-// the time is up, a majority that said yes and nobody who said no is enough, or no
-// host could start while a cluster mends.
-func askServers(ctx context.Context, system *nats.Conn, connected string) error {
+// check refuses a JetStream server by what it says of itself.
+func (a serverAnswer) check(lossy bool) error {
+	if err := checkVersion(a.Server.Name, a.Server.Version); err != nil {
+		return err
+	}
+	switch {
+	case !a.Data.Config.Strict:
+		problem := "server %s takes JetStream requests with unknown fields"
+		return ledger.Refuse("strict", fmt.Sprintf(problem, a.Server.Name), strictWant)
+	case !a.Data.Config.SyncAlways && !lossy:
+		problem := "server %s does not sync every write"
+		return ledger.Refuse("sync_interval", fmt.Sprintf(problem, a.Server.Name), lossyWant)
+	}
+	return nil
+}
+
+// askServers asks every server of the system what it is and whether it syncs every write.
+// It is content when all of the cluster's JetStream servers have said what they should, the
+// connected one among those that answered. A server that is down says nothing: when the time
+// is up, a majority that did and nobody who did not is enough, or no host could start while a
+// cluster mends. Where losses are accepted, those who say nothing are, too.
+func askServers(ctx context.Context, system *nats.Conn, connected string, lossy bool) error {
 	ctx, cancel := context.WithTimeout(ctx, durableWait)
 	defer cancel()
 	inbox := system.NewInbox()
@@ -70,14 +94,16 @@ func askServers(ctx context.Context, system *nats.Conn, connected string) error 
 	if err := system.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, nil); err != nil {
 		return fmt.Errorf("cannot ask the system account: %w", err)
 	}
-	durable, expected, found := map[string]bool{}, 1, false
+	fine, expected, found := map[string]bool{}, 1, false
 	for {
 		msg, err := answers.NextMsgWithContext(ctx)
-		if err != nil && found && 2*len(durable) > expected {
+		switch {
+		case err != nil && (lossy || found && 2*len(fine) > expected):
 			return nil
-		}
-		if err != nil {
-			return ledger.Refuse("sync_interval", fmt.Sprintf("%d of %d JetStream servers said that they sync every write, then: %v", len(durable), expected, err), lossyWant)
+		case err != nil:
+			return ledger.Refuse("sync_interval", fmt.Sprintf(
+				"%d of %d JetStream servers said that they sync every write, then: %v",
+				len(fine), expected, err), lossyWant)
 		}
 		var answer serverAnswer
 		if err := json.Unmarshal(msg.Data, &answer); err != nil {
@@ -85,15 +111,15 @@ func askServers(ctx context.Context, system *nats.Conn, connected string) error 
 		}
 		found = found || answer.Server.ID == connected
 		if !answer.Data.Disabled {
-			if !answer.Data.Config.SyncAlways {
-				return ledger.Refuse("sync_interval", fmt.Sprintf("server %s does not sync every write", answer.Server.Name), lossyWant)
+			if err := answer.check(lossy); err != nil {
+				return err
 			}
-			durable[answer.Server.ID] = true
+			fine[answer.Server.ID] = true
 			if answer.Data.Meta != nil {
 				expected = max(expected, answer.Data.Meta.Size)
 			}
 		}
-		if found && len(durable) >= expected {
+		if found && len(fine) >= expected {
 			return nil
 		}
 	}

@@ -53,7 +53,8 @@ func retrying(ctx context.Context, s ledger.Store, a ledger.Append) (uint64, err
 	defer tick.Stop()
 	for {
 		seq, err := appendWithin(ctx, s, a)
-		if ctx.Err() != nil || !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrInDoubt) {
+		again := errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrInDoubt)
+		if ctx.Err() != nil || !again {
 			return seq, err
 		}
 		<-tick.C
@@ -198,8 +199,7 @@ func putOver(t *testing.T, conn *nats.Conn) func(subject, contentType string, da
 	}
 }
 
-// cluster is three servers in this process, shared by the tests that need one:
-// each test has the tenant's stream for itself.
+// cluster is three servers in this process.
 type cluster struct {
 	dir        string
 	generation int   // of the folders
@@ -208,12 +208,33 @@ type cluster struct {
 	system     *nats.Conn
 }
 
+// theCluster is shared by the tests that restart no server: each has tenants of its own.
 var theCluster = sync.OnceValues(func() (*cluster, error) {
 	clusterStarted.Store(true)
 	return startCluster(clusterDir)
 })
 
 var clusterStarted atomic.Bool
+
+func sharedCluster(t *testing.T) *cluster {
+	t.Helper()
+	c, err := theCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ownCluster is one that a test may restart.
+func ownCluster(t *testing.T) *cluster {
+	t.Helper()
+	c, err := startCluster(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	return c
+}
 
 // clusterDir is where the shared cluster stores; TestMain sets and removes it.
 var clusterDir string
@@ -264,10 +285,7 @@ func (c *cluster) close() {
 
 // openCluster opens an empty R3 stream, verified through the system account.
 func openCluster(t *testing.T) ledger.Store {
-	c, err := theCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := sharedCluster(t)
 	conn, err := nats.Connect(c.servers[0].ClientURL())
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ func openHolders(t *testing.T, conn *nats.Conn, ttl time.Duration) *jetstream.Ho
 }
 
 func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 20*time.Second)
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	h := openHolders(t, connect(t, server), 0)
@@ -77,6 +78,7 @@ func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
 }
 
 func TestALeaseThatIsNotRenewedRunsOut(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 30*time.Second)
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	h := openHolders(t, connect(t, server), time.Second)
@@ -101,6 +103,7 @@ func TestALeaseThatIsNotRenewedRunsOut(t *testing.T) {
 }
 
 func TestOfManyHostsOneAcquires(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 20*time.Second)
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	h := openHolders(t, connect(t, server), 0)
@@ -124,6 +127,7 @@ func TestOfManyHostsOneAcquires(t *testing.T) {
 }
 
 func TestALeaseOutlivesTheLossOfItsBucketUnlessAnotherTookIt(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 60*time.Second)
 	dir := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: dir})
@@ -161,6 +165,7 @@ func TestALeaseOutlivesTheLossOfItsBucketUnlessAnotherTookIt(t *testing.T) {
 }
 
 func TestBadLeasesAreRefused(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 20*time.Second)
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	conn := connect(t, server)

@@ -15,6 +15,7 @@ import (
 // TestKeysAreThereUntilTheyAreDestroyedForGood: each plan gets one, which outlives the
 // server; one that was destroyed is overwritten in the server's files, and never comes back.
 func TestKeysAreThereUntilTheyAreDestroyedForGood(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	secret := []byte("wrapped-key-of-plan-p-0123456789")
 	open := func() (*jetstream.Keys, func()) { return openKeys(t, dir) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
@@ -17,6 +19,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	clusterDir = dir
+	testenv.Parallel(8) // they wait for disks and elections
 	code := m.Run()
 	if clusterStarted.Load() {
 		if c, err := theCluster(); err == nil {

@@ -5,42 +5,23 @@ package jetstream_test
 import (
 	"context"
 	"errors"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
-
-// limitFileSize makes every write behind size fail, as a full disk does, until
-// the returned function is called.
-func limitFileSize(t *testing.T, size uint64) (lift func()) {
-	t.Helper()
-	signal.Ignore(syscall.SIGXFSZ)
-	var old syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
-	limited := old
-	limited.Cur = size
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limited); err != nil {
-		t.Fatal(err)
-	}
-	lift = func() {
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(lift)
-	return lift
-}
 
 // TestAMutedStoreAnswersAsItsModel: what is stored is read, what is known is answered,
 // and nothing new is, on the server as in Memory.
 func TestAMutedStoreAnswersAsItsModel(t *testing.T) {
+	t.Parallel()
+	testenv.Alone(t, aMutedStoreAnswersAsItsModel)
+}
+
+func aMutedStoreAnswersAsItsModel(t *testing.T) {
 	memory, server := &memoryRig{}, newServerRig(t)
 	for _, c := range []struct {
 		name string
@@ -48,7 +29,7 @@ func TestAMutedStoreAnswersAsItsModel(t *testing.T) {
 		mute func() (lift func())
 	}{
 		{"memory", memory, func() func() { memory.stores[0].Mute(); return func() {} }},
-		{"jetstream R1", server, func() func() { return limitFileSize(t, 1<<20) }},
+		{"jetstream R1", server, func() func() { return testenv.LimitFileSize(t, 1<<20) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.rig.open(t, "t", 0)
@@ -87,6 +68,11 @@ func TestAMutedStoreAnswersAsItsModel(t *testing.T) {
 }
 
 func TestAfterAWriteErrorAppendsAreInDoubtUntilTheServerIsRestarted(t *testing.T) {
+	t.Parallel()
+	testenv.Alone(t, afterAWriteErrorAppendsAreInDoubt)
+}
+
+func afterAWriteErrorAppendsAreInDoubt(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	dir := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: dir})
@@ -100,7 +86,7 @@ func TestAfterAWriteErrorAppendsAreInDoubtUntilTheServerIsRestarted(t *testing.T
 		_, err := store.Append(ctx, a)
 		return err
 	}
-	lift := limitFileSize(t, 1<<20)
+	lift := testenv.LimitFileSize(t, 1<<20)
 	acknowledged, doubtful := 0, ledger.Append{}
 	for doubtful.ID == "" {
 		a := commit("p", strings.Repeat("x", 60<<10))

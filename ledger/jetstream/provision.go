@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,11 +11,6 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
-
-// ServerVersionMin is the oldest server that fences an append on another subject
-// (Nats-Expected-Last-Subject-Sequence-Subject), expires single keys, and shows
-// the persist mode of a stream.
-const ServerVersionMin = "2.12.0"
 
 // MessageSizeMax is the largest message of a stream in bytes, headers included.
 const MessageSizeMax = ledger.CommitSizeMax + ledger.HeaderSizeMax
@@ -28,40 +21,6 @@ const dedupeWindow = 2 * time.Minute
 // lookupWait bounds the question for a stream, so that whoever opens it asks again:
 // while a cluster elects a leader nobody answers, also not afterwards.
 const lookupWait = 5 * time.Second
-
-// checkServer refuses a server that cannot hold a ledger.
-func checkServer(conn *nats.Conn) error {
-	if !conn.IsConnected() {
-		return fmt.Errorf("cannot open a ledger: %w", nats.ErrDisconnected)
-	}
-	version := conn.ConnectedServerVersion()
-	if older(version, ServerVersionMin) {
-		return ledger.Refuse("server", fmt.Sprintf("nats-server %s is too old", version), ServerVersionMin+" or newer")
-	}
-	if size := conn.MaxPayload(); size < MessageSizeMax {
-		return ledger.Refuse("max_payload", fmt.Sprintf("the server takes messages of %d bytes", size), fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
-	}
-	return nil
-}
-
-// older compares versions of the form "2.12.1-beta.3"; what cannot be read is old.
-func older(version, least string) bool {
-	have, want := numbers(version), numbers(least)
-	for i := range want {
-		if have[i] != want[i] {
-			return have[i] < want[i]
-		}
-	}
-	return false
-}
-
-func numbers(version string) (n [3]int) {
-	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
-	for i, part := range strings.SplitN(version, ".", 3) {
-		n[i], _ = strconv.Atoi(part) // 0 when it is no number: old
-	}
-	return n
-}
 
 // wanted is the configuration of a new stream.
 func wanted(cfg Config) js.StreamConfig {

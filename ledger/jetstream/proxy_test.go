@@ -14,7 +14,11 @@ const (
 	proxyLosesRequest           // cuts in front of the next message, then is open
 	proxyLosesReply             // cuts in front of the next acknowledgement, then is open
 	proxySevered                // cuts all, and takes no new ones
+	proxyDrops                  // leaves out the next message to the client with proxyDropped in it, then is open
 )
+
+// proxyDropped is in the message that proxyDrops leaves out.
+const proxyDropped = "never delivered"
 
 // proxy stands between a client and a server and cuts the socket where it is told.
 type proxy struct {
@@ -92,12 +96,16 @@ func (p *proxy) pipe(from, to net.Conn, losing proxyMode, mark string) {
 		n, err := from.Read(buf)
 		p.mu.Lock()
 		lose := p.mode == losing && bytes.Contains(buf[:n], []byte(mark))
-		if lose {
+		drop := losing == proxyLosesReply && p.mode == proxyDrops && bytes.Contains(buf[:n], []byte(proxyDropped))
+		if lose || drop {
 			p.mode = proxyOpen
 		}
 		p.mu.Unlock()
 		if lose {
 			return
+		}
+		if drop {
+			continue
 		}
 		if _, writeErr := to.Write(buf[:n]); err != nil || writeErr != nil {
 			return

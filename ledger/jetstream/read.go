@@ -23,9 +23,16 @@ const (
 	pullHeartbeat    = 2 * time.Second  // two missing ones: the reader starts again
 	consumerIdleMax  = 30 * time.Second // after which the server forgets a reader
 	readRetryWait    = 100 * time.Millisecond
+	// readSilenceMax is how long a reader waits for a message before it asks whether there
+	// is one: a consumer whose replica lacks what comes next delivers nothing and answers
+	// all the same.
+	readSilenceMax = 4 * time.Second
 	// questionWait bounds a reader's questions: a cluster without a leader drops
 	// them, and a reader must not wait for its own end then.
 	questionWait = 2 * time.Second
+	// gapMax bounds the messages that a reader fetches one by one where its consumer has left
+	// them out; a larger gap is left to another consumer.
+	gapMax = 1000
 )
 
 // Read is as in ledger.Store. It outlives reconnects, restarts of the server and
@@ -113,17 +120,67 @@ func (r *reader) run(ctx context.Context) error {
 		case <-untilReconnect.Done():
 		}
 	}()
-	inContext := js.NextContext(untilReconnect)
 	for !r.done {
-		msg, err := messages.Next(inContext)
-		if err != nil {
+		from := r.next
+		if err := r.take(untilReconnect, messages); err != nil {
 			return err
 		}
-		if err := r.deliver(msg); err != nil {
+		if r.next == from && !r.done {
+			if err := r.askNext(untilReconnect); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take delivers what comes until the caller wants no more, something breaks, or
+// readSilenceMax is over.
+func (r *reader) take(ctx context.Context, messages js.MessagesContext) error {
+	period, cancel := context.WithTimeout(ctx, readSilenceMax)
+	defer cancel()
+	inPeriod := js.NextContext(period)
+	for !r.done {
+		msg, err := messages.Next(inPeriod)
+		switch {
+		case err != nil && period.Err() != nil && ctx.Err() == nil:
+			return nil // the period is over, and nothing is broken
+		case err != nil:
+			return err
+		}
+		if err := r.deliver(ctx, msg); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// errSilent ends a consumer that did not deliver what is there.
+var errSilent = errors.New("the consumer is silent, and the stream goes on")
+
+// askNext is for a reader that has waited for long: the stream's leader says whether there is
+// more. If there is, it gives out the next message itself, and its consumer is to be
+// replaced: the error is errSilent.
+func (r *reader) askNext(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, questionWait)
+	defer cancel()
+	head, err := r.store.Head(ctx)
+	if err != nil || head.Last < r.next {
+		return err
+	}
+	if err := r.fetch(ctx); err != nil {
+		return err
+	}
+	return errSilent
+}
+
+// fetch gets the next message by itself and gives it out. *ledger.Halted: it is missing.
+func (r *reader) fetch(ctx context.Context) error {
+	m, err := r.store.Get(ctx, r.next)
+	if err == nil {
+		r.give(m)
+	}
+	return err
 }
 
 // begin holds the guards and makes the consumer.
@@ -158,20 +215,52 @@ func (r *reader) guard(ctx context.Context) error {
 	return nil
 }
 
-// deliver gives out the next message, or says which one is missing.
-func (r *reader) deliver(msg js.Msg) error {
+// deliver gives out the next message, or says which one is missing. A gap may be the
+// client's: it drops messages for which its buffer has no room, and the replica that serves
+// the consumer may lack what the stream has. So each message of a gap is asked for, and only
+// one that the leader lacks is missing.
+func (r *reader) deliver(ctx context.Context, msg js.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return err
 	}
-	if meta.Sequence.Stream != r.next {
-		return &ledger.Halted{Guard: "G1", Sequence: r.next, Problem: fmt.Sprintf("the record is missing; the next is %d", meta.Sequence.Stream)}
+	if meta.Sequence.Stream > r.next+gapMax {
+		return r.fetchOnce(ctx, meta.Sequence.Stream, errSilent)
 	}
-	r.last = ledger.Message{
+	for r.next < meta.Sequence.Stream && !r.done {
+		if err := r.fetchOnce(ctx, meta.Sequence.Stream, nil); err != nil {
+			return err
+		}
+	}
+	if r.done || meta.Sequence.Stream < r.next {
+		return nil
+	}
+	r.give(ledger.Message{
 		Sequence: r.next, StampNs: meta.Timestamp.UnixNano(), Subject: msg.Subject(),
 		ContentType: msg.Headers().Get(contentType), Data: msg.Data(),
-	}
-	r.next++
-	r.done = !r.yield(r.last, nil)
+	})
 	return nil
+}
+
+// fetchOnce fetches the next message before the one at a sequence, and returns then.
+func (r *reader) fetchOnce(ctx context.Context, before uint64, then error) error {
+	ctx, cancel := context.WithTimeout(ctx, questionWait)
+	defer cancel()
+	missing := r.next
+	err := r.fetch(ctx)
+	var halted *ledger.Halted
+	switch {
+	case errors.As(err, &halted):
+		return &ledger.Halted{Guard: "G1", Sequence: missing, Problem: fmt.Sprintf("the record is missing; the next is %d", before)}
+	case err != nil:
+		return err
+	}
+	return then
+}
+
+// give gives out the next message.
+func (r *reader) give(m ledger.Message) {
+	r.last = m
+	r.next++
+	r.done = !r.yield(m, nil)
 }

@@ -18,6 +18,7 @@ import (
 )
 
 func TestReopeningAfterARestartKeepsEverything(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 30*time.Second)
 	dir := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: dir})
@@ -65,6 +66,7 @@ func portOf(t *testing.T, conn *nats.Conn) int {
 }
 
 func TestAnAppendToAStoppedServerIsInDoubtAndItsRetryHasOneEffect(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 60*time.Second)
 	dir := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: dir})
@@ -123,6 +125,7 @@ func TestAnAppendToAStoppedServerIsInDoubtAndItsRetryHasOneEffect(t *testing.T) 
 }
 
 func TestAReaderOutlivesARestartOfTheServer(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 60*time.Second)
 	dir := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: dir})
@@ -151,6 +154,7 @@ func TestAReaderOutlivesARestartOfTheServer(t *testing.T) {
 }
 
 func TestAReaderEndsWithItsContextWhileTheServerIsGone(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	conn := patient(t, server)
 	store := openOn(t, server, conn)
@@ -169,6 +173,7 @@ func TestAReaderEndsWithItsContextWhileTheServerIsGone(t *testing.T) {
 }
 
 func TestAReaderEndsWhenItsConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	conn := connect(t, server)
 	store := openOn(t, server, conn)
@@ -181,6 +186,7 @@ func TestAReaderEndsWhenItsConnectionIsClosed(t *testing.T) {
 // TestAReaderNoticesATailThatWasLostAndGrewAnew swaps the server's folder for one
 // with other records under the same sequences, beneath a running reader.
 func TestAReaderNoticesATailThatWasLostAndGrewAnew(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 60*time.Second)
 	other := t.TempDir()
 	server := startServer(t, embedded.Config{Dir: other})
@@ -213,6 +219,7 @@ func TestAReaderNoticesATailThatWasLostAndGrewAnew(t *testing.T) {
 // one fenced append per fence may be in flight, the others are told to try again
 // and none is stored twice or lost.
 func TestAReplicatedStreamIsBusyUnderConcurrentFencedAppends(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 60*time.Second)
 	store := openCluster(t)
 	term := mustAppend(t, ctx, store, fenced(termSubject, "term 1", 0))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,6 +114,7 @@ func (b *bed) briefly(s ledger.Store, a ledger.Append) error {
 // memoryRig holds Memory to the contract, in either order of id and fence.
 type memoryRig struct {
 	replicated bool
+	mu         sync.Mutex // guards stores
 	stores     []*ledger.Memory
 }
 
@@ -126,7 +128,9 @@ func (r *memoryRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 	var clock atomic.Int64
 	m := ledger.NewMemory(tenant, func() int64 { return clock.Add(1) })
 	m.Replicated, m.BytesMax = r.replicated, bytesMax
+	r.mu.Lock()
 	r.stores = append(r.stores, m)
+	r.mu.Unlock()
 	next := ledger.FaultNone
 	m.Fault = func(ledger.Append) ledger.Fault {
 		fault := next
@@ -184,19 +188,16 @@ func (r *serverRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 	return n.bed()
 }
 
-// clusterRig is a stream of three replicas on the cluster that the tests share.
+// clusterRig is a stream of three replicas on a cluster.
 type clusterRig struct {
 	*cluster
 	conn, second *nats.Conn
 }
 
-func newClusterRig(t *testing.T) *clusterRig {
-	c, err := theCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+func newClusterRig(t *testing.T, c *cluster) *clusterRig {
 	r := &clusterRig{cluster: c}
 	for i, conn := range []**nats.Conn{&r.conn, &r.second} {
+		var err error
 		if *conn, err = nats.Connect(c.servers[i].ClientURL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,9 @@ func (n *natsBed) bed() *bed {
 	return b
 }
 
-// open is tried until it is done: a cluster may be without a leader.
+// open is tried until it is done: a cluster may be without a leader, and the server of this
+// connection may not know yet that a stream takes the subjects. An append behind a fence
+// that never was is a conflict then, and leaves nothing behind.
 func (n *natsBed) open(conn *nats.Conn) *jetstream.Store {
 	n.t.Helper()
 	config := n.config
@@ -260,8 +263,15 @@ func (n *natsBed) open(conn *nats.Conn) *jetstream.Store {
 	until(n.t, n.ctx, "open", func() (err error) {
 		ctx, cancel := context.WithTimeout(n.ctx, 2*time.Second)
 		defer cancel()
-		store, err = jetstream.Open(ctx, config)
-		return err
+		if store, err = jetstream.Open(ctx, config); err != nil {
+			return err
+		}
+		subject := "saga." + config.Tenant + ".fact.probe"
+		_, err = store.Append(ctx, ledger.Append{Subject: subject, ID: newID(), Data: []byte("x"), FenceSubject: subject, Fence: 1 << 40})
+		if errors.Is(err, ledger.ErrConflict) {
+			return nil
+		}
+		return fmt.Errorf("an append behind a fence that never was: %v", err)
 	})
 	return store
 }

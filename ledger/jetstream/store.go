@@ -57,8 +57,9 @@ var _ ledger.Store = (*Store)(nil)
 func StreamName(tenant string) string { return "SAGA_" + tenant }
 
 // Open finds or makes a tenant's stream and returns its store. A server that is
-// too old, has JetStream off or is not known to sync every write, and a stream
-// that contradicts what a ledger needs, are *ledger.Refused, naming the setting.
+// too old, has JetStream off, takes requests with unknown fields or is not known to
+// sync every write, and a stream that contradicts what a ledger needs, are
+// *ledger.Refused, naming the setting.
 // Open never changes a stream that is there.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	appender, err := Attach(cfg.Conn, cfg.Tenant)
@@ -71,8 +72,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := checkServer(cfg.Conn); err != nil {
 		return nil, err
 	}
-	if err := checkDurable(ctx, cfg); err != nil {
+	if err := checkServers(ctx, cfg); err != nil {
 		return nil, err
+	}
+	if !cfg.durable() { // the embedded server is strict
+		if err := CheckStrict(ctx, cfg.Conn, cfg.Tenant); err != nil {
+			return nil, err
+		}
 	}
 	stream, err := provision(ctx, appender.js, cfg)
 	if err != nil {

@@ -93,7 +93,7 @@ var lies = []struct {
 		r.Term = 2
 		f.insert(10, f.at(1).message.Subject, r)
 	}},
-	{"a term that goes back", "S100-1", "I26", 21, func(f *forger) {
+	{"a term that goes back", "cancelled", "I26", 21, func(f *forger) {
 		f.append("saga.t.executor.term", f.record(1, 0).CloneVT())
 		f.log[20].records[0].EpochNs++
 	}},
@@ -133,11 +133,11 @@ var lies = []struct {
 	{"a retirement that counts too few", "S100-2", "I24", 10, func(f *forger) { f.record(10, 0).GetHeldSetRetired().Count-- }},
 	{"a retirement without a commit", "S100-2", "I24", 9, func(f *forger) { f.drop(9, 0); f.instead(9, 0, 2, 0) }},
 	{"an undo after the commit that nobody asked for", "S100-2", "I6", 11, func(f *forger) { f.drop(11, 0) }},
-	{"a probe that was never answered", "S100-1", "I22", 19, func(f *forger) { f.drop(19, 0) }},
+	{"a probe that was never answered", "cancelled", "I22", 19, func(f *forger) { f.drop(19, 0) }},
 	{"a savepoint that was left out", "S61-1", "I11", 22, func(f *forger) { f.drop(17, 0) }},
 	{"a child that is not unwound", "S61-1", "I15", 30, func(f *forger) { f.drop(29, 3); f.instead(29, 3, 29, 1) }},
 	{"an agent's record of a holder", "E6-1", "I4", 6, func(f *forger) { f.at(6).message.Subject = "saga.t.executor" }},
-	{"a checkpoint of what is not there yet", "S100-1", "I2", 21, func(f *forger) {
+	{"a checkpoint of what is not there yet", "cancelled", "I2", 21, func(f *forger) {
 		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
 			Size: 99, Root: make([]byte, 32)}}})
 	}},

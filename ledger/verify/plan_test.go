@@ -32,7 +32,7 @@ func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
 		plans        []string
 		facts        int
 	}{
-		{"S100-1", "q", []string{"q"}, 0},
+		{"cancelled", "q", []string{"q"}, 0},
 		{"S100-2", "p", []string{"p", "p~1"}, 0},
 		{"S61-1", "p", []string{"p", "q"}, 0},
 		{"S93-1", "q", []string{"q"}, 1},
@@ -152,7 +152,7 @@ func TestALieIsSeenInABundleOfOnePlan(t *testing.T) {
 
 // TestAKeptCheckpointIsHeldAgainstAPart where the export was told of it.
 func TestAKeptCheckpointIsHeldAgainstAPart(t *testing.T) {
-	log := readGolden(t, "S100-1")
+	log := readGolden(t, "cancelled")
 	leaves := leavesOf(t, log)
 	for size := range uint64(len(leaves)) {
 		data, _, key := selected(t, log, "q", size)

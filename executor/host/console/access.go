@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -129,14 +131,49 @@ type access struct {
 	cookie    string
 	secure    bool
 
+	tries    tries
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]session // by hash of the cookie's value
 }
 
-// signIn returns the name that a token stands for, or "". It takes as long whichever
-// operator it is.
-func (a *access) signIn(token string) (name string) {
-	sum := sha256.Sum256([]byte(token))
+// newAccess names the cookie for the port, because several consoles may share a host. With
+// a certificate no page of another host, and none without a certificate, can set or get it.
+func newAccess(operators []operator, port string, secure bool) *access {
+	cookie := "sagenbaum_" + port
+	if secure {
+		cookie = "__Host-" + cookie
+	}
+	return &access{
+		operators: operators, cookie: cookie, secure: secure,
+		sessions: map[[sha256.Size]byte]session{},
+	}
+}
+
+// tooMany says that a token was not looked at, and how long to wait.
+type tooMany struct{ wait time.Duration }
+
+func (e *tooMany) Error() string { return "too many tokens were shown" }
+
+// seconds is the wait as Retry-After has it.
+func (e *tooMany) seconds() string {
+	return strconv.Itoa(int((e.wait + time.Second - 1) / time.Second))
+}
+
+// check returns the name that the token of a request stands for, or "". It takes as long
+// whichever operator it is, and whether it is one. The error is a *tooMany.
+func (a *access) check(r *http.Request, now time.Time) (name string, err error) {
+	from := address(r)
+	if wait, ok := a.tries.begin(from, now); !ok {
+		return "", &tooMany{wait}
+	}
+	if name = a.nameOf(r.PostFormValue("token")); name != "" {
+		a.tries.right(from)
+	}
+	return name, nil
+}
+
+func (a *access) nameOf(token string) (name string) {
+	sum := sha256.Sum256([]byte(token[:min(len(token), tokenBytesMax)]))
 	for _, o := range a.operators {
 		if subtle.ConstantTimeCompare(sum[:], o.token[:]) == 1 {
 			name = o.name
@@ -202,9 +239,20 @@ func (s session) genuine(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(s.csrf)) == 1
 }
 
-// local is where a sign-in leads back to: a path of this console, never elsewhere.
+// local is where a sign-in leads back to: a path of this console, never elsewhere. A
+// browser leaves tabs and line ends out of an address, and takes a backslash for a slash,
+// so that nothing but the printable characters of an address passes.
 func local(next string) string {
-	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n") {
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") {
+		return "/"
+	}
+	for i := range len(next) {
+		if c := next[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			return "/"
+		}
+	}
+	u, err := url.Parse(next)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil {
 		return "/"
 	}
 	return next

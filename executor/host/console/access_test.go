@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,9 @@ func visit(t *testing.T, s *stage) *visitor {
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	v := &visitor{t: t, base: strings.TrimSuffix(s.console.URL(), "/"), http: &http.Client{Jar: jar, Timeout: 30 * time.Second}}
-	v.http.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	v.http.Transport = &http.Transport{
+		DialContext: console.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}
 	v.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(v.http.CloseIdleConnections)
 	return v
@@ -139,19 +142,70 @@ func TestTheConsoleAnswersToItsOwnNamesOnly(t *testing.T) {
 	s := newStage(t, nil)
 	v := visit(t, s)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(v.base, "http://"))
-	for name, want := range map[string]int{
-		"localhost:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK, "[::1]:" + port: http.StatusOK,
-		"rebound.example:" + port: http.StatusMisdirectedRequest, "169.254.169.254": http.StatusMisdirectedRequest,
+	if v.base != "http://sagenbaum.localhost:"+port {
+		t.Errorf("the console is at %s", v.base)
+	}
+	own := `href="` + v.base + `/"`
+	const misdirected = http.StatusMisdirectedRequest
+	for name, want := range map[string]struct {
+		status int
+		leads  bool // to the console's own name
+	}{
+		"sagenbaum.localhost:" + port: {http.StatusOK, false}, "SAGENBAUM.localhost:9000": {http.StatusOK, false},
+		"localhost:" + port: {misdirected, true}, "127.0.0.1:" + port: {misdirected, true},
+		"[::1]:" + port: {misdirected, true}, "rebound.example:" + port: {misdirected, false},
+		"169.254.169.254": {misdirected, false}, "other.localhost:" + port: {misdirected, false},
+		"sagenbaum.localhost.evil.example": {misdirected, false},
 	} {
 		r, err := http.NewRequest(http.MethodGet, v.base+"/t/default/", nil)
 		must(t, err)
 		r.Host = name
-		answer, _ := v.do(r)
-		if answer.StatusCode != want {
-			t.Errorf("Host %s: %s, want %d", name, answer.Status, want)
+		answer, body := v.do(r)
+		if answer.StatusCode != want.status || want.status == misdirected && strings.Contains(body, own) != want.leads {
+			t.Errorf("Host %s: %s, want %+v\n%s", name, answer.Status, want, body)
 		}
-		if policy := answer.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		policy := answer.Header.Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("Host %s: policy %q", name, policy)
+		}
+	}
+}
+
+// TestNobodyElseListensWhereABrowserLooks: a name below localhost is two addresses, and the
+// console has both.
+func TestNobodyElseListensWhereABrowserLooks(t *testing.T) {
+	s := newStage(t, nil)
+	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(s.console.URL(), "http://"), "/"))
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		other, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			must(t, other.Close())
+			t.Errorf("%s is free for another program", net.JoinHostPort(host, port))
+		}
+	}
+	free, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6")
+	}
+	defer func() { _ = free.Close() }()
+	taken := "127.0.0.1:" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
+	file := filepath.Join(t.TempDir(), "operators")
+	if _, err := console.Start(console.Config{Listen: taken, Operators: file}); err == nil {
+		t.Error("a console started whose other address another program has")
+	}
+}
+
+func TestTheSessionOfAConsoleGoesToNoOtherServer(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	v.signIn()
+	for _, other := range []string{
+		"http://127.0.0.1:1/", "http://localhost:1/", "http://[::1]:1/", "http://other.localhost:1/",
+	} {
+		u, err := url.Parse(other)
+		must(t, err)
+		if cookies := v.http.Jar.Cookies(u); len(cookies) != 0 {
+			t.Errorf("%s gets %v", other, cookies)
 		}
 	}
 }
@@ -159,12 +213,10 @@ func TestTheConsoleAnswersToItsOwnNamesOnly(t *testing.T) {
 func TestASessionIsKeptInACookieThatScriptsDoNotSee(t *testing.T) {
 	s := newStage(t, nil)
 	v := visit(t, s)
-	answer, _ := v.post("/login", url.Values{"token": {token}, "next": {"//evil.example/"}})
-	if to := answer.Header.Get("Location"); to != "/" {
-		t.Errorf("a sign-in leads to %q", to)
-	}
+	answer, _ := v.post("/login", url.Values{"token": {token}})
 	cookies := answer.Cookies()
-	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || len(cookies[0].Value) < 40 {
+	if len(cookies) != 1 || cookies[0].Domain != "" ||
+		!cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || len(cookies[0].Value) < 40 {
 		t.Errorf("cookies %v", cookies)
 	}
 	_, page := v.get("/t/default/")
@@ -178,6 +230,143 @@ func TestASessionIsKeptInACookieThatScriptsDoNotSee(t *testing.T) {
 	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, "Cookie", cookies[0].Name+"="+cookies[0].Value); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("with the cookie of a session that has ended: %s", answer.Status)
 	}
+}
+
+// TestASignInLeadsNowhereElse: whatever a link to it says, also with the bytes that browsers
+// leave out of an address.
+func TestASignInLeadsNowhereElse(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	for next, want := range map[string]string{
+		"/t/default/plans?state=open#x": "/t/default/plans?state=open#x", "/t/default/%09x": "/t/default/%09x",
+		"": "/", "t/default/": "/", "https://evil.example/": "/", "//evil.example/": "/",
+		`/\evil.example/`: "/", `\\evil.example`: "/", "/\t/evil.example/": "/", "/\n/evil.example/": "/",
+		"/\r/evil.example/": "/", "\t//evil.example/": "/", "/\x00/evil.example/": "/", "/\x0b/evil.example/": "/",
+		"/ /evil.example/": "/", "/\x7f/evil.example": "/", "/\u00a0/evil.example": "/", "/%zz": "/",
+		"javascript:alert(1)": "/", " /t/default/": "/",
+	} {
+		answer, _ := v.post("/login", url.Values{"token": {token}, "next": {next}})
+		if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || to != want {
+			t.Errorf("next %q leads to %q (%s), want %q", next, to, answer.Status, want)
+		}
+		_, page := v.get("/login?next=" + url.QueryEscape(next))
+		if want == "/" && !strings.Contains(page, `name="next" value="/"`) {
+			t.Errorf("the page to sign in keeps next %q", next)
+		}
+	}
+}
+
+// TestTheOwnersWordNeedsTheTokenOnceMore: a session alone is not enough for an answer to a
+// quarantine.
+func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
+	s := newStage(t, func(c *console.Config) {
+		text, err := os.ReadFile(c.Operators)
+		must(t, err)
+		must(t, os.WriteFile(c.Operators, append(text, "bo "+token+"-of-bo\n"...), 0o600))
+	})
+	p := s.begin(s.travel, coordinator.Plan{ID: "p1"})
+	s.do(p, "mail.send m")
+	must(t, p.Fail(t.Context(), "not this way"))
+	if end, err := p.Wait(t.Context()); err != nil || end.State != ledger.StateQuarantined {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	v := visit(t, s)
+	csrf := v.signIn()
+	answer := func(token ...string) int {
+		form := url.Values{"csrf": {csrf}, "as": {"skipped"}, "reason": {"nobody has read it"}, "token": token}
+		got, _ := v.post("/t/default/quarantine/p1/1", form)
+		return got.StatusCode
+	}
+	for name, status := range map[string]int{
+		"no token": answer(), "an empty one": answer(""), "a wrong one": answer("wrong"),
+		"another operator's": answer(token + "-of-bo"),
+	} {
+		if status != http.StatusForbidden {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	if view := s.plan("p1"); view.State != ledger.StateQuarantined {
+		t.Fatalf("the plan is %s", view.State)
+	}
+	_, page := v.get("/t/default/quarantine/p1/1")
+	if !strings.Contains(page, `type="password" name="token" required`) {
+		t.Error("the form does not ask for the token")
+	}
+	if status := answer(token); status != http.StatusSeeOther {
+		t.Errorf("the operator's own token: %d", status)
+	}
+	ended, err := s.host.Ask(tenant, "plan.outcome", ledger.OutcomeQuery{Plan: "p1", Ended: true, WaitMs: 10_000})
+	must(t, err)
+	if end := ended.(ledger.OutcomeAnswer); end.State != ledger.StateResolved {
+		t.Errorf("the plan is %+v", end)
+	}
+}
+
+// TestSignInsAreBounded: who shows wrong tokens has to wait; others, and who has the right
+// one, do not.
+func TestSignInsAreBounded(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	for range 30 {
+		if answer, _ := v.post("/login", url.Values{"token": {token}}); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("the right token: %s", answer.Status)
+		}
+	}
+	var last *http.Response
+	var page string
+	for n := range 12 {
+		want := http.StatusForbidden
+		if n >= 10 {
+			want = http.StatusTooManyRequests
+		}
+		if last, page = v.post("/login", url.Values{"token": {"wrong"}}); last.StatusCode != want {
+			t.Fatalf("wrong token %d: %s, want %d", n+1, last.Status, want)
+		}
+	}
+	if last.Header.Get("Retry-After") == "" || !strings.Contains(page, "Too many tokens") {
+		t.Errorf("Retry-After %q, page\n%s", last.Header.Get("Retry-After"), page)
+	}
+	probe, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no second loopback address")
+	}
+	must(t, probe.Close())
+	other := visit(t, s)
+	other.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(address)
+			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("::1", port))
+		},
+	}
+	if answer, _ := other.post("/login", url.Values{"token": {token}}); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("from another address: %s", answer.Status)
+	}
+}
+
+// TestEventStreamsAreBounded: who has not signed in cannot keep operators from following.
+func TestEventStreamsAreBounded(t *testing.T) {
+	s := newStage(t, nil)
+	v := visit(t, s)
+	for range 64 {
+		lines, stop := v.follow("/t/default/events?seen=0")
+		defer stop()
+		await(t, lines, "retry:")
+	}
+	answer, page := v.get("/t/default/events?seen=0")
+	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: %s", answer.Status)
+	}
+	if !strings.Contains(page, "64 pages") {
+		t.Errorf("it does not say why:\n%s", page)
+	}
+	operator := visit(t, s)
+	operator.signIn()
+	u, err := url.Parse(operator.base)
+	must(t, err)
+	c := operator.http.Jar.Cookies(u)[0]
+	lines, stop := operator.follow("/t/default/events?seen=0", "Cookie", c.Name+"="+c.Value)
+	defer stop()
+	await(t, lines, "retry:")
 }
 
 func TestReadingNeedsASignInUnlessItIsOpen(t *testing.T) {
@@ -230,6 +419,26 @@ func TestAnAddressThatOthersReachNeedsACertificate(t *testing.T) {
 	}
 	if info, err := os.Stat(config.Operators); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("operators that were made: %v, %v", info, err)
+	}
+}
+
+func TestACookieWithACertificateBelongsToItsHostAlone(t *testing.T) {
+	s := newStage(t, func(c *console.Config) {
+		c.TLSCert, c.TLSKey = certificate(t, t.TempDir(), console.LocalName)
+		c.OpenRead = false
+	})
+	v := visit(t, s)
+	if want := "https://" + console.LocalName + ":"; !strings.HasPrefix(v.base, want) {
+		t.Errorf("the console is at %s", v.base)
+	}
+	answer, _ := v.post("/login", url.Values{"token": {token}})
+	cookies := answer.Cookies()
+	if len(cookies) != 1 || !strings.HasPrefix(cookies[0].Name, "__Host-") || !cookies[0].Secure ||
+		cookies[0].Path != "/" || cookies[0].Domain != "" {
+		t.Errorf("cookies %v", cookies)
+	}
+	if answer, _ := v.get("/t/default/"); answer.StatusCode != http.StatusOK {
+		t.Errorf("an operator: %s", answer.Status)
 	}
 }
 

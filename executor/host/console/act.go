@@ -29,6 +29,28 @@ func acting(do func(*view) error) func(*view) error {
 	}
 }
 
+// certain asks for the operator's token once more: what follows is the owner's word, and a
+// cookie alone may have come into other hands.
+func certain(do func(*view) error) func(*view) error {
+	return func(v *view) error {
+		name, err := v.s.access.check(v.r, time.Now())
+		var many *tooMany
+		switch {
+		case errors.As(err, &many):
+			v.w.Header().Set("Retry-After", many.seconds())
+			hint := "Try again in " + many.seconds() + " s."
+			return failed(http.StatusTooManyRequests, hint, "too many tokens were shown")
+		case name == "" || name != v.session.operator:
+			v.s.log.Warn("console: an answer without the operator's token",
+				"operator", v.session.operator, "remote", v.r.RemoteAddr)
+			hint := "Go back and give the token of " + v.session.operator + " with the answer."
+			const text = "this needs your token once more, and it is missing or another one"
+			return failed(http.StatusForbidden, hint, text)
+		}
+		return do(v)
+	}
+}
+
 // operate appends one operator record and waits until it is folded. Refused or void
 // there means that the log decided otherwise.
 func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
@@ -203,8 +225,8 @@ func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Rec
 	halt, force := v.r.PostFormValue("halt") != "", v.r.PostFormValue("force") != ""
 	outcome, resolves := resolutions[as]
 	switch {
-	case a.Undo != undoQuarantined:
-		return nil, failed(http.StatusConflict, "Look at the plan as it is now.", "action %d is %s, not quarantined", a.Number, a.Undo)
+	case a.Undo != undoQuarantined && !a.Owed:
+		return nil, failed(http.StatusConflict, "Look at the plan as it is now.", "action %d is %s: nothing of it is owed", a.Number, a.Undo)
 	case as != "retry" && !resolves:
 		return nil, failed(http.StatusBadRequest, "Choose one of the answers.", "no answer was chosen")
 	case as == "retry" && retryRefused(a, force, time.Now()) != "":
@@ -233,9 +255,11 @@ func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Rec
 func retryRefused(a executor.ActionView, force bool, now time.Time) string {
 	switch {
 	case a.Number == 0:
-		return "there is nothing to retry: it came without its registration"
+		return "there is nothing to retry: its record was refused"
 	case a.Compensation == "":
 		return "there is nothing to retry: " + a.Capability + " has no inverse"
+	case a.Undo == "dispatched" && !force:
+		return fmt.Sprintf("attempt %d is on its way and has no answer", a.Attempt)
 	case a.AliveNs > now.UnixNano() && !force:
 		return fmt.Sprintf("attempt %d had no answer and may be at work until %s", a.Attempt, moment(a.AliveNs))
 	}

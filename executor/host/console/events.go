@@ -16,11 +16,20 @@ import (
 // sequence that it has seen, and is told at once if that is behind.
 func (v *view) events() error {
 	plans := v.r.URL.Query()["plan"]
-	if v.s.streams.Add(1) > streamsMax {
-		v.s.streams.Add(-1)
-		return failed(http.StatusServiceUnavailable, "Close some, or load the page again by hand.", "too many pages follow this console")
+	of, most := "operator "+v.session.operator, streamsOperator
+	if v.session.operator == "" {
+		of, most = "reader "+address(v.r).String(), streamsReaders
 	}
-	defer v.s.streams.Add(-1)
+	status, ok := v.s.streams.begin(of, most)
+	if !ok {
+		v.w.Header().Set("Retry-After", "10")
+		const hint = "Close some pages, or load this one again by hand."
+		if status == http.StatusTooManyRequests {
+			return failed(status, hint, "you follow this console with %d pages already", most)
+		}
+		return failed(status, hint, "%d pages follow this console already", streamsMax)
+	}
+	defer v.s.streams.end(of)
 	watch, err := v.host.Watch(v.page.Tenant)
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)

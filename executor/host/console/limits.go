@@ -5,6 +5,14 @@ import "time"
 // Bounds of the console; each names what it bounds.
 const (
 	streamsMax       = 256                    // pages that follow the fold at once
+	streamsOperator  = 64                     // of them, of one operator
+	streamsReaders   = 64                     // of them, from one address without a sign-in
+	triesMost        = 10                     // tokens that one address may show at once
+	tryEvery         = 5 * time.Second        // after which it may show one more
+	triesMostAll     = 100                    // tokens that all may show at once
+	tryEveryAll      = 500 * time.Millisecond // after which there is one more
+	triesKept        = 10_000                 // addresses that are remembered for that
+	tokenBytesMax    = 1 << 10                // of a token that is shown
 	streamPause      = 200 * time.Millisecond // between two events of one page
 	streamBeat       = 15 * time.Second       // after which a silent stream says that it is alive
 	streamWrite      = 10 * time.Second       // for one write to a stream; who is slower is dropped

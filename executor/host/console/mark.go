@@ -36,14 +36,14 @@ var marks = map[string]struct{ shape, tone, word string }{
 	// of outcomes
 	"completed": {"check", "quiet", "completed"}, "failed": {"cross", "bad", "failed"}, "in_doubt": {"doubt", "doubt", "in doubt"}, "unknown": {"unknown", "doubt", "unknown"},
 	// of plans
-	"open": {"ring", "held", "open"}, "committed": {"sealed", "quiet", "committed"}, "unwinding": {"unwind", "work", "unwinding"},
+	"open": {"ring", "held", "open"}, "committing": {"clock", "work", "committing"}, "committed": {"sealed", "quiet", "committed"}, "unwinding": {"unwind", "work", "unwinding"},
 	// of attempts
 	"done": {"undone", "good", "done"}, "verifying": {"clock", "work", "being verified"},
 	// of truths
 	"true": {"true", "work", "true"}, "false": {"ring", "quiet", "false"}, "moot": {"slash", "quiet", "moot"}, "fired": {"true", "bad", "fired"}, "cut": {"stop", "bad", "cut"},
 	// of tenants
 	"holding": {"check", "good", "holding"}, "standby": {"ring", "quiet", "stands by"}, "starting": {"clock", "work", "starting"},
-	"halted": {"stop", "bad", "halted"}, "clock-guard": {"warn", "bad", "clock guard"},
+	"halted": {"stop", "bad", "halted"}, "clock-guard": {"warn", "bad", "clock guard"}, "degraded": {"stop", "bad", "degraded"},
 	// of facts
 	"in memory": {"true", "held", "in memory"}, "evicted": {"owed", "quiet", "evicted"}, "retracted": {"slash", "quiet", "retracted"},
 	// of proofs

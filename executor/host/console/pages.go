@@ -100,7 +100,7 @@ type plansBody struct {
 var ages = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "-24h": -24 * time.Hour, "-7d": -7 * 24 * time.Hour}
 
 var planStates = []string{
-	ledger.StateOpen, ledger.StateUnwinding, ledger.StateQuarantined, ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
+	ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined, ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
 }
 
 func (v *view) plans() error {

@@ -157,7 +157,7 @@ type quarantined struct {
 	Plan   executor.PlanView
 	Action executor.ActionView
 	Cut    *executor.CutView // it is a lease that a cascade limit holds
-	Orphan string            // it is a forward without its registration
+	Orphan string            // its record was refused
 }
 
 func (v *view) quarantine() error {
@@ -191,8 +191,8 @@ func (v *view) quarantine() error {
 	return v.show("quarantine", "Quarantine", "quarantine", body)
 }
 
-// whyOrphan is why a forward that came without its registration is its owner's.
-const whyOrphan = "it came without its registration: nobody knows how to undo it"
+// whyOrphan is why an act whose record was refused is its owner's.
+const whyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
 func orphan(id string) executor.ActionView {
 	return executor.ActionView{Action: id, Undo: undoQuarantined, Note: whyOrphan}
@@ -241,7 +241,7 @@ func (v *view) obligation() error {
 	now := v.now()
 	body.NoRetry = retryRefused(a, false, now)
 	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
-	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateUnwinding {
+	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting || plan.State == ledger.StateUnwinding {
 		if answer, err := ask[executor.PreviewAnswer](v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan}); err == nil {
 			body.Preview = answer.Preview
 		}

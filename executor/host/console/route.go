@@ -89,8 +89,8 @@ func (s *Server) handler() http.Handler {
 		"GET /t/{tenant}/events":                      (*view).events,
 		"POST /t/{tenant}/plans/{plan}/cancel":        acting((*view).cancel),
 		"POST /t/{tenant}/plans/{plan}/unwind":        acting((*view).unwind),
-		"POST /t/{tenant}/plans/{plan}/cascade":       acting((*view).cascade),
-		"POST /t/{tenant}/quarantine/{plan}/{action}": acting((*view).answer),
+		"POST /t/{tenant}/plans/{plan}/cascade":       acting(certain((*view).cascade)),
+		"POST /t/{tenant}/quarantine/{plan}/{action}": acting(certain((*view).answer)),
 		"POST /t/{tenant}/memory/fact":                acting((*view).move),
 		"POST /t/{tenant}/health/clock":               acting((*view).confirmClock),
 	} {
@@ -122,7 +122,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			name = only
 		}
 		if !s.names(name) {
-			http.Error(w, "This console does not answer to that name.", http.StatusMisdirectedRequest)
+			s.misdirected(w, name)
 			return
 		}
 		control := http.NewResponseController(w)

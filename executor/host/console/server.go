@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,18 +53,20 @@ type Config struct {
 
 // Server is a console that listens. Its host may come and go: see Attach.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	access   *access
-	pages    pages
-	listener net.Listener
-	http     *http.Server
-	names    func(string) bool // hosts that requests may name
-	streams  atomic.Int64
-	rates    rates
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	cfg     Config
+	log     *slog.Logger
+	access  *access
+	pages   pages
+	place   place
+	port    string
+	leaf    *x509.Certificate // nil: none
+	http    *http.Server
+	names   func(string) bool // hosts that requests may name
+	streams streams
+	rates   rates
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	mu   sync.Mutex
 	host *attached // nil: none at the moment
@@ -87,7 +88,11 @@ func Start(cfg Config) (*Server, error) {
 	if cfg.Operator == "" {
 		cfg.Operator = "operator"
 	}
-	secure, err := checkConfig(cfg)
+	at, err := placeOf(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := checkConfig(cfg, at)
 	if err != nil {
 		return nil, err
 	}
@@ -99,50 +104,51 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", cfg.Listen)
+	listeners, port, err := at.listen()
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s for the console: %w", cfg.Listen, err)
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, pages: pages, listener: listener,
-		access: &access{operators: operators, cookie: "sagenbaum_" + port, secure: secure != nil, sessions: map[[32]byte]session{}},
-		names:  loopbackNames, rates: rates{samples: map[string][]sample{}},
+		cfg: cfg, log: cfg.Logger, pages: pages, place: at, port: port,
+		access: newAccess(operators, port, secure != nil),
+		rates:  rates{samples: map[string][]sample{}},
 	}
+	s.names = func(name string) bool { return strings.EqualFold(strings.Trim(name, "[]"), at.name) }
 	if secure != nil {
-		leaf := secure.Certificates[0].Leaf
-		s.names = func(name string) bool { return leaf.VerifyHostname(name) == nil }
-		s.listener = tls.NewListener(listener, secure)
+		s.leaf = secure.Certificates[0].Leaf
+		s.names = func(name string) bool { return s.leaf.VerifyHostname(name) == nil }
+		for i, listener := range listeners {
+			listeners[i] = tls.NewListener(listener, secure)
+		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytesMax,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
-	s.running.Go(func() { // ends with Close
-		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("console stopped", "cause", err)
-		}
-	})
+	for _, listener := range listeners {
+		s.running.Go(func() { // ends with Close
+			if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				s.log.Error("console stopped", "cause", err)
+			}
+		})
+	}
 	s.running.Go(s.sample)
 	return s, nil
 }
 
 // checkConfig returns the TLS configuration, or nil for a console without.
-func checkConfig(cfg Config) (*tls.Config, error) {
-	name, _, err := net.SplitHostPort(cfg.Listen)
+func checkConfig(cfg Config, at place) (*tls.Config, error) {
 	switch {
-	case err != nil:
-		return nil, ledger.Refuse("listen", fmt.Sprintf("%q is no address to listen on", cfg.Listen), "HOST:PORT, as in 127.0.0.1:4280")
 	case !ledger.ValidToken(cfg.Operator):
 		return nil, ledger.Refuse("operator", fmt.Sprintf("%q is no name", cfg.Operator), "1 to 64 letters, digits, '-' or '_'")
 	case cfg.Operators == "":
 		return nil, ledger.Refuse("operators", "no file", "a file of operators")
 	case (cfg.TLSCert == "") != (cfg.TLSKey == ""):
 		return nil, ledger.Refuse("tls", "a certificate without its key, or a key without its certificate", "both")
-	case cfg.TLSCert == "" && !loopback(name):
+	case cfg.TLSCert == "" && !at.here():
 		return nil, ledger.Refuse("listen", fmt.Sprintf("others can reach %s, and it has no certificate", cfg.Listen), "an address of this machine, as 127.0.0.1:4280, or a certificate and its key")
-	case cfg.OpenRead && !loopback(name):
+	case cfg.OpenRead && !at.here():
 		return nil, ledger.Refuse("open_read", "others can reach "+cfg.Listen, "reading without a token on an address of this machine only")
 	case cfg.TLSCert == "":
 		return nil, nil
@@ -159,28 +165,30 @@ func checkConfig(cfg Config) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
-// loopback reports whether an address can be reached from this machine only.
-func loopback(name string) bool {
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// loopbackNames are the hosts that a request to a loopback address may name: a page
-// elsewhere whose name is made to point here (DNS rebinding) names another.
-func loopbackNames(name string) bool { return loopback(strings.Trim(name, "[]")) }
-
 // URL is where the console is.
 func (s *Server) URL() string {
-	scheme := "http"
-	if s.access.secure {
-		scheme = "https"
+	scheme, name := "http", s.place.name
+	if s.leaf != nil {
+		scheme, name = "https", nameOf(s.leaf, s.cfg.Listen)
 	}
-	address := s.listener.Addr().String()
-	if name, _, _ := net.SplitHostPort(s.cfg.Listen); name == "localhost" {
-		_, port, _ := net.SplitHostPort(address)
-		address = "localhost:" + port
+	return (&url.URL{Scheme: scheme, Host: net.JoinHostPort(name, s.port), Path: "/"}).String()
+}
+
+// nameOf is a name of a certificate: the one that is listened on, where it has that.
+func nameOf(leaf *x509.Certificate, listen string) string {
+	host, _, _ := net.SplitHostPort(listen)
+	if host != "" && leaf.VerifyHostname(host) == nil {
+		return host
 	}
-	return (&url.URL{Scheme: scheme, Host: address, Path: "/"}).String()
+	for _, name := range leaf.DNSNames {
+		if !strings.HasPrefix(name, "*") {
+			return name
+		}
+	}
+	for _, ip := range leaf.IPAddresses {
+		return ip.String()
+	}
+	return host
 }
 
 // Attach has the console show a host until detach is called, which waits for nothing.

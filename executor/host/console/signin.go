@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"time"
 )
@@ -8,7 +9,8 @@ import (
 type signInBody struct {
 	Next   string
 	Wrong  bool
-	Reader bool // reading needs no sign-in
+	Wait   string // too many tokens were shown: how long to wait
+	Reader bool   // reading needs no sign-in
 }
 
 func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +27,15 @@ func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	next := local(r.PostFormValue("next"))
-	name := s.access.signIn(r.PostFormValue("token"))
+	name, err := s.access.check(r, time.Now())
+	var many *tooMany
+	if errors.As(err, &many) {
+		s.log.Warn("console: too many sign-ins", "remote", r.RemoteAddr)
+		w.Header().Set("Retry-After", many.seconds())
+		body := signInBody{Next: next, Wait: many.seconds()}
+		s.showSignIn(w, r, http.StatusTooManyRequests, body)
+		return
+	}
 	if name == "" {
 		s.log.Warn("console: a sign-in with a token that nobody has", "remote", r.RemoteAddr)
 		s.showSignIn(w, r, http.StatusForbidden, signInBody{Next: next, Wrong: true})

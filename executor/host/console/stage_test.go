@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -323,6 +324,11 @@ func (s *stage) direct() *httptest.Server {
 		if r.URL.Path == "/foreign" { // a page of another origin that submits a form to the console
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprintf(w, `<link rel="icon" href="data:,"><form method="post" action=%q><input name="reason" value="x"></form><script>document.forms[0].submit()</script>`, r.URL.Query().Get("to"))
+			return
+		}
+		if r.URL.Path == "/cookies" { // what a browser sends to another port
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprintf(w, `<link rel="icon" href="data:,"><body>%s`, cmp.Or(r.Header.Get("Cookie"), "none"))
 			return
 		}
 		scene := scenes[r.URL.Path]

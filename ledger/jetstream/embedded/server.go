@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,6 +59,9 @@ type Config struct {
 	// Users who may connect; none: everybody on this machine. ReadUsers reads them.
 	Users  []User
 	Logger *slog.Logger // nil: silent
+	// NoStreams starts NATS without JetStream: a server that stands in on the same address
+	// while Dir cannot be written. It leaves Dir alone; an append finds no stream.
+	NoStreams bool
 }
 
 // Server is a running server. It is safe for concurrent use.
@@ -66,7 +70,7 @@ type Server struct {
 	durable bool
 	// The holder's own way in when there are users; made anew at each start.
 	user, password string
-	lock           *folderLock
+	lock           *folderLock // nil: it uses no folder
 	stop           func()
 }
 
@@ -85,25 +89,44 @@ func Start(cfg Config) (*Server, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	s := &Server{durable: !cfg.NoSync}
+	s := &Server{durable: !cfg.NoSync && !cfg.NoStreams}
 	options, err := s.options(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if s.lock, err = lockFolder(cfg.Dir); err != nil {
-		return nil, err
+	if !cfg.NoStreams {
+		if s.lock, err = lockFolder(cfg.Dir); err != nil {
+			return nil, err
+		}
+		options.JetStreamMaxStore = maxStore(cfg) // of the folder, which is there now
 	}
-	options.JetStreamMaxStore = maxStore(cfg) // of the folder, which is there now
 	if err := s.run(cfg, options); err != nil {
-		s.lock.release()
+		s.release()
 		return nil, err
 	}
 	s.stop = sync.OnceFunc(func() {
 		s.natsd.Shutdown()
 		s.natsd.WaitForShutdown()
-		s.lock.release()
+		s.release()
 	})
 	return s, nil
+}
+
+func (s *Server) release() {
+	if s.lock != nil {
+		s.lock.release()
+	}
+}
+
+// CheckFolder reports why no server could start on a folder now: it cannot be made or
+// written, it is full, or another server uses it.
+func CheckFolder(dir string) error {
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	return writable(dir)
 }
 
 // check refuses what would open the server to the network unprotected.
@@ -147,7 +170,7 @@ func maxStore(cfg Config) int64 {
 func (s *Server) options(cfg Config) (*natsd.Options, error) {
 	options := &natsd.Options{
 		ServerName: "sagenbaum", Host: cfg.Host, Port: cfg.Port,
-		JetStream: true, StoreDir: cfg.Dir,
+		JetStream: !cfg.NoStreams, StoreDir: cfg.Dir,
 		SyncAlways: !cfg.NoSync, NoSigs: true, DisableJetStreamBanner: true,
 	}
 	if cfg.TLSCert != "" {
@@ -168,14 +191,16 @@ func (s *Server) options(cfg Config) (*natsd.Options, error) {
 
 // run starts the server and waits until it is ready or has failed.
 func (s *Server) run(cfg Config, options *natsd.Options) error {
-	if err := writable(cfg.Dir); err != nil {
-		return err
-	}
 	if err := portFree(cfg); err != nil {
 		return err
 	}
-	if err := syncLeft(cfg); err != nil {
-		return err
+	if !cfg.NoStreams {
+		if err := writable(cfg.Dir); err != nil {
+			return err
+		}
+		if err := syncLeft(cfg); err != nil {
+			return err
+		}
 	}
 	instance, err := natsd.NewServer(options)
 	if err != nil {
@@ -186,7 +211,7 @@ func (s *Server) run(cfg Config, options *natsd.Options) error {
 	// Start returns when the server runs or could not be started; Close and a
 	// failure below end what it has started.
 	instance.Start()
-	err = await(instance, log.fatal)
+	err = await(instance, log.fatal, !cfg.NoStreams)
 	if err != nil {
 		instance.Shutdown()
 		instance.WaitForShutdown()
@@ -196,8 +221,9 @@ func (s *Server) run(cfg Config, options *natsd.Options) error {
 	return nil
 }
 
-// await returns when the server is ready, has given up or takes too long.
-func await(instance *natsd.Server, fatal <-chan string) error {
+// await returns when the server is ready, with its streams if it has any, has given up or
+// takes too long.
+func await(instance *natsd.Server, fatal <-chan string, streams bool) error {
 	for deadline := time.Now().Add(readyWait); ; {
 		ready := instance.ReadyForConnections(100 * time.Millisecond)
 		select {
@@ -206,7 +232,7 @@ func await(instance *natsd.Server, fatal <-chan string) error {
 		default:
 		}
 		switch {
-		case ready && instance.JetStreamEnabled():
+		case ready && (instance.JetStreamEnabled() || !streams):
 			return nil
 		case ready:
 			return errors.New("JetStream did not start")
@@ -224,17 +250,29 @@ const roomProbe = 1 << 20
 func writable(dir string) error {
 	file, err := os.CreateTemp(dir, ".probe-")
 	if err != nil {
-		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
+		return fmt.Errorf("cannot write to folder %s: %w", dir, withoutPath(err))
 	}
 	_, err = file.Write(make([]byte, roomProbe))
 	if err == nil {
 		err = file.Sync() // some file systems find out here
 	}
 	file.Close()
-	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
-		return fmt.Errorf("cannot write to folder %s: %w", dir, err)
+	if removed := os.Remove(file.Name()); err == nil {
+		err = removed
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write to folder %s: %w", dir, withoutPath(err))
 	}
 	return nil
+}
+
+// withoutPath is what a file system said, without the name of a file that is gone again.
+func withoutPath(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // portFree tells early that a port is taken. Another process may take it right
@@ -352,7 +390,7 @@ func (s *Server) mayPass(ctx context.Context, page []byte) bool {
 // probeTries bounds how often the health page is asked while what it says may pass,
 // and probeAgain is how long a stream may take to be made, each time.
 const (
-	probeTries = 5
+	probeTries = 15
 	probeAgain = 200 * time.Millisecond
 )
 

@@ -10,10 +10,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
@@ -267,7 +270,8 @@ func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
 
 func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
-	text := "# name password\n\noperator s3cret\na1 x pub=saga.t.agent.a1.>\nw1 y sub=undo.t.> pub=saga.t.worker.w1\n"
+	text := "# name password\n\noperator s3cret\na1 x pub=saga.t.agent.a1.>\n" +
+		"w1 y sub=undo.t.> pub=saga.t.worker.w1 pub=reply.t.>\n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -303,9 +307,84 @@ func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	// The answer goes to the holder's inbox, which the worker may write only as a reply.
-	if reply, err := holder.Request("undo.t.git.branch.delete", nil, 5*time.Second); err != nil || string(reply.Data) != "done" {
+	// The answer goes where the worker may publish, and nowhere else.
+	asked, err := holder.SubscribeSync("reply.t.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.PublishRequest("undo.t.git.branch.delete", "reply.t.1", nil); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := asked.NextMsg(5 * time.Second); err != nil || string(reply.Data) != "done" {
 		t.Fatalf("%v", err)
+	}
+}
+
+// TestNobodyPublishesWhereARequestSaysItIsAnswered: permissions are what is listed, also
+// for a user that may publish and subscribe one and the same subject.
+func TestNobodyPublishesWhereARequestSaysItIsAnswered(t *testing.T) {
+	users, err := embedded.ParseUsers([]byte("a1 x pub=run.t.a1.> sub=run.t.a1.>\nw1 y sub=undo.t.> pub=reply.t.>\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
+	root, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	heard, err := root.SubscribeSync("admin.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ user, password, hears, says string }{
+		{"a1", "x", "run.t.a1.p1", "run.t.a1.p1"}, {"w1", "y", "undo.t.x", "reply.t.1"},
+	} {
+		refused := make(chan error, 10)
+		conn, err := nats.Connect(server.URL(), nats.UserInfo(c.user, c.password),
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		came, err := conn.SubscribeSync(c.hears)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender := conn
+		if c.hears != c.says {
+			if err := conn.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			sender = root
+		}
+		if err := sender.PublishRequest(c.hears, "admin.t.rebuild", nil); err != nil {
+			t.Fatal(err)
+		}
+		m, err := came.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(m.Respond([]byte("{}")), conn.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: %v", c.user, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s was not refused", c.user)
+		}
+	}
+	if err := root.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := heard.Pending(); n != 0 || err != nil {
+		t.Errorf("%d messages came to admin.>, %v", n, err)
 	}
 }
 
@@ -359,5 +438,71 @@ func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
 	}})
 	if err != nil || waits < 2 {
 		t.Errorf("a folder that goes away: %v after %d waits", err, waits)
+	}
+}
+
+// A server that stands in has no streams and leaves its folder alone: an append is busy, and
+// stored once a real one has taken its place on the same port.
+func TestAServerWithoutStreamsStandsIn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "nats")
+	standIn, err := embedded.Start(embedded.Config{Dir: dir, Port: -1, NoStreams: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standIn.Close)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder: %v", err)
+	}
+	if standIn.DurableID() != "" {
+		t.Error("it says that it syncs what it does not store")
+	}
+	conn, err := nats.Connect(standIn.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	appender, err := jetstream.Attach(conn, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := ledger.Append{Subject: "saga.t.agent.a1.p", ID: jetstream.NewID(), Data: []byte("x")}
+	if _, err := appender.Append(t.Context(), a); !errors.Is(err, jetstream.ErrNoStream) {
+		t.Errorf("an append without streams: %v", err)
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(standIn.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standIn.Close()
+	if err := embedded.CheckFolder(dir); err != nil {
+		t.Errorf("a folder that can be written: %v", err)
+	}
+	server, err := embedded.Start(embedded.Config{Dir: dir, Port: number})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	if err := embedded.CheckFolder(dir); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+		t.Errorf("a folder that a server uses: %v", err)
+	}
+	own, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: own, Tenant: "t", DurableServer: server.DurableID()}); err != nil {
+		t.Fatal(err)
+	}
+	for err = ledger.ErrBusy; (errors.Is(err, ledger.ErrBusy) || errors.Is(err, ledger.ErrInDoubt)) && ctx.Err() == nil; {
+		_, err = appender.Append(ctx, a)
+	}
+	if err != nil {
+		t.Errorf("with streams: %v", err)
 	}
 }

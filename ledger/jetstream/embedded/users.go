@@ -14,12 +14,13 @@ import (
 
 // User is somebody who may connect. With Publish or Subscribe set, those
 // subjects are all that the user may use, beside an inbox of its own under
-// InboxPrefix (nats.CustomInboxPrefix) and replies to what it was asked.
+// InboxPrefix (nats.CustomInboxPrefix). Nobody may answer wherever a request says: who
+// answers needs the subject of the replies, as reply.default.>.
 type User struct {
 	Name      string
 	Password  string   // plain, or bcrypt as `nats server passwd` makes it
 	Publish   []string // as in saga.default.agent.a1.>
-	Subscribe []string // as in undo.default.>
+	Subscribe []string // as in undo.default.git.>
 }
 
 // InboxPrefix is the prefix of a restricted user's inboxes, so that nobody reads
@@ -51,13 +52,11 @@ func natsUsers(users []User) []*natsd.User {
 	for _, u := range users {
 		user := &natsd.User{Username: u.Name, Password: u.Password}
 		if len(u.Publish)+len(u.Subscribe) > 0 {
-			// Allow-lists only: deny rules of the server have been bypassed before.
+			// Allow-lists only, and no Response: what a file lists is all that a user may
+			// publish, and replies have subjects that it can list.
 			user.Permissions = &natsd.Permissions{
 				Publish:   &natsd.SubjectPermission{Allow: orNothing(u.Publish)},
 				Subscribe: &natsd.SubjectPermission{Allow: append([]string{InboxPrefix(u.Name) + ".>"}, u.Subscribe...)},
-			}
-			if len(u.Subscribe) > 0 {
-				user.Permissions.Response = &natsd.ResponsePermission{MaxMsgs: natsd.DEFAULT_ALLOW_RESPONSE_MAX_MSGS, Expires: natsd.DEFAULT_ALLOW_RESPONSE_EXPIRATION}
 			}
 		}
 		all = append(all, user)
@@ -95,7 +94,7 @@ func ReadUsers(path string) ([]User, error) {
 //	# name   password
 //	operator $2a$11$3kFn...
 //	a1       s3cret        pub=saga.default.agent.a1.>
-//	worker1  s4cret        sub=undo.default.> pub=saga.default.worker.worker1
+//	worker1  s4cret        sub=undo.default.> pub=reply.default.> pub=saga.default.worker.worker1
 func ParseUsers(data []byte) ([]User, error) {
 	var users []User
 	lines := bufio.NewScanner(bytes.NewReader(data))

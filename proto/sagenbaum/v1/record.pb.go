@@ -184,6 +184,56 @@ func (OnLate) EnumDescriptor() ([]byte, []int) {
 	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{2}
 }
 
+// What keeps a forward that its caller has given up from landing.
+type Late int32
+
+const (
+	Late_LATE_UNSPECIFIED Late = 0 // nothing but time: see ForwardRegistered.settle_ns
+	Late_LATE_REFUSED     Late = 1 // the provider refuses a forward whose undo came first
+	Late_LATE_NEVER       Late = 2 // it happens in its caller, and ends with the call
+)
+
+// Enum value maps for Late.
+var (
+	Late_name = map[int32]string{
+		0: "LATE_UNSPECIFIED",
+		1: "LATE_REFUSED",
+		2: "LATE_NEVER",
+	}
+	Late_value = map[string]int32{
+		"LATE_UNSPECIFIED": 0,
+		"LATE_REFUSED":     1,
+		"LATE_NEVER":       2,
+	}
+)
+
+func (x Late) Enum() *Late {
+	p := new(Late)
+	*p = x
+	return p
+}
+
+func (x Late) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Late) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[3].Descriptor()
+}
+
+func (Late) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[3]
+}
+
+func (x Late) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Late.Descriptor instead.
+func (Late) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{3}
+}
+
 // What an unwind does with the actions that a quarantined one came after.
 type OnUndoFailure int32
 
@@ -218,11 +268,11 @@ func (x OnUndoFailure) String() string {
 }
 
 func (OnUndoFailure) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[3].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[4].Descriptor()
 }
 
 func (OnUndoFailure) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[3]
+	return &file_sagenbaum_v1_record_proto_enumTypes[4]
 }
 
 func (x OnUndoFailure) Number() protoreflect.EnumNumber {
@@ -231,7 +281,57 @@ func (x OnUndoFailure) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUndoFailure.Descriptor instead.
 func (OnUndoFailure) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{4}
+}
+
+// What the commit of a root does about actions of its tree that are in doubt.
+type DoubtAtCommit int32
+
+const (
+	DoubtAtCommit_DOUBT_AT_COMMIT_UNSPECIFIED DoubtAtCommit = 0 // settle
+	DoubtAtCommit_DOUBT_AT_COMMIT_SETTLE      DoubtAtCommit = 1 // the commit waits until each is known, or its owner has answered
+	DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT      DoubtAtCommit = 2 // they are retired with the rest, and named
+)
+
+// Enum value maps for DoubtAtCommit.
+var (
+	DoubtAtCommit_name = map[int32]string{
+		0: "DOUBT_AT_COMMIT_UNSPECIFIED",
+		1: "DOUBT_AT_COMMIT_SETTLE",
+		2: "DOUBT_AT_COMMIT_ACCEPT",
+	}
+	DoubtAtCommit_value = map[string]int32{
+		"DOUBT_AT_COMMIT_UNSPECIFIED": 0,
+		"DOUBT_AT_COMMIT_SETTLE":      1,
+		"DOUBT_AT_COMMIT_ACCEPT":      2,
+	}
+)
+
+func (x DoubtAtCommit) Enum() *DoubtAtCommit {
+	p := new(DoubtAtCommit)
+	*p = x
+	return p
+}
+
+func (x DoubtAtCommit) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DoubtAtCommit) Descriptor() protoreflect.EnumDescriptor {
+	return file_sagenbaum_v1_record_proto_enumTypes[5].Descriptor()
+}
+
+func (DoubtAtCommit) Type() protoreflect.EnumType {
+	return &file_sagenbaum_v1_record_proto_enumTypes[5]
+}
+
+func (x DoubtAtCommit) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DoubtAtCommit.Descriptor instead.
+func (DoubtAtCommit) EnumDescriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 type VerdictOutcome int32
@@ -270,11 +370,11 @@ func (x VerdictOutcome) String() string {
 }
 
 func (VerdictOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[4].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
 }
 
 func (VerdictOutcome) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[4]
+	return &file_sagenbaum_v1_record_proto_enumTypes[6]
 }
 
 func (x VerdictOutcome) Number() protoreflect.EnumNumber {
@@ -283,7 +383,7 @@ func (x VerdictOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerdictOutcome.Descriptor instead.
 func (VerdictOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 type Resolution int32
@@ -325,11 +425,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[5].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[7].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[5]
+	return &file_sagenbaum_v1_record_proto_enumTypes[7]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -338,7 +438,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 type Answer int32
@@ -377,11 +477,11 @@ func (x Answer) String() string {
 }
 
 func (Answer) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[6].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[8].Descriptor()
 }
 
 func (Answer) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[6]
+	return &file_sagenbaum_v1_record_proto_enumTypes[8]
 }
 
 func (x Answer) Number() protoreflect.EnumNumber {
@@ -390,7 +490,7 @@ func (x Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Answer.Descriptor instead.
 func (Answer) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 type Question int32
@@ -429,11 +529,11 @@ func (x Question) String() string {
 }
 
 func (Question) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[7].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[9].Descriptor()
 }
 
 func (Question) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[7]
+	return &file_sagenbaum_v1_record_proto_enumTypes[9]
 }
 
 func (x Question) Number() protoreflect.EnumNumber {
@@ -442,7 +542,7 @@ func (x Question) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Question.Descriptor instead.
 func (Question) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 type Presence int32
@@ -481,11 +581,11 @@ func (x Presence) String() string {
 }
 
 func (Presence) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[8].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[10].Descriptor()
 }
 
 func (Presence) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[8]
+	return &file_sagenbaum_v1_record_proto_enumTypes[10]
 }
 
 func (x Presence) Number() protoreflect.EnumNumber {
@@ -494,7 +594,7 @@ func (x Presence) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Presence.Descriptor instead.
 func (Presence) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 type PlanEnd int32
@@ -536,11 +636,11 @@ func (x PlanEnd) String() string {
 }
 
 func (PlanEnd) Descriptor() protoreflect.EnumDescriptor {
-	return file_sagenbaum_v1_record_proto_enumTypes[9].Descriptor()
+	return file_sagenbaum_v1_record_proto_enumTypes[11].Descriptor()
 }
 
 func (PlanEnd) Type() protoreflect.EnumType {
-	return &file_sagenbaum_v1_record_proto_enumTypes[9]
+	return &file_sagenbaum_v1_record_proto_enumTypes[11]
 }
 
 func (x PlanEnd) Number() protoreflect.EnumNumber {
@@ -549,7 +649,7 @@ func (x PlanEnd) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanEnd.Descriptor instead.
 func (PlanEnd) EnumDescriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 // Commit is the unit of append.
@@ -757,6 +857,7 @@ type Record struct {
 	EpochNs int64                  `protobuf:"varint,6,opt,name=epoch_ns,json=epochNs,proto3" json:"epoch_ns,omitempty"` // executor records: unix time in ns at which it was decided
 	Payload *Payload               `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	Folded  uint64                 `protobuf:"varint,8,opt,name=folded,proto3" json:"folded,omitempty"` // executor records: the last sequence that its holder had folded when it decided; 0: not said
+	Writer  string                 `protobuf:"bytes,9,opt,name=writer,proto3" json:"writer,omitempty"`  // agent records: the process that wrote it, a name that no other has; a plan takes the records of one writer
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*Record_PlanOpened
@@ -770,6 +871,7 @@ type Record struct {
 	//	*Record_PlanFailed
 	//	*Record_PlanCancelled
 	//	*Record_UnwindRequested
+	//	*Record_PlanResumed
 	//	*Record_FactAsserted
 	//	*Record_FactRetracted
 	//	*Record_VerdictGiven
@@ -807,6 +909,7 @@ type Record struct {
 	//	*Record_LedgerRepaired
 	//	*Record_KeyRotated
 	//	*Record_PlanErased
+	//	*Record_CommitWaits
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -896,6 +999,13 @@ func (x *Record) GetFolded() uint64 {
 		return x.Folded
 	}
 	return 0
+}
+
+func (x *Record) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -999,6 +1109,15 @@ func (x *Record) GetUnwindRequested() *UnwindRequested {
 	if x != nil {
 		if x, ok := x.Kind.(*Record_UnwindRequested); ok {
 			return x.UnwindRequested
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetPlanResumed() *PlanResumed {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_PlanResumed); ok {
+			return x.PlanResumed
 		}
 	}
 	return nil
@@ -1337,6 +1456,15 @@ func (x *Record) GetPlanErased() *PlanErased {
 	return nil
 }
 
+func (x *Record) GetCommitWaits() *CommitWaits {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_CommitWaits); ok {
+			return x.CommitWaits
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1384,6 +1512,10 @@ type Record_PlanCancelled struct {
 
 type Record_UnwindRequested struct {
 	UnwindRequested *UnwindRequested `protobuf:"bytes,33,opt,name=unwind_requested,json=unwindRequested,proto3,oneof"`
+}
+
+type Record_PlanResumed struct {
+	PlanResumed *PlanResumed `protobuf:"bytes,34,opt,name=plan_resumed,json=planResumed,proto3,oneof"`
 }
 
 type Record_FactAsserted struct {
@@ -1540,6 +1672,11 @@ type Record_PlanErased struct {
 	PlanErased *PlanErased `protobuf:"bytes,82,opt,name=plan_erased,json=planErased,proto3,oneof"`
 }
 
+type Record_CommitWaits struct {
+	// the holder
+	CommitWaits *CommitWaits `protobuf:"bytes,83,opt,name=commit_waits,json=commitWaits,proto3,oneof"`
+}
+
 func (*Record_PlanOpened) isRecord_Kind() {}
 
 func (*Record_ForwardRegistered) isRecord_Kind() {}
@@ -1561,6 +1698,8 @@ func (*Record_PlanFailed) isRecord_Kind() {}
 func (*Record_PlanCancelled) isRecord_Kind() {}
 
 func (*Record_UnwindRequested) isRecord_Kind() {}
+
+func (*Record_PlanResumed) isRecord_Kind() {}
 
 func (*Record_FactAsserted) isRecord_Kind() {}
 
@@ -1635,6 +1774,8 @@ func (*Record_LedgerRepaired) isRecord_Kind() {}
 func (*Record_KeyRotated) isRecord_Kind() {}
 
 func (*Record_PlanErased) isRecord_Kind() {}
+
+func (*Record_CommitWaits) isRecord_Kind() {}
 
 // Trigger is a standing CEL condition over three-valued truth.
 type Trigger struct {
@@ -2068,8 +2209,11 @@ type PlanOpened struct {
 	ParentAction   string                 `protobuf:"bytes,8,opt,name=parent_action,json=parentAction,proto3" json:"parent_action,omitempty"`
 	Trace          []byte                 `protobuf:"bytes,9,opt,name=trace,proto3" json:"trace,omitempty"` // W3C traceparent of the agent
 	OnUndoFailure  OnUndoFailure          `protobuf:"varint,10,opt,name=on_undo_failure,json=onUndoFailure,proto3,enum=sagenbaum.v1.OnUndoFailure" json:"on_undo_failure,omitempty"`
-	SecondApprover bool                   `protobuf:"varint,11,opt,name=second_approver,json=secondApprover,proto3" json:"second_approver,omitempty"` // an owner's answer counts when a second operator has given the same
-	Function       string                 `protobuf:"bytes,12,opt,name=function,proto3" json:"function,omitempty"`                                    // name of the agent's function that is replayed under this plan; empty: none
+	SecondApprover bool                   `protobuf:"varint,11,opt,name=second_approver,json=secondApprover,proto3" json:"second_approver,omitempty"`                                // an owner's answer counts when a second operator has given the same
+	Function       string                 `protobuf:"bytes,12,opt,name=function,proto3" json:"function,omitempty"`                                                                   // name of the agent's function that is replayed under this plan; empty: none
+	AttachDigest   []byte                 `protobuf:"bytes,13,opt,name=attach_digest,json=attachDigest,proto3" json:"attach_digest,omitempty"`                                       // SHA-256 of the token that lets other agents attach child plans; empty: none may
+	ParentToken    []byte                 `protobuf:"bytes,14,opt,name=parent_token,json=parentToken,proto3" json:"parent_token,omitempty"`                                          // the token of the parent plan, where that is another agent's
+	DoubtAtCommit  DoubtAtCommit          `protobuf:"varint,15,opt,name=doubt_at_commit,json=doubtAtCommit,proto3,enum=sagenbaum.v1.DoubtAtCommit" json:"doubt_at_commit,omitempty"` // of a root
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2188,6 +2332,65 @@ func (x *PlanOpened) GetFunction() string {
 	return ""
 }
 
+func (x *PlanOpened) GetAttachDigest() []byte {
+	if x != nil {
+		return x.AttachDigest
+	}
+	return nil
+}
+
+func (x *PlanOpened) GetParentToken() []byte {
+	if x != nil {
+		return x.ParentToken
+	}
+	return nil
+}
+
+func (x *PlanOpened) GetDoubtAtCommit() DoubtAtCommit {
+	if x != nil {
+		return x.DoubtAtCommit
+	}
+	return DoubtAtCommit_DOUBT_AT_COMMIT_UNSPECIFIED
+}
+
+// PlanResumed makes the writer of this record the writer of the plan: what the one
+// before says of new actions, and of the plan's end, does not count any more.
+type PlanResumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanResumed) Reset() {
+	*x = PlanResumed{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResumed) ProtoMessage() {}
+
+func (x *PlanResumed) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResumed.ProtoReflect.Descriptor instead.
+func (*PlanResumed) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+}
+
 type ForwardRegistered struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
@@ -2200,13 +2403,17 @@ type ForwardRegistered struct {
 	Pivot          bool                   `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
 	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses (S77)
 	Trace          []byte                 `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`                                        // W3C traceparent of what called it; no decision reads it
+	TimeoutNs      int64                  `protobuf:"varint,11,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`              // after which its caller gives up, counted from its registration; 0: not bounded
+	SettleNs       int64                  `protobuf:"varint,12,opt,name=settle_ns,json=settleNs,proto3" json:"settle_ns,omitempty"`                 // the longest it may take to land, from its start or from when its caller gave up; 0: timeout_ns, else 30 s
+	GraceNs        int64                  `protobuf:"varint,13,opt,name=grace_ns,json=graceNs,proto3" json:"grace_ns,omitempty"`                    // for which its caller lets it run on once its plan unwinds; 0: 2 s
+	Late           Late                   `protobuf:"varint,14,opt,name=late,proto3,enum=sagenbaum.v1.Late" json:"late,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ForwardRegistered) Reset() {
 	*x = ForwardRegistered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2425,7 @@ func (x *ForwardRegistered) String() string {
 func (*ForwardRegistered) ProtoMessage() {}
 
 func (x *ForwardRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2438,7 @@ func (x *ForwardRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRegistered.ProtoReflect.Descriptor instead.
 func (*ForwardRegistered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForwardRegistered) GetCapability() string {
@@ -2304,42 +2511,71 @@ func (x *ForwardRegistered) GetTrace() []byte {
 	return nil
 }
 
+func (x *ForwardRegistered) GetTimeoutNs() int64 {
+	if x != nil {
+		return x.TimeoutNs
+	}
+	return 0
+}
+
+func (x *ForwardRegistered) GetSettleNs() int64 {
+	if x != nil {
+		return x.SettleNs
+	}
+	return 0
+}
+
+func (x *ForwardRegistered) GetGraceNs() int64 {
+	if x != nil {
+		return x.GraceNs
+	}
+	return 0
+}
+
+func (x *ForwardRegistered) GetLate() Late {
+	if x != nil {
+		return x.Late
+	}
+	return Late_LATE_UNSPECIFIED
+}
+
 type CompensationRegistered struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Capability     string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
-	Bindings       []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
-	Key            string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key of the undo, the same for every attempt: empty, or the one derived from tenant, plan and action
-	Attempts       uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 1..100
-	BackoffNs      int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles
-	BackoffMaxNs   int64                  `protobuf:"varint,6,opt,name=backoff_max_ns,json=backoffMaxNs,proto3" json:"backoff_max_ns,omitempty"`
-	TimeoutNs      int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // of one attempt
-	OnInDoubt      OnInDoubt              `protobuf:"varint,8,opt,name=on_in_doubt,json=onInDoubt,proto3,enum=sagenbaum.v1.OnInDoubt" json:"on_in_doubt,omitempty"`
-	Triggers       []*Trigger             `protobuf:"bytes,9,rep,name=triggers,proto3" json:"triggers,omitempty"`
-	WorkerVersion  string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
-	ValidForNs     int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
-	Fidelity       string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
-	Actuator       string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty), "agent" or "memory"
-	Probe          *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
-	Verify         *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
-	Done           string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
-	Stop           string                 `protobuf:"bytes,18,opt,name=stop,proto3" json:"stop,omitempty"` // CEL, likewise: an error that means it never will be
-	OnLate         OnLate                 `protobuf:"varint,19,opt,name=on_late,json=onLate,proto3,enum=sagenbaum.v1.OnLate" json:"on_late,omitempty"`
-	Page           string                 `protobuf:"bytes,20,opt,name=page,proto3" json:"page,omitempty"`                                           // name of the hook that pages the owner; empty: "default"
-	Agent          *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                         // of actuator "agent"
-	Approve        bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                    // its undo waits for the owner's word
-	JitterPercent  uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`   // 0..100: each backoff grows by up to this much
-	DedupeNs       int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                  // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
-	ValidUntilNs   int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`    // undo window by the calendar, unix ns; 0: no limit
-	WarnNs         int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                        // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
-	HandlerVersion string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"` // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
-	Sealed         bool                   `protobuf:"varint,28,opt,name=sealed,proto3" json:"sealed,omitempty"`                                      // its calls take sealed values: once the key of its plan is destroyed, they cannot be made
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Capability      string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"` // empty for a class without an inverse
+	Bindings        []*Binding             `protobuf:"bytes,2,rep,name=bindings,proto3" json:"bindings,omitempty"`
+	Key             string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                               // idempotency key of the undo, the same for every attempt: empty, or the one derived from tenant, plan and action
+	Attempts        uint32                 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`                    // 1..100
+	BackoffNs       int64                  `protobuf:"varint,5,opt,name=backoff_ns,json=backoffNs,proto3" json:"backoff_ns,omitempty"` // delay before attempt 2; doubles
+	BackoffMaxNs    int64                  `protobuf:"varint,6,opt,name=backoff_max_ns,json=backoffMaxNs,proto3" json:"backoff_max_ns,omitempty"`
+	TimeoutNs       int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // of one attempt
+	OnInDoubt       OnInDoubt              `protobuf:"varint,8,opt,name=on_in_doubt,json=onInDoubt,proto3,enum=sagenbaum.v1.OnInDoubt" json:"on_in_doubt,omitempty"`
+	Triggers        []*Trigger             `protobuf:"bytes,9,rep,name=triggers,proto3" json:"triggers,omitempty"`
+	WorkerVersion   string                 `protobuf:"bytes,10,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
+	ValidForNs      int64                  `protobuf:"varint,11,opt,name=valid_for_ns,json=validForNs,proto3" json:"valid_for_ns,omitempty"` // undo window after completion; 0: no limit
+	Fidelity        string                 `protobuf:"bytes,12,opt,name=fidelity,proto3" json:"fidelity,omitempty"`                          // exact | semantic | lossy
+	Actuator        string                 `protobuf:"bytes,14,opt,name=actuator,proto3" json:"actuator,omitempty"`                          // "nats" (also empty), "agent" or "memory"
+	Probe           *Probe                 `protobuf:"bytes,15,opt,name=probe,proto3" json:"probe,omitempty"`
+	Verify          *Verify                `protobuf:"bytes,16,opt,name=verify,proto3" json:"verify,omitempty"`
+	Done            string                 `protobuf:"bytes,17,opt,name=done,proto3" json:"done,omitempty"` // CEL over error, result, input, output, before, plan, meta: an error that means it is undone already
+	Stop            string                 `protobuf:"bytes,18,opt,name=stop,proto3" json:"stop,omitempty"` // CEL, likewise: an error that means it never will be
+	OnLate          OnLate                 `protobuf:"varint,19,opt,name=on_late,json=onLate,proto3,enum=sagenbaum.v1.OnLate" json:"on_late,omitempty"`
+	Page            string                 `protobuf:"bytes,20,opt,name=page,proto3" json:"page,omitempty"`                                                 // name of the hook that pages the owner; empty: "default"
+	Agent           *AgentTask             `protobuf:"bytes,21,opt,name=agent,proto3" json:"agent,omitempty"`                                               // of actuator "agent"
+	Approve         bool                   `protobuf:"varint,22,opt,name=approve,proto3" json:"approve,omitempty"`                                          // its undo waits for the owner's word
+	JitterPercent   uint32                 `protobuf:"varint,23,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`         // 0..100: each backoff grows by up to this much
+	DedupeNs        int64                  `protobuf:"varint,24,opt,name=dedupe_ns,json=dedupeNs,proto3" json:"dedupe_ns,omitempty"`                        // how long the provider remembers a key; later, the probe is asked before it is sent again; 0: for ever
+	ValidUntilNs    int64                  `protobuf:"varint,25,opt,name=valid_until_ns,json=validUntilNs,proto3" json:"valid_until_ns,omitempty"`          // undo window by the calendar, unix ns; 0: no limit
+	WarnNs          int64                  `protobuf:"varint,26,opt,name=warn_ns,json=warnNs,proto3" json:"warn_ns,omitempty"`                              // how long before its window closes a held action is announced; 0: a tenth of the window, at most a day
+	HandlerVersion  string                 `protobuf:"bytes,27,opt,name=handler_version,json=handlerVersion,proto3" json:"handler_version,omitempty"`       // the agent's own process carries it out, with this version of the handler beside the action; empty: a worker
+	Sealed          bool                   `protobuf:"varint,28,opt,name=sealed,proto3" json:"sealed,omitempty"`                                            // its calls take sealed values: once the key of its plan is destroyed, they cannot be made
+	UnservedAfterNs int64                  `protobuf:"varint,29,opt,name=unserved_after_ns,json=unservedAfterNs,proto3" json:"unserved_after_ns,omitempty"` // how long nobody may take a call of it before the action is its owner's; 0: 1 h
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CompensationRegistered) Reset() {
 	*x = CompensationRegistered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2587,7 @@ func (x *CompensationRegistered) String() string {
 func (*CompensationRegistered) ProtoMessage() {}
 
 func (x *CompensationRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2600,7 @@ func (x *CompensationRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationRegistered.ProtoReflect.Descriptor instead.
 func (*CompensationRegistered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CompensationRegistered) GetCapability() string {
@@ -2556,17 +2792,25 @@ func (x *CompensationRegistered) GetSealed() bool {
 	return false
 }
 
+func (x *CompensationRegistered) GetUnservedAfterNs() int64 {
+	if x != nil {
+		return x.UnservedAfterNs
+	}
+	return 0
+}
+
 type ForwardCompleted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExternalRef   string                 `protobuf:"bytes,1,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
-	Lifted        []byte                 `protobuf:"bytes,2,opt,name=lifted,proto3" json:"lifted,omitempty"` // JSON object: what triggers may read of the output
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	ExternalRef      string                 `protobuf:"bytes,1,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Lifted           []byte                 `protobuf:"bytes,2,opt,name=lifted,proto3" json:"lifted,omitempty"`                                              // JSON object: what triggers may read of the output
+	OutputIncomplete bool                   `protobuf:"varint,3,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"` // the output was too large: payload.output has what the undo reads of it, or nothing
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ForwardCompleted) Reset() {
 	*x = ForwardCompleted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2822,7 @@ func (x *ForwardCompleted) String() string {
 func (*ForwardCompleted) ProtoMessage() {}
 
 func (x *ForwardCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2835,7 @@ func (x *ForwardCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardCompleted.ProtoReflect.Descriptor instead.
 func (*ForwardCompleted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForwardCompleted) GetExternalRef() string {
@@ -2608,6 +2852,13 @@ func (x *ForwardCompleted) GetLifted() []byte {
 	return nil
 }
 
+func (x *ForwardCompleted) GetOutputIncomplete() bool {
+	if x != nil {
+		return x.OutputIncomplete
+	}
+	return false
+}
+
 type ForwardFailed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
@@ -2618,7 +2869,7 @@ type ForwardFailed struct {
 
 func (x *ForwardFailed) Reset() {
 	*x = ForwardFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2881,7 @@ func (x *ForwardFailed) String() string {
 func (*ForwardFailed) ProtoMessage() {}
 
 func (x *ForwardFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2894,7 @@ func (x *ForwardFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardFailed.ProtoReflect.Descriptor instead.
 func (*ForwardFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForwardFailed) GetCode() string {
@@ -2670,7 +2921,7 @@ type ForwardInDoubt struct {
 
 func (x *ForwardInDoubt) Reset() {
 	*x = ForwardInDoubt{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2933,7 @@ func (x *ForwardInDoubt) String() string {
 func (*ForwardInDoubt) ProtoMessage() {}
 
 func (x *ForwardInDoubt) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2946,7 @@ func (x *ForwardInDoubt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardInDoubt.ProtoReflect.Descriptor instead.
 func (*ForwardInDoubt) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForwardInDoubt) GetCode() string {
@@ -2722,7 +2973,7 @@ type SavepointSet struct {
 
 func (x *SavepointSet) Reset() {
 	*x = SavepointSet{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2985,7 @@ func (x *SavepointSet) String() string {
 func (*SavepointSet) ProtoMessage() {}
 
 func (x *SavepointSet) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2998,7 @@ func (x *SavepointSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavepointSet.ProtoReflect.Descriptor instead.
 func (*SavepointSet) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SavepointSet) GetName() string {
@@ -2772,7 +3023,7 @@ type PlanCommitted struct {
 
 func (x *PlanCommitted) Reset() {
 	*x = PlanCommitted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +3035,7 @@ func (x *PlanCommitted) String() string {
 func (*PlanCommitted) ProtoMessage() {}
 
 func (x *PlanCommitted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +3048,7 @@ func (x *PlanCommitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCommitted.ProtoReflect.Descriptor instead.
 func (*PlanCommitted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 type PlanFailed struct {
@@ -2809,7 +3060,7 @@ type PlanFailed struct {
 
 func (x *PlanFailed) Reset() {
 	*x = PlanFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3072,7 @@ func (x *PlanFailed) String() string {
 func (*PlanFailed) ProtoMessage() {}
 
 func (x *PlanFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3085,7 @@ func (x *PlanFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanFailed.ProtoReflect.Descriptor instead.
 func (*PlanFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlanFailed) GetReason() string {
@@ -2853,7 +3104,7 @@ type PlanCancelled struct {
 
 func (x *PlanCancelled) Reset() {
 	*x = PlanCancelled{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3116,7 @@ func (x *PlanCancelled) String() string {
 func (*PlanCancelled) ProtoMessage() {}
 
 func (x *PlanCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3129,7 @@ func (x *PlanCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCancelled.ProtoReflect.Descriptor instead.
 func (*PlanCancelled) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PlanCancelled) GetReason() string {
@@ -2900,7 +3151,7 @@ type UnwindRequested struct {
 
 func (x *UnwindRequested) Reset() {
 	*x = UnwindRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3163,7 @@ func (x *UnwindRequested) String() string {
 func (*UnwindRequested) ProtoMessage() {}
 
 func (x *UnwindRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3176,7 @@ func (x *UnwindRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindRequested.ProtoReflect.Descriptor instead.
 func (*UnwindRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnwindRequested) GetToSavepoint() string {
@@ -2959,7 +3210,7 @@ type FactAsserted struct {
 
 func (x *FactAsserted) Reset() {
 	*x = FactAsserted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3222,7 @@ func (x *FactAsserted) String() string {
 func (*FactAsserted) ProtoMessage() {}
 
 func (x *FactAsserted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3235,7 @@ func (x *FactAsserted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactAsserted.ProtoReflect.Descriptor instead.
 func (*FactAsserted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{22}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FactAsserted) GetKey() string {
@@ -3010,7 +3261,7 @@ type FactRetracted struct {
 
 func (x *FactRetracted) Reset() {
 	*x = FactRetracted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3273,7 @@ func (x *FactRetracted) String() string {
 func (*FactRetracted) ProtoMessage() {}
 
 func (x *FactRetracted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[23]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3286,7 @@ func (x *FactRetracted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRetracted.ProtoReflect.Descriptor instead.
 func (*FactRetracted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{23}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FactRetracted) GetKey() string {
@@ -3055,7 +3306,7 @@ type VerdictGiven struct {
 
 func (x *VerdictGiven) Reset() {
 	*x = VerdictGiven{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3318,7 @@ func (x *VerdictGiven) String() string {
 func (*VerdictGiven) ProtoMessage() {}
 
 func (x *VerdictGiven) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[24]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3331,7 @@ func (x *VerdictGiven) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictGiven.ProtoReflect.Descriptor instead.
 func (*VerdictGiven) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{24}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VerdictGiven) GetOutcome() VerdictOutcome {
@@ -3110,7 +3361,7 @@ type CompensationRequested struct {
 
 func (x *CompensationRequested) Reset() {
 	*x = CompensationRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3373,7 @@ func (x *CompensationRequested) String() string {
 func (*CompensationRequested) ProtoMessage() {}
 
 func (x *CompensationRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[25]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3386,7 @@ func (x *CompensationRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationRequested.ProtoReflect.Descriptor instead.
 func (*CompensationRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{25}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompensationRequested) GetReason() string {
@@ -3169,7 +3420,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3432,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[26]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3445,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{26}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -3222,7 +3473,7 @@ type RetryRequested struct {
 
 func (x *RetryRequested) Reset() {
 	*x = RetryRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3485,7 @@ func (x *RetryRequested) String() string {
 func (*RetryRequested) ProtoMessage() {}
 
 func (x *RetryRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[27]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3498,7 @@ func (x *RetryRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequested.ProtoReflect.Descriptor instead.
 func (*RetryRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{27}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryRequested) GetReason() string {
@@ -3284,7 +3535,7 @@ type Resolved struct {
 
 func (x *Resolved) Reset() {
 	*x = Resolved{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3547,7 @@ func (x *Resolved) String() string {
 func (*Resolved) ProtoMessage() {}
 
 func (x *Resolved) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[28]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3560,7 @@ func (x *Resolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
 func (*Resolved) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{28}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Resolved) GetOutcome() Resolution {
@@ -3358,7 +3609,7 @@ type ContractPublished struct {
 
 func (x *ContractPublished) Reset() {
 	*x = ContractPublished{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3621,7 @@ func (x *ContractPublished) String() string {
 func (*ContractPublished) ProtoMessage() {}
 
 func (x *ContractPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[29]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3634,7 @@ func (x *ContractPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractPublished.ProtoReflect.Descriptor instead.
 func (*ContractPublished) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{29}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ContractPublished) GetCapability() string {
@@ -3418,7 +3669,7 @@ type ClockConfirmed struct {
 
 func (x *ClockConfirmed) Reset() {
 	*x = ClockConfirmed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3681,7 @@ func (x *ClockConfirmed) String() string {
 func (*ClockConfirmed) ProtoMessage() {}
 
 func (x *ClockConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[30]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3694,7 @@ func (x *ClockConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockConfirmed.ProtoReflect.Descriptor instead.
 func (*ClockConfirmed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{30}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClockConfirmed) GetActor() string {
@@ -3480,7 +3731,7 @@ type EvictRequested struct {
 
 func (x *EvictRequested) Reset() {
 	*x = EvictRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3743,7 @@ func (x *EvictRequested) String() string {
 func (*EvictRequested) ProtoMessage() {}
 
 func (x *EvictRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[31]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3756,7 @@ func (x *EvictRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictRequested.ProtoReflect.Descriptor instead.
 func (*EvictRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{31}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EvictRequested) GetKeys() []string {
@@ -3540,7 +3791,7 @@ type RestoreRequested struct {
 
 func (x *RestoreRequested) Reset() {
 	*x = RestoreRequested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3803,7 @@ func (x *RestoreRequested) String() string {
 func (*RestoreRequested) ProtoMessage() {}
 
 func (x *RestoreRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[32]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3816,7 @@ func (x *RestoreRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequested.ProtoReflect.Descriptor instead.
 func (*RestoreRequested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{32}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RestoreRequested) GetKeys() []string {
@@ -3603,7 +3854,7 @@ type CascadeAnswered struct {
 
 func (x *CascadeAnswered) Reset() {
 	*x = CascadeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3866,7 @@ func (x *CascadeAnswered) String() string {
 func (*CascadeAnswered) ProtoMessage() {}
 
 func (x *CascadeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[33]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3628,7 +3879,7 @@ func (x *CascadeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeAnswered.ProtoReflect.Descriptor instead.
 func (*CascadeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{33}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CascadeAnswered) GetResume() bool {
@@ -3674,7 +3925,7 @@ type CompensationReported struct {
 
 func (x *CompensationReported) Reset() {
 	*x = CompensationReported{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3937,7 @@ func (x *CompensationReported) String() string {
 func (*CompensationReported) ProtoMessage() {}
 
 func (x *CompensationReported) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[34]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +3950,7 @@ func (x *CompensationReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationReported.ProtoReflect.Descriptor instead.
 func (*CompensationReported) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{34}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CompensationReported) GetAttempt() uint32 {
@@ -3763,7 +4014,7 @@ type CompensationProgressed struct {
 
 func (x *CompensationProgressed) Reset() {
 	*x = CompensationProgressed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +4026,7 @@ func (x *CompensationProgressed) String() string {
 func (*CompensationProgressed) ProtoMessage() {}
 
 func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[35]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +4039,7 @@ func (x *CompensationProgressed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationProgressed.ProtoReflect.Descriptor instead.
 func (*CompensationProgressed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{35}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CompensationProgressed) GetAttempt() uint32 {
@@ -3829,7 +4080,7 @@ type TermStarted struct {
 
 func (x *TermStarted) Reset() {
 	*x = TermStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4092,7 @@ func (x *TermStarted) String() string {
 func (*TermStarted) ProtoMessage() {}
 
 func (x *TermStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[36]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4105,7 @@ func (x *TermStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermStarted.ProtoReflect.Descriptor instead.
 func (*TermStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{36}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TermStarted) GetHolder() string {
@@ -3886,7 +4137,7 @@ type LeaseFired struct {
 
 func (x *LeaseFired) Reset() {
 	*x = LeaseFired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4149,7 @@ func (x *LeaseFired) String() string {
 func (*LeaseFired) ProtoMessage() {}
 
 func (x *LeaseFired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[37]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4162,7 @@ func (x *LeaseFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFired.ProtoReflect.Descriptor instead.
 func (*LeaseFired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{37}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseFired) GetLease() string {
@@ -3974,7 +4225,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4237,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[38]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4250,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{38}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Link) GetPlan() string {
@@ -4080,7 +4331,7 @@ type CascadeCut struct {
 
 func (x *CascadeCut) Reset() {
 	*x = CascadeCut{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4343,7 @@ func (x *CascadeCut) String() string {
 func (*CascadeCut) ProtoMessage() {}
 
 func (x *CascadeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[39]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4356,7 @@ func (x *CascadeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CascadeCut.ProtoReflect.Descriptor instead.
 func (*CascadeCut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{39}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CascadeCut) GetLease() string {
@@ -4155,7 +4406,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4418,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[40]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4431,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{40}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Reading) GetName() string {
@@ -4215,7 +4466,7 @@ type UnwindStarted struct {
 
 func (x *UnwindStarted) Reset() {
 	*x = UnwindStarted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4478,7 @@ func (x *UnwindStarted) String() string {
 func (*UnwindStarted) ProtoMessage() {}
 
 func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[41]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4491,7 @@ func (x *UnwindStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnwindStarted.ProtoReflect.Descriptor instead.
 func (*UnwindStarted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{41}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UnwindStarted) GetReason() string {
@@ -4281,7 +4532,7 @@ type CompensationDispatched struct {
 
 func (x *CompensationDispatched) Reset() {
 	*x = CompensationDispatched{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4544,7 @@ func (x *CompensationDispatched) String() string {
 func (*CompensationDispatched) ProtoMessage() {}
 
 func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[42]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4557,7 @@ func (x *CompensationDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationDispatched.ProtoReflect.Descriptor instead.
 func (*CompensationDispatched) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{42}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CompensationDispatched) GetAttempt() uint32 {
@@ -4386,7 +4637,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4649,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[43]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4662,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{43}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Timing) GetQueuedNs() int64 {
@@ -4464,7 +4715,7 @@ type CompensationSucceeded struct {
 
 func (x *CompensationSucceeded) Reset() {
 	*x = CompensationSucceeded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4476,7 +4727,7 @@ func (x *CompensationSucceeded) String() string {
 func (*CompensationSucceeded) ProtoMessage() {}
 
 func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[44]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4489,7 +4740,7 @@ func (x *CompensationSucceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSucceeded.ProtoReflect.Descriptor instead.
 func (*CompensationSucceeded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{44}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompensationSucceeded) GetAttempt() uint32 {
@@ -4550,13 +4801,14 @@ type CompensationFailed struct {
 	InDoubt       bool                   `protobuf:"varint,5,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // no answer in time: the undo may have happened
 	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
 	Timing        *Timing                `protobuf:"bytes,7,opt,name=timing,proto3" json:"timing,omitempty"`
+	Unserved      bool                   `protobuf:"varint,8,opt,name=unserved,proto3" json:"unserved,omitempty"` // no worker has taken it for as long as the registration allows: no further attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompensationFailed) Reset() {
 	*x = CompensationFailed{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4820,7 @@ func (x *CompensationFailed) String() string {
 func (*CompensationFailed) ProtoMessage() {}
 
 func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[45]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4833,7 @@ func (x *CompensationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationFailed.ProtoReflect.Descriptor instead.
 func (*CompensationFailed) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{45}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompensationFailed) GetAttempt() uint32 {
@@ -4633,6 +4885,13 @@ func (x *CompensationFailed) GetTiming() *Timing {
 	return nil
 }
 
+func (x *CompensationFailed) GetUnserved() bool {
+	if x != nil {
+		return x.Unserved
+	}
+	return false
+}
+
 type CompensationSkipped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4642,7 +4901,7 @@ type CompensationSkipped struct {
 
 func (x *CompensationSkipped) Reset() {
 	*x = CompensationSkipped{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +4913,7 @@ func (x *CompensationSkipped) String() string {
 func (*CompensationSkipped) ProtoMessage() {}
 
 func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[46]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +4926,7 @@ func (x *CompensationSkipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompensationSkipped.ProtoReflect.Descriptor instead.
 func (*CompensationSkipped) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{46}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompensationSkipped) GetReason() string {
@@ -4691,7 +4950,7 @@ type ProbeAsked struct {
 
 func (x *ProbeAsked) Reset() {
 	*x = ProbeAsked{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4962,7 @@ func (x *ProbeAsked) String() string {
 func (*ProbeAsked) ProtoMessage() {}
 
 func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[47]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4716,7 +4975,7 @@ func (x *ProbeAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAsked.ProtoReflect.Descriptor instead.
 func (*ProbeAsked) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{47}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProbeAsked) GetAttempt() uint32 {
@@ -4770,13 +5029,14 @@ type ProbeAnswered struct {
 	Question      Question               `protobuf:"varint,5,opt,name=question,proto3,enum=sagenbaum.v1.Question" json:"question,omitempty"`
 	Worker        string                 `protobuf:"bytes,6,opt,name=worker,proto3" json:"worker,omitempty"`
 	Duplicates    []string               `protobuf:"bytes,7,rep,name=duplicates,proto3" json:"duplicates,omitempty"` // PRESENCE_DUPLICATE: external refs of the extra effects
+	Unserved      bool                   `protobuf:"varint,8,opt,name=unserved,proto3" json:"unserved,omitempty"`    // inconclusive: no worker has taken it for as long as the registration allows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProbeAnswered) Reset() {
 	*x = ProbeAnswered{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +5048,7 @@ func (x *ProbeAnswered) String() string {
 func (*ProbeAnswered) ProtoMessage() {}
 
 func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[48]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +5061,7 @@ func (x *ProbeAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAnswered.ProtoReflect.Descriptor instead.
 func (*ProbeAnswered) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{48}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProbeAnswered) GetAttempt() uint32 {
@@ -4853,6 +5113,13 @@ func (x *ProbeAnswered) GetDuplicates() []string {
 	return nil
 }
 
+func (x *ProbeAnswered) GetUnserved() bool {
+	if x != nil {
+		return x.Unserved
+	}
+	return false
+}
+
 type ActionQuarantined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4862,7 +5129,7 @@ type ActionQuarantined struct {
 
 func (x *ActionQuarantined) Reset() {
 	*x = ActionQuarantined{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5141,7 @@ func (x *ActionQuarantined) String() string {
 func (*ActionQuarantined) ProtoMessage() {}
 
 func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[49]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5154,7 @@ func (x *ActionQuarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionQuarantined.ProtoReflect.Descriptor instead.
 func (*ActionQuarantined) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{49}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ActionQuarantined) GetReason() string {
@@ -4900,13 +5167,14 @@ func (x *ActionQuarantined) GetReason() string {
 type HeldSetRetired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	InDoubt       []string               `protobuf:"bytes,2,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // actions of which nobody knows whether they happened, as plan/action those of child plans; the first 256
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeldSetRetired) Reset() {
 	*x = HeldSetRetired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4918,7 +5186,7 @@ func (x *HeldSetRetired) String() string {
 func (*HeldSetRetired) ProtoMessage() {}
 
 func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[50]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4931,7 +5199,7 @@ func (x *HeldSetRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSetRetired.ProtoReflect.Descriptor instead.
 func (*HeldSetRetired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{50}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *HeldSetRetired) GetCount() uint32 {
@@ -4939,6 +5207,59 @@ func (x *HeldSetRetired) GetCount() uint32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *HeldSetRetired) GetInDoubt() []string {
+	if x != nil {
+		return x.InDoubt
+	}
+	return nil
+}
+
+// CommitWaits says that a commit waits for the owner of an action in doubt: no probe can
+// tell whether it happened.
+type CommitWaits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitWaits) Reset() {
+	*x = CommitWaits{}
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitWaits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitWaits) ProtoMessage() {}
+
+func (x *CommitWaits) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitWaits.ProtoReflect.Descriptor instead.
+func (*CommitWaits) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CommitWaits) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type PlanEnded struct {
@@ -4954,7 +5275,7 @@ type PlanEnded struct {
 
 func (x *PlanEnded) Reset() {
 	*x = PlanEnded{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5287,7 @@ func (x *PlanEnded) String() string {
 func (*PlanEnded) ProtoMessage() {}
 
 func (x *PlanEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[51]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5300,7 @@ func (x *PlanEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanEnded.ProtoReflect.Descriptor instead.
 func (*PlanEnded) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{51}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanEnded) GetEnd() PlanEnd {
@@ -5031,7 +5352,7 @@ type FactEvicted struct {
 
 func (x *FactEvicted) Reset() {
 	*x = FactEvicted{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5364,7 @@ func (x *FactEvicted) String() string {
 func (*FactEvicted) ProtoMessage() {}
 
 func (x *FactEvicted) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[52]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5377,7 @@ func (x *FactEvicted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactEvicted.ProtoReflect.Descriptor instead.
 func (*FactEvicted) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{52}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FactEvicted) GetKey() string {
@@ -5101,7 +5422,7 @@ type FactReingested struct {
 
 func (x *FactReingested) Reset() {
 	*x = FactReingested{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5434,7 @@ func (x *FactReingested) String() string {
 func (*FactReingested) ProtoMessage() {}
 
 func (x *FactReingested) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[53]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5447,7 @@ func (x *FactReingested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactReingested.ProtoReflect.Descriptor instead.
 func (*FactReingested) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{53}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FactReingested) GetKey() string {
@@ -5168,7 +5489,7 @@ type RecordRefused struct {
 
 func (x *RecordRefused) Reset() {
 	*x = RecordRefused{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5501,7 @@ func (x *RecordRefused) String() string {
 func (*RecordRefused) ProtoMessage() {}
 
 func (x *RecordRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[54]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5514,7 @@ func (x *RecordRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRefused.ProtoReflect.Descriptor instead.
 func (*RecordRefused) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{54}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RecordRefused) GetSequence() uint64 {
@@ -5230,7 +5551,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5563,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[55]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5576,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{55}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CheckpointSigned) GetSize() uint64 {
@@ -5297,7 +5618,7 @@ type PlanRewound struct {
 
 func (x *PlanRewound) Reset() {
 	*x = PlanRewound{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5630,7 @@ func (x *PlanRewound) String() string {
 func (*PlanRewound) ProtoMessage() {}
 
 func (x *PlanRewound) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[56]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5643,7 @@ func (x *PlanRewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRewound.ProtoReflect.Descriptor instead.
 func (*PlanRewound) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{56}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PlanRewound) GetSavepoint() string {
@@ -5342,7 +5663,7 @@ type UndoWindowClosing struct {
 
 func (x *UndoWindowClosing) Reset() {
 	*x = UndoWindowClosing{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5675,7 @@ func (x *UndoWindowClosing) String() string {
 func (*UndoWindowClosing) ProtoMessage() {}
 
 func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[57]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5688,7 @@ func (x *UndoWindowClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoWindowClosing.ProtoReflect.Descriptor instead.
 func (*UndoWindowClosing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{57}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UndoWindowClosing) GetClosesNs() int64 {
@@ -5388,7 +5709,7 @@ type OwnerPaged struct {
 
 func (x *OwnerPaged) Reset() {
 	*x = OwnerPaged{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5721,7 @@ func (x *OwnerPaged) String() string {
 func (*OwnerPaged) ProtoMessage() {}
 
 func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[58]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5734,7 @@ func (x *OwnerPaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerPaged.ProtoReflect.Descriptor instead.
 func (*OwnerPaged) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{58}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *OwnerPaged) GetHook() string {
@@ -5453,7 +5774,7 @@ type LedgerRepaired struct {
 
 func (x *LedgerRepaired) Reset() {
 	*x = LedgerRepaired{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5465,7 +5786,7 @@ func (x *LedgerRepaired) String() string {
 func (*LedgerRepaired) ProtoMessage() {}
 
 func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[59]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5478,7 +5799,7 @@ func (x *LedgerRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRepaired.ProtoReflect.Descriptor instead.
 func (*LedgerRepaired) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{59}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LedgerRepaired) GetThrough() uint64 {
@@ -5575,7 +5896,7 @@ type SequenceRange struct {
 
 func (x *SequenceRange) Reset() {
 	*x = SequenceRange{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5908,7 @@ func (x *SequenceRange) String() string {
 func (*SequenceRange) ProtoMessage() {}
 
 func (x *SequenceRange) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[60]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5921,7 @@ func (x *SequenceRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequenceRange.ProtoReflect.Descriptor instead.
 func (*SequenceRange) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{60}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SequenceRange) GetFrom() uint64 {
@@ -5632,7 +5953,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5644,7 +5965,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[61]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5657,7 +5978,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{61}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KeyRotated) GetOldKey() string {
@@ -5716,7 +6037,7 @@ type PlanErased struct {
 
 func (x *PlanErased) Reset() {
 	*x = PlanErased{}
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +6049,7 @@ func (x *PlanErased) String() string {
 func (*PlanErased) ProtoMessage() {}
 
 func (x *PlanErased) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_record_proto_msgTypes[62]
+	mi := &file_sagenbaum_v1_record_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +6062,7 @@ func (x *PlanErased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanErased.ProtoReflect.Descriptor instead.
 func (*PlanErased) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{62}
+	return file_sagenbaum_v1_record_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PlanErased) GetReason() string {
@@ -5790,7 +6111,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06output\x18\x02 \x01(\fR\x06output\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\fR\x06detail\x12\x16\n" +
-	"\x06before\x18\x05 \x01(\fR\x06before\"\xdb\x1d\n" +
+	"\x06before\x18\x05 \x01(\fR\x06before\"\xf3\x1e\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12+\n" +
@@ -5799,7 +6120,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x04term\x18\x05 \x01(\x04R\x04term\x12\x19\n" +
 	"\bepoch_ns\x18\x06 \x01(\x03R\aepochNs\x12/\n" +
 	"\apayload\x18\a \x01(\v2\x15.sagenbaum.v1.PayloadR\apayload\x12\x16\n" +
-	"\x06folded\x18\b \x01(\x04R\x06folded\x12;\n" +
+	"\x06folded\x18\b \x01(\x04R\x06folded\x12\x16\n" +
+	"\x06writer\x18\t \x01(\tR\x06writer\x12;\n" +
 	"\vplan_opened\x18\x14 \x01(\v2\x18.sagenbaum.v1.PlanOpenedH\x00R\n" +
 	"planOpened\x12P\n" +
 	"\x12forward_registered\x18\x15 \x01(\v2\x1f.sagenbaum.v1.ForwardRegisteredH\x00R\x11forwardRegistered\x12_\n" +
@@ -5812,7 +6134,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vplan_failed\x18\x1c \x01(\v2\x18.sagenbaum.v1.PlanFailedH\x00R\n" +
 	"planFailed\x12D\n" +
 	"\x0eplan_cancelled\x18\x1d \x01(\v2\x1b.sagenbaum.v1.PlanCancelledH\x00R\rplanCancelled\x12J\n" +
-	"\x10unwind_requested\x18! \x01(\v2\x1d.sagenbaum.v1.UnwindRequestedH\x00R\x0funwindRequested\x12A\n" +
+	"\x10unwind_requested\x18! \x01(\v2\x1d.sagenbaum.v1.UnwindRequestedH\x00R\x0funwindRequested\x12>\n" +
+	"\fplan_resumed\x18\" \x01(\v2\x19.sagenbaum.v1.PlanResumedH\x00R\vplanResumed\x12A\n" +
 	"\rfact_asserted\x18\x1e \x01(\v2\x1a.sagenbaum.v1.FactAssertedH\x00R\ffactAsserted\x12D\n" +
 	"\x0efact_retracted\x18\x1f \x01(\v2\x1b.sagenbaum.v1.FactRetractedH\x00R\rfactRetracted\x12A\n" +
 	"\rverdict_given\x18  \x01(\v2\x1a.sagenbaum.v1.VerdictGivenH\x00R\fverdictGiven\x12\\\n" +
@@ -5856,7 +6179,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\vkey_rotated\x18Q \x01(\v2\x18.sagenbaum.v1.KeyRotatedH\x00R\n" +
 	"keyRotated\x12;\n" +
 	"\vplan_erased\x18R \x01(\v2\x18.sagenbaum.v1.PlanErasedH\x00R\n" +
-	"planErasedB\x06\n" +
+	"planErased\x12>\n" +
+	"\fcommit_waits\x18S \x01(\v2\x19.sagenbaum.v1.CommitWaitsH\x00R\vcommitWaitsB\x06\n" +
 	"\x04kind\";\n" +
 	"\aTrigger\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
@@ -5890,7 +6214,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x16\n" +
 	"\x06prompt\x18\x02 \x01(\tR\x06prompt\x12\x1b\n" +
 	"\tmax_turns\x18\x03 \x01(\rR\bmaxTurns\x12\x14\n" +
-	"\x05model\x18\x04 \x01(\tR\x05model\"\xc1\x03\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\"\xce\x04\n" +
 	"\n" +
 	"PlanOpened\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x14\n" +
@@ -5907,7 +6231,11 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0fon_undo_failure\x18\n" +
 	" \x01(\x0e2\x1b.sagenbaum.v1.OnUndoFailureR\ronUndoFailure\x12'\n" +
 	"\x0fsecond_approver\x18\v \x01(\bR\x0esecondApprover\x12\x1a\n" +
-	"\bfunction\x18\f \x01(\tR\bfunction\"\xb8\x02\n" +
+	"\bfunction\x18\f \x01(\tR\bfunction\x12#\n" +
+	"\rattach_digest\x18\r \x01(\fR\fattachDigest\x12!\n" +
+	"\fparent_token\x18\x0e \x01(\fR\vparentToken\x12C\n" +
+	"\x0fdoubt_at_commit\x18\x0f \x01(\x0e2\x1b.sagenbaum.v1.DoubtAtCommitR\rdoubtAtCommit\"\r\n" +
+	"\vPlanResumed\"\xb7\x03\n" +
 	"\x11ForwardRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5921,7 +6249,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05pivot\x18\b \x01(\bR\x05pivot\x12\x16\n" +
 	"\x06review\x18\t \x01(\bR\x06review\x12\x14\n" +
 	"\x05trace\x18\n" +
-	" \x01(\fR\x05trace\"\xc1\a\n" +
+	" \x01(\fR\x05trace\x12\x1d\n" +
+	"\n" +
+	"timeout_ns\x18\v \x01(\x03R\ttimeoutNs\x12\x1b\n" +
+	"\tsettle_ns\x18\f \x01(\x03R\bsettleNs\x12\x19\n" +
+	"\bgrace_ns\x18\r \x01(\x03R\agraceNs\x12&\n" +
+	"\x04late\x18\x0e \x01(\x0e2\x12.sagenbaum.v1.LateR\x04late\"\xed\a\n" +
 	"\x16CompensationRegistered\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -5955,10 +6288,12 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x0evalid_until_ns\x18\x19 \x01(\x03R\fvalidUntilNs\x12\x17\n" +
 	"\awarn_ns\x18\x1a \x01(\x03R\x06warnNs\x12'\n" +
 	"\x0fhandler_version\x18\x1b \x01(\tR\x0ehandlerVersion\x12\x16\n" +
-	"\x06sealed\x18\x1c \x01(\bR\x06sealedJ\x04\b\r\x10\x0e\"M\n" +
+	"\x06sealed\x18\x1c \x01(\bR\x06sealed\x12*\n" +
+	"\x11unserved_after_ns\x18\x1d \x01(\x03R\x0funservedAfterNsJ\x04\b\r\x10\x0e\"z\n" +
 	"\x10ForwardCompleted\x12!\n" +
 	"\fexternal_ref\x18\x01 \x01(\tR\vexternalRef\x12\x16\n" +
-	"\x06lifted\x18\x02 \x01(\fR\x06lifted\"=\n" +
+	"\x06lifted\x18\x02 \x01(\fR\x06lifted\x12+\n" +
+	"\x11output_incomplete\x18\x03 \x01(\bR\x10outputIncomplete\"=\n" +
 	"\rForwardFailed\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\">\n" +
@@ -6103,7 +6438,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06timing\x18\x06 \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x16\n" +
 	"\x06probed\x18\a \x01(\bR\x06probed\x12\x1a\n" +
 	"\bverified\x18\b \x01(\bR\bverified\x12\x12\n" +
-	"\x04code\x18\t \x01(\tR\x04codeJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"\xd3\x01\n" +
+	"\x04code\x18\t \x01(\tR\x04codeJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"\xef\x01\n" +
 	"\x12CompensationFailed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
@@ -6111,7 +6446,8 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x05final\x18\x04 \x01(\bR\x05final\x12\x19\n" +
 	"\bin_doubt\x18\x05 \x01(\bR\ainDoubt\x12\x16\n" +
 	"\x06worker\x18\x06 \x01(\tR\x06worker\x12,\n" +
-	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\"-\n" +
+	"\x06timing\x18\a \x01(\v2\x14.sagenbaum.v1.TimingR\x06timing\x12\x1a\n" +
+	"\bunserved\x18\b \x01(\bR\bunserved\"-\n" +
 	"\x13CompensationSkipped\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe4\x01\n" +
 	"\n" +
@@ -6124,7 +6460,7 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\bquestion\x18\x04 \x01(\x0e2\x16.sagenbaum.v1.QuestionR\bquestion\x127\n" +
 	"\x04done\x18\x05 \x01(\v2#.sagenbaum.v1.CompensationSucceededR\x04done\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\x86\x02\n" +
+	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\xa2\x02\n" +
 	"\rProbeAnswered\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x122\n" +
 	"\bpresence\x18\x02 \x01(\x0e2\x16.sagenbaum.v1.PresenceR\bpresence\x12!\n" +
@@ -6134,11 +6470,15 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06worker\x18\x06 \x01(\tR\x06worker\x12\x1e\n" +
 	"\n" +
 	"duplicates\x18\a \x03(\tR\n" +
-	"duplicates\"+\n" +
+	"duplicates\x12\x1a\n" +
+	"\bunserved\x18\b \x01(\bR\bunserved\"+\n" +
 	"\x11ActionQuarantined\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"&\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"A\n" +
 	"\x0eHeldSetRetired\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\rR\x05count\"\xaa\x01\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x19\n" +
+	"\bin_doubt\x18\x02 \x03(\tR\ainDoubt\"%\n" +
+	"\vCommitWaits\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xaa\x01\n" +
 	"\tPlanEnded\x12'\n" +
 	"\x03end\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.PlanEndR\x03end\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
@@ -6216,11 +6556,20 @@ const file_sagenbaum_v1_record_proto_rawDesc = "" +
 	"\x06OnLate\x12\x17\n" +
 	"\x13ON_LATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ON_LATE_COMPENSATE\x10\x01\x12\x16\n" +
-	"\x12ON_LATE_QUARANTINE\x10\x02*h\n" +
+	"\x12ON_LATE_QUARANTINE\x10\x02*>\n" +
+	"\x04Late\x12\x14\n" +
+	"\x10LATE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fLATE_REFUSED\x10\x01\x12\x0e\n" +
+	"\n" +
+	"LATE_NEVER\x10\x02*h\n" +
 	"\rOnUndoFailure\x12\x1f\n" +
 	"\x1bON_UNDO_FAILURE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ON_UNDO_FAILURE_HALT\x10\x01\x12\x1c\n" +
-	"\x18ON_UNDO_FAILURE_CONTINUE\x10\x02*\x85\x01\n" +
+	"\x18ON_UNDO_FAILURE_CONTINUE\x10\x02*h\n" +
+	"\rDoubtAtCommit\x12\x1f\n" +
+	"\x1bDOUBT_AT_COMMIT_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16DOUBT_AT_COMMIT_SETTLE\x10\x01\x12\x1a\n" +
+	"\x16DOUBT_AT_COMMIT_ACCEPT\x10\x02*\x85\x01\n" +
 	"\x0eVerdictOutcome\x12\x1f\n" +
 	"\x1bVERDICT_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15VERDICT_OUTCOME_ALLOW\x10\x01\x12\x19\n" +
@@ -6267,177 +6616,185 @@ func file_sagenbaum_v1_record_proto_rawDescGZIP() []byte {
 	return file_sagenbaum_v1_record_proto_rawDescData
 }
 
-var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_sagenbaum_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_sagenbaum_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_sagenbaum_v1_record_proto_goTypes = []any{
 	(Class)(0),                     // 0: sagenbaum.v1.Class
 	(OnInDoubt)(0),                 // 1: sagenbaum.v1.OnInDoubt
 	(OnLate)(0),                    // 2: sagenbaum.v1.OnLate
-	(OnUndoFailure)(0),             // 3: sagenbaum.v1.OnUndoFailure
-	(VerdictOutcome)(0),            // 4: sagenbaum.v1.VerdictOutcome
-	(Resolution)(0),                // 5: sagenbaum.v1.Resolution
-	(Answer)(0),                    // 6: sagenbaum.v1.Answer
-	(Question)(0),                  // 7: sagenbaum.v1.Question
-	(Presence)(0),                  // 8: sagenbaum.v1.Presence
-	(PlanEnd)(0),                   // 9: sagenbaum.v1.PlanEnd
-	(*Commit)(nil),                 // 10: sagenbaum.v1.Commit
-	(*Address)(nil),                // 11: sagenbaum.v1.Address
-	(*Payload)(nil),                // 12: sagenbaum.v1.Payload
-	(*Record)(nil),                 // 13: sagenbaum.v1.Record
-	(*Trigger)(nil),                // 14: sagenbaum.v1.Trigger
-	(*Label)(nil),                  // 15: sagenbaum.v1.Label
-	(*Binding)(nil),                // 16: sagenbaum.v1.Binding
-	(*Call)(nil),                   // 17: sagenbaum.v1.Call
-	(*Probe)(nil),                  // 18: sagenbaum.v1.Probe
-	(*Verify)(nil),                 // 19: sagenbaum.v1.Verify
-	(*AgentTask)(nil),              // 20: sagenbaum.v1.AgentTask
-	(*PlanOpened)(nil),             // 21: sagenbaum.v1.PlanOpened
-	(*ForwardRegistered)(nil),      // 22: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 23: sagenbaum.v1.CompensationRegistered
-	(*ForwardCompleted)(nil),       // 24: sagenbaum.v1.ForwardCompleted
-	(*ForwardFailed)(nil),          // 25: sagenbaum.v1.ForwardFailed
-	(*ForwardInDoubt)(nil),         // 26: sagenbaum.v1.ForwardInDoubt
-	(*SavepointSet)(nil),           // 27: sagenbaum.v1.SavepointSet
-	(*PlanCommitted)(nil),          // 28: sagenbaum.v1.PlanCommitted
-	(*PlanFailed)(nil),             // 29: sagenbaum.v1.PlanFailed
-	(*PlanCancelled)(nil),          // 30: sagenbaum.v1.PlanCancelled
-	(*UnwindRequested)(nil),        // 31: sagenbaum.v1.UnwindRequested
-	(*FactAsserted)(nil),           // 32: sagenbaum.v1.FactAsserted
-	(*FactRetracted)(nil),          // 33: sagenbaum.v1.FactRetracted
-	(*VerdictGiven)(nil),           // 34: sagenbaum.v1.VerdictGiven
-	(*CompensationRequested)(nil),  // 35: sagenbaum.v1.CompensationRequested
-	(*CancelRequested)(nil),        // 36: sagenbaum.v1.CancelRequested
-	(*RetryRequested)(nil),         // 37: sagenbaum.v1.RetryRequested
-	(*Resolved)(nil),               // 38: sagenbaum.v1.Resolved
-	(*ContractPublished)(nil),      // 39: sagenbaum.v1.ContractPublished
-	(*ClockConfirmed)(nil),         // 40: sagenbaum.v1.ClockConfirmed
-	(*EvictRequested)(nil),         // 41: sagenbaum.v1.EvictRequested
-	(*RestoreRequested)(nil),       // 42: sagenbaum.v1.RestoreRequested
-	(*CascadeAnswered)(nil),        // 43: sagenbaum.v1.CascadeAnswered
-	(*CompensationReported)(nil),   // 44: sagenbaum.v1.CompensationReported
-	(*CompensationProgressed)(nil), // 45: sagenbaum.v1.CompensationProgressed
-	(*TermStarted)(nil),            // 46: sagenbaum.v1.TermStarted
-	(*LeaseFired)(nil),             // 47: sagenbaum.v1.LeaseFired
-	(*Link)(nil),                   // 48: sagenbaum.v1.Link
-	(*CascadeCut)(nil),             // 49: sagenbaum.v1.CascadeCut
-	(*Reading)(nil),                // 50: sagenbaum.v1.Reading
-	(*UnwindStarted)(nil),          // 51: sagenbaum.v1.UnwindStarted
-	(*CompensationDispatched)(nil), // 52: sagenbaum.v1.CompensationDispatched
-	(*Timing)(nil),                 // 53: sagenbaum.v1.Timing
-	(*CompensationSucceeded)(nil),  // 54: sagenbaum.v1.CompensationSucceeded
-	(*CompensationFailed)(nil),     // 55: sagenbaum.v1.CompensationFailed
-	(*CompensationSkipped)(nil),    // 56: sagenbaum.v1.CompensationSkipped
-	(*ProbeAsked)(nil),             // 57: sagenbaum.v1.ProbeAsked
-	(*ProbeAnswered)(nil),          // 58: sagenbaum.v1.ProbeAnswered
-	(*ActionQuarantined)(nil),      // 59: sagenbaum.v1.ActionQuarantined
-	(*HeldSetRetired)(nil),         // 60: sagenbaum.v1.HeldSetRetired
-	(*PlanEnded)(nil),              // 61: sagenbaum.v1.PlanEnded
-	(*FactEvicted)(nil),            // 62: sagenbaum.v1.FactEvicted
-	(*FactReingested)(nil),         // 63: sagenbaum.v1.FactReingested
-	(*RecordRefused)(nil),          // 64: sagenbaum.v1.RecordRefused
-	(*CheckpointSigned)(nil),       // 65: sagenbaum.v1.CheckpointSigned
-	(*PlanRewound)(nil),            // 66: sagenbaum.v1.PlanRewound
-	(*UndoWindowClosing)(nil),      // 67: sagenbaum.v1.UndoWindowClosing
-	(*OwnerPaged)(nil),             // 68: sagenbaum.v1.OwnerPaged
-	(*LedgerRepaired)(nil),         // 69: sagenbaum.v1.LedgerRepaired
-	(*SequenceRange)(nil),          // 70: sagenbaum.v1.SequenceRange
-	(*KeyRotated)(nil),             // 71: sagenbaum.v1.KeyRotated
-	(*PlanErased)(nil),             // 72: sagenbaum.v1.PlanErased
+	(Late)(0),                      // 3: sagenbaum.v1.Late
+	(OnUndoFailure)(0),             // 4: sagenbaum.v1.OnUndoFailure
+	(DoubtAtCommit)(0),             // 5: sagenbaum.v1.DoubtAtCommit
+	(VerdictOutcome)(0),            // 6: sagenbaum.v1.VerdictOutcome
+	(Resolution)(0),                // 7: sagenbaum.v1.Resolution
+	(Answer)(0),                    // 8: sagenbaum.v1.Answer
+	(Question)(0),                  // 9: sagenbaum.v1.Question
+	(Presence)(0),                  // 10: sagenbaum.v1.Presence
+	(PlanEnd)(0),                   // 11: sagenbaum.v1.PlanEnd
+	(*Commit)(nil),                 // 12: sagenbaum.v1.Commit
+	(*Address)(nil),                // 13: sagenbaum.v1.Address
+	(*Payload)(nil),                // 14: sagenbaum.v1.Payload
+	(*Record)(nil),                 // 15: sagenbaum.v1.Record
+	(*Trigger)(nil),                // 16: sagenbaum.v1.Trigger
+	(*Label)(nil),                  // 17: sagenbaum.v1.Label
+	(*Binding)(nil),                // 18: sagenbaum.v1.Binding
+	(*Call)(nil),                   // 19: sagenbaum.v1.Call
+	(*Probe)(nil),                  // 20: sagenbaum.v1.Probe
+	(*Verify)(nil),                 // 21: sagenbaum.v1.Verify
+	(*AgentTask)(nil),              // 22: sagenbaum.v1.AgentTask
+	(*PlanOpened)(nil),             // 23: sagenbaum.v1.PlanOpened
+	(*PlanResumed)(nil),            // 24: sagenbaum.v1.PlanResumed
+	(*ForwardRegistered)(nil),      // 25: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 26: sagenbaum.v1.CompensationRegistered
+	(*ForwardCompleted)(nil),       // 27: sagenbaum.v1.ForwardCompleted
+	(*ForwardFailed)(nil),          // 28: sagenbaum.v1.ForwardFailed
+	(*ForwardInDoubt)(nil),         // 29: sagenbaum.v1.ForwardInDoubt
+	(*SavepointSet)(nil),           // 30: sagenbaum.v1.SavepointSet
+	(*PlanCommitted)(nil),          // 31: sagenbaum.v1.PlanCommitted
+	(*PlanFailed)(nil),             // 32: sagenbaum.v1.PlanFailed
+	(*PlanCancelled)(nil),          // 33: sagenbaum.v1.PlanCancelled
+	(*UnwindRequested)(nil),        // 34: sagenbaum.v1.UnwindRequested
+	(*FactAsserted)(nil),           // 35: sagenbaum.v1.FactAsserted
+	(*FactRetracted)(nil),          // 36: sagenbaum.v1.FactRetracted
+	(*VerdictGiven)(nil),           // 37: sagenbaum.v1.VerdictGiven
+	(*CompensationRequested)(nil),  // 38: sagenbaum.v1.CompensationRequested
+	(*CancelRequested)(nil),        // 39: sagenbaum.v1.CancelRequested
+	(*RetryRequested)(nil),         // 40: sagenbaum.v1.RetryRequested
+	(*Resolved)(nil),               // 41: sagenbaum.v1.Resolved
+	(*ContractPublished)(nil),      // 42: sagenbaum.v1.ContractPublished
+	(*ClockConfirmed)(nil),         // 43: sagenbaum.v1.ClockConfirmed
+	(*EvictRequested)(nil),         // 44: sagenbaum.v1.EvictRequested
+	(*RestoreRequested)(nil),       // 45: sagenbaum.v1.RestoreRequested
+	(*CascadeAnswered)(nil),        // 46: sagenbaum.v1.CascadeAnswered
+	(*CompensationReported)(nil),   // 47: sagenbaum.v1.CompensationReported
+	(*CompensationProgressed)(nil), // 48: sagenbaum.v1.CompensationProgressed
+	(*TermStarted)(nil),            // 49: sagenbaum.v1.TermStarted
+	(*LeaseFired)(nil),             // 50: sagenbaum.v1.LeaseFired
+	(*Link)(nil),                   // 51: sagenbaum.v1.Link
+	(*CascadeCut)(nil),             // 52: sagenbaum.v1.CascadeCut
+	(*Reading)(nil),                // 53: sagenbaum.v1.Reading
+	(*UnwindStarted)(nil),          // 54: sagenbaum.v1.UnwindStarted
+	(*CompensationDispatched)(nil), // 55: sagenbaum.v1.CompensationDispatched
+	(*Timing)(nil),                 // 56: sagenbaum.v1.Timing
+	(*CompensationSucceeded)(nil),  // 57: sagenbaum.v1.CompensationSucceeded
+	(*CompensationFailed)(nil),     // 58: sagenbaum.v1.CompensationFailed
+	(*CompensationSkipped)(nil),    // 59: sagenbaum.v1.CompensationSkipped
+	(*ProbeAsked)(nil),             // 60: sagenbaum.v1.ProbeAsked
+	(*ProbeAnswered)(nil),          // 61: sagenbaum.v1.ProbeAnswered
+	(*ActionQuarantined)(nil),      // 62: sagenbaum.v1.ActionQuarantined
+	(*HeldSetRetired)(nil),         // 63: sagenbaum.v1.HeldSetRetired
+	(*CommitWaits)(nil),            // 64: sagenbaum.v1.CommitWaits
+	(*PlanEnded)(nil),              // 65: sagenbaum.v1.PlanEnded
+	(*FactEvicted)(nil),            // 66: sagenbaum.v1.FactEvicted
+	(*FactReingested)(nil),         // 67: sagenbaum.v1.FactReingested
+	(*RecordRefused)(nil),          // 68: sagenbaum.v1.RecordRefused
+	(*CheckpointSigned)(nil),       // 69: sagenbaum.v1.CheckpointSigned
+	(*PlanRewound)(nil),            // 70: sagenbaum.v1.PlanRewound
+	(*UndoWindowClosing)(nil),      // 71: sagenbaum.v1.UndoWindowClosing
+	(*OwnerPaged)(nil),             // 72: sagenbaum.v1.OwnerPaged
+	(*LedgerRepaired)(nil),         // 73: sagenbaum.v1.LedgerRepaired
+	(*SequenceRange)(nil),          // 74: sagenbaum.v1.SequenceRange
+	(*KeyRotated)(nil),             // 75: sagenbaum.v1.KeyRotated
+	(*PlanErased)(nil),             // 76: sagenbaum.v1.PlanErased
 }
 var file_sagenbaum_v1_record_proto_depIdxs = []int32{
-	13, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
-	11, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
-	11, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
-	12, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
-	21, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
-	22, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
-	23, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
-	24, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
-	25, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
-	26, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
-	27, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
-	28, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
-	29, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
-	30, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
-	31, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
-	32, // 15: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
-	33, // 16: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
-	34, // 17: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
-	35, // 18: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
-	36, // 19: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
-	37, // 20: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
-	38, // 21: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
-	39, // 22: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
-	40, // 23: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
-	41, // 24: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
-	42, // 25: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
-	43, // 26: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
-	44, // 27: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
-	45, // 28: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
-	46, // 29: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
-	47, // 30: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
-	51, // 31: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
-	52, // 32: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	54, // 33: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
-	55, // 34: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
-	56, // 35: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
-	57, // 36: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
-	58, // 37: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
-	59, // 38: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
-	60, // 39: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
-	61, // 40: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
-	62, // 41: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
-	63, // 42: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
-	64, // 43: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
-	65, // 44: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
-	66, // 45: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
-	67, // 46: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
-	68, // 47: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
-	49, // 48: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
-	69, // 49: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	71, // 50: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
-	72, // 51: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
-	16, // 52: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
-	17, // 53: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
-	17, // 54: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
-	14, // 55: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
-	15, // 56: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
-	3,  // 57: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
-	0,  // 58: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
-	16, // 59: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
-	1,  // 60: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
-	14, // 61: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
-	18, // 62: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
-	19, // 63: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
-	2,  // 64: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
-	20, // 65: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
-	4,  // 66: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
-	5,  // 67: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
-	6,  // 68: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
-	53, // 69: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
-	50, // 70: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
-	48, // 71: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
-	11, // 72: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
-	11, // 73: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
-	48, // 74: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
-	53, // 75: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
-	53, // 76: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
-	7,  // 77: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
-	54, // 78: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
-	8,  // 79: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
-	7,  // 80: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
-	9,  // 81: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
-	11, // 82: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
-	11, // 83: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
-	11, // 84: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
-	70, // 85: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
-	70, // 86: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
-	70, // 87: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	15, // 0: sagenbaum.v1.Commit.records:type_name -> sagenbaum.v1.Record
+	13, // 1: sagenbaum.v1.Record.about:type_name -> sagenbaum.v1.Address
+	13, // 2: sagenbaum.v1.Record.cause:type_name -> sagenbaum.v1.Address
+	14, // 3: sagenbaum.v1.Record.payload:type_name -> sagenbaum.v1.Payload
+	23, // 4: sagenbaum.v1.Record.plan_opened:type_name -> sagenbaum.v1.PlanOpened
+	25, // 5: sagenbaum.v1.Record.forward_registered:type_name -> sagenbaum.v1.ForwardRegistered
+	26, // 6: sagenbaum.v1.Record.compensation_registered:type_name -> sagenbaum.v1.CompensationRegistered
+	27, // 7: sagenbaum.v1.Record.forward_completed:type_name -> sagenbaum.v1.ForwardCompleted
+	28, // 8: sagenbaum.v1.Record.forward_failed:type_name -> sagenbaum.v1.ForwardFailed
+	29, // 9: sagenbaum.v1.Record.forward_in_doubt:type_name -> sagenbaum.v1.ForwardInDoubt
+	30, // 10: sagenbaum.v1.Record.savepoint_set:type_name -> sagenbaum.v1.SavepointSet
+	31, // 11: sagenbaum.v1.Record.plan_committed:type_name -> sagenbaum.v1.PlanCommitted
+	32, // 12: sagenbaum.v1.Record.plan_failed:type_name -> sagenbaum.v1.PlanFailed
+	33, // 13: sagenbaum.v1.Record.plan_cancelled:type_name -> sagenbaum.v1.PlanCancelled
+	34, // 14: sagenbaum.v1.Record.unwind_requested:type_name -> sagenbaum.v1.UnwindRequested
+	24, // 15: sagenbaum.v1.Record.plan_resumed:type_name -> sagenbaum.v1.PlanResumed
+	35, // 16: sagenbaum.v1.Record.fact_asserted:type_name -> sagenbaum.v1.FactAsserted
+	36, // 17: sagenbaum.v1.Record.fact_retracted:type_name -> sagenbaum.v1.FactRetracted
+	37, // 18: sagenbaum.v1.Record.verdict_given:type_name -> sagenbaum.v1.VerdictGiven
+	38, // 19: sagenbaum.v1.Record.compensation_requested:type_name -> sagenbaum.v1.CompensationRequested
+	39, // 20: sagenbaum.v1.Record.cancel_requested:type_name -> sagenbaum.v1.CancelRequested
+	40, // 21: sagenbaum.v1.Record.retry_requested:type_name -> sagenbaum.v1.RetryRequested
+	41, // 22: sagenbaum.v1.Record.resolved:type_name -> sagenbaum.v1.Resolved
+	42, // 23: sagenbaum.v1.Record.contract_published:type_name -> sagenbaum.v1.ContractPublished
+	43, // 24: sagenbaum.v1.Record.clock_confirmed:type_name -> sagenbaum.v1.ClockConfirmed
+	44, // 25: sagenbaum.v1.Record.evict_requested:type_name -> sagenbaum.v1.EvictRequested
+	45, // 26: sagenbaum.v1.Record.restore_requested:type_name -> sagenbaum.v1.RestoreRequested
+	46, // 27: sagenbaum.v1.Record.cascade_answered:type_name -> sagenbaum.v1.CascadeAnswered
+	47, // 28: sagenbaum.v1.Record.compensation_reported:type_name -> sagenbaum.v1.CompensationReported
+	48, // 29: sagenbaum.v1.Record.compensation_progressed:type_name -> sagenbaum.v1.CompensationProgressed
+	49, // 30: sagenbaum.v1.Record.term_started:type_name -> sagenbaum.v1.TermStarted
+	50, // 31: sagenbaum.v1.Record.lease_fired:type_name -> sagenbaum.v1.LeaseFired
+	54, // 32: sagenbaum.v1.Record.unwind_started:type_name -> sagenbaum.v1.UnwindStarted
+	55, // 33: sagenbaum.v1.Record.compensation_dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	57, // 34: sagenbaum.v1.Record.compensation_succeeded:type_name -> sagenbaum.v1.CompensationSucceeded
+	58, // 35: sagenbaum.v1.Record.compensation_failed:type_name -> sagenbaum.v1.CompensationFailed
+	59, // 36: sagenbaum.v1.Record.compensation_skipped:type_name -> sagenbaum.v1.CompensationSkipped
+	60, // 37: sagenbaum.v1.Record.probe_asked:type_name -> sagenbaum.v1.ProbeAsked
+	61, // 38: sagenbaum.v1.Record.probe_answered:type_name -> sagenbaum.v1.ProbeAnswered
+	62, // 39: sagenbaum.v1.Record.action_quarantined:type_name -> sagenbaum.v1.ActionQuarantined
+	63, // 40: sagenbaum.v1.Record.held_set_retired:type_name -> sagenbaum.v1.HeldSetRetired
+	65, // 41: sagenbaum.v1.Record.plan_ended:type_name -> sagenbaum.v1.PlanEnded
+	66, // 42: sagenbaum.v1.Record.fact_evicted:type_name -> sagenbaum.v1.FactEvicted
+	67, // 43: sagenbaum.v1.Record.fact_reingested:type_name -> sagenbaum.v1.FactReingested
+	68, // 44: sagenbaum.v1.Record.record_refused:type_name -> sagenbaum.v1.RecordRefused
+	69, // 45: sagenbaum.v1.Record.checkpoint_signed:type_name -> sagenbaum.v1.CheckpointSigned
+	70, // 46: sagenbaum.v1.Record.plan_rewound:type_name -> sagenbaum.v1.PlanRewound
+	71, // 47: sagenbaum.v1.Record.undo_window_closing:type_name -> sagenbaum.v1.UndoWindowClosing
+	72, // 48: sagenbaum.v1.Record.owner_paged:type_name -> sagenbaum.v1.OwnerPaged
+	52, // 49: sagenbaum.v1.Record.cascade_cut:type_name -> sagenbaum.v1.CascadeCut
+	73, // 50: sagenbaum.v1.Record.ledger_repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	75, // 51: sagenbaum.v1.Record.key_rotated:type_name -> sagenbaum.v1.KeyRotated
+	76, // 52: sagenbaum.v1.Record.plan_erased:type_name -> sagenbaum.v1.PlanErased
+	64, // 53: sagenbaum.v1.Record.commit_waits:type_name -> sagenbaum.v1.CommitWaits
+	18, // 54: sagenbaum.v1.Call.bindings:type_name -> sagenbaum.v1.Binding
+	19, // 55: sagenbaum.v1.Probe.call:type_name -> sagenbaum.v1.Call
+	19, // 56: sagenbaum.v1.Verify.call:type_name -> sagenbaum.v1.Call
+	16, // 57: sagenbaum.v1.PlanOpened.triggers:type_name -> sagenbaum.v1.Trigger
+	17, // 58: sagenbaum.v1.PlanOpened.labels:type_name -> sagenbaum.v1.Label
+	4,  // 59: sagenbaum.v1.PlanOpened.on_undo_failure:type_name -> sagenbaum.v1.OnUndoFailure
+	5,  // 60: sagenbaum.v1.PlanOpened.doubt_at_commit:type_name -> sagenbaum.v1.DoubtAtCommit
+	0,  // 61: sagenbaum.v1.ForwardRegistered.class:type_name -> sagenbaum.v1.Class
+	3,  // 62: sagenbaum.v1.ForwardRegistered.late:type_name -> sagenbaum.v1.Late
+	18, // 63: sagenbaum.v1.CompensationRegistered.bindings:type_name -> sagenbaum.v1.Binding
+	1,  // 64: sagenbaum.v1.CompensationRegistered.on_in_doubt:type_name -> sagenbaum.v1.OnInDoubt
+	16, // 65: sagenbaum.v1.CompensationRegistered.triggers:type_name -> sagenbaum.v1.Trigger
+	20, // 66: sagenbaum.v1.CompensationRegistered.probe:type_name -> sagenbaum.v1.Probe
+	21, // 67: sagenbaum.v1.CompensationRegistered.verify:type_name -> sagenbaum.v1.Verify
+	2,  // 68: sagenbaum.v1.CompensationRegistered.on_late:type_name -> sagenbaum.v1.OnLate
+	22, // 69: sagenbaum.v1.CompensationRegistered.agent:type_name -> sagenbaum.v1.AgentTask
+	6,  // 70: sagenbaum.v1.VerdictGiven.outcome:type_name -> sagenbaum.v1.VerdictOutcome
+	7,  // 71: sagenbaum.v1.Resolved.outcome:type_name -> sagenbaum.v1.Resolution
+	8,  // 72: sagenbaum.v1.CompensationReported.answer:type_name -> sagenbaum.v1.Answer
+	56, // 73: sagenbaum.v1.CompensationReported.timing:type_name -> sagenbaum.v1.Timing
+	53, // 74: sagenbaum.v1.LeaseFired.readings:type_name -> sagenbaum.v1.Reading
+	51, // 75: sagenbaum.v1.LeaseFired.chain:type_name -> sagenbaum.v1.Link
+	13, // 76: sagenbaum.v1.Link.fired:type_name -> sagenbaum.v1.Address
+	13, // 77: sagenbaum.v1.Link.fact:type_name -> sagenbaum.v1.Address
+	51, // 78: sagenbaum.v1.CascadeCut.chain:type_name -> sagenbaum.v1.Link
+	56, // 79: sagenbaum.v1.CompensationSucceeded.timing:type_name -> sagenbaum.v1.Timing
+	56, // 80: sagenbaum.v1.CompensationFailed.timing:type_name -> sagenbaum.v1.Timing
+	9,  // 81: sagenbaum.v1.ProbeAsked.question:type_name -> sagenbaum.v1.Question
+	57, // 82: sagenbaum.v1.ProbeAsked.done:type_name -> sagenbaum.v1.CompensationSucceeded
+	10, // 83: sagenbaum.v1.ProbeAnswered.presence:type_name -> sagenbaum.v1.Presence
+	9,  // 84: sagenbaum.v1.ProbeAnswered.question:type_name -> sagenbaum.v1.Question
+	11, // 85: sagenbaum.v1.PlanEnded.end:type_name -> sagenbaum.v1.PlanEnd
+	13, // 86: sagenbaum.v1.FactEvicted.fact:type_name -> sagenbaum.v1.Address
+	13, // 87: sagenbaum.v1.FactReingested.fact:type_name -> sagenbaum.v1.Address
+	13, // 88: sagenbaum.v1.FactReingested.evicted:type_name -> sagenbaum.v1.Address
+	74, // 89: sagenbaum.v1.LedgerRepaired.lost:type_name -> sagenbaum.v1.SequenceRange
+	74, // 90: sagenbaum.v1.LedgerRepaired.carried:type_name -> sagenbaum.v1.SequenceRange
+	74, // 91: sagenbaum.v1.LedgerRepaired.dropped:type_name -> sagenbaum.v1.SequenceRange
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_record_proto_init() }
@@ -6457,6 +6814,7 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_PlanFailed)(nil),
 		(*Record_PlanCancelled)(nil),
 		(*Record_UnwindRequested)(nil),
+		(*Record_PlanResumed)(nil),
 		(*Record_FactAsserted)(nil),
 		(*Record_FactRetracted)(nil),
 		(*Record_VerdictGiven)(nil),
@@ -6494,14 +6852,15 @@ func file_sagenbaum_v1_record_proto_init() {
 		(*Record_LedgerRepaired)(nil),
 		(*Record_KeyRotated)(nil),
 		(*Record_PlanErased)(nil),
+		(*Record_CommitWaits)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_record_proto_rawDesc), len(file_sagenbaum_v1_record_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   63,
+			NumEnums:      12,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

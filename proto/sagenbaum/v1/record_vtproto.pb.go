@@ -120,6 +120,7 @@ func (m *Record) CloneVT() *Record {
 	r.EpochNs = m.EpochNs
 	r.Payload = m.Payload.CloneVT()
 	r.Folded = m.Folded
+	r.Writer = m.Writer
 	if m.Kind != nil {
 		r.Kind = m.Kind.(interface{ CloneVT() isRecord_Kind }).CloneVT()
 	}
@@ -230,6 +231,15 @@ func (m *Record_UnwindRequested) CloneVT() isRecord_Kind {
 	}
 	r := new(Record_UnwindRequested)
 	r.UnwindRequested = m.UnwindRequested.CloneVT()
+	return r
+}
+
+func (m *Record_PlanResumed) CloneVT() isRecord_Kind {
+	if m == nil {
+		return (*Record_PlanResumed)(nil)
+	}
+	r := new(Record_PlanResumed)
+	r.PlanResumed = m.PlanResumed.CloneVT()
 	return r
 }
 
@@ -566,6 +576,15 @@ func (m *Record_PlanErased) CloneVT() isRecord_Kind {
 	return r
 }
 
+func (m *Record_CommitWaits) CloneVT() isRecord_Kind {
+	if m == nil {
+		return (*Record_CommitWaits)(nil)
+	}
+	r := new(Record_CommitWaits)
+	r.CommitWaits = m.CommitWaits.CloneVT()
+	return r
+}
+
 func (m *Trigger) CloneVT() *Trigger {
 	if m == nil {
 		return (*Trigger)(nil)
@@ -722,6 +741,7 @@ func (m *PlanOpened) CloneVT() *PlanOpened {
 	r.OnUndoFailure = m.OnUndoFailure
 	r.SecondApprover = m.SecondApprover
 	r.Function = m.Function
+	r.DoubtAtCommit = m.DoubtAtCommit
 	if rhs := m.Triggers; rhs != nil {
 		tmpContainer := make([]*Trigger, len(rhs))
 		for k, v := range rhs {
@@ -741,6 +761,16 @@ func (m *PlanOpened) CloneVT() *PlanOpened {
 		copy(tmpBytes, rhs)
 		r.Trace = tmpBytes
 	}
+	if rhs := m.AttachDigest; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.AttachDigest = tmpBytes
+	}
+	if rhs := m.ParentToken; rhs != nil {
+		tmpBytes := make([]byte, len(rhs))
+		copy(tmpBytes, rhs)
+		r.ParentToken = tmpBytes
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -749,6 +779,22 @@ func (m *PlanOpened) CloneVT() *PlanOpened {
 }
 
 func (m *PlanOpened) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *PlanResumed) CloneVT() *PlanResumed {
+	if m == nil {
+		return (*PlanResumed)(nil)
+	}
+	r := new(PlanResumed)
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *PlanResumed) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -763,6 +809,10 @@ func (m *ForwardRegistered) CloneVT() *ForwardRegistered {
 	r.EffectCrossed = m.EffectCrossed
 	r.Pivot = m.Pivot
 	r.Review = m.Review
+	r.TimeoutNs = m.TimeoutNs
+	r.SettleNs = m.SettleNs
+	r.GraceNs = m.GraceNs
+	r.Late = m.Late
 	if rhs := m.ContractDigest; rhs != nil {
 		tmpBytes := make([]byte, len(rhs))
 		copy(tmpBytes, rhs)
@@ -824,6 +874,7 @@ func (m *CompensationRegistered) CloneVT() *CompensationRegistered {
 	r.WarnNs = m.WarnNs
 	r.HandlerVersion = m.HandlerVersion
 	r.Sealed = m.Sealed
+	r.UnservedAfterNs = m.UnservedAfterNs
 	if rhs := m.Bindings; rhs != nil {
 		tmpContainer := make([]*Binding, len(rhs))
 		for k, v := range rhs {
@@ -855,6 +906,7 @@ func (m *ForwardCompleted) CloneVT() *ForwardCompleted {
 	}
 	r := new(ForwardCompleted)
 	r.ExternalRef = m.ExternalRef
+	r.OutputIncomplete = m.OutputIncomplete
 	if rhs := m.Lifted; rhs != nil {
 		tmpBytes := make([]byte, len(rhs))
 		copy(tmpBytes, rhs)
@@ -1514,6 +1566,7 @@ func (m *CompensationFailed) CloneVT() *CompensationFailed {
 	r.InDoubt = m.InDoubt
 	r.Worker = m.Worker
 	r.Timing = m.Timing.CloneVT()
+	r.Unserved = m.Unserved
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -1575,6 +1628,7 @@ func (m *ProbeAnswered) CloneVT() *ProbeAnswered {
 	r.Message = m.Message
 	r.Question = m.Question
 	r.Worker = m.Worker
+	r.Unserved = m.Unserved
 	if rhs := m.Duplicates; rhs != nil {
 		tmpContainer := make([]string, len(rhs))
 		copy(tmpContainer, rhs)
@@ -1614,6 +1668,11 @@ func (m *HeldSetRetired) CloneVT() *HeldSetRetired {
 	}
 	r := new(HeldSetRetired)
 	r.Count = m.Count
+	if rhs := m.InDoubt; rhs != nil {
+		tmpContainer := make([]string, len(rhs))
+		copy(tmpContainer, rhs)
+		r.InDoubt = tmpContainer
+	}
 	if len(m.unknownFields) > 0 {
 		r.unknownFields = make([]byte, len(m.unknownFields))
 		copy(r.unknownFields, m.unknownFields)
@@ -1622,6 +1681,23 @@ func (m *HeldSetRetired) CloneVT() *HeldSetRetired {
 }
 
 func (m *HeldSetRetired) CloneMessageVT() proto.Message {
+	return m.CloneVT()
+}
+
+func (m *CommitWaits) CloneVT() *CommitWaits {
+	if m == nil {
+		return (*CommitWaits)(nil)
+	}
+	r := new(CommitWaits)
+	r.Reason = m.Reason
+	if len(m.unknownFields) > 0 {
+		r.unknownFields = make([]byte, len(m.unknownFields))
+		copy(r.unknownFields, m.unknownFields)
+	}
+	return r
+}
+
+func (m *CommitWaits) CloneMessageVT() proto.Message {
 	return m.CloneVT()
 }
 
@@ -2114,6 +2190,13 @@ func (m *Record) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i -= size
 	}
+	if len(m.Writer) > 0 {
+		i -= len(m.Writer)
+		copy(dAtA[i:], m.Writer)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Writer)))
+		i--
+		dAtA[i] = 0x4a
+	}
 	if m.Folded != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Folded))
 		i--
@@ -2467,6 +2550,27 @@ func (m *Record_UnwindRequested) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		dAtA[i] = 0x2
 		i--
 		dAtA[i] = 0x8a
+	}
+	return len(dAtA) - i, nil
+}
+func (m *Record_PlanResumed) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Record_PlanResumed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	if m.PlanResumed != nil {
+		size, err := m.PlanResumed.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x92
 	}
 	return len(dAtA) - i, nil
 }
@@ -3184,6 +3288,27 @@ func (m *Record_PlanErased) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
+func (m *Record_CommitWaits) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *Record_CommitWaits) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	i := len(dAtA)
+	if m.CommitWaits != nil {
+		size, err := m.CommitWaits.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x5
+		i--
+		dAtA[i] = 0x9a
+	}
+	return len(dAtA) - i, nil
+}
 func (m *Trigger) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -3590,6 +3715,25 @@ func (m *PlanOpened) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DoubtAtCommit != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DoubtAtCommit))
+		i--
+		dAtA[i] = 0x78
+	}
+	if len(m.ParentToken) > 0 {
+		i -= len(m.ParentToken)
+		copy(dAtA[i:], m.ParentToken)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ParentToken)))
+		i--
+		dAtA[i] = 0x72
+	}
+	if len(m.AttachDigest) > 0 {
+		i -= len(m.AttachDigest)
+		copy(dAtA[i:], m.AttachDigest)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.AttachDigest)))
+		i--
+		dAtA[i] = 0x6a
+	}
 	if len(m.Function) > 0 {
 		i -= len(m.Function)
 		copy(dAtA[i:], m.Function)
@@ -3684,6 +3828,39 @@ func (m *PlanOpened) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *PlanResumed) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *PlanResumed) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *PlanResumed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *ForwardRegistered) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -3713,6 +3890,26 @@ func (m *ForwardRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Late != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Late))
+		i--
+		dAtA[i] = 0x70
+	}
+	if m.GraceNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.GraceNs))
+		i--
+		dAtA[i] = 0x68
+	}
+	if m.SettleNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SettleNs))
+		i--
+		dAtA[i] = 0x60
+	}
+	if m.TimeoutNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutNs))
+		i--
+		dAtA[i] = 0x58
 	}
 	if len(m.Trace) > 0 {
 		i -= len(m.Trace)
@@ -3828,6 +4025,13 @@ func (m *CompensationRegistered) MarshalToSizedBufferVT(dAtA []byte) (int, error
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.UnservedAfterNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UnservedAfterNs))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xe8
 	}
 	if m.Sealed {
 		i--
@@ -4079,6 +4283,16 @@ func (m *ForwardCompleted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.OutputIncomplete {
+		i--
+		if m.OutputIncomplete {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x18
 	}
 	if len(m.Lifted) > 0 {
 		i -= len(m.Lifted)
@@ -5866,6 +6080,16 @@ func (m *CompensationFailed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Unserved {
+		i--
+		if m.Unserved {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
+	}
 	if m.Timing != nil {
 		size, err := m.Timing.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -6067,6 +6291,16 @@ func (m *ProbeAnswered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Unserved {
+		i--
+		if m.Unserved {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
+	}
 	if len(m.Duplicates) > 0 {
 		for iNdEx := len(m.Duplicates) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Duplicates[iNdEx])
@@ -6185,10 +6419,59 @@ func (m *HeldSetRetired) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.InDoubt) > 0 {
+		for iNdEx := len(m.InDoubt) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.InDoubt[iNdEx])
+			copy(dAtA[i:], m.InDoubt[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.InDoubt[iNdEx])))
+			i--
+			dAtA[i] = 0x12
+		}
+	}
 	if m.Count != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Count))
 		i--
 		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
+func (m *CommitWaits) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *CommitWaits) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *CommitWaits) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Reason) > 0 {
+		i -= len(m.Reason)
+		copy(dAtA[i:], m.Reason)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Reason)))
+		i--
+		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
 }
@@ -7032,6 +7315,10 @@ func (m *Record) SizeVT() (n int) {
 	if m.Folded != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Folded))
 	}
+	l = len(m.Writer)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	if vtmsg, ok := m.Kind.(interface{ SizeVT() int }); ok {
 		n += vtmsg.SizeVT()
 	}
@@ -7203,6 +7490,18 @@ func (m *Record_UnwindRequested) SizeVT() (n int) {
 	_ = l
 	if m.UnwindRequested != nil {
 		l = m.UnwindRequested.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	return n
+}
+func (m *Record_PlanResumed) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.PlanResumed != nil {
+		l = m.PlanResumed.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	return n
@@ -7615,6 +7914,18 @@ func (m *Record_PlanErased) SizeVT() (n int) {
 	}
 	return n
 }
+func (m *Record_CommitWaits) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.CommitWaits != nil {
+		l = m.CommitWaits.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	return n
+}
 func (m *Trigger) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -7819,6 +8130,27 @@ func (m *PlanOpened) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	l = len(m.AttachDigest)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.ParentToken)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.DoubtAtCommit != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DoubtAtCommit))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *PlanResumed) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
 	n += len(m.unknownFields)
 	return n
 }
@@ -7865,6 +8197,18 @@ func (m *ForwardRegistered) SizeVT() (n int) {
 	l = len(m.Trace)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.TimeoutNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.TimeoutNs))
+	}
+	if m.SettleNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.SettleNs))
+	}
+	if m.GraceNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.GraceNs))
+	}
+	if m.Late != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Late))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7975,6 +8319,9 @@ func (m *CompensationRegistered) SizeVT() (n int) {
 	if m.Sealed {
 		n += 3
 	}
+	if m.UnservedAfterNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.UnservedAfterNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7992,6 +8339,9 @@ func (m *ForwardCompleted) SizeVT() (n int) {
 	l = len(m.Lifted)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.OutputIncomplete {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8727,6 +9077,9 @@ func (m *CompensationFailed) SizeVT() (n int) {
 		l = m.Timing.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Unserved {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8809,6 +9162,9 @@ func (m *ProbeAnswered) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
+	if m.Unserved {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8835,6 +9191,26 @@ func (m *HeldSetRetired) SizeVT() (n int) {
 	_ = l
 	if m.Count != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Count))
+	}
+	if len(m.InDoubt) > 0 {
+		for _, s := range m.InDoubt {
+			l = len(s)
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *CommitWaits) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	l = len(m.Reason)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9847,6 +10223,38 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 9:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Writer", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Writer = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		case 20:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field PlanOpened", wireType)
@@ -10419,6 +10827,47 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 				m.Kind = &Record_UnwindRequested{UnwindRequested: v}
+			}
+			iNdEx = postIndex
+		case 34:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field PlanResumed", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if oneof, ok := m.Kind.(*Record_PlanResumed); ok {
+				if err := oneof.PlanResumed.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+					return err
+				}
+			} else {
+				v := &PlanResumed{}
+				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+					return err
+				}
+				m.Kind = &Record_PlanResumed{PlanResumed: v}
 			}
 			iNdEx = postIndex
 		case 40:
@@ -11815,6 +12264,47 @@ func (m *Record) UnmarshalVT(dAtA []byte) error {
 				m.Kind = &Record_PlanErased{PlanErased: v}
 			}
 			iNdEx = postIndex
+		case 83:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CommitWaits", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if oneof, ok := m.Kind.(*Record_CommitWaits); ok {
+				if err := oneof.CommitWaits.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+					return err
+				}
+			} else {
+				v := &CommitWaits{}
+				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+					return err
+				}
+				m.Kind = &Record_CommitWaits{CommitWaits: v}
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -13160,6 +13650,144 @@ func (m *PlanOpened) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Function = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 13:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AttachDigest", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.AttachDigest = append(m.AttachDigest[:0], dAtA[iNdEx:postIndex]...)
+			if m.AttachDigest == nil {
+				m.AttachDigest = []byte{}
+			}
+			iNdEx = postIndex
+		case 14:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ParentToken", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ParentToken = append(m.ParentToken[:0], dAtA[iNdEx:postIndex]...)
+			if m.ParentToken == nil {
+				m.ParentToken = []byte{}
+			}
+			iNdEx = postIndex
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DoubtAtCommit", wireType)
+			}
+			m.DoubtAtCommit = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DoubtAtCommit |= DoubtAtCommit(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *PlanResumed) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: PlanResumed: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: PlanResumed: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -13476,6 +14104,82 @@ func (m *ForwardRegistered) UnmarshalVT(dAtA []byte) error {
 				m.Trace = []byte{}
 			}
 			iNdEx = postIndex
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field TimeoutNs", wireType)
+			}
+			m.TimeoutNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.TimeoutNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SettleNs", wireType)
+			}
+			m.SettleNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.SettleNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field GraceNs", wireType)
+			}
+			m.GraceNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.GraceNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 14:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Late", wireType)
+			}
+			m.Late = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Late |= Late(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -14240,6 +14944,25 @@ func (m *CompensationRegistered) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Sealed = bool(v != 0)
+		case 29:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field UnservedAfterNs", wireType)
+			}
+			m.UnservedAfterNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.UnservedAfterNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -14357,6 +15080,26 @@ func (m *ForwardCompleted) UnmarshalVT(dAtA []byte) error {
 				m.Lifted = []byte{}
 			}
 			iNdEx = postIndex
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field OutputIncomplete", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.OutputIncomplete = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -19127,6 +19870,26 @@ func (m *CompensationFailed) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Unserved", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Unserved = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -19654,6 +20417,26 @@ func (m *ProbeAnswered) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Duplicates = append(m.Duplicates, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Unserved", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Unserved = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -19807,6 +20590,121 @@ func (m *HeldSetRetired) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 2:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field InDoubt", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.InDoubt = append(m.InDoubt, string(dAtA[iNdEx:postIndex]))
+			iNdEx = postIndex
+		default:
+			iNdEx = preIndex
+			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
+			if err != nil {
+				return err
+			}
+			if (skippy < 0) || (iNdEx+skippy) < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if (iNdEx + skippy) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.unknownFields = append(m.unknownFields, dAtA[iNdEx:iNdEx+skippy]...)
+			iNdEx += skippy
+		}
+	}
+
+	if iNdEx > l {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+func (m *CommitWaits) UnmarshalVT(dAtA []byte) error {
+	l := len(dAtA)
+	iNdEx := 0
+	for iNdEx < l {
+		preIndex := iNdEx
+		var wire uint64
+		for shift := uint(0); ; shift += 7 {
+			if shift >= 64 {
+				return protohelpers.ErrIntOverflow
+			}
+			if iNdEx >= l {
+				return io.ErrUnexpectedEOF
+			}
+			b := dAtA[iNdEx]
+			iNdEx++
+			wire |= uint64(b&0x7F) << shift
+			if b < 0x80 {
+				break
+			}
+		}
+		fieldNum := int32(wire >> 3)
+		wireType := int(wire & 0x7)
+		if wireType == 4 {
+			return fmt.Errorf("proto: CommitWaits: wiretype end group for non-group")
+		}
+		if fieldNum <= 0 {
+			return fmt.Errorf("proto: CommitWaits: illegal tag %d (wire type %d)", fieldNum, wire)
+		}
+		switch fieldNum {
+		case 1:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Reason", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Reason = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -35,6 +35,7 @@ const (
 	Phase_PHASE_QUARANTINED Phase = 5
 	Phase_PHASE_FAILED      Phase = 6
 	Phase_PHASE_RESOLVED    Phase = 7
+	Phase_PHASE_COMMITTING  Phase = 8 // its commit waits until no action of the tree is in doubt
 )
 
 // Enum value maps for Phase.
@@ -48,6 +49,7 @@ var (
 		5: "PHASE_QUARANTINED",
 		6: "PHASE_FAILED",
 		7: "PHASE_RESOLVED",
+		8: "PHASE_COMMITTING",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED": 0,
@@ -58,6 +60,7 @@ var (
 		"PHASE_QUARANTINED": 5,
 		"PHASE_FAILED":      6,
 		"PHASE_RESOLVED":    7,
+		"PHASE_COMMITTING":  8,
 	}
 )
 
@@ -257,6 +260,7 @@ const (
 	Undo_UNDO_QUARANTINED Undo = 8
 	Undo_UNDO_RESOLVED    Undo = 9
 	Undo_UNDO_EXHAUSTED   Undo = 10 // attempts spent or told to stop: must be quarantined
+	Undo_UNDO_SETTLING    Undo = 11 // in doubt: nothing is done until due_ns, for its forward may still land
 )
 
 // Enum value maps for Undo.
@@ -273,6 +277,7 @@ var (
 		8:  "UNDO_QUARANTINED",
 		9:  "UNDO_RESOLVED",
 		10: "UNDO_EXHAUSTED",
+		11: "UNDO_SETTLING",
 	}
 	Undo_value = map[string]int32{
 		"UNDO_HELD":        0,
@@ -286,6 +291,7 @@ var (
 		"UNDO_QUARANTINED": 8,
 		"UNDO_RESOLVED":    9,
 		"UNDO_EXHAUSTED":   10,
+		"UNDO_SETTLING":    11,
 	}
 )
 
@@ -604,11 +610,14 @@ type PlanRow struct {
 	Skipped       uint32                 `protobuf:"varint,23,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	Quarantined   uint32                 `protobuf:"varint,24,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	Resolved      uint32                 `protobuf:"varint,25,opt,name=resolved,proto3" json:"resolved,omitempty"`
-	Ready         []uint32               `protobuf:"varint,26,rep,packed,name=ready,proto3" json:"ready,omitempty"`       // to be dispatched or skipped, ascending
-	Parked        []uint32               `protobuf:"varint,27,rep,packed,name=parked,proto3" json:"parked,omitempty"`     // to be quarantined, ascending
-	Reported      []uint32               `protobuf:"varint,28,rep,packed,name=reported,proto3" json:"reported,omitempty"` // workers reported on these, ascending
-	Watchers      []uint32               `protobuf:"varint,29,rep,packed,name=watchers,proto3" json:"watchers,omitempty"` // actions with leases of their own
-	Orphans       []string               `protobuf:"bytes,30,rep,name=orphans,proto3" json:"orphans,omitempty"`           // forwards that came without their registration
+	Ready         []uint32               `protobuf:"varint,26,rep,packed,name=ready,proto3" json:"ready,omitempty"`                   // to be dispatched or skipped, ascending
+	Parked        []uint32               `protobuf:"varint,27,rep,packed,name=parked,proto3" json:"parked,omitempty"`                 // to be quarantined, ascending
+	Reported      []uint32               `protobuf:"varint,28,rep,packed,name=reported,proto3" json:"reported,omitempty"`             // workers reported on these, ascending
+	Watchers      []uint32               `protobuf:"varint,29,rep,packed,name=watchers,proto3" json:"watchers,omitempty"`             // actions with leases of their own
+	Orphans       []*Orphan              `protobuf:"bytes,67,rep,name=orphans,proto3" json:"orphans,omitempty"`                       // acts that its agent claimed and that were refused
+	Writer        string                 `protobuf:"bytes,68,opt,name=writer,proto3" json:"writer,omitempty"`                         // the process whose records it takes
+	Opener        string                 `protobuf:"bytes,69,opt,name=opener,proto3" json:"opener,omitempty"`                         // the one that opened it
+	ResumedNs     int64                  `protobuf:"varint,70,opt,name=resumed_ns,json=resumedNs,proto3" json:"resumed_ns,omitempty"` // logical time at which writer took it over; 0: never
 	Leases        []*LeaseRow            `protobuf:"bytes,31,rep,name=leases,proto3" json:"leases,omitempty"`
 	Resumed       *Address               `protobuf:"bytes,33,opt,name=resumed,proto3" json:"resumed,omitempty"`              // the owner's record that let the unwind go on
 	ByHand        bool                   `protobuf:"varint,32,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"` // an action was resolved by its owner
@@ -639,7 +648,11 @@ type PlanRow struct {
 	Erased        *Address               `protobuf:"bytes,62,opt,name=erased,proto3" json:"erased,omitempty"`                                     // the operator's PlanErased in force
 	Erasure       *Word                  `protobuf:"bytes,63,opt,name=erasure,proto3" json:"erasure,omitempty"`                                   // who asked for it, and why
 	Shredded      *Address               `protobuf:"bytes,64,opt,name=shredded,proto3" json:"shredded,omitempty"`                                 // the holder's: the key is gone
+	Settling      []uint32               `protobuf:"varint,65,rep,packed,name=settling,proto3" json:"settling,omitempty"`                         // actions in UNDO_SETTLING, ascending
+	UnwindingNs   int64                  `protobuf:"varint,66,opt,name=unwinding_ns,json=unwindingNs,proto3" json:"unwinding_ns,omitempty"`       // logical time at which its unwind began
 	Answered      []*Cut                 `protobuf:"bytes,56,rep,name=answered,proto3" json:"answered,omitempty"`                                 // leases that its owner has answered, the last answer to each, in order; the last 16
+	Doubts        uint32                 `protobuf:"varint,90,opt,name=doubts,proto3" json:"doubts,omitempty"`                                    // committing: actions of the tree that are in doubt
+	InDoubt       []string               `protobuf:"bytes,91,rep,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                    // what its retirement has to name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -877,11 +890,32 @@ func (x *PlanRow) GetWatchers() []uint32 {
 	return nil
 }
 
-func (x *PlanRow) GetOrphans() []string {
+func (x *PlanRow) GetOrphans() []*Orphan {
 	if x != nil {
 		return x.Orphans
 	}
 	return nil
+}
+
+func (x *PlanRow) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
+func (x *PlanRow) GetOpener() string {
+	if x != nil {
+		return x.Opener
+	}
+	return ""
+}
+
+func (x *PlanRow) GetResumedNs() int64 {
+	if x != nil {
+		return x.ResumedNs
+	}
+	return 0
 }
 
 func (x *PlanRow) GetLeases() []*LeaseRow {
@@ -1094,11 +1128,157 @@ func (x *PlanRow) GetShredded() *Address {
 	return nil
 }
 
+func (x *PlanRow) GetSettling() []uint32 {
+	if x != nil {
+		return x.Settling
+	}
+	return nil
+}
+
+func (x *PlanRow) GetUnwindingNs() int64 {
+	if x != nil {
+		return x.UnwindingNs
+	}
+	return 0
+}
+
 func (x *PlanRow) GetAnswered() []*Cut {
 	if x != nil {
 		return x.Answered
 	}
 	return nil
+}
+
+func (x *PlanRow) GetDoubts() uint32 {
+	if x != nil {
+		return x.Doubts
+	}
+	return 0
+}
+
+func (x *PlanRow) GetInDoubt() []string {
+	if x != nil {
+		return x.InDoubt
+	}
+	return nil
+}
+
+// Orphan is an act that an agent has claimed, by a record that was refused: it may have
+// happened, and nothing undoes it.
+type Orphan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // as its owner calls it: the action's id, or "id@sequence-index" where that is another action's
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
+	Writer        string                 `protobuf:"bytes,3,opt,name=writer,proto3" json:"writer,omitempty"`
+	Capability    string                 `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"` // empty: its forward_registered was not seen
+	Digest        []byte                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`         // SHA-256 of capability, a zero byte and input; empty as capability
+	At            *Address               `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`                 // the first record that was refused
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Happened      bool                   `protobuf:"varint,8,opt,name=happened,proto3" json:"happened,omitempty"`    // its agent has said that it completed
+	Answered      bool                   `protobuf:"varint,9,opt,name=answered,proto3" json:"answered,omitempty"`    // its owner has said what became of it
+	Withdrawn     bool                   `protobuf:"varint,10,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"` // its process has said that it did not happen
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Orphan) Reset() {
+	*x = Orphan{}
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Orphan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Orphan) ProtoMessage() {}
+
+func (x *Orphan) ProtoReflect() protoreflect.Message {
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
+func (*Orphan) Descriptor() ([]byte, []int) {
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Orphan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Orphan) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Orphan) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
+func (x *Orphan) GetCapability() string {
+	if x != nil {
+		return x.Capability
+	}
+	return ""
+}
+
+func (x *Orphan) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *Orphan) GetAt() *Address {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Orphan) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Orphan) GetHappened() bool {
+	if x != nil {
+		return x.Happened
+	}
+	return false
+}
+
+func (x *Orphan) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
+}
+
+func (x *Orphan) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
 }
 
 // Word is what somebody said of a plan, of an action of it or of a lease.
@@ -1117,7 +1297,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1309,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[2]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1322,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Word) GetSaid() string {
@@ -1209,7 +1389,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1401,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[3]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1414,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Read) GetKey() string {
@@ -1299,7 +1479,7 @@ type Firing struct {
 
 func (x *Firing) Reset() {
 	*x = Firing{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1491,7 @@ func (x *Firing) String() string {
 func (*Firing) ProtoMessage() {}
 
 func (x *Firing) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[4]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1504,7 @@ func (x *Firing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Firing.ProtoReflect.Descriptor instead.
 func (*Firing) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Firing) GetPlan() string {
@@ -1420,7 +1600,7 @@ type Made struct {
 
 func (x *Made) Reset() {
 	*x = Made{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1612,7 @@ func (x *Made) String() string {
 func (*Made) ProtoMessage() {}
 
 func (x *Made) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[5]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1625,7 @@ func (x *Made) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Made.ProtoReflect.Descriptor instead.
 func (*Made) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Made) GetKey() string {
@@ -1514,7 +1694,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1706,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[6]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1719,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cut) GetAction() uint32 {
@@ -1614,7 +1794,7 @@ type Turned struct {
 
 func (x *Turned) Reset() {
 	*x = Turned{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1806,7 @@ func (x *Turned) String() string {
 func (*Turned) ProtoMessage() {}
 
 func (x *Turned) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[7]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1819,7 @@ func (x *Turned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turned.ProtoReflect.Descriptor instead.
 func (*Turned) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Turned) GetAction() uint32 {
@@ -1703,7 +1883,7 @@ type Savepoint struct {
 
 func (x *Savepoint) Reset() {
 	*x = Savepoint{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1895,7 @@ func (x *Savepoint) String() string {
 func (*Savepoint) ProtoMessage() {}
 
 func (x *Savepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[8]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1908,7 @@ func (x *Savepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
 func (*Savepoint) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Savepoint) GetName() string {
@@ -1771,7 +1951,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1963,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[9]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1976,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LeaseRow) GetName() string {
@@ -1874,7 +2054,7 @@ type NodeRow struct {
 
 func (x *NodeRow) Reset() {
 	*x = NodeRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2066,7 @@ func (x *NodeRow) String() string {
 func (*NodeRow) ProtoMessage() {}
 
 func (x *NodeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[10]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2079,7 @@ func (x *NodeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRow.ProtoReflect.Descriptor instead.
 func (*NodeRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeRow) GetLeases() uint64 {
@@ -1935,13 +2115,14 @@ type ActionStatic struct {
 	Child         string                  `protobuf:"bytes,7,opt,name=child,proto3" json:"child,omitempty"`                  // this entry stands for a child plan: its id
 	DutyOf        uint32                  `protobuf:"varint,8,opt,name=duty_of,json=dutyOf,proto3" json:"duty_of,omitempty"` // the action whose effect is owed once more: a duplicate, or a late completion
 	Key           string                  `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                      // of its undo, where it is not derived from plan and id
+	Writer        string                  `protobuf:"bytes,10,opt,name=writer,proto3" json:"writer,omitempty"`               // the process that registered it; empty: the one that opened the plan
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActionStatic) Reset() {
 	*x = ActionStatic{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2134,7 @@ func (x *ActionStatic) String() string {
 func (*ActionStatic) ProtoMessage() {}
 
 func (x *ActionStatic) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[11]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2147,7 @@ func (x *ActionStatic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionStatic.ProtoReflect.Descriptor instead.
 func (*ActionStatic) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ActionStatic) GetId() string {
@@ -2032,58 +2213,75 @@ func (x *ActionStatic) GetKey() string {
 	return ""
 }
 
+func (x *ActionStatic) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
 type ActionRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.v1.Outcome" json:"outcome,omitempty"`
-	ExternalRef   string                 `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
-	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
-	OutcomeAt     *Address               `protobuf:"bytes,4,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
-	Undo          Undo                   `protobuf:"varint,5,opt,name=undo,proto3,enum=sagenbaum.v1.Undo" json:"undo,omitempty"`
-	Blockers      uint32                 `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
-	Attempt       uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	AttemptsFrom  uint32                 `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
-	Blind         bool                   `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
-	Dispatched    *Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
-	DueNs         int64                  `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
-	Settled       *Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`
-	SettledNs     int64                  `protobuf:"varint,13,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
-	Note          string                 `protobuf:"bytes,14,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
-	Verdict       VerdictOutcome         `protobuf:"varint,15,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
-	VerdictBy     string                 `protobuf:"bytes,16,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
-	VerdictReason string                 `protobuf:"bytes,17,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
-	Resolution    *Resolved              `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
-	Leases        []*LeaseRow            `protobuf:"bytes,19,rep,name=leases,proto3" json:"leases,omitempty"`
-	LiftedOutput  []byte                 `protobuf:"bytes,20,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
-	Late          bool                   `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
-	Reported      *CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
-	ReportedAt    *Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	Asking        Question               `protobuf:"varint,24,opt,name=asking,proto3,enum=sagenbaum.v1.Question" json:"asking,omitempty"`        // what the call in flight or next asks; unspecified: it is the undo
-	Asked         uint32                 `protobuf:"varint,25,opt,name=asked,proto3" json:"asked,omitempty"`                                     // questions so far
-	AskedFrom     uint32                 `protobuf:"varint,38,opt,name=asked_from,json=askedFrom,proto3" json:"asked_from,omitempty"`            // of these, before the present one was first asked
-	Presence      Presence               `protobuf:"varint,26,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`    // what the probe for the forward's effect found
-	Pending       *CompensationSucceeded `protobuf:"bytes,27,opt,name=pending,proto3" json:"pending,omitempty"`                                  // a worker's done that is being verified
-	AliveUntilNs  int64                  `protobuf:"varint,28,opt,name=alive_until_ns,json=aliveUntilNs,proto3" json:"alive_until_ns,omitempty"` // an attempt without an answer may still be at work until then
-	Approved      bool                   `protobuf:"varint,29,opt,name=approved,proto3" json:"approved,omitempty"`                               // the owner let its undo go on
-	Proposal      *Proposal              `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
-	ClosesNs      int64                  `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
-	Warned        bool                   `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
-	SentNs        int64                  `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect still stands
-	AskedToSend   bool                   `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
-	Duties        uint32                 `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
-	ReadyNs       int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
-	VerdictNs     int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
-	ResolvedBy    string                 `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"` // operator of the subject
-	HasOutput     bool                   `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`   // its payload row has one
-	PresenceAt    *Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"` // the answer that found them
-	Duplicates    []string               `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                   // extra effects that a probe found, until their lease has fired
-	Confirmed     bool                   `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                    // a probe or a check stands behind `reported`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Outcome          Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=sagenbaum.v1.Outcome" json:"outcome,omitempty"`
+	ExternalRef      string                 `protobuf:"bytes,2,opt,name=external_ref,json=externalRef,proto3" json:"external_ref,omitempty"`
+	Failure          string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	OutcomeAt        *Address               `protobuf:"bytes,4,opt,name=outcome_at,json=outcomeAt,proto3" json:"outcome_at,omitempty"`
+	Undo             Undo                   `protobuf:"varint,5,opt,name=undo,proto3,enum=sagenbaum.v1.Undo" json:"undo,omitempty"`
+	Blockers         uint32                 `protobuf:"varint,6,opt,name=blockers,proto3" json:"blockers,omitempty"` // actions that came after it and are not settled
+	Attempt          uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	AttemptsFrom     uint32                 `protobuf:"varint,8,opt,name=attempts_from,json=attemptsFrom,proto3" json:"attempts_from,omitempty"` // attempts made before the owner asked for a retry
+	Blind            bool                   `protobuf:"varint,9,opt,name=blind,proto3" json:"blind,omitempty"`                                   // the current or last attempt ran without knowing the outcome
+	Dispatched       *Address               `protobuf:"bytes,10,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                         // current CompensationDispatched
+	DueNs            int64                  `protobuf:"varint,11,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`                     // next attempt
+	Settled          *Address               `protobuf:"bytes,12,opt,name=settled,proto3" json:"settled,omitempty"`
+	SettledNs        int64                  `protobuf:"varint,13,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`
+	Note             string                 `protobuf:"bytes,14,opt,name=note,proto3" json:"note,omitempty"` // why skipped, failed or quarantined
+	Verdict          VerdictOutcome         `protobuf:"varint,15,opt,name=verdict,proto3,enum=sagenbaum.v1.VerdictOutcome" json:"verdict,omitempty"`
+	VerdictBy        string                 `protobuf:"bytes,16,opt,name=verdict_by,json=verdictBy,proto3" json:"verdict_by,omitempty"`
+	VerdictReason    string                 `protobuf:"bytes,17,opt,name=verdict_reason,json=verdictReason,proto3" json:"verdict_reason,omitempty"`
+	Resolution       *Resolved              `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
+	Leases           []*LeaseRow            `protobuf:"bytes,19,rep,name=leases,proto3" json:"leases,omitempty"`
+	LiftedOutput     []byte                 `protobuf:"bytes,20,opt,name=lifted_output,json=liftedOutput,proto3" json:"lifted_output,omitempty"`
+	Late             bool                   `protobuf:"varint,21,opt,name=late,proto3" json:"late,omitempty"` // its forward completed after its undo
+	Reported         *CompensationReported  `protobuf:"bytes,22,opt,name=reported,proto3" json:"reported,omitempty"`
+	ReportedAt       *Address               `protobuf:"bytes,23,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	Asking           Question               `protobuf:"varint,24,opt,name=asking,proto3,enum=sagenbaum.v1.Question" json:"asking,omitempty"`        // what the call in flight or next asks; unspecified: it is the undo
+	Asked            uint32                 `protobuf:"varint,25,opt,name=asked,proto3" json:"asked,omitempty"`                                     // questions so far
+	AskedFrom        uint32                 `protobuf:"varint,38,opt,name=asked_from,json=askedFrom,proto3" json:"asked_from,omitempty"`            // of these, before the present one was first asked
+	Presence         Presence               `protobuf:"varint,26,opt,name=presence,proto3,enum=sagenbaum.v1.Presence" json:"presence,omitempty"`    // what the probe for the forward's effect found
+	Pending          *CompensationSucceeded `protobuf:"bytes,27,opt,name=pending,proto3" json:"pending,omitempty"`                                  // a worker's done that is being verified
+	AliveUntilNs     int64                  `protobuf:"varint,28,opt,name=alive_until_ns,json=aliveUntilNs,proto3" json:"alive_until_ns,omitempty"` // an attempt without an answer may still be at work until then
+	Approved         bool                   `protobuf:"varint,29,opt,name=approved,proto3" json:"approved,omitempty"`                               // the owner let its undo go on
+	Proposal         *Proposal              `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	ClosesNs         int64                  `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
+	Warned           bool                   `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
+	SentNs           int64                  `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect still stands
+	AskedToSend      bool                   `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
+	Duties           uint32                 `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
+	ReadyNs          int64                  `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
+	VerdictNs        int64                  `protobuf:"varint,36,opt,name=verdict_ns,json=verdictNs,proto3" json:"verdict_ns,omitempty"`
+	ResolvedBy       string                 `protobuf:"bytes,39,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`                    // operator of the subject
+	HasOutput        bool                   `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`                      // its payload row has one
+	PresenceAt       *Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"`                    // the answer that found them
+	Duplicates       []string               `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                                      // extra effects that a probe found, until their lease has fired
+	Confirmed        bool                   `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                                       // a probe or a check stands behind `reported`
+	OutcomeNs        int64                  `protobuf:"varint,44,opt,name=outcome_ns,json=outcomeNs,proto3" json:"outcome_ns,omitempty"`                      // logical time of outcome_at
+	AskedNs          int64                  `protobuf:"varint,45,opt,name=asked_ns,json=askedNs,proto3" json:"asked_ns,omitempty"`                            // epoch of the question that is or was asked last
+	AbsentNs         int64                  `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                         // epoch of a question that found nothing while the forward might still land; 0: none
+	OutputIncomplete bool                   `protobuf:"varint,90,opt,name=output_incomplete,json=outputIncomplete,proto3" json:"output_incomplete,omitempty"` // its payload row has what the undo reads of the output, or nothing
+	DoubtedAs        uint32                 `protobuf:"varint,47,opt,name=doubted_as,json=doubtedAs,proto3" json:"doubted_as,omitempty"`                      // the duty for a doubt that came after its blind undo or its skip; 0: none
+	DispatchedNs     int64                  `protobuf:"varint,70,opt,name=dispatched_ns,json=dispatchedNs,proto3" json:"dispatched_ns,omitempty"`             // epoch of dispatched
+	Unserved         bool                   `protobuf:"varint,71,opt,name=unserved,proto3" json:"unserved,omitempty"`                                         // no worker took its last attempt: it is not tried again unless its owner says so
+	SaidDone         uint32                 `protobuf:"varint,72,opt,name=said_done,json=saidDone,proto3" json:"said_done,omitempty"`                         // the last attempt that a worker has called done, in a record or behind its owner's back; 0: none
+	Answered         uint32                 `protobuf:"varint,74,opt,name=answered,proto3" json:"answered,omitempty"`                                         // the last attempt of which a worker has said what became of it
+	Undone           bool                   `protobuf:"varint,73,opt,name=undone,proto3" json:"undone,omitempty"`                                             // a duty because of that: there is nothing to undo, and its owner is to know
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ActionRow) Reset() {
 	*x = ActionRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2293,7 @@ func (x *ActionRow) String() string {
 func (*ActionRow) ProtoMessage() {}
 
 func (x *ActionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[12]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2306,7 @@ func (x *ActionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionRow.ProtoReflect.Descriptor instead.
 func (*ActionRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ActionRow) GetOutcome() Outcome {
@@ -2412,6 +2610,76 @@ func (x *ActionRow) GetConfirmed() bool {
 	return false
 }
 
+func (x *ActionRow) GetOutcomeNs() int64 {
+	if x != nil {
+		return x.OutcomeNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetAskedNs() int64 {
+	if x != nil {
+		return x.AskedNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetAbsentNs() int64 {
+	if x != nil {
+		return x.AbsentNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetOutputIncomplete() bool {
+	if x != nil {
+		return x.OutputIncomplete
+	}
+	return false
+}
+
+func (x *ActionRow) GetDoubtedAs() uint32 {
+	if x != nil {
+		return x.DoubtedAs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetDispatchedNs() int64 {
+	if x != nil {
+		return x.DispatchedNs
+	}
+	return 0
+}
+
+func (x *ActionRow) GetUnserved() bool {
+	if x != nil {
+		return x.Unserved
+	}
+	return false
+}
+
+func (x *ActionRow) GetSaidDone() uint32 {
+	if x != nil {
+		return x.SaidDone
+	}
+	return 0
+}
+
+func (x *ActionRow) GetAnswered() uint32 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
+func (x *ActionRow) GetUndone() bool {
+	if x != nil {
+		return x.Undone
+	}
+	return false
+}
+
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"` // empty: evicted or retracted
@@ -2444,7 +2712,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2724,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[13]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2737,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FactRow) GetValue() []byte {
@@ -2654,7 +2922,7 @@ type RefusedRow struct {
 
 func (x *RefusedRow) Reset() {
 	*x = RefusedRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2934,7 @@ func (x *RefusedRow) String() string {
 func (*RefusedRow) ProtoMessage() {}
 
 func (x *RefusedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[14]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2947,7 @@ func (x *RefusedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRow.ProtoReflect.Descriptor instead.
 func (*RefusedRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RefusedRow) GetReason() string {
@@ -2737,7 +3005,7 @@ type CommandRow struct {
 
 func (x *CommandRow) Reset() {
 	*x = CommandRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +3017,7 @@ func (x *CommandRow) String() string {
 func (*CommandRow) ProtoMessage() {}
 
 func (x *CommandRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[15]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +3030,7 @@ func (x *CommandRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRow.ProtoReflect.Descriptor instead.
 func (*CommandRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommandRow) GetDispatched() *CompensationDispatched {
@@ -2809,7 +3077,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3089,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[16]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3102,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Proposal) GetAnswer() string {
@@ -2900,7 +3168,7 @@ type ContractRow struct {
 
 func (x *ContractRow) Reset() {
 	*x = ContractRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3180,7 @@ func (x *ContractRow) String() string {
 func (*ContractRow) ProtoMessage() {}
 
 func (x *ContractRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[17]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3193,7 @@ func (x *ContractRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContractRow.ProtoReflect.Descriptor instead.
 func (*ContractRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ContractRow) GetDigest() []byte {
@@ -2986,7 +3254,7 @@ type AttemptRow struct {
 
 func (x *AttemptRow) Reset() {
 	*x = AttemptRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3266,7 @@ func (x *AttemptRow) String() string {
 func (*AttemptRow) ProtoMessage() {}
 
 func (x *AttemptRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[18]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3279,7 @@ func (x *AttemptRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRow.ProtoReflect.Descriptor instead.
 func (*AttemptRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttemptRow) GetAttempt() uint32 {
@@ -3126,7 +3394,7 @@ type PageRow struct {
 
 func (x *PageRow) Reset() {
 	*x = PageRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3406,7 @@ func (x *PageRow) String() string {
 func (*PageRow) ProtoMessage() {}
 
 func (x *PageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[19]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3419,7 @@ func (x *PageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageRow.ProtoReflect.Descriptor instead.
 func (*PageRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PageRow) GetKind() string {
@@ -3201,7 +3469,7 @@ type RepairRow struct {
 
 func (x *RepairRow) Reset() {
 	*x = RepairRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3481,7 @@ func (x *RepairRow) String() string {
 func (*RepairRow) ProtoMessage() {}
 
 func (x *RepairRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[20]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3494,7 @@ func (x *RepairRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepairRow.ProtoReflect.Descriptor instead.
 func (*RepairRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RepairRow) GetRepaired() *LedgerRepaired {
@@ -3262,7 +3530,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3542,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[21]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3555,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{21}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckpointRow) GetSigned() *CheckpointSigned {
@@ -3323,7 +3591,7 @@ type KeyRow struct {
 
 func (x *KeyRow) Reset() {
 	*x = KeyRow{}
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3603,7 @@ func (x *KeyRow) String() string {
 func (*KeyRow) ProtoMessage() {}
 
 func (x *KeyRow) ProtoReflect() protoreflect.Message {
-	mi := &file_sagenbaum_v1_state_proto_msgTypes[22]
+	mi := &file_sagenbaum_v1_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3616,7 @@ func (x *KeyRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRow.ProtoReflect.Descriptor instead.
 func (*KeyRow) Descriptor() ([]byte, []int) {
-	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{22}
+	return file_sagenbaum_v1_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyRow) GetRotated() *KeyRotated {
@@ -3409,7 +3677,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x03cut\x18\x1b \x01(\x04R\x03cut\x12\x16\n" +
 	"\x06faulty\x18\x1e \x01(\x04R\x06faulty\x12\x18\n" +
 	"\arepairs\x18\x1f \x01(\x04R\arepairs\x12\x18\n" +
-	"\adecided\x18- \x01(\x04R\adecided\"\xa0\x11\n" +
+	"\adecided\x18- \x01(\x04R\adecided\"\xfd\x12\n" +
 	"\aPlanRow\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x06opened\x12\x1b\n" +
@@ -3440,8 +3708,12 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x05ready\x18\x1a \x03(\rR\x05ready\x12\x16\n" +
 	"\x06parked\x18\x1b \x03(\rR\x06parked\x12\x1a\n" +
 	"\breported\x18\x1c \x03(\rR\breported\x12\x1a\n" +
-	"\bwatchers\x18\x1d \x03(\rR\bwatchers\x12\x18\n" +
-	"\aorphans\x18\x1e \x03(\tR\aorphans\x12.\n" +
+	"\bwatchers\x18\x1d \x03(\rR\bwatchers\x12.\n" +
+	"\aorphans\x18C \x03(\v2\x14.sagenbaum.v1.OrphanR\aorphans\x12\x16\n" +
+	"\x06writer\x18D \x01(\tR\x06writer\x12\x16\n" +
+	"\x06opener\x18E \x01(\tR\x06opener\x12\x1d\n" +
+	"\n" +
+	"resumed_ns\x18F \x01(\x03R\tresumedNs\x12.\n" +
 	"\x06leases\x18\x1f \x03(\v2\x16.sagenbaum.v1.LeaseRowR\x06leases\x12/\n" +
 	"\aresumed\x18! \x01(\v2\x15.sagenbaum.v1.AddressR\aresumed\x12\x17\n" +
 	"\aby_hand\x18  \x01(\bR\x06byHand\x127\n" +
@@ -3475,8 +3747,26 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\bverdicts\x187 \x03(\v2\x12.sagenbaum.v1.WordR\bverdicts\x12-\n" +
 	"\x06erased\x18> \x01(\v2\x15.sagenbaum.v1.AddressR\x06erased\x12,\n" +
 	"\aerasure\x18? \x01(\v2\x12.sagenbaum.v1.WordR\aerasure\x121\n" +
-	"\bshredded\x18@ \x01(\v2\x15.sagenbaum.v1.AddressR\bshredded\x12-\n" +
-	"\banswered\x188 \x03(\v2\x11.sagenbaum.v1.CutR\banswered\"\xb4\x01\n" +
+	"\bshredded\x18@ \x01(\v2\x15.sagenbaum.v1.AddressR\bshredded\x12\x1a\n" +
+	"\bsettling\x18A \x03(\rR\bsettling\x12!\n" +
+	"\funwinding_ns\x18B \x01(\x03R\vunwindingNs\x12-\n" +
+	"\banswered\x188 \x03(\v2\x11.sagenbaum.v1.CutR\banswered\x12\x16\n" +
+	"\x06doubts\x18Z \x01(\rR\x06doubts\x12\x19\n" +
+	"\bin_doubt\x18[ \x03(\tR\ainDoubtJ\x04\b\x1e\x10\x1f\"\x99\x02\n" +
+	"\x06Orphan\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
+	"\x06writer\x18\x03 \x01(\tR\x06writer\x12\x1e\n" +
+	"\n" +
+	"capability\x18\x04 \x01(\tR\n" +
+	"capability\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12%\n" +
+	"\x02at\x18\x06 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1a\n" +
+	"\bhappened\x18\b \x01(\bR\bhappened\x12\x1a\n" +
+	"\banswered\x18\t \x01(\bR\banswered\x12\x1c\n" +
+	"\twithdrawn\x18\n" +
+	" \x01(\bR\twithdrawn\"\xb4\x01\n" +
 	"\x04Word\x12\x12\n" +
 	"\x04said\x18\x01 \x01(\tR\x04said\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -3549,7 +3839,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\aNodeRow\x12\x16\n" +
 	"\x06leases\x18\x01 \x01(\x04R\x06leases\x12\x17\n" +
 	"\awake_ns\x18\x02 \x01(\x03R\x06wakeNs\x12\x12\n" +
-	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xc8\x02\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xe0\x02\n" +
 	"\fActionStatic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\n" +
@@ -3561,7 +3851,9 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06before\x18\x06 \x03(\rR\x06before\x12\x14\n" +
 	"\x05child\x18\a \x01(\tR\x05child\x12\x17\n" +
 	"\aduty_of\x18\b \x01(\rR\x06dutyOf\x12\x10\n" +
-	"\x03key\x18\t \x01(\tR\x03key\"\xd9\f\n" +
+	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
+	"\x06writer\x18\n" +
+	" \x01(\tR\x06writer\"\x8e\x0f\n" +
 	"\tActionRow\x12/\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x15.sagenbaum.v1.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -3621,7 +3913,19 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18) \x03(\tR\n" +
 	"duplicates\x12\x1c\n" +
-	"\tconfirmed\x18% \x01(\bR\tconfirmed\"\xb1\x06\n" +
+	"\tconfirmed\x18% \x01(\bR\tconfirmed\x12\x1d\n" +
+	"\n" +
+	"outcome_ns\x18, \x01(\x03R\toutcomeNs\x12\x19\n" +
+	"\basked_ns\x18- \x01(\x03R\aaskedNs\x12\x1b\n" +
+	"\tabsent_ns\x18. \x01(\x03R\babsentNs\x12+\n" +
+	"\x11output_incomplete\x18Z \x01(\bR\x10outputIncomplete\x12\x1d\n" +
+	"\n" +
+	"doubted_as\x18/ \x01(\rR\tdoubtedAs\x12#\n" +
+	"\rdispatched_ns\x18F \x01(\x03R\fdispatchedNs\x12\x1a\n" +
+	"\bunserved\x18G \x01(\bR\bunserved\x12\x1b\n" +
+	"\tsaid_done\x18H \x01(\rR\bsaidDone\x12\x1a\n" +
+	"\banswered\x18J \x01(\rR\banswered\x12\x16\n" +
+	"\x06undone\x18I \x01(\bR\x06undone\"\xb1\x06\n" +
 	"\aFactRow\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x1f\n" +
 	"\vasserted_ns\x18\x02 \x01(\x03R\n" +
@@ -3719,7 +4023,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x06KeyRow\x122\n" +
 	"\arotated\x18\x01 \x01(\v2\x18.sagenbaum.v1.KeyRotatedR\arotated\x12%\n" +
 	"\x02at\x18\x02 \x01(\v2\x15.sagenbaum.v1.AddressR\x02at\x12\x19\n" +
-	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs*\xac\x01\n" +
+	"\bstamp_ns\x18\x03 \x01(\x03R\astampNs*\xc2\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3729,7 +4033,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x11PHASE_COMPENSATED\x10\x04\x12\x15\n" +
 	"\x11PHASE_QUARANTINED\x10\x05\x12\x10\n" +
 	"\fPHASE_FAILED\x10\x06\x12\x12\n" +
-	"\x0ePHASE_RESOLVED\x10\a*B\n" +
+	"\x0ePHASE_RESOLVED\x10\a\x12\x14\n" +
+	"\x10PHASE_COMMITTING\x10\b*B\n" +
 	"\x06Signal\x12\x0f\n" +
 	"\vSIGNAL_NONE\x10\x00\x12\x11\n" +
 	"\rSIGNAL_FAILED\x10\x01\x12\x14\n" +
@@ -3743,7 +4048,7 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x0fOUTCOME_UNKNOWN\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_COMPLETED\x10\x01\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x02\x12\x14\n" +
-	"\x10OUTCOME_IN_DOUBT\x10\x03*\xd2\x01\n" +
+	"\x10OUTCOME_IN_DOUBT\x10\x03*\xe5\x01\n" +
 	"\x04Undo\x12\r\n" +
 	"\tUNDO_HELD\x10\x00\x12\x10\n" +
 	"\fUNDO_RETIRED\x10\x01\x12\r\n" +
@@ -3757,7 +4062,8 @@ const file_sagenbaum_v1_state_proto_rawDesc = "" +
 	"\x10UNDO_QUARANTINED\x10\b\x12\x11\n" +
 	"\rUNDO_RESOLVED\x10\t\x12\x12\n" +
 	"\x0eUNDO_EXHAUSTED\x10\n" +
-	"B?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
+	"\x12\x11\n" +
+	"\rUNDO_SETTLING\x10\vB?Z=github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1;sagenbaumv1b\x06proto3"
 
 var (
 	file_sagenbaum_v1_state_proto_rawDescOnce sync.Once
@@ -3772,7 +4078,7 @@ func file_sagenbaum_v1_state_proto_rawDescGZIP() []byte {
 }
 
 var file_sagenbaum_v1_state_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_sagenbaum_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Phase)(0),                     // 0: sagenbaum.v1.Phase
 	(Signal)(0),                    // 1: sagenbaum.v1.Signal
@@ -3781,136 +4087,139 @@ var file_sagenbaum_v1_state_proto_goTypes = []any{
 	(Undo)(0),                      // 4: sagenbaum.v1.Undo
 	(*Meta)(nil),                   // 5: sagenbaum.v1.Meta
 	(*PlanRow)(nil),                // 6: sagenbaum.v1.PlanRow
-	(*Word)(nil),                   // 7: sagenbaum.v1.Word
-	(*Read)(nil),                   // 8: sagenbaum.v1.Read
-	(*Firing)(nil),                 // 9: sagenbaum.v1.Firing
-	(*Made)(nil),                   // 10: sagenbaum.v1.Made
-	(*Cut)(nil),                    // 11: sagenbaum.v1.Cut
-	(*Turned)(nil),                 // 12: sagenbaum.v1.Turned
-	(*Savepoint)(nil),              // 13: sagenbaum.v1.Savepoint
-	(*LeaseRow)(nil),               // 14: sagenbaum.v1.LeaseRow
-	(*NodeRow)(nil),                // 15: sagenbaum.v1.NodeRow
-	(*ActionStatic)(nil),           // 16: sagenbaum.v1.ActionStatic
-	(*ActionRow)(nil),              // 17: sagenbaum.v1.ActionRow
-	(*FactRow)(nil),                // 18: sagenbaum.v1.FactRow
-	(*RefusedRow)(nil),             // 19: sagenbaum.v1.RefusedRow
-	(*CommandRow)(nil),             // 20: sagenbaum.v1.CommandRow
-	(*Proposal)(nil),               // 21: sagenbaum.v1.Proposal
-	(*ContractRow)(nil),            // 22: sagenbaum.v1.ContractRow
-	(*AttemptRow)(nil),             // 23: sagenbaum.v1.AttemptRow
-	(*PageRow)(nil),                // 24: sagenbaum.v1.PageRow
-	(*RepairRow)(nil),              // 25: sagenbaum.v1.RepairRow
-	(*CheckpointRow)(nil),          // 26: sagenbaum.v1.CheckpointRow
-	(*KeyRow)(nil),                 // 27: sagenbaum.v1.KeyRow
-	(*Address)(nil),                // 28: sagenbaum.v1.Address
-	(*PlanOpened)(nil),             // 29: sagenbaum.v1.PlanOpened
-	(*Reading)(nil),                // 30: sagenbaum.v1.Reading
-	(*ForwardRegistered)(nil),      // 31: sagenbaum.v1.ForwardRegistered
-	(*CompensationRegistered)(nil), // 32: sagenbaum.v1.CompensationRegistered
-	(VerdictOutcome)(0),            // 33: sagenbaum.v1.VerdictOutcome
-	(*Resolved)(nil),               // 34: sagenbaum.v1.Resolved
-	(*CompensationReported)(nil),   // 35: sagenbaum.v1.CompensationReported
-	(Question)(0),                  // 36: sagenbaum.v1.Question
-	(Presence)(0),                  // 37: sagenbaum.v1.Presence
-	(*CompensationSucceeded)(nil),  // 38: sagenbaum.v1.CompensationSucceeded
-	(*CompensationDispatched)(nil), // 39: sagenbaum.v1.CompensationDispatched
-	(*ProbeAsked)(nil),             // 40: sagenbaum.v1.ProbeAsked
-	(*Timing)(nil),                 // 41: sagenbaum.v1.Timing
-	(*LedgerRepaired)(nil),         // 42: sagenbaum.v1.LedgerRepaired
-	(*CheckpointSigned)(nil),       // 43: sagenbaum.v1.CheckpointSigned
-	(*KeyRotated)(nil),             // 44: sagenbaum.v1.KeyRotated
+	(*Orphan)(nil),                 // 7: sagenbaum.v1.Orphan
+	(*Word)(nil),                   // 8: sagenbaum.v1.Word
+	(*Read)(nil),                   // 9: sagenbaum.v1.Read
+	(*Firing)(nil),                 // 10: sagenbaum.v1.Firing
+	(*Made)(nil),                   // 11: sagenbaum.v1.Made
+	(*Cut)(nil),                    // 12: sagenbaum.v1.Cut
+	(*Turned)(nil),                 // 13: sagenbaum.v1.Turned
+	(*Savepoint)(nil),              // 14: sagenbaum.v1.Savepoint
+	(*LeaseRow)(nil),               // 15: sagenbaum.v1.LeaseRow
+	(*NodeRow)(nil),                // 16: sagenbaum.v1.NodeRow
+	(*ActionStatic)(nil),           // 17: sagenbaum.v1.ActionStatic
+	(*ActionRow)(nil),              // 18: sagenbaum.v1.ActionRow
+	(*FactRow)(nil),                // 19: sagenbaum.v1.FactRow
+	(*RefusedRow)(nil),             // 20: sagenbaum.v1.RefusedRow
+	(*CommandRow)(nil),             // 21: sagenbaum.v1.CommandRow
+	(*Proposal)(nil),               // 22: sagenbaum.v1.Proposal
+	(*ContractRow)(nil),            // 23: sagenbaum.v1.ContractRow
+	(*AttemptRow)(nil),             // 24: sagenbaum.v1.AttemptRow
+	(*PageRow)(nil),                // 25: sagenbaum.v1.PageRow
+	(*RepairRow)(nil),              // 26: sagenbaum.v1.RepairRow
+	(*CheckpointRow)(nil),          // 27: sagenbaum.v1.CheckpointRow
+	(*KeyRow)(nil),                 // 28: sagenbaum.v1.KeyRow
+	(*Address)(nil),                // 29: sagenbaum.v1.Address
+	(*PlanOpened)(nil),             // 30: sagenbaum.v1.PlanOpened
+	(*Reading)(nil),                // 31: sagenbaum.v1.Reading
+	(*ForwardRegistered)(nil),      // 32: sagenbaum.v1.ForwardRegistered
+	(*CompensationRegistered)(nil), // 33: sagenbaum.v1.CompensationRegistered
+	(VerdictOutcome)(0),            // 34: sagenbaum.v1.VerdictOutcome
+	(*Resolved)(nil),               // 35: sagenbaum.v1.Resolved
+	(*CompensationReported)(nil),   // 36: sagenbaum.v1.CompensationReported
+	(Question)(0),                  // 37: sagenbaum.v1.Question
+	(Presence)(0),                  // 38: sagenbaum.v1.Presence
+	(*CompensationSucceeded)(nil),  // 39: sagenbaum.v1.CompensationSucceeded
+	(*CompensationDispatched)(nil), // 40: sagenbaum.v1.CompensationDispatched
+	(*ProbeAsked)(nil),             // 41: sagenbaum.v1.ProbeAsked
+	(*Timing)(nil),                 // 42: sagenbaum.v1.Timing
+	(*LedgerRepaired)(nil),         // 43: sagenbaum.v1.LedgerRepaired
+	(*CheckpointSigned)(nil),       // 44: sagenbaum.v1.CheckpointSigned
+	(*KeyRotated)(nil),             // 45: sagenbaum.v1.KeyRotated
 }
 var file_sagenbaum_v1_state_proto_depIdxs = []int32{
-	28, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
-	28, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
-	29, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
+	29, // 0: sagenbaum.v1.Meta.applied:type_name -> sagenbaum.v1.Address
+	29, // 1: sagenbaum.v1.PlanRow.opened:type_name -> sagenbaum.v1.Address
+	30, // 2: sagenbaum.v1.PlanRow.declared:type_name -> sagenbaum.v1.PlanOpened
 	0,  // 3: sagenbaum.v1.PlanRow.phase:type_name -> sagenbaum.v1.Phase
 	1,  // 4: sagenbaum.v1.PlanRow.signal:type_name -> sagenbaum.v1.Signal
-	28, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
-	12, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
-	28, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
-	28, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
-	28, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
-	28, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
-	14, // 11: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	28, // 12: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
-	13, // 13: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
-	21, // 14: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
-	12, // 15: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
-	9,  // 16: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
-	11, // 17: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
-	9,  // 18: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
-	7,  // 19: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
-	7,  // 20: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
-	28, // 21: sagenbaum.v1.PlanRow.erased:type_name -> sagenbaum.v1.Address
-	7,  // 22: sagenbaum.v1.PlanRow.erasure:type_name -> sagenbaum.v1.Word
-	28, // 23: sagenbaum.v1.PlanRow.shredded:type_name -> sagenbaum.v1.Address
-	11, // 24: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
-	28, // 25: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
-	28, // 26: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
-	28, // 27: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
-	10, // 28: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
-	28, // 29: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
-	7,  // 30: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
-	8,  // 31: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
-	7,  // 32: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
-	28, // 33: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
-	28, // 34: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
-	28, // 35: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
-	9,  // 36: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
-	21, // 37: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
-	7,  // 38: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
-	28, // 39: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
-	30, // 40: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
-	9,  // 41: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
-	28, // 42: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
-	2,  // 43: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
-	28, // 44: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
-	31, // 45: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
-	32, // 46: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
-	3,  // 47: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
-	28, // 48: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
-	4,  // 49: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
-	28, // 50: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
-	28, // 51: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
-	33, // 52: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
-	34, // 53: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
-	14, // 54: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
-	35, // 55: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
-	28, // 56: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
-	36, // 57: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
-	37, // 58: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
-	38, // 59: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
-	21, // 60: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
-	28, // 61: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
-	28, // 62: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
-	28, // 63: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
-	28, // 64: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
-	28, // 65: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
-	28, // 66: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
-	28, // 67: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
-	28, // 68: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
-	28, // 69: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
-	28, // 70: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
-	39, // 71: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
-	40, // 72: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
-	28, // 73: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
-	28, // 74: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
-	28, // 75: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
-	28, // 76: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
-	41, // 77: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
-	28, // 78: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
-	42, // 79: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
-	28, // 80: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
-	43, // 81: sagenbaum.v1.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
-	28, // 82: sagenbaum.v1.CheckpointRow.at:type_name -> sagenbaum.v1.Address
-	44, // 83: sagenbaum.v1.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
-	28, // 84: sagenbaum.v1.KeyRow.at:type_name -> sagenbaum.v1.Address
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	29, // 5: sagenbaum.v1.PlanRow.signalled:type_name -> sagenbaum.v1.Address
+	13, // 6: sagenbaum.v1.PlanRow.turned:type_name -> sagenbaum.v1.Turned
+	29, // 7: sagenbaum.v1.PlanRow.fired:type_name -> sagenbaum.v1.Address
+	29, // 8: sagenbaum.v1.PlanRow.unwinding:type_name -> sagenbaum.v1.Address
+	29, // 9: sagenbaum.v1.PlanRow.committed:type_name -> sagenbaum.v1.Address
+	29, // 10: sagenbaum.v1.PlanRow.ended:type_name -> sagenbaum.v1.Address
+	7,  // 11: sagenbaum.v1.PlanRow.orphans:type_name -> sagenbaum.v1.Orphan
+	15, // 12: sagenbaum.v1.PlanRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	29, // 13: sagenbaum.v1.PlanRow.resumed:type_name -> sagenbaum.v1.Address
+	14, // 14: sagenbaum.v1.PlanRow.savepoints:type_name -> sagenbaum.v1.Savepoint
+	22, // 15: sagenbaum.v1.PlanRow.proposals:type_name -> sagenbaum.v1.Proposal
+	13, // 16: sagenbaum.v1.PlanRow.behind:type_name -> sagenbaum.v1.Turned
+	10, // 17: sagenbaum.v1.PlanRow.firing:type_name -> sagenbaum.v1.Firing
+	12, // 18: sagenbaum.v1.PlanRow.cuts:type_name -> sagenbaum.v1.Cut
+	10, // 19: sagenbaum.v1.PlanRow.passed:type_name -> sagenbaum.v1.Firing
+	8,  // 20: sagenbaum.v1.PlanRow.asked:type_name -> sagenbaum.v1.Word
+	8,  // 21: sagenbaum.v1.PlanRow.verdicts:type_name -> sagenbaum.v1.Word
+	29, // 22: sagenbaum.v1.PlanRow.erased:type_name -> sagenbaum.v1.Address
+	8,  // 23: sagenbaum.v1.PlanRow.erasure:type_name -> sagenbaum.v1.Word
+	29, // 24: sagenbaum.v1.PlanRow.shredded:type_name -> sagenbaum.v1.Address
+	12, // 25: sagenbaum.v1.PlanRow.answered:type_name -> sagenbaum.v1.Cut
+	29, // 26: sagenbaum.v1.Orphan.at:type_name -> sagenbaum.v1.Address
+	29, // 27: sagenbaum.v1.Word.at:type_name -> sagenbaum.v1.Address
+	29, // 28: sagenbaum.v1.Read.at:type_name -> sagenbaum.v1.Address
+	29, // 29: sagenbaum.v1.Firing.fired:type_name -> sagenbaum.v1.Address
+	11, // 30: sagenbaum.v1.Firing.by:type_name -> sagenbaum.v1.Made
+	29, // 31: sagenbaum.v1.Firing.passed:type_name -> sagenbaum.v1.Address
+	8,  // 32: sagenbaum.v1.Firing.said:type_name -> sagenbaum.v1.Word
+	9,  // 33: sagenbaum.v1.Firing.read:type_name -> sagenbaum.v1.Read
+	8,  // 34: sagenbaum.v1.Firing.resumed:type_name -> sagenbaum.v1.Word
+	29, // 35: sagenbaum.v1.Made.fact:type_name -> sagenbaum.v1.Address
+	29, // 36: sagenbaum.v1.Made.fired:type_name -> sagenbaum.v1.Address
+	29, // 37: sagenbaum.v1.Cut.at:type_name -> sagenbaum.v1.Address
+	10, // 38: sagenbaum.v1.Cut.firing:type_name -> sagenbaum.v1.Firing
+	22, // 39: sagenbaum.v1.Cut.proposal:type_name -> sagenbaum.v1.Proposal
+	8,  // 40: sagenbaum.v1.Cut.answer:type_name -> sagenbaum.v1.Word
+	29, // 41: sagenbaum.v1.Turned.at:type_name -> sagenbaum.v1.Address
+	31, // 42: sagenbaum.v1.Turned.readings:type_name -> sagenbaum.v1.Reading
+	10, // 43: sagenbaum.v1.Turned.firing:type_name -> sagenbaum.v1.Firing
+	29, // 44: sagenbaum.v1.Savepoint.at:type_name -> sagenbaum.v1.Address
+	2,  // 45: sagenbaum.v1.LeaseRow.cascade:type_name -> sagenbaum.v1.Cascade
+	29, // 46: sagenbaum.v1.ActionStatic.registered:type_name -> sagenbaum.v1.Address
+	32, // 47: sagenbaum.v1.ActionStatic.forward:type_name -> sagenbaum.v1.ForwardRegistered
+	33, // 48: sagenbaum.v1.ActionStatic.compensation:type_name -> sagenbaum.v1.CompensationRegistered
+	3,  // 49: sagenbaum.v1.ActionRow.outcome:type_name -> sagenbaum.v1.Outcome
+	29, // 50: sagenbaum.v1.ActionRow.outcome_at:type_name -> sagenbaum.v1.Address
+	4,  // 51: sagenbaum.v1.ActionRow.undo:type_name -> sagenbaum.v1.Undo
+	29, // 52: sagenbaum.v1.ActionRow.dispatched:type_name -> sagenbaum.v1.Address
+	29, // 53: sagenbaum.v1.ActionRow.settled:type_name -> sagenbaum.v1.Address
+	34, // 54: sagenbaum.v1.ActionRow.verdict:type_name -> sagenbaum.v1.VerdictOutcome
+	35, // 55: sagenbaum.v1.ActionRow.resolution:type_name -> sagenbaum.v1.Resolved
+	15, // 56: sagenbaum.v1.ActionRow.leases:type_name -> sagenbaum.v1.LeaseRow
+	36, // 57: sagenbaum.v1.ActionRow.reported:type_name -> sagenbaum.v1.CompensationReported
+	29, // 58: sagenbaum.v1.ActionRow.reported_at:type_name -> sagenbaum.v1.Address
+	37, // 59: sagenbaum.v1.ActionRow.asking:type_name -> sagenbaum.v1.Question
+	38, // 60: sagenbaum.v1.ActionRow.presence:type_name -> sagenbaum.v1.Presence
+	39, // 61: sagenbaum.v1.ActionRow.pending:type_name -> sagenbaum.v1.CompensationSucceeded
+	22, // 62: sagenbaum.v1.ActionRow.proposal:type_name -> sagenbaum.v1.Proposal
+	29, // 63: sagenbaum.v1.ActionRow.presence_at:type_name -> sagenbaum.v1.Address
+	29, // 64: sagenbaum.v1.FactRow.source:type_name -> sagenbaum.v1.Address
+	29, // 65: sagenbaum.v1.FactRow.about:type_name -> sagenbaum.v1.Address
+	29, // 66: sagenbaum.v1.FactRow.cause:type_name -> sagenbaum.v1.Address
+	29, // 67: sagenbaum.v1.FactRow.tombstone:type_name -> sagenbaum.v1.Address
+	29, // 68: sagenbaum.v1.FactRow.evicted:type_name -> sagenbaum.v1.Address
+	29, // 69: sagenbaum.v1.FactRow.asked:type_name -> sagenbaum.v1.Address
+	29, // 70: sagenbaum.v1.FactRow.reingested:type_name -> sagenbaum.v1.Address
+	29, // 71: sagenbaum.v1.FactRow.fired:type_name -> sagenbaum.v1.Address
+	29, // 72: sagenbaum.v1.FactRow.made:type_name -> sagenbaum.v1.Address
+	40, // 73: sagenbaum.v1.CommandRow.dispatched:type_name -> sagenbaum.v1.CompensationDispatched
+	41, // 74: sagenbaum.v1.CommandRow.asked:type_name -> sagenbaum.v1.ProbeAsked
+	29, // 75: sagenbaum.v1.Proposal.at:type_name -> sagenbaum.v1.Address
+	29, // 76: sagenbaum.v1.ContractRow.at:type_name -> sagenbaum.v1.Address
+	29, // 77: sagenbaum.v1.AttemptRow.dispatched:type_name -> sagenbaum.v1.Address
+	29, // 78: sagenbaum.v1.AttemptRow.ended:type_name -> sagenbaum.v1.Address
+	42, // 79: sagenbaum.v1.AttemptRow.timing:type_name -> sagenbaum.v1.Timing
+	29, // 80: sagenbaum.v1.PageRow.at:type_name -> sagenbaum.v1.Address
+	43, // 81: sagenbaum.v1.RepairRow.repaired:type_name -> sagenbaum.v1.LedgerRepaired
+	29, // 82: sagenbaum.v1.RepairRow.at:type_name -> sagenbaum.v1.Address
+	44, // 83: sagenbaum.v1.CheckpointRow.signed:type_name -> sagenbaum.v1.CheckpointSigned
+	29, // 84: sagenbaum.v1.CheckpointRow.at:type_name -> sagenbaum.v1.Address
+	45, // 85: sagenbaum.v1.KeyRow.rotated:type_name -> sagenbaum.v1.KeyRotated
+	29, // 86: sagenbaum.v1.KeyRow.at:type_name -> sagenbaum.v1.Address
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_sagenbaum_v1_state_proto_init() }
@@ -3925,7 +4234,7 @@ func file_sagenbaum_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sagenbaum_v1_state_proto_rawDesc), len(file_sagenbaum_v1_state_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

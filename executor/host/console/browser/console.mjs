@@ -76,6 +76,17 @@ await test("another site's form is refused, with the operator's cookie and witho
   assert.match(await text("#plan-state"), /open/);
 });
 
+await test("a server on another port of this machine gets no cookie", async () => {
+  const other = await context.newPage();
+  await other.goto(stage + "/cookies");
+  assert.equal(await other.locator("body").innerText(), "none");
+  await other.goto(new URL("/cookies", stage.replace("127.0.0.1", "localhost")).href);
+  assert.equal(await other.locator("body").innerText(), "none");
+  await other.close();
+  const cookies = await context.cookies();
+  assert.deepEqual(cookies.map((c) => [c.domain, c.httpOnly, c.sameSite]), [["sagenbaum.localhost", true, "Lax"]]);
+});
+
 await test("a plan fails before the eyes of the page", async () => {
   await scene("lively");
   await page.goto(base + "t/default/plans/live-1");
@@ -130,6 +141,18 @@ await test("a quarantine is resolved by clicks", async () => {
   assert.equal(await page.locator("input[name=evidence]:invalid").count(), 1, "evidence is asked for");
   await page.fill("input[name=evidence]", "ticket:OPS-91");
   await page.click("text=Answer as ana");
+  assert.equal(await page.locator("input[name=token]:invalid").count(), 1, "the token is asked for once more");
+  expected = 1;
+  await page.fill("input[name=token]", "another one");
+  await page.click("text=Answer as ana");
+  await page.waitForSelector("text=this needs your token once more");
+  expected = 0;
+  await page.goBack();
+  await page.click(".choice >> text=Done");
+  await page.fill("input[name=reason]", "taken back by the registry's own staff");
+  await page.fill("input[name=evidence]", "ticket:OPS-91");
+  await page.fill("input[name=token]", token);
+  await page.click("text=Answer as ana");
   await page.waitForSelector("text=Your record is in the ledger and folded");
   assert.match(await text("#undo-state"), /resolved/);
   await page.click(".banner >> css=a");
@@ -148,6 +171,7 @@ await test("a skip claims nothing, and an answer that comes late is refused", as
   for (const p of [page, late]) {
     await p.click(".choice >> text=Skip");
     await p.fill("input[name=reason]", "nobody has read it");
+    await p.fill("input[name=token]", token);
   }
   await page.click("text=Answer as ana");
   await page.waitForSelector("text=Your record is in the ledger and folded");

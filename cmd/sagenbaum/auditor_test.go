@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// documentedUser is what docs/cli.md gives to a user of its users file.
+func documentedUser(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(string(text), "\n    "+name+" ")
+	line, _, _ = strings.Cut(line, "\n")
+	permissions := strings.Fields(line)
+	if !found || len(permissions) < 2 {
+		t.Fatalf("docs/cli.md has no %s in its users file", name)
+	}
+	return strings.Join(permissions[1:], " ")
+}
+
+// documentedAudits are the commands that docs/audit.md lists for an auditor, about a plan.
+func documentedAudits(t *testing.T, plan string) (commands [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/audit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "## An auditor's user")
+	_, rest, fenced := strings.Cut(rest, "```sh\n")
+	block, _, _ := strings.Cut(rest, "```")
+	if !found || !fenced {
+		t.Fatal("docs/audit.md lists no commands of an auditor")
+	}
+	for line := range strings.Lines(block) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(strings.ReplaceAll(line, "PLAN", plan))
+		if len(words) == 0 {
+			continue
+		}
+		if words[0] != "sagenbaum" {
+			t.Fatalf("%q is no command of ours", line)
+		}
+		commands = append(commands, words[1:])
+	}
+	if len(commands) < 10 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	return commands
+}
+
+// usersServer serves with a users file, a plan in its ledger, and gives what runs a command
+// as one of its users.
+func usersServer(t *testing.T, users string) (s *served, as func(user string, args ...string) result) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "users")
+	if err := os.WriteFile(file, []byte("root pw\n"+users), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--users", file)
+	openPlan(t, dial(t, strings.Replace(s.url, "nats://", "nats://root:pw@", 1)), "default", "p1")
+	return s, func(user string, args ...string) result {
+		other := *s
+		other.url = strings.Replace(s.url, "nats://", "nats://"+user+":pw@", 1)
+		return other.ask(t, "default", append(args, "--inbox", "_INBOX_"+user, "--timeout", "20s")...)
+	}
+}
+
+// TestAnAuditorNeedsNoJetStream: with what the documents give to an auditor every command
+// works that they list for one, and the API of JetStream is refused.
+func TestAnAuditorNeedsNoJetStream(t *testing.T) {
+	t.Parallel()
+	permissions := documentedUser(t, "auditor")
+	if strings.Contains(permissions, "$JS") {
+		t.Fatalf("the documented auditor has %s", permissions)
+	}
+	s, as := usersServer(t, "auditor pw "+permissions+"\n")
+	bundle := filepath.Join(t.TempDir(), "audit.bundle")
+	for _, command := range documentedAudits(t, "p1") {
+		for i, word := range command {
+			if word == "audit.bundle" {
+				command[i] = bundle
+			}
+		}
+		if slices.Contains(command, "--follow") {
+			own := strings.Replace(s.url, "nats://", "nats://auditor:pw@", 1)
+			f := s.follow(t, append(command, "--inbox", "_INBOX_auditor", "--server", own)...)
+			f.until(t, "forward_registered")
+			f.end(t)
+			continue
+		}
+		r := as("auditor", command...)
+		if r.code != exitGood && r.code != exitLook {
+			t.Errorf("%s: %d\n%s%s", strings.Join(command, " "), r.code, r.stdout, r.stderr)
+		}
+	}
+	if tail := as("auditor", "ledger", "tail"); !strings.Contains(tail.stdout, "forward_registered") {
+		t.Errorf("the tail is %q", tail.stdout)
+	}
+	if info, err := os.Stat(bundle); err != nil || info.Size() == 0 {
+		t.Errorf("no bundle: %v", err)
+	}
+	refused := make(chan error, 100)
+	conn, err := nats.Connect(s.url, nats.UserInfo("auditor", "pw"),
+		nats.CustomInboxPrefix(embedded.InboxPrefix("auditor")),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, subject := range []string{
+		"$JS.API.INFO", "$JS.API.STREAM.INFO.SAGA_default", "$JS.API.STREAM.NAMES",
+		"$JS.API.STREAM.MSG.GET.SAGA_default", "$JS.API.DIRECT.GET.SAGA_default",
+		"$JS.API.CONSUMER.CREATE.SAGA_default", "$JS.API.CONSUMER.MSG.NEXT.SAGA_default.c",
+		"$JS.API.STREAM.DELETE.SAGA_default", "$JS.ACK.SAGA_default.c.1.1.1.1.1",
+		"saga.default.operator.auditor", "admin.default.rebuild",
+	} {
+		if err := errors.Join(conn.Publish(subject, []byte("{}")), conn.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), subject) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s was not refused", subject)
+		}
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+// following is a command that prints lines until it is interrupted.
+type following struct {
+	command *exec.Cmd
+	lines   <-chan string // closed when it has ended
+	seen    []string
+}
+
+func (s *served) follow(t *testing.T, args ...string) *following {
+	t.Helper()
+	f := &following{command: sagenbaum(t, append([]string{"--server", s.url, "--tenant", "default"}, args...)...)}
+	out, err := f.command.StdoutPipe()
+	if err := errors.Join(err, f.command.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1000)
+	go func() { // ends with the command
+		defer close(lines)
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			lines <- scan.Text()
+		}
+	}()
+	f.lines = lines
+	return f
+}
+
+// until reads lines to one that has a text.
+func (f *following) until(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(60 * time.Second)
+	for {
+		select {
+		case line, ok := <-f.lines:
+			if !ok {
+				t.Fatalf("it ended before %s", text)
+			}
+			f.seen = append(f.seen, line)
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-late:
+			t.Fatalf("no line with %s", text)
+		}
+	}
+}
+
+// end interrupts the command, which is how following ends.
+func (f *following) end(t *testing.T) {
+	t.Helper()
+	if err := f.command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for range f.lines { // to the end
+	}
+	if err := f.command.Wait(); err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// TestFollowingGoesOnWhereTheHostWasGone: a reader that follows waits for a host that is
+// started again, and reads on from where it was.
+func TestFollowingGoesOnWhereTheHostWasGone(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
+	openPlan(t, dial(t, s.url), "default", "p1")
+	f := s.follow(t, "ledger", "tail", "--since", "1", "--follow", "-o", "json")
+	f.until(t, `"plan":"p1"`)
+	listen := strings.TrimPrefix(s.url, "nats://")
+	s.end(t).wants(t, "the first server", exitGood)
+	s = serveFor(t, dir, "--listen", listen)
+	openPlan(t, dial(t, s.url), "default", "p2")
+	f.until(t, `"plan":"p2"`)
+	f.end(t)
+	for i, line := range f.seen {
+		at, _, _ := strings.Cut(line, `","`)
+		if slices.ContainsFunc(f.seen[:i], func(other string) bool { return strings.HasPrefix(other, at) }) {
+			t.Errorf("twice: %s", line)
+		}
+	}
+	s.end(t).wants(t, "the second server", exitGood)
+}
+
+func TestAnOperatorWithoutTheStreamIsToldWhatWasNotChecked(t *testing.T) {
+	t.Parallel()
+	s, as := usersServer(t, "operator1 pw pub=saga.default.operator.operator1 pub=query.default.>\n")
+	started := time.Now()
+	doctor := as("operator1", "doctor")
+	doctor.wants(t, "the doctor of an operator", exitGood)
+	if !strings.Contains(doctor.stdout, "skip ledger     not checked (no permission)") {
+		t.Errorf("the doctor says\n%s", doctor.stdout)
+	}
+	if took := time.Since(started); took > 15*time.Second {
+		t.Errorf("it took %s to learn what the server says at once", took)
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}
+
+// A permission that is missing ends reading and following, with its name.
+func TestReadingWithoutPermissionEnds(t *testing.T) {
+	t.Parallel()
+	s, as := usersServer(t, "reader pw pub=query.default.status\n")
+	for _, args := range [][]string{
+		{"ledger", "tail"}, {"ledger", "tail", "--since", "1", "--follow"}, {"ledger", "show", "1"},
+	} {
+		as("reader", args...).wants(t, strings.Join(args, " "), exitNotAllowed, "query.default.ledger.read")
+	}
+	s.end(t).wants(t, "serve", exitGood)
+}

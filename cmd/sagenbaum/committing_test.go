@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// TestACommitThatWaitsIsShownAndAnswered: what it waits for is on every list where its
+// owner looks, the answers that fit count, and the others say what would be right.
+func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	p := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
+	_, err := p.Do(t.Context(), coordinator.Action{Capability: "safe.open"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		return coordinator.Outcome{}, context.DeadlineExceeded
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := p.Commit(t.Context()); !errors.Is(err, coordinator.ErrCommitWaits) {
+		t.Fatal(err)
+	}
+	const waits = "its owner's word, before the plan is committed"
+	says(t, s.run(t, exitLook, "plan show p1"), "committing", waits)
+	says(t, s.run(t, exitGood, "plan why p1"), "committing", "waits for "+waits, "the commit waits for its owner")
+	says(t, s.run(t, exitGood, "plan ls --state committing"), "p1")
+	says(t, s.run(t, exitGood, "plan preview p1"), "safe.shut")
+	says(t, s.ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
+	s.run(t, exitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
+	says(t, s.run(t, exitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"), "plan now committed")
+	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
+		t.Errorf("%+v", plan)
+	}
+	if listed := decoded[executor.PlansAnswer](t, s.run(t, exitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
+		t.Errorf("%+v", listed)
+	}
+}

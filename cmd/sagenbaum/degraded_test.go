@@ -1,0 +1,235 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// readOnly makes a mounted disk read-only, or writable again. Nobody may write on it.
+func readOnly(t *testing.T, disk string, so bool) {
+	t.Helper()
+	option := map[bool]string{true: "remount,ro", false: "remount,rw"}[so]
+	if out, err := exec.Command("mount", "-o", option, disk).CombinedOutput(); err != nil {
+		t.Fatalf("%s of %s: %v %s", option, disk, err, out)
+	}
+}
+
+// onDisk has a folder of the data be on a disk of its own.
+func onDisk(t *testing.T, data, disk, folder string) {
+	t.Helper()
+	at := filepath.Join(data, folder)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.MkdirAll(filepath.Join(disk, folder), 0o700), os.Symlink(filepath.Join(disk, folder), at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// degradedUntil wants status and doctor to say what is wrong with a tenant.
+func degradedUntil(t *testing.T, ctx context.Context, s *served, why string) {
+	t.Helper()
+	until(t, ctx, "status says "+why, func() bool {
+		r := s.ask(t, "default", "status", "--timeout", "2s")
+		return r.code == exitLook && strings.Contains(r.stdout, why)
+	})
+	r := s.ask(t, "default", "doctor")
+	if r.wants(t, "doctor", exitLook); !strings.Contains(r.stdout, "FAIL executor") || !strings.Contains(r.stdout, why) {
+		t.Errorf("doctor says\n%swant %q", r.stdout, why)
+	}
+}
+
+// holdingAgain waits until a tenant is held, and a record is stored and folded.
+func holdingAgain(t *testing.T, ctx context.Context, s *served, key string) {
+	t.Helper()
+	until(t, ctx, "the tenant is held again", func() bool {
+		return s.ask(t, "default", "status", "--timeout", "2s").code == exitGood
+	})
+	s.ask(t, "default", "fact", "put", key, "1").wants(t, "fact put", exitGood)
+	s.ask(t, "default", "fact", "get", key).wants(t, "fact get", exitGood)
+}
+
+// free is an address that a server may listen on, also after a restart.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A disk runs full: the ledger's, or the one that has everything. Whoever asks is told so,
+// also by a server that starts on it, and the work goes on when there is room.
+func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"nats", "."} {
+		t.Run("disk of "+folder, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			disk, data := smallDisk(t), dataDir(t)
+			if folder == "." {
+				data = filepath.Join(disk, "data")
+			} else {
+				onDisk(t, data, disk, folder)
+			}
+			s := serveFor(t, data)
+			s.ask(t, "default", "fact", "put", "a", "1").wants(t, "fact put", exitGood)
+			empty := fillDisk(t, disk)
+			for i := 0; ; i++ { // until one finds no room
+				r := s.ask(t, "default", "fact", "put", fmt.Sprint("k", i), `"`+strings.Repeat("x", 20_000)+`"`, "--timeout", "1s")
+				if r.code != exitGood {
+					break
+				}
+			}
+			degradedUntil(t, ctx, s, "no space left on device")
+			until(t, ctx, "doctor names the disk", func() bool {
+				return strings.Contains(s.ask(t, "default", "doctor").stdout, "0 B of 64.0 MiB are free for the ledger")
+			})
+			if r := s.ask(t, "default", "plan", "ls"); r.code == exitGood || !strings.Contains(r.stderr, "degraded") {
+				t.Errorf("plan ls on a full disk ends with %d: %s%s", r.code, r.stdout, r.stderr)
+			}
+			empty()
+			holdingAgain(t, ctx, s, "b")
+			s.end(t).wants(t, "serve", exitGood)
+
+			empty = fillDisk(t, disk)
+			again := &served{url: "nats://" + free(t), dir: data}
+			command := serveCommand(t, data, "--listen", strings.TrimPrefix(again.url, "nats://"))
+			ended := make(chan error, 1)
+			stdin, err := command.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { ended <- command.Wait() }() // ends with the process
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			degradedUntil(t, ctx, again, "no space left on device")
+			empty()
+			holdingAgain(t, ctx, again, "c")
+			if err := errors.Join(stdin.Close(), <-ended); err != nil {
+				t.Errorf("serve that began on a full disk ends with %v", err)
+			}
+		})
+	}
+}
+
+// A folder cannot be written when serve starts: status and doctor say so, reads are answered
+// where the state can be read, and the work goes on when it can be written.
+func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
+	t.Parallel()
+	for folder, reads := range map[string]bool{"tiles": true, "nats": false, "executor/state": false} {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			disk, data, metrics := smallDisk(t), dataDir(t), free(t)
+			args := []string{"--listen", free(t), "--metrics", metrics}
+			if folder == "tiles" {
+				args = append(args, "--tiles", disk)
+			} else {
+				onDisk(t, data, disk, folder)
+			}
+			s := serveFor(t, data, args...)
+			openPlan(t, dial(t, s.url), "default", "p")
+			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", exitGood)
+			s.end(t).wants(t, "serve", exitGood)
+			readOnly(t, disk, true)
+
+			command := serveCommand(t, data, args...)
+			var stderr strings.Builder
+			command.Stderr = &stderr
+			stdin, err := command.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- command.Wait() }() // ends with the process
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			degradedUntil(t, ctx, s, "read-only file system")
+			status := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json"))
+			if status.Mode != executor.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") || len(status.Disks) == 0 {
+				t.Errorf("the status is %+v", status)
+			}
+			if r := s.ask(t, "default", "plan", "show", "p"); (r.code == exitGood) != reads {
+				t.Errorf("a read ends with %d: %s%s", r.code, r.stdout, r.stderr)
+			}
+			if body := readyOf(t, metrics); !strings.Contains(body, `"mode":"degraded"`) || !strings.Contains(body, "read-only file system") {
+				t.Errorf("readyz says %s", body)
+			}
+			if body := scraped(t, metrics, "/metrics"); !strings.Contains(body, `sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+				t.Error("no metric says that the tenant is degraded")
+			}
+			readOnly(t, disk, false)
+			holdingAgain(t, ctx, s, "b")
+			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", exitGood)
+			if body := scraped(t, metrics, "/metrics"); strings.Contains(body, `sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+				t.Error("a metric says that the tenant is degraded still")
+			}
+			if err := errors.Join(stdin.Close(), <-ended); err != nil {
+				t.Errorf("serve ends with %v: %s", err, stderr.String())
+			}
+			if _, err := os.Stat(filepath.Join(data, "executor", "state.broken")); err == nil {
+				t.Error("a state that could not be opened for writing was put away as broken")
+			}
+		})
+	}
+}
+
+func readyOf(t *testing.T, address string) string {
+	t.Helper()
+	body := scraped(t, address, "/readyz")
+	if !json.Valid([]byte(body)) {
+		t.Errorf("readyz answers %q", body)
+	}
+	return body
+}
+
+// scraped is a page of --metrics, whatever its code.
+func scraped(t *testing.T, address, page string) string {
+	t.Helper()
+	response, err := http.Get("http://" + address + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A holder that cannot go on is not said to be fine.
+func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
+	t.Parallel()
+	full := executor.StatusView{Mode: executor.ModeHolding, Problem: "the disk of the tiles is full"}
+	if f := examineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) || f.Next == "" {
+		t.Errorf("doctor says %+v", f)
+	}
+	if !wantsLook(full) {
+		t.Error("status ends with 0")
+	}
+	if f := examineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"}, time.Now()); f.State != "FAIL" || f.Next == "" {
+		t.Errorf("doctor says of a degraded one %+v", f)
+	}
+}

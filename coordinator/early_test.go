@@ -1,0 +1,188 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// unserved is a port of this machine that nobody listens on, and a connection that waits for
+// a server there.
+func unserved(t *testing.T) (port int, conn *nats.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	port = l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err = nats.Connect("nats://"+address, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return port, conn
+}
+
+// An agent that starts before its server waits for it: its calls are in doubt until then, none
+// is refused, and what it has queued is stored as soon as the server is there.
+func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
+	t.Parallel()
+	port, conn := unserved(t)
+	c, err := coordinator.New(coordinator.Config{
+		Conn: conn, Tenant: "default", Agent: "a1", AppendTimeout: 300 * time.Millisecond,
+		Contracts: []contract.Contract{{Capability: "mail.send", Class: contract.Irreversible}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "w1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	plan, err := c.Begin(ctx, coordinator.Plan{Owner: "ana"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Flush(ctx); !errors.Is(err, ledger.ErrInDoubt) {
+		t.Fatalf("before there is a server: %v", err)
+	}
+	action := coordinator.Action{ID: "a", Capability: "mail.send"}
+	ran := 0
+	forward := func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		ran++
+		return coordinator.Outcome{}, nil
+	}
+	if _, err := plan.Do(ctx, action, forward); !errors.Is(err, ledger.ErrInDoubt) || ran != 0 {
+		t.Fatalf("before there is a server: %v, and the forward ran %d times", err, ran)
+	}
+
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	root, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err = ledger.ErrInDoubt; errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil; {
+		_, err = plan.Do(ctx, action, forward)
+	}
+	if err != nil || ran != 1 {
+		t.Fatalf("with a server: %v, and the forward ran %d times", err, ran)
+	}
+	if err := plan.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if head, err := store.Head(ctx); err != nil || head.Last == 0 {
+		t.Errorf("head %+v, %v", head, err)
+	}
+	handler := func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil }
+	if err := w.Handle("mail.unsend", handler); err != nil {
+		t.Errorf("a worker on the same connection: %v", err)
+	}
+	if err := errors.Join(c.Close(ctx), w.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fullAtFirst is an appender that has no room for a while.
+type fullAtFirst struct {
+	*ledger.Memory
+	full atomic.Bool
+}
+
+func (f *fullAtFirst) Append(ctx context.Context, a ledger.Append) (uint64, error) {
+	if f.full.Load() {
+		return 0, fmt.Errorf("cannot append: %w", ledger.ErrFull)
+	}
+	return f.Memory.Append(ctx, a)
+}
+
+// The outcome of a forward that was made outlives a ledger without room: it is stored when
+// there is room again.
+func TestAnOutcomeReportedToAFullLedgerIsStoredWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	store := &fullAtFirst{Memory: ledger.NewMemory("default", func() int64 { return 1 })}
+	c, err := coordinator.New(coordinator.Config{
+		Appender: store, Tenant: "default", Agent: "a1", AppendTimeout: 200 * time.Millisecond,
+		Contracts: []contract.Contract{{Capability: "mail.send", Class: contract.Irreversible}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	plan, err := c.Begin(ctx, coordinator.Plan{ID: "p", Owner: "ana"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		store.full.Store(true) // behind the pair
+		return coordinator.Outcome{Output: "sent"}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Flush(ctx); !errors.Is(err, ledger.ErrInDoubt) || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("without room: %v", err)
+	}
+	store.full.Store(false)
+	for err = ledger.ErrInDoubt; errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil; {
+		err = plan.Flush(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed := 0
+	head, err := store.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sequence := uint64(1); sequence <= head.Last; sequence++ {
+		m, err := store.Get(ctx, sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := ledger.Decode("default", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Record.GetForwardCompleted() != nil {
+				completed++
+			}
+		}
+	}
+	if completed != 1 {
+		t.Errorf("%d outcomes are stored, want 1", completed)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,272 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A forward from its start to its end. The executor counts on three things when it
+// decides that a forward can no longer land: a forward starts soon after its pair was
+// stored, or while its plan is known to be open; it is given up when its timeout is over;
+// and it is given up at the end of its grace once its plan unwinds.
+
+// start claims a registered action for its forward: of several calls with one ID
+// one runs it. The plan may have ended, and ctx too, while the pair was stored.
+func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ended() != nil:
+		return nil, p.ended()
+	case a.barred != nil:
+		return nil, a.barred
+	case a.givenUp != nil:
+		return nil, a.givenUp
+	case a.state != actionRegistered:
+		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action), "an id of its own for each action")
+	case p.unwinding() != nil:
+		return nil, errors.Join(p.unwound, p.giveUp(a))
+	case ctx.Err() != nil:
+		return nil, ctx.Err() // may be called again
+	}
+	if err := p.barred(a); err != nil {
+		return nil, err
+	}
+	if err := p.tooLate(a, time.Now()); err != nil {
+		return nil, errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+	}
+	ctx, release := p.bounded(ctx, a)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := p.watch(a)
+	a.cancel = func(cause error) { cancel(cause); release(); stop() }
+	a.state = actionRunning
+	p.running++
+	return ctx, nil
+}
+
+// givesUp is when the caller of a forward gives it up whatever happens; zero: never. It
+// counts from the registration, or from when the plan was last known to be open.
+func (a *action) givesUp() time.Time {
+	from := a.queued
+	if a.waited() && !a.open.IsZero() {
+		from = a.open
+	}
+	if a.contract.Timeout == 0 {
+		return time.Time{}
+	}
+	return from.Add(a.contract.Timeout)
+}
+
+// waited reports whether the forward may be called long after its registration: its
+// verdict came first.
+func (a *action) waited() bool { return a.reviewTimeout > 0 }
+
+func (a *action) grace() time.Duration { return cmp.Or(a.contract.Grace, ledger.GraceDefault) }
+
+// tooLate says why an action must not be started any more, or nil.
+func (p *OpenPlan) tooLate(a *action, now time.Time) error {
+	if !p.deadline.IsZero() && !now.Before(p.deadline) {
+		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
+	}
+	if until := a.givesUp(); !until.IsZero() && !now.Before(until) {
+		return fmt.Errorf("%w: its timeout of %v was over before its forward could be called", ErrNotStarted, a.contract.Timeout)
+	}
+	return nil
+}
+
+// bounded is ctx with an end at the timeout of the forward, and at the end of its grace
+// behind the plan's deadline: the notice of the unwind may be lost.
+func (p *OpenPlan) bounded(ctx context.Context, a *action) (context.Context, context.CancelFunc) {
+	release := context.CancelFunc(func() {})
+	if until := a.givesUp(); !until.IsZero() {
+		ctx, release = context.WithDeadline(ctx, until)
+	}
+	if p.deadline.IsZero() {
+		return ctx, release
+	}
+	first := release
+	ctx, second := context.WithDeadline(ctx, p.deadline.Add(a.grace()))
+	return ctx, func() { second(); first() }
+}
+
+// stillOpen asks an executor whether the pair of an action was taken, where that is not
+// known, and whether the plan is open, if its unwind may have begun and ended since.
+func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
+	p.mu.Lock()
+	ask := time.Since(a.queued) > min(startSlack, a.grace()/2)
+	if a.waited() {
+		ask = a.verdict != nil && !a.verdict.blocks() // otherwise start says why it must not run
+	}
+	ask = ask || p.asked && !p.confirmed
+	p.mu.Unlock()
+	if !ask || p.c.bus == nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, p.c.confirmTimeout)
+	defer cancel()
+	for bounded.Err() == nil {
+		asked := time.Now()
+		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq})
+		switch {
+		case err != nil || time.Since(asked) > startSlack:
+			pause(bounded, askDelay)
+		case p.refuses(a, answer, &err):
+			return err
+		case answer.State == ledger.StateOpen:
+			p.mu.Lock()
+			a.open, p.confirmed = asked, true
+			p.mu.Unlock()
+			return nil
+		default:
+			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			return nil // start says it
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err := fmt.Errorf("%w: %v after its registration no executor says that the plan is still open", ErrNotStarted, time.Since(a.queued).Round(time.Millisecond))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.state != actionRegistered {
+		return nil // start says why
+	}
+	return errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+}
+
+// watch has an executor asked now and then whether the plan of a running forward is
+// still open: the notice of its unwind may be lost, with the host that was about to send
+// it. Where something else bounds the forward, or refuses it afterwards, nobody asks.
+func (p *OpenPlan) watch(a *action) (stop func()) {
+	if p.c.bus == nil || a.contract.Timeout > 0 || a.contract.Late == pb.Late_LATE_REFUSED {
+		return func() {}
+	}
+	settle := cmp.Or(a.contract.Settle, ledger.SettleDefault)
+	if a.contract.Late == pb.Late_LATE_NEVER {
+		settle = 0
+	}
+	interval := min(max(watchMin, max(settle, a.grace())/2), watchMax)
+	var timer *time.Timer
+	timer = time.AfterFunc(interval, func() {
+		p.missed()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if a.state == actionRunning {
+			timer.Reset(interval)
+		}
+	})
+	return func() { timer.Stop() }
+}
+
+// missed asks whether the plan of running forwards is still open. If it is not, their
+// grace is over.
+func (p *OpenPlan) missed() {
+	p.mu.Lock()
+	running := p.running > 0 && p.unwound == nil
+	p.mu.Unlock()
+	if !running {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id})
+		if err != nil {
+			pause(ctx, askDelay)
+			continue
+		}
+		if answer.Writer != "" {
+			p.supersede(answer.Writer)
+		}
+		if answer.State != ledger.StateOpen {
+			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.interrupt(p.unwound, 0, true)
+		}
+		return
+	}
+}
+
+// run calls the forward. A panic goes on after it is recorded, with its stack.
+func (p *OpenPlan) run(ctx context.Context, a *action, forward Forward) (outcome Outcome, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			p.vanished(a)
+		}
+	}()
+	outcome, err = forward(ctx, a.call)
+	returned = true
+	return outcome, err
+}
+
+// vanished records a forward that did not return. The process may be about to
+// end, so it waits a moment for the record; without it the action is in doubt
+// just the same.
+func (p *OpenPlan) vanished(a *action) {
+	record := p.outcome(a)
+	record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{
+		Code: codePanic, Message: "the forward panicked or ended its goroutine",
+	}}
+	if _, err := p.finish(a, record); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
+	defer cancel()
+	if err := p.flushOutcomes(ctx); err != nil {
+		p.c.logger.Warn("outcome not known to be stored", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
+	}
+}
+
+// interrupt cancels the contexts of running forwards after a number and returns them:
+// each at the end of its grace, or at once. Called with mu held.
+func (p *OpenPlan) interrupt(cause error, after int, atOnce bool) []*action {
+	var running []*action
+	for _, a := range p.order {
+		if a.state != actionRunning || a.number <= after {
+			continue
+		}
+		running = append(running, a)
+		if atOnce {
+			a.cancel(cause)
+			continue
+		}
+		stop := a.cancel
+		time.AfterFunc(a.grace(), func() { stop(cause) }) // harmless when the forward has ended
+	}
+	return running
+}
+
+// settleForwards waits for the running forwards after a number: for their grace, and at
+// most ForwardGrace more once they are interrupted. Called with mu held, which it gives
+// up while it waits.
+func (p *OpenPlan) settleForwards(ctx context.Context, cause error, after int) {
+	running := p.interrupt(cause, after, false)
+	if len(running) == 0 {
+		return
+	}
+	wait := time.Duration(0)
+	for _, a := range running {
+		wait = max(wait, a.grace()+ForwardGrace)
+	}
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for _, a := range running {
+		select {
+		case <-a.finished:
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// limited is the contract of file.write with a timeout and a grace.
+func limited(timeout, grace time.Duration) contract.Contract {
+	c := contracts()[0]
+	c.Timeout, c.Grace = timeout, grace
+	return c
+}
+
+// ended has a forward end with its caller.
+func ended(c contract.Contract) contract.Contract {
+	c.Late = contract.LateNever
+	return c
+}
+
+func startLimited(t *testing.T, store Appender, b bus, c contract.Contract) *Coordinator {
+	t.Helper()
+	agent, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{c}}, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Close(context.Background()) })
+	return agent
+}
+
+// waits is a forward that ends with its context, and says when that was.
+func waits(began time.Time, took *time.Duration) Forward {
+	return func(ctx context.Context, _ Call) (Outcome, error) {
+		<-ctx.Done()
+		*took = time.Since(began)
+		return Outcome{}, context.Cause(ctx)
+	}
+}
+
+func TestNoForwardStartsAfterTheDeadlineOfItsPlan(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store := memory()
+		g := newGate(store)
+		p := begin(t, start(t, g, nil), Plan{Deadline: time.Second / 2})
+		time.AfterFunc(time.Second/2, func() { close(g.open) }) // its pair is stored in that moment
+		_, err := p.Do(t.Context(), write("a"), never(t))
+		wantIs(t, err, ErrUnwinding)
+		elapse(LingerMax)
+		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_failed/a")
+	})
+}
+
+func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
+	for name, c := range map[string]struct {
+		contract contract.Contract
+		plan     Plan
+		end      func(p *OpenPlan, e *executor)
+		want     time.Duration
+	}{
+		"timeout":              {limited(time.Second, 0), Plan{}, nil, time.Second},
+		"deadline":             {limited(0, 300*time.Millisecond), Plan{Deadline: time.Second}, nil, 1300 * time.Millisecond},
+		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), Plan{Deadline: 900 * time.Millisecond}, nil, time.Second},
+		"notice": {limited(0, 300*time.Millisecond), Plan{}, func(p *OpenPlan, e *executor) {
+			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		}, 800 * time.Millisecond},
+		"default grace": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		}, 2500 * time.Millisecond},
+		"missed notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+			e.say(ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+			e.back()
+		}, 500 * time.Millisecond},
+		"lost notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+		}, 30 * time.Second}, // asked each 15 s
+		"lost notice of what ends with its caller": {ended(limited(0, 0)), Plan{}, func(p *OpenPlan, e *executor) {
+			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+		}, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				e, took := &executor{}, time.Duration(0)
+				p := begin(t, startLimited(t, memory(), e, c.contract), c.plan)
+				if c.end != nil {
+					time.AfterFunc(500*time.Millisecond, func() { c.end(p, e) })
+				}
+				if _, err := p.Do(t.Context(), write("a"), waits(time.Now(), &took)); err == nil {
+					t.Error("Do returns nil")
+				}
+				if took != c.want {
+					t.Errorf("it was given up after %v, not %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen: its plan may have been undone
+// since, and an undo of what had not started yet have been sent.
+func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
+	open, unwinding := ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateCompensated, Reason: "sold"}
+	for name, c := range map[string]struct {
+		stored  time.Duration // after its call
+		timeout time.Duration
+		answers []ledger.OutcomeAnswer
+		runs    bool
+		asked   bool
+		err     error
+	}{
+		"soon":     {startSlack, 0, nil, true, false, nil},
+		"open":     {startSlack + 1, 0, []ledger.OutcomeAnswer{open}, true, true, nil},
+		"undone":   {startSlack + 1, 0, []ledger.OutcomeAnswer{unwinding}, false, true, ErrUnwinding},
+		"no word":  {startSlack + 1, 0, nil, false, false, ErrNotStarted},
+		"too late": {startSlack, startSlack, nil, false, false, ErrNotStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e, ran := memory(), &executor{script: c.answers}, false
+				g := newGate(store)
+				p := begin(t, startLimited(t, g, e, limited(c.timeout, time.Hour)), Plan{})
+				time.AfterFunc(c.stored, func() { close(g.open) })
+				_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
+					ran = true
+					return happens(ctx, call)
+				})
+				wantIs(t, err, c.err)
+				if ran != c.runs || len(e.asked) > 0 != c.asked {
+					t.Errorf("it runs: %t, after questions %+v", ran, e.asked)
+				}
+				if elapse(LingerMax); !ran && effective(t, store, p.ID()) != "plan_opened forward_registered/a compensation_registered/a forward_failed/a" {
+					t.Errorf("the ledger holds %s", lines(t, store))
+				}
+			})
+		})
+	}
+}
+
+// TestNothingIsAskedAfterAnOutageWithoutForwards: only what runs needs to know.
+func TestNothingIsAskedAfterAnOutageWithoutForwards(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateUnwinding}}}
+		p := begin(t, start(t, memory(), e), Plan{})
+		mustDo(t, p, write("a"))
+		e.back()
+		synctest.Wait()
+		if len(e.asked) > 0 {
+			t.Errorf("asked %+v", e.asked)
+		}
+		mustDo(t, p, write("b"))
+	})
+}

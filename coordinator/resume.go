@@ -1,0 +1,327 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// An agent that comes back. Each process of an agent is a writer with a name of its own,
+// and a plan takes the records of one writer. A forward must not run before it is known
+// that its pair was taken; where the plan's ID was drawn at random by this process nobody
+// else can have used it, and there is nothing to ask.
+
+// Resume makes this process the one that goes on with an open plan of its agent, begun by
+// a process that has ended, or is believed to have: what that one begins from now on is
+// refused, and what it says of the actions that it has registered still counts.
+//
+// Recorded says what the plan knows. Do with the ID of a recorded action runs no forward:
+// it returns the output that is recorded, or a *Recorded that says how it failed, or that
+// nobody knows whether it happened. Report settles such a doubt. Actions without an ID go
+// on with the number after the last one.
+//
+// Errors: *ledger.Refused (no such plan, another agent's, one of Run, an ended one, or one
+// that this coordinator has open), ErrUnwinding, ErrSuperseded (a third process has resumed
+// it meanwhile), and as of Flush. It waits for an executor until ctx ends.
+func (c *Coordinator) Resume(ctx context.Context, plan string) (*OpenPlan, error) {
+	p, err := c.resume(ctx, plan)
+	if err != nil {
+		return nil, fmt.Errorf("cannot resume plan %q: %w", plan, err)
+	}
+	return p, nil
+}
+
+func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) {
+	switch {
+	case c.bus == nil:
+		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: what is recorded is asked for")
+	case !ledger.ValidToken(id):
+		return nil, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", id), "the id of an open plan of this agent")
+	}
+	history, err := c.history(ctx, ledger.HistoryQuery{Plan: id, Limit: 1}, false)
+	if err != nil {
+		return nil, err
+	}
+	opening, err := c.resumable(id, history)
+	if err != nil {
+		return nil, err
+	}
+	p := newOpenPlan(c, opening)
+	p.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
+	p.asked = true
+	if err := c.hold(p); err != nil {
+		return nil, err
+	}
+	if err = p.flush(ctx, true); err == nil {
+		history, err = c.history(ctx, ledger.HistoryQuery{Plan: id, Sequence: p.stored()}, true)
+	}
+	switch {
+	case err != nil:
+	case history.Writer != c.writer && history.State == ledger.StateOpen:
+		err = ErrSuperseded
+	default:
+		if _, err = c.resumable(id, history); err == nil {
+			p.confirmed = true
+			err = p.recall(ctx, history)
+		}
+	}
+	if err != nil {
+		c.forget(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// Wait returns when a plan of this tenant has ended, or waits for its owner, whichever
+// process began it. Errors as of OpenPlan.Wait.
+func (c *Coordinator) Wait(ctx context.Context, plan string) (End, error) {
+	if !ledger.ValidDerived(plan) {
+		return End{}, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", plan), "the id of a plan")
+	}
+	return (&OpenPlan{c: c, id: plan}).Wait(ctx)
+}
+
+// hold has the notices of a plan reach it.
+func (c *Coordinator) hold(p *OpenPlan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plans[p.id] != nil || c.runs[p.id] != nil {
+		return ledger.Refuse("plan.id", "open already in this process", "an id of its own for each plan")
+	}
+	c.plans[p.id] = p
+	return nil
+}
+
+// resumable says why a plan cannot be resumed, or how it was opened.
+func (c *Coordinator) resumable(id string, history ledger.HistoryAnswer) (*pb.Record, error) {
+	const want = "the id of an open plan of this agent"
+	switch history.Agent {
+	case c.agent:
+	case "":
+		return nil, ledger.Refuse("plan.id", "there is no such plan", want)
+	default:
+		return nil, ledger.Refuse("plan.id", "a plan of agent "+history.Agent, want)
+	}
+	opened := new(pb.PlanOpened)
+	if err := opened.UnmarshalVT(history.Opened); err != nil {
+		return nil, fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
+	}
+	switch {
+	case opened.Function != "":
+		return nil, ledger.Refuse("plan.id", "begun by Run", "Run with function "+opened.Function+", which goes on where it was")
+	case history.State == ledger.StateUnwinding:
+		return nil, fmt.Errorf("%w%s", ErrUnwinding, because(history.Reason))
+	case history.State != ledger.StateOpen:
+		return nil, ledger.Refuse("plan.id", "it is "+history.State+because(history.Reason), want)
+	}
+	return &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: opened}}, nil
+}
+
+// unused refuses the ID of a plan that exists. Without an answer in time the first action
+// finds out.
+func (c *Coordinator) unused(ctx context.Context, id string) error {
+	if c.bus == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startSlack)
+	defer cancel()
+	answer, err := (&OpenPlan{c: c, id: id}).ask(ctx, ledger.OutcomeQuery{Plan: id})
+	switch {
+	case err != nil:
+		return nil // there is none, or nobody knows
+	case answer.State == ledger.StateOpen:
+		return fmt.Errorf("%w: %w", ErrPlanExists, ledger.Refuse("plan.id", "it is open, begun by another process", "Resume, to go on with it, or an id of its own for each plan"))
+	}
+	return fmt.Errorf("%w: %w", ErrPlanExists, ledger.Refuse("plan.id", "it is "+answer.State, "an id of its own for each plan"))
+}
+
+// taken reports whether what this process registers under the plan is the plan's, by what
+// an executor says of the pair of an action. The error says why it is not.
+func (p *OpenPlan) taken(answer ledger.OutcomeAnswer) error {
+	switch {
+	case answer.Writer != "" && answer.Writer != p.c.writer:
+		p.mu.Lock()
+		ours := p.confirmed || !p.asked
+		p.mu.Unlock()
+		if p.supersede(answer.Writer); ours {
+			return ErrSuperseded
+		}
+		return fmt.Errorf("%w: %w", ErrPlanExists, refusedBy(answer, "plan.id", "Resume, to go on with it, or an id of its own for each plan"))
+	case len(answer.Refused) > 0:
+		return refusedBy(answer, "plan.id", "an action that the plan takes")
+	}
+	return nil
+}
+
+// refuses gives up an action whose pair was not taken, and says why.
+func (p *OpenPlan) refuses(a *action, answer ledger.OutcomeAnswer, why *error) bool {
+	err := p.taken(answer)
+	if *why = err; err == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.state == actionRegistered {
+		*why = errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+	}
+	return true
+}
+
+// supersede takes notice that another process has resumed the plan. What was registered
+// here and not called never will be; what runs may end.
+func (p *OpenPlan) supersede(writer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if writer == p.c.writer || p.lost != nil {
+		return
+	}
+	p.lost = ErrSuperseded
+	for _, a := range p.order {
+		if a.state != actionRegistered || a.pair.failed() {
+			continue
+		}
+		if err := p.giveUpFor(a, ErrSuperseded, "its plan was resumed by another process before it was called"); err != nil {
+			p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
+		}
+	}
+	p.change()
+}
+
+// recall has the plan know what is recorded of it.
+func (p *OpenPlan) recall(ctx context.Context, history ledger.HistoryAnswer) error {
+	if err := p.vault.openPast(ctx, history.Actions); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range history.Actions {
+		past := &history.Actions[i]
+		p.count = int(past.Number)
+		switch {
+		case past.Child != "":
+			p.children = append(p.children, p.count)
+			continue
+		case past.DutyOf != "":
+			continue
+		}
+		registered := new(pb.ForwardRegistered)
+		if err := registered.UnmarshalVT(past.Forward); err != nil {
+			return fmt.Errorf("cannot read what is recorded of action %q: %v", past.Action, err)
+		}
+		p.recallAction(past, registered)
+	}
+	p.savepointsSet, p.rewinds = history.SavepointsSet, history.Rewinds
+	for _, s := range history.Savepoints {
+		p.savepoints = append(p.savepoints, &savepoint{name: s.Name, bundle: storedAt(p.id, 0), at: int(s.Actions), told: true})
+	}
+	return nil
+}
+
+// recallAction has the plan know an action of an earlier process. Called with mu held.
+func (p *OpenPlan) recallAction(past *ledger.PastAction, registered *pb.ForwardRegistered) {
+	a := &action{
+		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
+		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability, Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
+		past: &Recorded{
+			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome, Code: past.Code, Message: past.Message,
+			Output: slices.Clone(past.Output), ExternalRef: past.ExternalRef,
+		},
+		pastInput: past.Input,
+	}
+	p.actions[past.Action] = a
+	p.order = append(p.order, a)
+}
+
+// storedAt is a bundle that an earlier process has stored.
+func storedAt(plan string, sequence uint64) *bundle {
+	b := &bundle{plan: plan, done: make(chan struct{}), seq: sequence}
+	close(b.done)
+	return b
+}
+
+// Recorded returns what was recorded of the plan's actions when it was resumed, in the
+// order of their registration; what Report has settled since is completed. It is empty
+// for a plan that this process began.
+func (p *OpenPlan) Recorded() []Recorded {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []Recorded
+	for _, a := range p.order {
+		if a.past != nil {
+			list = append(list, *a.past)
+		}
+	}
+	return list
+}
+
+// admitPast says whether a call is that of a recorded action. Called with mu held.
+func (p *OpenPlan) admitPast(a *action, d *draft) error {
+	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input)) // as it is recorded
+	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) && !bytes.Equal(a.pastInput, inputDigest(d.input)) {
+		return ledger.Refuse("action.id", fmt.Sprintf("%q is another action already, which is recorded", d.ID), "an id of its own for each action")
+	}
+	return nil
+}
+
+// recorded is what Do returns of an action that an earlier process has registered.
+func (p *OpenPlan) recorded(a *action) (json.RawMessage, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.past.Outcome == ledger.OutcomeCompleted {
+		return slices.Clone(a.past.Output), nil
+	}
+	past := *a.past
+	return nil, &past
+}
+
+// reportPast reports an action of an earlier process as completed.
+func (p *OpenPlan) reportPast(ctx context.Context, a *action, declared Action, outcome Outcome) error {
+	d, err := p.draft(ctx, declared, &outcome)
+	if err == nil {
+		err = p.settlePast(ctx, a, d)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot report action %q: %w", a.call.Action, err)
+	}
+	return nil
+}
+
+func (p *OpenPlan) settlePast(ctx context.Context, a *action, d *draft) error {
+	p.mu.Lock()
+	switch {
+	case p.ended() != nil:
+		defer p.mu.Unlock()
+		return p.ended()
+	case a.past.Outcome == ledger.OutcomeCompleted:
+		p.mu.Unlock()
+		return nil
+	case a.past.Outcome == ledger.OutcomeFailed:
+		defer p.mu.Unlock()
+		past := *a.past
+		return &past
+	}
+	a.contract = d.contract
+	done := p.completed(a, *d.happened)
+	b := newBundle(p.id, done.record)
+	err := p.queue(b)
+	if err == nil {
+		a.past.Outcome, a.past.Output, a.past.ExternalRef = ledger.OutcomeCompleted, done.output, d.happened.ExternalRef
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	p.c.committer.hurry(b)
+	_, err = p.c.wait(ctx, b)
+	if err == nil && !done.kept {
+		err = done.problem
+	}
+	return err
+}

@@ -1,0 +1,193 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// TestTheWindowOfWhatStaysIsNoMatter: a committed plan is undone back to a savepoint. What
+// comes before it stays, so that its undo window may have closed; what comes after it must
+// still be inside of its own.
+func TestTheWindowOfWhatStaysIsNoMatter(t *testing.T) {
+	for line, want := range map[string]string{
+		"open a:for=5s a+ save:s b b+ commit @10s undo:s turn":             "compensated a=skipped b=compensated",
+		"open a:for=5s a+ save:s b b+ save:u c c+ commit @10s undo:u turn": "compensated a=skipped b=skipped c=compensated",
+		"open a a+ save:s b:for=20s b+ commit @10s undo:s turn":            "compensated a=skipped b=compensated",
+		"open a a+ save:s b:for=5s b+ commit @10s !undo:s":                 "none",
+		"open a a+ b:for=5s b+ save:s c c+ commit @10s !undo turn":         "none",
+		"open a:until=5s a+ save:s b b+ commit @10s undo:s turn":           "compensated a=skipped b=compensated",
+		"open a:until=5s a+ save:s b b+ commit @10s !undo turn":            "none",
+	} {
+		s := newSchedule(t)
+		s.play(line)
+		got := "none"
+		if s.state.plan("p~1") != nil {
+			got = s.show("p~1").State + " " + s.actionsOf("p~1")
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+		if s.show("p").State != ledger.StateCommitted {
+			t.Errorf("%s: the plan is %s", line, s.show("p").State)
+		}
+	}
+}
+
+func (w *world) actionsOf(plan string) string {
+	var out []string
+	for _, a := range w.show(plan).Actions {
+		out = append(out, a.Action+"="+a.Undo)
+	}
+	return strings.Join(out, " ")
+}
+
+// TestJitterIsDrawnFromKeyAndAttempt: a delay is between what the contract says and so many
+// percent more, the same whenever it is asked for, and another one for another action or
+// another attempt. Without jitter it is what the contract says.
+func TestJitterIsDrawnFromKeyAndAttempt(t *testing.T) {
+	const backoff, keys, attempts = int64(10 * time.Second), 200, 3
+	for _, percent := range []int64{0, 1, 20, 100} {
+		c := &pb.CompensationRegistered{BackoffNs: backoff, BackoffMaxNs: 4 * backoff, JitterPercent: uint32(percent)}
+		seen, low, high := map[int64]bool{}, int64(0), int64(0)
+		for k := range keys {
+			key := ledger.Key("t", "p", fmt.Sprint("a", k), ledger.PurposeUndo)
+			for attempt := uint32(1); attempt <= attempts; attempt++ {
+				plain := backoff << (attempt - 1)
+				got := backoffOf(c, key, attempt)
+				if again := backoffOf(c, key, attempt); again != got {
+					t.Fatalf("%d%%: %d, and asked again %d", percent, got, again)
+				}
+				if more := plain * percent / 100; got < plain || got > plain+more {
+					t.Fatalf("%d%%: attempt %d waits %d, want %d to %d", percent, attempt, got, plain, plain+more)
+				}
+				share := (got - plain) * 1000 / plain // in tenths of a percent
+				seen[(got-plain)/(plain/(1<<16))], low, high = true, min(low, share), max(high, share)
+			}
+		}
+		if percent == 0 {
+			continue
+		}
+		if len(seen) < keys*attempts/2 { // one percent has 655 steps
+			t.Errorf("%d%%: %d attempts of %d actions take only %d different shares", percent, attempts, keys, len(seen))
+		}
+		if low > percent || high < percent*9 {
+			t.Errorf("%d%%: from %d to %d tenths of a percent are added", percent, low, high)
+		}
+	}
+}
+
+// TestRetriesOfTwoActionsComeApart: two undos that fail together are tried again at
+// different instants, and no earlier than their contract says.
+func TestRetriesOfTwoActionsComeApart(t *testing.T) {
+	s := newSchedule(t)
+	s.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked"} }
+	s.must(s.agent("p", opened(0)))
+	for _, id := range []string{"a", "b"} {
+		s.must(s.agent("p", append(pair(id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			f.Branch, c.BackoffNs, c.JitterPercent = true, 10*second, 100
+		}), completed(id))...))
+	}
+	s.must(s.agent("p", planFailed()))
+	s.turn()
+	var due []int64
+	for n := uint32(1); n <= 2; n++ {
+		a := s.state.action("p", n)
+		if a.row.Undo != pb.Undo_UNDO_WAITING {
+			t.Fatalf("action %d is %s", n, a.row.Undo)
+		}
+		due = append(due, a.row.DueNs-s.now)
+	}
+	for _, wait := range due {
+		if wait < 10*second || wait > 20*second {
+			t.Errorf("waits of %v, want 10 to 20 s", due)
+		}
+	}
+	if due[0] == due[1] {
+		t.Errorf("both are tried again after %d ns", due[0])
+	}
+}
+
+// TestAnAnswerIsAboutTheRegistrationThatItNames: an owner looks at one registration and
+// answers for it. An answer that names another one, or another quarantine of it, is refused
+// and says what stands where.
+func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
+	for _, verb := range []string{"resolve", "retry"} {
+		s := newSchedule(t)
+		s.play("open a a+ b b+ b=stop fail turn")
+		a, b := s.state.byName("p", "a"), s.state.byName("p", "b")
+		if b.row.Undo != pb.Undo_UNDO_QUARANTINED {
+			t.Fatalf("b is %s", b.row.Undo)
+		}
+		answer := func(about, cause *pb.Address) Result {
+			r := resolvedBy(false)
+			if verb == "retry" {
+				r = &pb.Record{Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ops", Reason: "again"}}}
+			}
+			r.Plan, r.Action, r.About, r.Cause = "p", "b", about, cause
+			return s.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, r)[0]
+		}
+		other := b.fixed.Registered.CloneVT()
+		other.Leaf[0] ^= 1
+		for name, c := range map[string]struct {
+			about, cause *pb.Address
+			says         string
+		}{
+			"another action":     {a.fixed.Registered, nil, "about: "},
+			"another leaf":       {other, nil, "about: "},
+			"another quarantine": {b.fixed.Registered, b.fixed.Registered, "cause: "},
+		} {
+			if got := answer(c.about, c.cause); got.Verdict != Refused || !strings.HasPrefix(got.Reason, c.says) {
+				t.Errorf("%s, %s: %+v", verb, name, got)
+			}
+		}
+		if now := s.state.byName("p", "b").row.Undo; now != pb.Undo_UNDO_QUARANTINED {
+			t.Errorf("%s: after refused answers b is %s", verb, now)
+		}
+		if got := answer(b.fixed.Registered, b.row.Settled); got.Verdict != Effective {
+			t.Errorf("%s of what is meant: %+v", verb, got)
+		}
+	}
+}
+
+// TestAKeyIsRememberedFromItsFirstAttempt: a provider that keeps a key for 10 s counts from
+// when it saw it first. A third attempt after 12 s asks first, though the second was sent 6 s
+// ago; and a copy of the second may be sent only while the first is remembered.
+func TestAKeyIsRememberedFromItsFirstAttempt(t *testing.T) {
+	s := newSchedule(t)
+	var sent []Command
+	s.worker = func(c Command) *ledger.Reply {
+		sent = append(sent, c)
+		if c.Purpose == ledger.PurposeProbe {
+			return &ledger.Reply{Status: ledger.StatusDone, Output: []byte(`{"presence":"absent"}`)}
+		}
+		return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked"}
+	}
+	s.must(s.agent("p", opened(0)))
+	s.must(s.agent("p", append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe.a"}}
+		c.Attempts, c.BackoffNs, c.BackoffMaxNs, c.DedupeNs = 3, 6*second, 6*second, 10*second
+	}), completed("a"))...))
+	s.must(s.agent("p", planFailed()))
+	s.turn()
+	first := s.now
+	for range 20 {
+		s.now += second
+		s.turn()
+	}
+	var got []string
+	for _, c := range sent {
+		got = append(got, fmt.Sprint(c.Purpose, c.Attempt))
+		if c.Purpose == ledger.PurposeUndo && c.ResendUntilNs != first+10*second {
+			t.Errorf("attempt %d may be sent again until %d ns behind the first", c.Attempt, c.ResendUntilNs-first)
+		}
+	}
+	if text := strings.Join(got, " "); text != "undo1 undo2 probe1" {
+		t.Errorf("sent: %s", text)
+	}
+	s.wantState("p", ledger.StateCompensated, "a=compensated")
+}

@@ -1,0 +1,410 @@
+package executor
+
+import (
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The commit of a root settles doubt first (I36). A registration that is retired is
+// nobody's any more, so that what it may have done must be known by then: the world is
+// asked where the contract says how, and is not believed to be empty before the forward
+// can no longer land; what it cannot tell, the owner does. Meanwhile the plan is
+// committing: nothing is retired, its conditions but the deadline are held, and whatever
+// asks for an unwind gets one.
+
+// doubtful reports whether an action would be retired though nobody knows whether its
+// effect is there.
+func doubtful(a *action) bool {
+	effectless := a.fixed.Forward.GetClass() == pb.Class_CLASS_EFFECTLESS
+	return doubted(a) && !settled(a.row.Undo) && !effectless
+}
+
+// unanswered reports whether a commit has to settle an action first: its owner has not
+// said that it does not matter either.
+func unanswered(a *action) bool { return doubtful(a) && a.row.Resolution == nil }
+
+// committing reports whether the commit of the tree that a plan is part of waits for it.
+func (s *State) committing(p *plan) bool {
+	if !child(p.row) {
+		return p.row.Phase == pb.Phase_PHASE_COMMITTING
+	}
+	return keeps(p.row) && s.root(p).row.Phase == pb.Phase_PHASE_COMMITTING
+}
+
+// retirable calls each for every action of a root, and of all that is committed with it,
+// in order, until it returns false.
+func (s *State) retirable(root *plan, each func(*plan, *action) bool) {
+	of := func(p *plan) bool {
+		for n := uint32(1); n <= p.row.Actions; n++ {
+			if a := s.action(p.id, n); a.fixed.Child == "" && !each(p, a) {
+				return false
+			}
+		}
+		return true
+	}
+	if of(root) {
+		s.descendants(root, func(c *plan) bool { return !keeps(c.row) || of(c) })
+	}
+}
+
+// inDoubtMax bounds the actions that a HeldSetRetired names.
+const inDoubtMax = 256
+
+// inDoubt names what would be retired in doubt.
+func (s *State) inDoubt(root *plan) (names []string) {
+	s.retirable(root, func(p *plan, a *action) bool {
+		if doubtful(a) {
+			names = append(names, treeName(root, p, a))
+		}
+		return len(names) < inDoubtMax
+	})
+	return names
+}
+
+// treeName is an action as its root names it.
+func treeName(root, p *plan, a *action) string {
+	if p == root {
+		return a.fixed.Id
+	}
+	return p.id + "/" + a.fixed.Id
+}
+
+// mustSettle reports whether the commit of a root has to wait.
+func (s *State) mustSettle(root *plan) (waits bool) {
+	if root.row.Declared.GetDoubtAtCommit() == pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT {
+		return false
+	}
+	s.retirable(root, func(_ *plan, a *action) bool {
+		waits = unanswered(a)
+		return !waits
+	})
+	return waits
+}
+
+// commitLater lets a commit wait until no doubt is left. Its agent has ended it in time:
+// the deadline is over.
+func (s *State) commitLater(e ledger.Entry, p *plan) {
+	p.row.Committed = e.Address
+	s.phase(p, pb.Phase_PHASE_COMMITTING)
+	s.dropDeadline(p)
+	s.settleDoubts(p)
+	s.evaluatePlan(p, e.Address)
+	s.tell(p, ledger.StateCommitting)
+}
+
+// tell notes what an agent is told of its plan.
+func (s *State) tell(p *plan, state string) {
+	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state})
+}
+
+// dropDeadline gives up the lease on a plan's deadline.
+func (s *State) dropDeadline(p *plan) {
+	if l, _ := s.lease(p, leaseRef{plan: p.id, lease: leaseDeadline}); l != nil {
+		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
+	}
+	due := func(t *pb.Turned) bool { return t.Action == 0 && t.Lease == leaseDeadline }
+	p.row.Behind = slices.DeleteFunc(p.row.Behind, due)
+	if p.row.Turned != nil && due(p.row.Turned) {
+		s.nextTurn(p, anyTurn)
+	}
+}
+
+// settleDoubts begins to settle what a commit waits for.
+func (s *State) settleDoubts(root *plan) {
+	root.row.Doubts = 0
+	s.retirable(root, func(p *plan, a *action) bool {
+		if unanswered(a) {
+			s.settleDoubt(root, p, a)
+		}
+		return true
+	})
+	s.touch(root)
+}
+
+func (s *State) settleDoubt(root, p *plan, a *action) {
+	root.row.Doubts++
+	p.row.UnwindingNs = s.meta.TimeNs // its caller was heard last then
+	s.makeReady(p, a)
+	s.touch(root)
+}
+
+// weigh goes on with an action in doubt that something has become known of.
+func (s *State) weigh(p *plan, a *action) {
+	s.dropRetry(p, a)
+	if unanswered(a) {
+		s.makeReady(p, a)
+		return
+	}
+	s.holdAgain(p, a)
+	root := s.root(p)
+	root.row.Doubts--
+	s.touch(root)
+}
+
+// holdAgain gives an action back to the held set.
+func (s *State) holdAgain(p *plan, a *action) {
+	if a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+		s.unpage(p, a, ledger.PageQuarantined)
+		a.row.Settled, a.row.SettledNs = nil, 0
+	}
+	if flying(a.row.Undo) {
+		s.land(p, a)
+	}
+	a.row.Note, a.row.Proposal = "", nil
+	s.dropRetry(p, a)
+	s.move(p, a, pb.Undo_UNDO_HELD)
+	s.listOwner(p)
+}
+
+// knownSince ends the doubt about an action by what its agent reports.
+func (s *State) knownSince(p *plan, a *action) {
+	switch {
+	case !s.committing(p) || settled(a.row.Undo):
+	case a.row.Undo != pb.Undo_UNDO_HELD && !unanswered(a):
+		s.weigh(p, a)
+	case a.row.Undo == pb.Undo_UNDO_HELD && unanswered(a): // what was known of it was too early
+		s.settleDoubt(s.root(p), p, a)
+	}
+}
+
+// asksForCommit reports whether an action is still part of a held set that is being
+// committed: what is under way about it undoes nothing.
+func (s *State) asksForCommit(p *plan, a *action) bool {
+	return !settled(a.row.Undo) && s.committing(p)
+}
+
+// doubtsIn reports whether a commit waits for something in a plan, or a part of it.
+func (s *State) doubtsIn(p *plan) (found bool) {
+	if keeps(p.row) {
+		s.retirable(p, func(_ *plan, a *action) bool {
+			found = unanswered(a)
+			return !found
+		})
+	}
+	return found
+}
+
+// stopSettling ends what a commit has begun: the tree unwinds.
+func (s *State) stopSettling(root *plan) {
+	s.retirable(root, func(p *plan, a *action) bool {
+		if a.row.Undo != pb.Undo_UNDO_HELD && !settled(a.row.Undo) {
+			a.row.Duplicates = nil
+			s.holdAgain(p, a)
+		}
+		return true
+	})
+	root.row.Doubts = 0
+}
+
+// foundAtCommit goes on with an action in doubt when the world has answered. What it
+// finds too much of is its owner's: nothing unwinds that a duty could belong to.
+func (s *State) foundAtCommit(p *plan, a *action, k *pb.ProbeAnswered) {
+	if k.ExternalRef != "" {
+		a.row.ExternalRef = k.ExternalRef
+	}
+	if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
+		a.row.Duplicates = k.Duplicates
+		a.row.Note = extraEffects(k.Duplicates)
+		s.land(p, a)
+		s.park(p, a)
+		return
+	}
+	a.row.Presence = k.Presence
+	s.land(p, a)
+	s.weigh(p, a)
+}
+
+func extraEffects(refs []string) string {
+	text := "the probe found more than one effect"
+	for i, ref := range refs {
+		if i == 0 {
+			text += ": also "
+		} else {
+			text += ", "
+		}
+		text += ref
+	}
+	return clip(text)
+}
+
+// commitStep says how the doubt about an action is settled.
+func commitStep(a *action) (step, string) {
+	if a.fixed.Compensation.GetProbe() == nil {
+		forward := a.fixed.Forward.GetCapability()
+		return stepQuarantine, "in doubt, and the contract of " + forward + " has no probe"
+	}
+	return stepProbe, ""
+}
+
+// commitWaits gives a doubt that a commit waits for to the owner of the action.
+func (s *State) commitWaits(e ledger.Entry, p *plan, a *action, k *pb.CommitWaits) Result {
+	switch a.row.Undo {
+	case pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING:
+		if why := s.settles(e, p, a); why != "" {
+			return void("%s", why)
+		}
+		s.dropRetry(p, a)
+	case pb.Undo_UNDO_EXHAUSTED:
+	case pb.Undo_UNDO_WAITING: // its next question cannot be built
+		s.land(p, a)
+	default:
+		return void("the commit of plan %s does not wait for action %s", s.root(p).id, a.fixed.Id)
+	}
+	a.row.Note = k.Reason
+	s.settle(p, a, pb.Undo_UNDO_QUARANTINED, e.Address)
+	s.listOwner(p)
+	s.page(p, a, ledger.PageQuarantined, "its plan cannot be committed: "+k.Reason, e.Address)
+	return effective
+}
+
+// answeredAtCommit takes the owner's word on an action that a commit waits for.
+func (s *State) answeredAtCommit(e ledger.Entry, p *plan, a *action, k *pb.Resolved) Result {
+	switch {
+	case k.Outcome == pb.Resolution_RESOLUTION_LOST:
+		return refused("resolved.outcome: lost, and nothing of plan %s is being undone; "+
+			"want accepted (it is there, and stays), done (it is not there) or skipped", p.id)
+	case k.Halt:
+		return refused("resolved.halt: given, and nothing of plan %s is being undone; "+
+			"want none", p.id)
+	case !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Actor: k.Actor}):
+		return effective
+	}
+	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
+	p.row.ByHand = true // should it be undone after all
+	switch duplicate := len(a.row.Duplicates) > 0; {
+	case k.Outcome == pb.Resolution_RESOLUTION_ACCEPTED,
+		k.Outcome == pb.Resolution_RESOLUTION_DONE && duplicate:
+		a.row.Presence = pb.Presence_PRESENCE_PRESENT
+	case k.Outcome == pb.Resolution_RESOLUTION_DONE:
+		a.row.Presence = pb.Presence_PRESENCE_ABSENT
+	}
+	a.row.Duplicates = nil
+	s.weigh(p, a)
+	return effective
+}
+
+// askedAgain has the world asked once more about an action that a commit waits for.
+func (s *State) askedAgain(e ledger.Entry, p *plan, a *action, k *pb.RetryRequested) Result {
+	switch {
+	case a.fixed.Compensation.GetProbe() == nil:
+		return refused("there is nothing to retry: the contract of %s has no probe",
+			a.fixed.Forward.GetCapability())
+	case !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
+		return effective
+	}
+	s.unpage(p, a, ledger.PageQuarantined)
+	a.row.Settled, a.row.SettledNs, a.row.Duplicates, a.row.Note = nil, 0, nil, ""
+	s.weigh(p, a)
+	s.listOwner(p)
+	return effective
+}
+
+// uncommitted says why a commit that waits cannot be made now, or "".
+func (s *State) uncommitted(p *plan) (why string) {
+	turned := func(c *plan) bool { return c.row.Turned != nil && !c.row.Turned.Clocked }
+	switch {
+	case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil || turned(p):
+		return "it is being undone"
+	case p.row.Doubts > 0:
+		return "some of its actions are in doubt"
+	case p.row.OpenChildren > 0:
+		return "some of its child plans are neither committed nor undone"
+	}
+	s.descendants(p, func(c *plan) bool {
+		if keeps(c.row) && turned(c) {
+			why = "child plan " + c.id + " is being undone"
+		}
+		return why == ""
+	})
+	return why
+}
+
+// commitRoot retires the held set of a root and of all that is part of it, at once.
+func (s *State) commitRoot(p *plan) {
+	p.row.Turned, p.row.Behind = nil, nil
+	p.row.InDoubt = s.inDoubt(p)
+	p.row.EndedNs = s.meta.TimeNs
+	p.row.RetiredCount = s.retire(p)
+	s.phase(p, pb.Phase_PHASE_COMMITTED)
+}
+
+// heldSetRetired follows the commit of a root, or makes one that has waited; that
+// retires what is part of it, too.
+func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
+	names, late := p.row.InDoubt, p.row.Phase == pb.Phase_PHASE_COMMITTING
+	switch {
+	case late && s.uncommitted(p) != "":
+		return void("plan %s is not committed: %s", p.id, s.uncommitted(p))
+	case late:
+		names = s.inDoubt(p)
+	case p.row.Phase != pb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row):
+		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
+	}
+	if !slices.Equal(names, k.InDoubt) {
+		return void("it names %q in doubt, and these are %q", k.InDoubt, names)
+	}
+	if late {
+		s.commitRoot(p)
+	}
+	p.row.Retired, p.row.InDoubt = true, nil
+	s.tell(p, ledger.StateCommitted)
+	s.touch(p)
+	return effective
+}
+
+// commitWork reports whether a commit that waits calls for a decision about a plan.
+func commitWork(r *pb.PlanRow) bool {
+	root := r.Phase == pb.Phase_PHASE_COMMITTING
+	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
+		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == pb.Signal_SIGNAL_NONE
+}
+
+// commitStep takes the next step of a commit that waits.
+func (d *decider) commitStep(p *plan) bool {
+	switch {
+	case len(p.row.Parked) > 0:
+		a := d.state.action(p.id, p.row.Parked[len(p.row.Parked)-1])
+		return d.quarantine(p, a, quarantineReason(a))
+	case len(p.row.Ready) > 0 && p.row.InFlight < concurrency(p.row):
+		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
+	case child(p.row) || d.state.uncommitted(p) != "":
+		return false
+	default:
+		return d.retire(p, d.state.heldCount(p), d.state.inDoubt(p))
+	}
+}
+
+func (d *decider) retire(p *plan, count uint32, inDoubt []string) bool {
+	return d.propose(&pb.Record{Plan: p.id, Cause: p.row.Committed, Kind: &pb.Record_HeldSetRetired{
+		HeldSetRetired: &pb.HeldSetRetired{Count: count, InDoubt: inDoubt}}})
+}
+
+// asks reports whether questions about a plan's actions may be out.
+func (s *State) asks(p *plan) bool {
+	return p.row.Phase == pb.Phase_PHASE_UNWINDING || s.committing(p)
+}
+
+// doubtsShown bounds the actions of one answer about a commit that waits.
+const doubtsShown = 100
+
+// Doubts lists what the commit of a plan waits for, in order.
+func (r *Reader) Doubts(id string) (list []ledger.Doubt) {
+	root := r.s.plan(id)
+	if root == nil || root.row.Phase != pb.Phase_PHASE_COMMITTING {
+		return nil
+	}
+	r.s.retirable(root, func(p *plan, a *action) bool {
+		if unanswered(a) {
+			doubt := ledger.Doubt{Action: treeName(root, p, a), Waits: r.waitOf(p, a)}
+			doubt.Owner = a.row.Undo == pb.Undo_UNDO_QUARANTINED
+			if doubt.Owner {
+				doubt.Waits = joinText(doubt.Waits, a.row.Note)
+			}
+			list = append(list, doubt)
+		}
+		return len(list) < doubtsShown
+	})
+	return list
+}

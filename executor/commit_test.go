@@ -1,0 +1,110 @@
+package executor
+
+import "testing"
+
+// committing are schedules in which a plan is committed with actions in doubt (I36).
+var committing = []struct{ name, words, want string }{
+	{"its owner is asked", "open a a+ b b? commit turn @1000h", "committing: a=held b=quarantined []"},
+	{"it did not happen", "open a a+ b b? commit turn resolve:b turn", "committed: a=retired b=retired []"},
+	{"it did, and stays", "open a a+ b b? commit turn accept:b turn", "committed: a=retired b=retired []"},
+	{"its owner does not care", "open a a+ b b? commit turn skip:b turn", "committed: a=retired b=retired []"},
+	{"nothing is undone that could be lost", "open a a+ b b? commit turn !lost:b !halt:b turn", "committing: a=held b=quarantined []"},
+	{"one of two is answered", "open a a? b b? commit turn resolve:b turn", "committing: a=quarantined b=held []"},
+	{"each is", "open a a? b b? commit turn resolve:b turn skip:a turn", "committed: a=retired b=retired []"},
+	{"two operators say so", "open:second b b? commit turn resolve:b@ann turn", "committing: b=quarantined []"},
+	{"and the second agrees", "open:second b b? commit turn resolve:b@ann turn resolve:b@bob turn", "committed: b=retired []"},
+	{"no outcome is doubt", "open a commit turn @1h", "committing: a=quarantined []"},
+	{"a failed forward is none, nor what has no effect", "open a a- b:eff c c+ commit turn", "committed: a=retired b=retired c=retired []"},
+	{"what was rewound is none", "open a a+ save:s b b? back:s turn commit turn", "committed: a=retired b=compensated [b]"},
+	{"the plan accepts it", "open:accept a a? b commit turn", "committed: a=retired b=retired []"},
+	{"the plan says that it does not", "open:settle a a? commit turn", "committing: a=quarantined []"},
+	{"an irreversible one", "open a:irr a? commit turn", "committing: a=quarantined []"},
+
+	// The world is asked.
+	{"present", "open b:probe b? commit turn", "committed: b=retired []"},
+	{"absent", "open b:probe b? b.probe=absent commit turn", "committed: b=retired []"},
+	{"absent, and asked too early", "open b:probe+settle=1m b? b.probe=absent commit turn @59s", "committing: b=held []"},
+	{"and asked again", "open b:probe+settle=1m b? b.probe=absent commit turn @1m", "committed: b=retired []"},
+	{"and there by then", "open b:probe+settle=1m b? b.probe=absent,present commit turn @1m", "committed: b=retired []"},
+	{"also where an undo would be refused", "open b:probe+refused+settle=1m b? b.probe=absent commit turn @59s", "committing: b=held []"},
+	{"also where an undo would be blind", "open b:blind b? b.probe=absent commit turn", "committed: b=retired []"},
+	{"its caller has the first word", "open b:probe+timeout=5s+grace=2s b.probe=absent commit turn @2s", "committing: b=held []"},
+	{"and then the world", "open b:probe+timeout=5s+grace=2s+may b.probe=absent commit turn @2.5s @12s", "committed: b=retired []"},
+	{"it does not know", "open b:probe b? b.probe=inconclusive commit turn @1s", "committing: b=quarantined []"},
+	{"it does not know at first", "open b:probe b? b.probe=inconclusive,absent commit turn @1s", "committed: b=retired []"},
+	{"it does not answer", "open b:probe b? b.probe=lost commit turn @1s", "committing: b=quarantined []"},
+	{"it is asked again by the owner", "open b:probe b? b.probe=inconclusive commit turn @1s b.probe=present retry:b turn", "committed: b=retired []"},
+	{"and knows as little", "open b:probe b? b.probe=inconclusive commit turn @1s retry:b turn @2s", "committing: b=quarantined []"},
+	{"there is nobody to ask again", "open b b? commit turn !retry:b", "committing: b=quarantined []"},
+	{"it finds two", "open b:probe b? b.probe=duplicate commit turn", "committing: b=quarantined []"},
+	{"it finds two, and one was removed", "open b:probe b? b.probe=duplicate commit turn resolve:b turn", "committed: b=retired []"},
+	{"it finds two, and both are undone", "open b:probe b? b.probe=duplicate commit turn fail turn", "compensated: b=compensated b~1=compensated [b~1 b]"},
+
+	// Its agent reports after all.
+	{"it completed", "open b b? commit turn b+ turn", "committed: b=retired []"},
+	{"it failed", "open b b? commit turn b- turn", "committed: b=retired []"},
+	{"it completed while the probe was out", "open b:probe b? b.probe=late commit turn b+ turn", "committed: b=retired []"},
+	{"it failed while the probe waits", "open b:probe+settle=1m b? b.probe=absent commit turn b- turn", "committed: b=retired []"},
+	{"it is given up only now", "open b:probe+timeout=5s+grace=2s+may commit b? b.probe=absent @4s @5s", "committed: b=retired []"},
+	{"absent, and given up only now", "open a:probe+timeout=1s a.probe=absent b b? commit turn @5s a? a.probe=present @6s", "committing: a=held b=quarantined []"},
+
+	// It can still be undone.
+	{"its agent fails it", "open a a+ b b? commit turn fail turn", "compensated: a=compensated b=compensated [b a]"},
+	{"its agent cancels it", "open a a+ b b? commit cancel turn", "compensated: a=compensated b=compensated [b a]"},
+	{"an operator cancels it", "open a a+ b b? commit turn stop turn", "compensated: a=compensated b=compensated [b a]"},
+	{"an operator has it undone", "open a a+ b b? commit turn undo turn", "compensated: a=compensated b=compensated [b a]"},
+	{"not back to a savepoint", "open a a+ save:s b b? commit turn !undo:s !back:s !save:t", "committing: a=held b=quarantined []"},
+	{"a verdict undoes it", "open a a+ b b? commit turn judge:a=block turn", "compensated: a=compensated b=compensated [b a]"},
+	{"while the probe is out", "open a a+ b:probe b? b.probe=late commit turn fail b.probe=absent turn", "compensated: a=compensated b=skipped [a]"},
+	{"while it settles", "open a a+ b:probe+settle=1m b? b.probe=absent commit turn fail turn @1m", "compensated: a=compensated b=skipped [a]"},
+	{"what the probe has found by then counts", "open a:probe a? a.probe=absent b b? commit turn fail turn", "compensated: a=skipped b=compensated [b]"},
+	{"so does what its owner has said", "open a a? b b? commit turn resolve:a fail turn", "resolved: a=skipped b=compensated [b]"},
+	{"nothing crossed, and nothing is undone", "open a:probe a? a.probe=absent b b? commit turn b- fail turn", "failed: a=skipped b=skipped []"},
+	{"its deadline is over", "open@5s a a+ b b? commit turn @1h", "committing: a=held b=quarantined []"},
+	{"also when it is answered after it", "open@5s a a+ b b? commit turn @1h resolve:b turn", "committed: a=retired b=retired []"},
+	{"no action joins it", "open a a? commit turn !b resolve:a turn", "committed: a=retired []"},
+	{"no child does", "open a a? commit turn q/open^ q/x q/x+ turn", "committing: a=quarantined [x]"},
+	{"the commit once more", "open a a? commit =commit turn =commit resolve:a turn =commit", "committed: a=retired []"},
+	{"what was rewound completes late: the commit goes on after it", "open c c? save:s b back:s turn commit turn b+ turn",
+		"committing: c=quarantined b=compensated b~1=compensated [b b~1]"},
+	{"and ends", "open c c? save:s b back:s turn commit turn b+ turn resolve:c turn", "committed: c=retired b=compensated b~1=compensated [b b~1]"},
+	{"and all of it is undone", "open c c? save:s b back:s turn commit turn b+ turn fail turn", "compensated: c=compensated b=compensated b~1=compensated [b b~1 c]"},
+
+	// Child plans.
+	{"a child is committed with its doubt", "open a a+ q/open^ q/x q/x? q/commit turn", "open: a=held plan:q=held []"},
+	{"its root is not", "open a a+ q/open^ q/x q/x? q/commit commit turn", "committing: a=held plan:q=held []"},
+	{"the owner of the child answers", "open a a+ q/open^ q/x q/x? q/commit commit turn q/resolve:x turn", "committed: a=retired plan:q=retired []"},
+	{"its probe answers", "open a a+ q/open^ q/x:probe q/x? q/commit commit turn", "committed: a=retired plan:q=retired []"},
+	{"its agent reports", "open a a+ q/open^ q/x q/x? q/commit commit turn q/x+ turn", "committed: a=retired plan:q=retired []"},
+	{"its root is undone meanwhile", "open a a+ q/open^ q/x q/x? q/commit commit turn fail turn", "compensated: a=compensated plan:q=compensated [x a]"},
+	{"a verdict on it undoes the root", "open a a+ q/open^ q/x q/x? q/commit commit turn q/judge:x=block turn", "compensated: a=compensated plan:q=compensated [x a]"},
+	{"what was rewound in it completes late: its root's", "open a a? q/open^ q/x q/x+ q/save:s q/y q/back:s turn q/commit commit turn q/y+ turn fail turn",
+		"compensated: a=compensated plan:q=compensated [y y~1 x a]"},
+	{"a child that failed, and does more", "open a a? q/open^ q/x q/x+ q/fail turn commit turn q/y q/y+ y=late turn resolve:a turn",
+		"committing: a=held plan:q=held [x]"},
+	{"and has it undone", "open a a? q/open^ q/x q/x+ q/fail turn commit turn q/y q/y+ y=late turn resolve:a turn q/tell:y#1=done turn",
+		"committed: a=retired plan:q=compensated [x]"},
+
+	// A committed plan that is undone later.
+	{"what did not happen is not undone", "open a a+ b b? commit turn resolve:b turn undo turn", "committed: a=retired b=retired [a]"},
+	{"what did is", "open a a+ b b? commit turn accept:b turn undo turn", "committed: a=retired b=retired [b a]"},
+	{"what nobody knows is asked about", "open a a+ b:probe b? b.probe=inconclusive commit turn @1s skip:b turn b.probe=absent undo turn", "committed: a=retired b=retired [a]"},
+}
+
+// TestACommitSettlesDoubtFirst: what the plan is, and what was undone.
+func TestACommitSettlesDoubtFirst(t *testing.T) {
+	for _, c := range committing {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play(c.words)
+			if got := s.outcome(); got != c.want {
+				t.Fatalf("%s\nis   %s\nwant %s", c.words, got, c.want)
+			}
+			for _, batch := range []int{1, 7, 1000} {
+				if Digest(s.refold(batch)) != Digest(s.kv) {
+					t.Fatalf("another digest with batches of %d", batch)
+				}
+			}
+		})
+	}
+}

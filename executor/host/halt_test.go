@@ -1,0 +1,143 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// otherTiles writes the tiles of a stopped host anew, right in themselves, with another
+// value in the record of one sequence.
+func (r *rig) otherTiles(host string, sequence uint64) {
+	r.t.Helper()
+	root := filepath.Join(r.dir, host, "tiles")
+	old := openTestTiles(r.t, root)
+	var messages []ledger.Message
+	for m, err := range old.messages(1) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if m.Sequence == sequence {
+			data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{
+				FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("2")},
+			}}})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			m.Data = data
+		}
+		messages = append(messages, m)
+	}
+	if err := old.close(); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.RemoveAll(root); err != nil {
+		r.t.Fatal(err)
+	}
+	fresh := openTestTiles(r.t, root)
+	addAll(r.t, fresh, messages, 10)
+	if err := fresh.close(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestWhatAScrubHasFoundHaltsAfterARestart: a difference in the middle of the ledger is seen
+// by no guard that a start runs, but for the note of the scrub that found it. While it is
+// there the tenant stays halted, whoever restarts its host; once it is not, the tenant goes
+// on.
+func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	at := r.assert("k", "1")
+	r.plan("p", 1, 0)
+	r.caughtUp()
+	stop()
+	good := filepath.Join(r.dir, "good")
+	if err := os.CopyFS(good, os.DirFS(filepath.Join(r.dir, "h1", "tiles"))); err != nil {
+		t.Fatal(err)
+	}
+	r.otherTiles("h1", at)
+
+	_, stop = r.host("h1")
+	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	var answer executor.ScrubAnswer
+	r.administer("ledger.scrub", struct{}{}, &answer)
+	if answer.Differs != at {
+		t.Fatalf("%+v, want a difference at %d", answer, at)
+	}
+	r.halted("G4")
+	stop()
+	_, stop = r.host("h1")
+	r.halted("G4")
+	stop()
+
+	note, err := os.ReadFile(filepath.Join(r.dir, "h1", "tiles", "t", haltedName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.dir, "h1", "tiles")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(r.dir, "h1", "tiles"), os.DirFS(good)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "h1", "tiles", "t", haltedName), note, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.host("h1")
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Errorf("%+v", got)
+	}
+}
+
+// confirmClock says, as an operator, that the clock is right.
+func (r *rig) confirmClock() {
+	r.t.Helper()
+	r.append(operator("ops"), &pb.Record{Kind: &pb.Record_ClockConfirmed{
+		ClockConfirmed: &pb.ClockConfirmed{Actor: "eve", Reason: "looked at it"},
+	}})
+}
+
+// TestAConfirmedClockCountsOnce: an operator's word is about the clock as it was then. When
+// the ledger is folded again it does not make another jump right; a new word does.
+func TestAConfirmedClockCountsOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(done)
+	r.clock = NewClock()
+	h, stop := r.host("a")
+	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.confirmClock()
+	r.plan("p", 1, 30*time.Minute)
+	r.caughtUp()
+	h.clock.shift(time.Hour)
+	r.assert("k", "1")
+	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
+	stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "a", "state")); err != nil { // all is folded again
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.dir, "a", "snapshots")); err != nil {
+		t.Fatal(err)
+	}
+	r.host("a")
+	r.eventually("the guard again", func() bool {
+		s := r.status()
+		return s.Mode == executor.ModeGuard || s.Mode == executor.ModeHolding && r.show("p").State != ledger.StateOpen
+	})
+	if v := r.show("p"); v.State != ledger.StateOpen || r.status().Mode != executor.ModeGuard {
+		t.Fatalf("the plan is %s, and the host %s", v.State, r.status().Mode)
+	}
+	r.confirmClock()
+	if got := r.ended("p"); got.State == ledger.StateOpen {
+		t.Errorf("%+v", got)
+	}
+}

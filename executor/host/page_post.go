@@ -1,0 +1,151 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Posting pages to webhooks.
+
+// CheckWebhook checks where the pages of a hook are to be posted: https, or http
+// to this machine, with slack+ or teams+ before it for a chat. Errors: *ledger.Refused with field "Webhooks[<hook>]"; no error
+// shows the URL, which may be a secret.
+func CheckWebhook(hook, webhook string) error {
+	field := fmt.Sprintf("Webhooks[%s]", hook)
+	if !ledger.ValidToken(hook) {
+		return ledger.Refuse(field, fmt.Sprintf("%q is no name of a hook", hook), "1 to 64 letters, digits, '-' or '_'")
+	}
+	_, webhook = splitWebhook(webhook)
+	u, err := url.Parse(webhook)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return ledger.Refuse(field, "no URL", "https://HOST/PATH")
+	case u.Scheme == "https", u.Scheme == "http" && onThisMachine(u.Hostname()):
+		return nil
+	case u.Scheme == "http":
+		return ledger.Refuse(field, "pages would cross the network in the clear", "https; http is for this machine only")
+	default:
+		return ledger.Refuse(field, fmt.Sprintf("the scheme %q", u.Scheme), "https; http is for this machine only")
+	}
+}
+
+func onThisMachine(host string) bool {
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && address.IsLoopback()
+}
+
+// newHookClient makes what posts pages. A redirect is an answer like any other
+// that is not 2xx: a page goes where the operator has said.
+func newHookClient() *http.Client {
+	return &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// work posts a lane's pages until there are none.
+func (p *pager) work(l *lane) {
+	for e, more := p.next(l); more; e, more = p.next(l) {
+		ctx, cancel := context.WithTimeout(p.until, pageTimeout)
+		format, target := splitWebhook(l.webhook)
+		p.mu.Lock()
+		page := e.at.page.Page
+		p.mu.Unlock()
+		err := p.post(ctx, target, page.ID, bodyOf(format, page))
+		cancel()
+		p.meter.page(err)
+		p.delivered(l, e, err)
+	}
+}
+
+// next waits out a lane's pause and takes a page off its queue; more is false when the
+// goroutine is to end, which was counted off then.
+func (p *pager) next(l *lane) (e errand, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.stopped && len(l.queue) > 0 {
+		if pause := time.Until(l.until); pause > 0 {
+			p.mu.Unlock()
+			sleep(p.until, pause)
+			p.mu.Lock()
+			continue
+		}
+		e := l.queue[0]
+		l.queue[0], l.queue = errand{}, l.queue[1:]
+		if p.waits(e.at) {
+			return e, true
+		}
+	}
+	l.running--
+	return errand{}, false
+}
+
+// delivered settles one try. After a failure the whole lane pauses, ever longer
+// up to pageRetryMax, and the page goes to the end of the queue, so that one that
+// is never taken does not keep the others.
+func (p *pager) delivered(l *lane, e errand, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.stopped:
+		return
+	case err == nil:
+		l.fails = 0
+		p.take(e.at, e.hook)
+		return
+	}
+	l.queue = append(l.queue, e)
+	if now := time.Now(); !now.Before(l.until) { // the first failure since the last pause
+		l.fails++
+		l.until = now.Add(pagePause(l.fails))
+	}
+	at := e.at
+	p.log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "error", err)
+}
+
+// pagePause doubles with each failure, and is up to half shorter by chance, so
+// that hosts do not come back all at once.
+func pagePause(fails int) time.Duration {
+	d := min(pageRetryMin<<min(fails-1, 16), pageRetryMax)
+	return d - rand.N(d/2)
+}
+
+// post leaves the URL out of its errors: a path is often the secret of a hook.
+func (p *pager) post(ctx context.Context, webhook, id string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, webhook, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("cannot post a page: the webhook's URL cannot be used")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Idempotency-Key", id)
+	request.Header.Set("User-Agent", "sagenbaum")
+	if now := time.Now(); len(p.keys) > 0 {
+		request.Header.Set(headerWebhookID, webhookID(id))
+		request.Header.Set(headerWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+		request.Header.Set(headerWebhookSignature, sign(p.keys, webhookID(id), now, body))
+	}
+	answer, err := p.client.Do(request)
+	if err != nil {
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return fmt.Errorf("cannot post a page: %w", err)
+	}
+	_, _ = io.CopyN(io.Discard, answer.Body, pageAnswerMax) // so that the connection can be used again
+	_ = answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		return fmt.Errorf("cannot post a page: the webhook answered %d", answer.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+)
+
+// reads asks for messages of the ledger.
+func (r *rig) reads(q executor.ReadQuery) (answer executor.ReadAnswer) {
+	r.t.Helper()
+	body, err := json.Marshal(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m, err := r.conn.Request(ledger.QuerySubject("t", "ledger.read"), body, 30*time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		r.t.Fatal(err)
+	}
+	return answer
+}
+
+// publishes stores a message as some client has written it.
+func (r *rig) publishes(subject, contentType string, data []byte) {
+	r.t.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	if contentType != "" {
+		m.Header.Set("Content-Type", contentType)
+	}
+	if _, err := r.conn.RequestMsg(m, 10*time.Second); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const aFact = `{"records": [ {"factAsserted":{"key":"k","value":"MQ=="}} ]}`
+
+// TestTheLedgerIsReadByteForByte: what a host reads out is what the stream has, message
+// by message, also of what is no record.
+func TestTheLedgerIsReadByteForByte(t *testing.T) {
+	r := newRig(t)
+	r.serve(done)
+	r.host("a")
+	r.plan("p1", 3, time.Hour)
+	r.publishes("saga.t.fact.s", ledger.ContentTypeJSON, []byte(aFact))
+	r.publishes("saga.t.agent.a.p9", "", []byte("\x00no commit"))
+	r.publishes("saga.t.agent.a.p9", "text/plain", []byte("neither"))
+	r.fail("p1")
+	r.ended("p1")
+	r.caughtUp()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := r.reads(executor.ReadQuery{}).Last
+	if head, err := store.Head(ctx); err != nil || last < 8 || last > head.Last {
+		t.Fatalf("last is %d, the stream's %d, %v", last, head.Last, err)
+	}
+	next := uint64(1)
+	for next <= last {
+		answer := r.reads(executor.ReadQuery{From: next, Limit: 3})
+		if answer.Error != "" || len(answer.Messages) == 0 || len(answer.Messages) > 3 {
+			t.Fatalf("from %d: %d messages, %s", next, len(answer.Messages), answer.Error)
+		}
+		for _, got := range answer.Messages {
+			want, err := store.Get(ctx, next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Sequence != want.Sequence || got.StampNs != want.StampNs || got.Subject != want.Subject ||
+				got.ContentType != want.ContentType || !bytes.Equal(got.Data, want.Data) {
+				t.Errorf("read %+v, the stream has %+v", got, want)
+			}
+			next++
+		}
+	}
+}
+
+func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.host("a")
+	for i := range 12 {
+		r.publishes("saga.t.fact.s", ledger.ContentTypeJSON,
+			fmt.Appendf(nil, `{"records":[{"factAsserted":{"key":"k%d","value":%q}}]}`, i, make60KB()))
+	}
+	r.eventually("all is folded", func() bool { return r.reads(executor.ReadQuery{}).Last >= 13 }) // the first begins a term
+	all := r.reads(executor.ReadQuery{From: 2, Limit: 1000})
+	size := 0
+	for _, m := range all.Messages {
+		size += len(m.Data)
+	}
+	if all.Error != "" || size > readBytesMax || len(all.Messages) < 5 {
+		t.Errorf("%d messages of %d bytes, %s", len(all.Messages), size, all.Error)
+	}
+	if one := r.reads(executor.ReadQuery{From: 2, BytesMax: 1}); len(one.Messages) != 1 {
+		t.Errorf("%d messages where there is room for none; want the one that is next", len(one.Messages))
+	}
+	if two := r.reads(executor.ReadQuery{From: 2, Limit: 2}); len(two.Messages) != 2 {
+		t.Errorf("%d messages, want 2", len(two.Messages))
+	}
+	for field, q := range map[string]string{
+		"request.limit":     `{"from":1,"limit":1001}`,
+		"request.bytes_max": `{"from":1,"bytes_max":524289}`,
+		"request.wait_ms":   `{"from":1,"wait_ms":60001}`,
+	} {
+		m, err := r.conn.Request(ledger.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
+		var answer executor.ErrorAnswer
+		if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != field {
+			t.Errorf("%s: %+v, %v", q, answer, err)
+		}
+	}
+}
+
+// make60KB is what a fact may hold, in base64 as protojson has it.
+func make60KB() string {
+	return string(bytes.Repeat([]byte("MTEx"), 15_000)) + "MQ=="
+}
+
+// TestAReaderWaitsForWhatComes: a question about what is still to come is answered when it
+// is folded, or with nothing when its time is up.
+func TestAReaderWaitsForWhatComes(t *testing.T) {
+	r := newRig(t)
+	r.host("a")
+	r.caughtUp()
+	last := r.reads(executor.ReadQuery{}).Last
+	none := r.reads(executor.ReadQuery{From: last + 5, WaitMs: 50})
+	if none.Error != "" || len(none.Messages) != 0 {
+		t.Errorf("nothing comes: %+v", none)
+	}
+	answers := make(chan executor.ReadAnswer, 1)
+	go func() { answers <- r.reads(executor.ReadQuery{From: last + 1, WaitMs: 30_000}) }() // ends with its answer
+	r.publishes("saga.t.fact.s", ledger.ContentTypeJSON, []byte(aFact))
+	if answer := <-answers; len(answer.Messages) == 0 || answer.Messages[0].Sequence != last+1 {
+		t.Errorf("what came: %+v", answer)
+	}
+}

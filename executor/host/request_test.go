@@ -1,0 +1,200 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// served are the subjects of a tenant that a host answers on, all verbs of them.
+func served() (subjects []string) {
+	for _, name := range []string{
+		"plan.ls", "plan.find", "plan.show", "plan.why", "plan.outcome", "plan.preview", "trigger.explain",
+		"undo.ls", "contract.ls", "quarantine.ls", "refused.ls", "due.ls", "capability.ls", "worker.ls", "worker.served",
+		"status", "host", "ledger.read", "fact.get", "fact.ls", "fact.history", "memory.status", "memory.queue",
+		"memory.rebuild", "released", "history.a1",
+	} {
+		subjects = append(subjects, ledger.QuerySubject("t", name))
+	}
+	for _, name := range []string{
+		"ledger.scrub", "ledger.export", "ledger.sign", "ledger.repair", "key.rotate", "rebuild",
+	} {
+		subjects = append(subjects, ledger.AdminSubject("t", name))
+	}
+	return append(subjects, ledger.KeySubject("t", "a1"), ledger.RevealSubject("t"))
+}
+
+func TestEveryVerbIsInTheTestsOfRequests(t *testing.T) {
+	var want []string
+	for _, name := range slices.Sorted(maps.Keys(questions)) {
+		want = append(want, ledger.QuerySubject("t", name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(administered)) {
+		want = append(want, ledger.AdminSubject("t", name))
+	}
+	for _, subject := range want {
+		if !slices.Contains(served(), subject) {
+			t.Errorf("%s is not among them", subject)
+		}
+	}
+	if n := len(want) + 3; len(served()) != n { // a history, a key and reveal
+		t.Errorf("%d subjects, want %d", len(served()), n)
+	}
+}
+
+// logged is a log that a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) says(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), what)
+}
+
+// watched runs a host whose log and numbers a test reads.
+func (r *rig) watched(log *logged, numbers *Metrics) *Host {
+	r.t.Helper()
+	h, err := New(Config{
+		Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "watched"), LeaseTTL: time.Second,
+		Logger:        slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		DurableServer: r.srv.DurableID(), Metrics: numbers,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }() // ends with the test
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+		if err := h.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	<-h.Ready()
+	return h
+}
+
+// TestWhatCannotBeAnsweredIsNoRequest: what another program answers, and was made to
+// answer on a subject of the host, has no reply subject; and the host answers on none on
+// which a message has an effect.
+func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
+	r := newRig(t)
+	log, numbers := new(logged), NewMetrics()
+	h := r.watched(log, numbers)
+	r.plan("p1", 1, time.Hour)
+	r.caughtUp()
+	replies := []string{"", "saga.t.executor.term", "admin.t.rebuild", "query.t.status", "undo.t.x", "$JS.API.INFO"}
+	heard, err := r.conn.SubscribeSync("*.t.>") // all of them but the last
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for _, subject := range served() {
+		for _, reply := range replies {
+			if err := r.conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	r.eventually("all were refused", func() bool { return h.actors[0].meter.requestsRefused() == sent })
+	if log.says("state dropped") {
+		t.Error("the state was dropped")
+	}
+	for n, _, err := heard.Pending(); n > 0 || err != nil; n-- {
+		m, err := heard.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Reply == "" && string(m.Data) != "{}" && !strings.HasPrefix(m.Subject, "saga.t.executor") {
+			t.Errorf("the host has answered on %s: %s", m.Subject, m.Data)
+		}
+	}
+}
+
+// requestsRefused is the counter of messages without a reply subject to answer on.
+func (t *meter) requestsRefused() int {
+	families, err := t.of.registry.Gather()
+	if err != nil {
+		return -1
+	}
+	for _, f := range families {
+		if f.GetName() != "sagenbaum_requests_refused_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "reason" && l.GetValue() == "reply_to" {
+					return int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// TestEveryVerbRefusesWhatItDoesNotKnow: an unknown field is named, and nothing is done.
+func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
+	r := newRig(t)
+	log := new(logged)
+	r.watched(log, nil)
+	r.plan("p1", 1, time.Hour)
+	r.caughtUp()
+	for _, subject := range served() {
+		for body, field := range map[string]string{
+			`{"surprise":1}`:  "request.surprise",
+			`{"surprise":{}}`: "request.surprise",
+			`{} {}`:           "request",
+			`[]`:              "request",
+			`"plan"`:          "request",
+			`{`:               "request",
+		} {
+			m, err := r.conn.Request(subject, []byte(body), 10*time.Second)
+			if err != nil {
+				t.Fatalf("%s %s: %v", subject, body, err)
+			}
+			var answer struct{ Error, Field, Want string }
+			if err := json.Unmarshal(m.Data, &answer); err != nil {
+				t.Fatal(err)
+			}
+			if answer.Field != field || !strings.Contains(answer.Error, field) || answer.Want == "" {
+				t.Errorf("%s %s: %+v, want a refusal of %s", subject, body, answer, field)
+			}
+		}
+	}
+	for _, done := range []string{"state dropped", "rotat", "scrub"} {
+		if log.says(done) {
+			t.Errorf("the log says %q: a refused request was carried out", done)
+		}
+	}
+	m, err := r.conn.Request(ledger.QuerySubject("t", "plan.show"), []byte(`{"plan":7}`), 10*time.Second)
+	var answer struct{ Error, Field string }
+	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != "request.plan" {
+		t.Errorf("a field of another type: %+v, %v", answer, err)
+	}
+}

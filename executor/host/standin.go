@@ -1,0 +1,96 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// StandInConfig is what NewStandIn needs; Conn, Tenants and Problem are required.
+type StandInConfig struct {
+	Conn    *nats.Conn // kept and closed by the caller
+	Tenants []string
+	Holder  string // name of the host, as Config.Holder; empty: "this host"
+	Problem string // why no host runs
+	// Elsewhere: another host may hold the tenants, and answers for them. The stand-in
+	// answers the one question that every host answers.
+	Elsewhere bool
+	Disks     []Disk   // shown with the status
+	Metrics   *Metrics // nil: none
+}
+
+// StandIn answers for tenants while no Host can run, because a disk cannot be written: who
+// asks for their status learns why, instead of hearing nobody. It reads and writes nothing.
+type StandIn struct {
+	cfg  StandInConfig
+	subs []*nats.Subscription
+}
+
+// NewStandIn answers from now on, until Close. The error is the connection's.
+func NewStandIn(cfg StandInConfig) (*StandIn, error) {
+	if cfg.Holder == "" {
+		cfg.Holder = "this host"
+	}
+	s := &StandIn{cfg: cfg}
+	for _, tenant := range cfg.Tenants {
+		for _, prefix := range [...]string{ledger.QuerySubject(tenant, ""), ledger.AdminSubject(tenant, "")} {
+			sub, err := cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) { s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix)) })
+			if err != nil {
+				s.Close()
+				return nil, err
+			}
+			s.subs = append(s.subs, sub)
+		}
+		cfg.Metrics.tenant(tenant).mode("", executor.ModeDegraded)
+	}
+	return s, nil
+}
+
+// Close ends the answers.
+func (s *StandIn) Close() {
+	for _, sub := range s.subs {
+		_ = sub.Unsubscribe() // a connection that is closed has ended it
+	}
+	for _, tenant := range s.cfg.Tenants {
+		s.cfg.Metrics.tenant(tenant).mode(executor.ModeDegraded, "")
+	}
+}
+
+func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
+	var answer any
+	switch {
+	case verb == verbReleased:
+		return
+	case verb == "host":
+		answer = executor.HostAnswer{Host: executor.HostView{Host: s.cfg.Holder, Mode: executor.ModeDegraded, Problem: s.cfg.Problem}}
+	case s.cfg.Elsewhere:
+		return
+	case verb == "status":
+		answer = executor.StatusAnswer{Status: executor.StatusView{
+			Tenant: tenant, Mode: executor.ModeDegraded, Problem: s.cfg.Problem, Disks: disksOf(s.cfg.Disks),
+		}}
+	default:
+		answer = executor.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		panic("host: cannot encode an answer: " + err.Error())
+	}
+	_ = m.Respond(body) // nobody may wait for it any more
+}
+
+// degraded shows that the tiles cannot be written, until they can: questions are answered
+// from the state as it is, unless another host holds the tenant, which has its lease by now.
+func (a *actor) degraded(ctx context.Context, err error) {
+	if was := a.currentMode(); was != executor.ModeDegraded {
+		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written", "error", err)
+	}
+	a.setMode(executor.ModeDegraded, err.Error())
+	a.opened.Do(a.host.attaching.Done)
+	a.lookForHolder(ctx)
+}

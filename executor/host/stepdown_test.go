@@ -1,0 +1,120 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// byHand is an actuator whose results the test gives.
+type byHand struct{ done []func(actuators.Result) }
+
+func (b *byHand) Send(_ ledger.Command, done func(actuators.Result)) { b.done = append(b.done, done) }
+
+func repliedDone() actuators.Result {
+	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}
+}
+
+func repliedFailed() actuators.Result {
+	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusFailed}}
+}
+
+// TestAnAnswerToWhatIsNotOnItsWayIsNone, unless it says that an undo is done: it comes after another command for the same action
+// has taken its place, after the ledger has settled the attempt, a second time, or after
+// this host has stepped down.
+func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
+	t.Parallel()
+	b := new(byHand)
+	d := newDispatcher(b, time.Now, nil)
+	first, second := command(), command()
+	second.Attempt = 2
+	d.send(first)
+	d.send(second)
+	b.done[0](repliedFailed())
+	if got := d.take(); len(got) != 0 {
+		t.Errorf("the answer to a command whose place is taken: %+v", got)
+	}
+	b.done[1](repliedDone())
+	if got := d.take(); len(got) != 1 || got[0].Attempt != 2 {
+		t.Errorf("the answer that is waited for: %+v", got)
+	}
+	b.done[1](repliedFailed())
+	if got := d.take(); len(got) != 0 {
+		t.Errorf("a second answer: %+v", got)
+	}
+	d.send(first)
+	d.forget(attemptID{about{"p", "a"}, ledger.PurposeUndo, 1})
+	b.done[2](repliedFailed())
+	if got := d.take(); len(got) != 0 {
+		t.Errorf("an answer to what is settled: %+v", got)
+	}
+	d.send(second)
+	d.stop()
+	b.done[3](repliedDone())
+	d.send(first)
+	if got := d.take(); len(got) != 0 || len(b.done) != 4 {
+		t.Errorf("after the end of its term: %+v, %d commands", got, len(b.done))
+	}
+	flying := newDispatcher(b, time.Now, nil)
+	flying.stop()
+	flying.flights[about{"p", "a"}] = &flight{id: attemptID{about: about{"p", "a"}}}
+	flying.result(flying.flights[about{"p", "a"}], repliedDone())
+	if len(flying.take()) != 0 {
+		t.Error("a dispatcher that has stopped takes an answer")
+	}
+}
+
+// TestAHostThatStepsDownKeepsNothingOfItsTerm: neither the claim nor what workers have said,
+// which the next holder asks for itself.
+func TestAHostThatStepsDownKeepsNothingOfItsTerm(t *testing.T) {
+	t.Parallel()
+	a, _ := foldingActor(t)
+	a.answers = []executor.Answer{{Plan: "p", Number: 1}}
+	d := a.dispatch
+	a.stepDown()
+	ended := a.dispatch == nil && a.pages == nil && a.eraser == nil
+	if a.holding || a.term != 0 || a.fence != 0 || len(a.answers) != 0 || !ended {
+		t.Errorf("holding=%v term=%d fence=%d answers=%v", a.holding, a.term, a.fence, a.answers)
+	}
+	d.send(command())
+	if len(d.flights) != 0 {
+		t.Error("its dispatcher still sends")
+	}
+}
+
+// TestAHostThatEndsTellsTheOthers: it gives its lease back, and says so, with a subject for
+// an answer as every request has one; a host that stands by need not wait for its end.
+func TestAHostThatEndsTellsTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	told := make(chan *nats.Msg, 10)
+	if _, err := r.conn.ChanSubscribe(ledger.QuerySubject("t", verbReleased), told); err != nil {
+		t.Fatal(err)
+	}
+	h, stop := r.host("h1")
+	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
+	holders := h.holders
+	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder == "" {
+		t.Fatal(holder, err)
+	}
+	if len(told) != 0 {
+		t.Fatal("it is said before its end")
+	}
+	stop()
+	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder != "" {
+		t.Errorf("%q still holds the tenant: %v", holder, err)
+	}
+	select {
+	case m := <-told:
+		if m.Reply == "" {
+			t.Error("it has no subject for an answer: no host listens to that")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody is told")
+	}
+}

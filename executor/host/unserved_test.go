@@ -1,0 +1,211 @@
+package host
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// offered is a command that is its owner's when nobody takes it until then.
+func offered(until, after time.Duration) executor.Command {
+	c := command()
+	c.UnservedNs, c.UnservedAfterNs = time.Now().Add(until).UnixNano(), int64(after)
+	return c
+}
+
+func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		offered func() executor.Command
+		resent  bool
+		fate    actuators.Fate
+		from    time.Duration // then it is told; 0: never
+	}{
+		{"a new one", func() executor.Command { return offered(10*time.Minute, 10*time.Minute) }, false, actuators.NoWorker, 10 * time.Minute},
+		{"one that a restart finds", func() executor.Command { return offered(-time.Hour, 10*time.Minute) }, true, actuators.NoWorker, unservedSeen},
+		{"one that a restart finds, in a hurry", func() executor.Command { return offered(-time.Hour, 2*time.Second) }, true, actuators.NoWorker, 2 * time.Second},
+		{"one that cannot be sent", func() executor.Command { return offered(time.Minute, time.Minute) }, false, actuators.Unsent, 0},
+		{"one that needs no worker", command, false, actuators.NoWorker, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{results: []actuators.Result{{Fate: c.fate}}}
+				d := newDispatcher(s, time.Now, nil)
+				defer d.stop()
+				if c.resent {
+					d.resend(c.offered())
+				} else {
+					d.send(c.offered())
+				}
+				if c.from == 0 {
+					<-time.After(2 * time.Hour)
+					if told := d.take(); len(told) != 0 {
+						t.Fatalf("%+v", told)
+					}
+					return
+				}
+				<-time.After(c.from - time.Nanosecond)
+				synctest.Wait()
+				if told := d.take(); len(told) != 0 {
+					t.Fatalf("too early: %+v", told)
+				}
+				for range 2 {
+					<-time.After(2 * workerWaitMax)
+					synctest.Wait()
+					told := d.take()
+					if len(told) == 0 || !told[0].Unserved || told[0].Reply != nil || told[0].Attempt != 1 || told[0].Reached != c.resent {
+						t.Fatalf("%+v", told)
+					}
+				}
+				if w := d.waiting(); len(w) != 1 || w[0].UnservedNs == 0 {
+					t.Fatalf("it waits no longer: %+v", w)
+				}
+			})
+		})
+	}
+}
+
+// A worker that has it may be at work; only when nobody serves for as long again is it
+// given up, and then in doubt.
+func TestAWorkerThatGoesAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{results: []actuators.Result{working(time.Now().Add(5 * time.Minute).UnixMilli()), {Fate: actuators.NoWorker}}}
+		d := newDispatcher(s, time.Now, nil)
+		defer d.stop()
+		d.send(offered(2*time.Minute, 2*time.Minute))
+		<-time.After(5*time.Minute + 50*time.Second)
+		synctest.Wait()
+		if told := d.take(); len(told) != 0 {
+			t.Fatalf("%+v", told)
+		}
+		<-time.After(20 * time.Second)
+		synctest.Wait()
+		if told := d.take(); len(told) == 0 || !told[0].Unserved || !told[0].Reached {
+			t.Fatalf("%+v", told)
+		}
+	})
+}
+
+func TestAnUndoThatNobodyWaitsForIsHandedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		results := make(chan actuators.Result)
+		d := newDispatcher(slowly(results), time.Now, nil)
+		defer d.stop()
+		d.send(command())
+		d.outdated(about{"p", "a"}, func(string, uint32, string, uint32) bool { return true })
+		if len(d.flights) != 1 {
+			t.Fatal("dropped, and its call waits for the answer")
+		}
+		d.outdated(about{"p", "a"}, func(string, uint32, string, uint32) bool { return false })
+		results <- actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone, Worker: "w1"}}
+		if a := landed(t, d); a.Reply.Worker != "w1" || a.Plan != "p" || a.Attempt != 1 || len(d.waiting()) != 0 {
+			t.Fatalf("%+v", a)
+		}
+	})
+}
+
+// slowly gives each sending the next of some results.
+type slowly chan actuators.Result
+
+// Send implements Actuator.
+func (s slowly) Send(_ ledger.Command, done func(actuators.Result)) { go func() { done(<-s) }() }
+
+func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.host("h1")
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
+	register := func(plan, action string) []*pb.Record {
+		return []*pb.Record{
+			{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+				Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+			{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: "undo.x", UnservedAfterNs: int64(2 * time.Second)}}},
+			{Plan: plan, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
+		}
+	}
+	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}}, register("p", "a")...)...)
+	r.fail("p")
+	var answer executor.PlanAnswer
+	r.eventually("it says until when", func() bool {
+		return r.ask("plan.show", executor.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
+			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
+	})
+	var due executor.UpcomingAnswer
+	if err := r.ask("due.ls", executor.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 || due.Upcoming.Due[0].Kind != "unserved" {
+		t.Fatalf("%+v, %v", due, err)
+	}
+	if got := r.ended("p"); got.State != ledger.StateQuarantined {
+		t.Fatalf("%+v", got)
+	}
+	failed := r.records(func(rec *pb.Record) bool { return rec.GetCompensationFailed() != nil })
+	quarantined := r.records(func(rec *pb.Record) bool { return rec.GetActionQuarantined() != nil })
+	if len(failed) != 1 || !failed[0].Record.GetCompensationFailed().Unserved || len(quarantined) != 1 ||
+		quarantined[0].Record.GetActionQuarantined().Reason != "no worker serves undo.x for 2s" {
+		t.Fatalf("%v, %v", failed, quarantined)
+	}
+	if n := len(r.status().Waiting); n != 0 {
+		t.Errorf("%d commands wait still", n)
+	}
+	r.serve(done)
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "p", Action: "a",
+		Kind: &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann", Reason: "the worker is there"}}})
+	r.eventually("it is undone", func() bool { return r.show("p").State == ledger.StateCompensated })
+}
+
+// Who serves what contracts call is asked of the server where it can be, and known from
+// answers and from commands on their way where it cannot.
+func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.host("h1")
+	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	calls := executor.ServedQuery{Calls: []executor.ServedCall{{Capability: "undo.a", Undo: true, Version: "v2"}}}
+	asked := func() executor.ServedView {
+		t.Helper()
+		var answer executor.ServedAnswer
+		if err := r.ask("worker.served", calls, &answer); err != nil || answer.Error != "" || len(answer.Calls) != 1 || answer.Calls[0].ServedCall != calls.Calls[0] {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+		return answer.Calls[0]
+	}
+	if got := asked(); got.Served != "unknown" || got.HeardNs != 0 || got.OtherVersion != "" {
+		t.Errorf("%+v", got)
+	}
+	var refused executor.ErrorAnswer
+	if err := r.ask("worker.served", executor.ServedQuery{Calls: make([]executor.ServedCall, servedMax+1)}, &refused); err != nil || refused.Error == "" {
+		t.Errorf("%+v, %v", refused, err)
+	}
+	var h heard
+	command := ledger.Command{Capability: "undo.a", WorkerVersion: "v2"}
+	h.note(command, ledger.Reply{Status: ledger.StatusFailed, Code: ledger.CodeWorkerVersion, Message: "this worker is v1"}, 5)
+	if h.at("undo.a") != 5 || h.otherVersion("undo.a", "v2") != "this worker is v1" || h.otherVersion("undo.a", "v3") != "" {
+		t.Errorf("%+v", h.refused)
+	}
+	h.note(command, ledger.Reply{Status: ledger.StatusDone}, 6)
+	if h.otherVersion("undo.a", "v2") != "" {
+		t.Error("one of the version has answered since")
+	}
+	r.plan("p", 1, 0)
+	r.fail("p")
+	calls.Calls[0].Capability = "undo.x"
+	r.eventually("its command has found nobody", func() bool {
+		for _, w := range r.status().Waiting {
+			calls.Calls[0].Capability = w.Capability
+			return w.Tries > 0
+		}
+		return false
+	})
+	if got := asked(); got.Served != "no" {
+		t.Errorf("%+v", got)
+	}
+}

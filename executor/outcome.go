@@ -1,0 +1,45 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Outcome returns a plan's state, why it is so, and the actions that wait for
+// its owner; ok is false when there is no plan of that id.
+func (r *Reader) Outcome(id string) (state, reason string, quarantined []string, ok bool) {
+	p := r.s.plan(id)
+	if p == nil {
+		return "", "", nil, false
+	}
+	for n := uint32(1); n <= p.row.Actions && p.row.Quarantined > uint32(len(quarantined)); n++ {
+		if a := r.s.action(id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+			quarantined = append(quarantined, a.fixed.Id)
+		}
+	}
+	state = stateName(p.row)
+	if stops(p.row) && p.row.Signal != pb.Signal_SIGNAL_NONE {
+		state = ledger.StateUnwinding // as good as: its lease has turned
+	}
+	return state, p.row.Reason, append(quarantined, orphans(p.row)...), true
+}
+
+// Writer returns the process whose records a plan takes.
+func (r *Reader) Writer(id string) string {
+	if p := r.s.plan(id); p != nil {
+		return p.row.Writer
+	}
+	return ""
+}
+
+// Verdict returns the last verdict on an action; outcome is empty while there is none.
+func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
+	if r.s.plan(planID) == nil {
+		return "", "", ""
+	}
+	a := r.s.byName(planID, actionName)
+	if a == nil {
+		return "", "", ""
+	}
+	return verdictName(a.row.Verdict), a.row.VerdictReason, a.row.VerdictBy
+}

@@ -1,0 +1,216 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The owner's word on what is owed. A quarantine asks for it; but it counts for whatever
+// an unwind owes, also while a call is out that perhaps nobody will ever take.
+
+// answerable finds an action that its owner may answer for, or says why there is none.
+func (s *State) answerable(p *plan, id string) (*action, Result) {
+	a := s.byName(p.id, id)
+	switch {
+	case a == nil:
+		return nil, refused("action %s is not registered in plan %s", id, p.id)
+	case a.fixed.Child != "":
+		return nil, refused("%s is a plan of its own: answer its own quarantine", a.fixed.Child)
+	case a.row.Undo == pb.Undo_UNDO_RESOLVED:
+		return nil, refused("action %s was resolved as %s by %s", id, resolutionName(a.row.Resolution.Outcome), a.row.Resolution.Actor)
+	case a.row.Undo == pb.Undo_UNDO_QUARANTINED:
+		return a, effective
+	case !owing(a.row.Undo):
+		return nil, refused("action %s is not owed: its undo is %s", id, undoName(a.row.Undo))
+	case p.row.Phase != pb.Phase_PHASE_UNWINDING && p.row.Phase != pb.Phase_PHASE_QUARANTINED:
+		return nil, refused("action %s is not owed: plan %s is %s", id, p.id, statusName(p.row))
+	case reportedDone(a):
+		return nil, refused("the undo of action %s was reported done at %s", id, ledger.FormatAddress(a.row.ReportedAt))
+	}
+	return a, effective
+}
+
+// owing reports whether an unwind has yet to deal with an action.
+func owing(u pb.Undo) bool {
+	switch u {
+	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pb.Undo_UNDO_EXHAUSTED:
+		return true
+	default:
+		return false
+	}
+}
+
+// pointsBack refuses an answer that is about another registration, or to another
+// quarantine or dispatch of the action, than it names. A record may name none.
+func pointsBack(r *pb.Record, a *action) Result {
+	if r.About != nil && !sameAddress(r.About, a.fixed.Registered) {
+		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(r.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
+	}
+	switch quarantined := a.row.Undo == pb.Undo_UNDO_QUARANTINED; {
+	case r.Cause == nil:
+		return effective
+	case quarantined && !sameAddress(r.Cause, a.row.Settled):
+		return refused("cause: %s, but action %s was quarantined at %s", ledger.FormatAddress(r.Cause), a.fixed.Id, ledger.FormatAddress(a.row.Settled))
+	case !quarantined && (a.row.Dispatched == nil || !sameAddress(r.Cause, a.row.Dispatched)):
+		return refused("cause: %s, but the undo of action %s is %s", ledger.FormatAddress(r.Cause), a.fixed.Id, undoName(a.row.Undo))
+	}
+	return effective
+}
+
+// resolved ends what is owed by its owner's word (S106). Unless the owner says halt, the
+// unwind goes on with what the action came after.
+func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
+	if s.byName(p.id, e.Record.Action) == nil {
+		if r, ok := s.resolveOrphan(e, p, k); ok {
+			return r
+		}
+	}
+	a, refusal := s.answerable(p, e.Record.Action)
+	if a == nil {
+		return refusal
+	}
+	if other := pointsBack(e.Record, a); other.Verdict != Effective {
+		return other
+	}
+	if s.committing(p) {
+		return s.answeredAtCommit(e, p, a, k)
+	}
+	if !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+		return effective
+	}
+	s.reopen(p)
+	p.row.Resumed = e.Address
+	s.giveUp(e, a)
+	if a.row.Undo != pb.Undo_UNDO_QUARANTINED {
+		s.land(p, a)
+	}
+	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
+	s.unpage(p, a, ledger.PageQuarantined)
+	s.settle(p, a, pb.Undo_UNDO_RESOLVED, e.Address)
+	return effective
+}
+
+// retryRequested lets an undo go on by its owner's word, with its contract's attempts
+// again. While an attempt without an answer may still be at work, that takes force (S29).
+func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Result {
+	a, refusal := s.answerable(p, e.Record.Action)
+	if a == nil {
+		return refusal
+	}
+	if other := pointsBack(e.Record, a); other.Verdict != Effective {
+		return other
+	}
+	if s.committing(p) {
+		return s.askedAgain(e, p, a, k)
+	}
+	if why := s.retryRefused(a, k.Force); why != "" {
+		return refused("%s", why)
+	}
+	if !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
+		return effective
+	}
+	a.row.AttemptsFrom, a.row.Approved, a.row.Unserved = a.row.Attempt, true, false
+	if a.row.Undo != pb.Undo_UNDO_QUARANTINED {
+		s.goOn(e, p, a)
+		return effective
+	}
+	s.reopen(p)
+	p.row.Resumed = e.Address
+	a.row.Settled, a.row.SettledNs = nil, 0
+	s.unpage(p, a, ledger.PageQuarantined)
+	s.owe(p, a)
+	return effective
+}
+
+// retryRefused says why an undo must not be tried again now, or "".
+func (s *State) retryRefused(a *action, force bool) string {
+	class, id := a.fixed.Forward.Class, a.fixed.Id
+	waits := !flying(a.row.Undo) && a.row.Undo != pb.Undo_UNDO_QUARANTINED && a.row.Undo != pb.Undo_UNDO_EXHAUSTED
+	switch {
+	case class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "":
+		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
+	case a.row.Undone:
+		return "there is nothing to retry: " + noteUndone
+	case waits && a.row.Approved && a.row.AttemptsFrom == a.row.Attempt:
+		return "the undo of action " + id + " goes on already, as its owner said: it is " + undoName(a.row.Undo)
+	case force:
+		return ""
+	case a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
+		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or force the retry", a.row.Attempt, id, instant(a.row.DispatchedNs))
+	case a.row.AliveUntilNs > s.meta.TimeNs:
+		return fmt.Sprintf("attempt %d of action %s had no answer and may be at work until %s: wait, or force the retry", a.row.Attempt, id, instant(a.row.AliveUntilNs))
+	}
+	return ""
+}
+
+// goOn takes an action that is not quarantined to its next attempt. What is owed before
+// it, and a forward that may still land, hold that back as they did.
+func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
+	if a.row.Undo == pb.Undo_UNDO_OWED {
+		s.change(a)
+		return
+	}
+	next, _ := s.nextStep(a)
+	resend := flying(a.row.Undo) && a.row.Attempt > 0 && a.row.Asking != pb.Question_QUESTION_EFFECT && next == stepDispatch
+	s.giveUp(e, a)
+	if !resend {
+		s.land(p, a)
+		s.owe(p, a)
+		return
+	}
+	s.unheard(p, a)
+	a.row.Asking, a.row.Pending, a.row.AskedToSend = pb.Question_QUESTION_UNSPECIFIED, nil, false
+	// It stays in flight: the answer to the attempt that was given up still settles it.
+	a.row.ReadyNs = s.meta.TimeNs
+	s.wait(p, a, max(a.row.DispatchedNs, a.row.AskedNs))
+}
+
+// giveUp closes the attempt that is out: its owner waits for its answer no longer.
+func (s *State) giveUp(e ledger.Entry, a *action) {
+	out := a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Attempt > 0
+	if out && (a.row.Asking == pb.Question_QUESTION_UNSPECIFIED || a.row.Asking == pb.Question_QUESTION_VERIFY) {
+		s.attemptEnded(e, a, a.row.Attempt, attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
+	}
+}
+
+// atOwner reports whether an action waits for its owner or has had the answer: nothing
+// more is tried for it.
+func atOwner(a *action) bool {
+	return a.row.Undo == pb.Undo_UNDO_QUARANTINED || a.row.Undo == pb.Undo_UNDO_RESOLVED
+}
+
+// late reports whether a word that an attempt is done would come behind the action's
+// quarantine or its owner's answer. An undo in working memory is a record: none is late.
+func late(a *action, attempt uint32) bool { return atOwner(a) && made(a, attempt) && !inMemory(a) }
+
+// noteUndone is why a duty is its owner's from the start.
+const noteUndone = "its undo was carried out after all: see whether that was once too often"
+
+// doneLate takes a worker's word, behind a quarantine or its owner's answer, that an
+// attempt is done. A quarantine is not released by itself: its owner reads it there. An
+// answer that did not know of it is held against it: that is a duty of the owner's.
+func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd, attempt uint32) Result {
+	if attempt <= a.row.SaidDone {
+		return void("action %s: attempt %d was said to be done already", a.fixed.Id, a.row.SaidDone)
+	}
+	said := fmt.Sprintf("attempt %d of it was carried out by %s, which said so only at %s", attempt, orWorker(end.worker), ledger.FormatAddress(e.Address))
+	s.attemptEnded(e, a, attempt, end)
+	a.row.SaidDone = attempt
+	s.change(a)
+	if a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+		a.row.Note = clip(a.row.Note + "; " + said)
+		return effective
+	}
+	s.owedAnew(e, p, a, &pb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef, Presence: a.row.Presence, Undone: true}, noteUndone)
+	a.row.Note = clip(said + noteOwed + dutyID(s.origin(p, a), s.origin(p, a).row.Duties))
+	return effective
+}
+
+func orWorker(name string) string {
+	if name == "" {
+		return "a worker"
+	}
+	return name
+}

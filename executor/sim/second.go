@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// A second process of an agent. A careful one resumes the plan, as package coordinator
+// does, and goes on when the executor takes its word. A careless one writes under the
+// plan's id without a word, and calls its forwards: nothing undoes what they do, so the
+// plan must not end as if it had not happened.
+
+// secondOf has a second process come for a plan, now and then.
+func (w *world) secondOf(a *agent) {
+	r := newRandom(w.options.Seed, streamSecond+uint64(len(w.agents)))
+	if !w.faults.Has(FaultSecond) || !r.percent(30) {
+		return
+	}
+	w.after(a.p.startNs+r.between(0, 30*second), func() {
+		if w.healed || a.stored == 0 {
+			return
+		}
+		w.strikes(FaultSecond)
+		if r.percent(50) {
+			w.careless(a, r)
+			return
+		}
+		if a.gone = a.gone || r.percent(60); !a.gone { // thought dead, it goes on
+			w.sayFault(FaultSecond, a.name(), "goes on beside a second process")
+		}
+		w.resume(a, r)
+	})
+}
+
+// resume starts a process that goes on where another one is.
+func (w *world) resume(a *agent, r *random) {
+	b := &agent{w: w, p: a.p, at: a.at, began: true, writer: fmt.Sprintf("w%d", len(w.agents)+1)}
+	w.agents = append(w.agents, b)
+	var taken func()
+	taken = func() {
+		switch state, writer, ok := b.asks(); {
+		case b.gone || w.healed:
+		case !ok:
+			w.after(second, taken)
+		case writer == b.writer && state == ledger.StateOpen:
+			b.next()
+		}
+	}
+	b.append(func() { w.after(r.between(millisecond, second), taken) }, &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})
+}
+
+// asks is ask, with the process whose records the plan takes.
+func (a *agent) asks() (state, writer string, ok bool) {
+	for _, h := range a.w.hosts {
+		if h.holding && h.cursor() >= a.stored {
+			reader := executor.NewReaderWith(h.kv, tenant, a.w.archive, a.w.programs)
+			state, _, _, ok = reader.Outcome(a.p.id)
+			return state, reader.Writer(a.p.id), ok
+		}
+	}
+	return "", "", false
+}
+
+// careless starts a process that does what the plan does not know of.
+func (w *world) careless(a *agent, r *random) {
+	b := &agent{w: w, p: a.p, began: true, writer: fmt.Sprintf("w%d", len(w.agents)+1)}
+	for n := range 1 + r.below(3) {
+		stray := w.drawStray(a.p, b.writer, n, r)
+		if stray == nil {
+			return
+		}
+		w.after(r.between(0, 10*second), func() { b.strays(stray, r) })
+	}
+}
+
+// drawStray is an act like one of the plan's, under its id or another one.
+func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionSpec {
+	if len(p.actions) == 0 {
+		return nil
+	}
+	like := p.actions[r.below(len(p.actions))]
+	id := like.id
+	if r.percent(40) {
+		id = fmt.Sprintf("x%d", n)
+	}
+	s := &actionSpec{plan: p, id: id, key: fmt.Sprintf("%s/%s/%d", p.id, writer, n), pair: like.pair}
+	s.pair.forward, s.pair.input = like.pair.forward.CloneVT(), fmt.Appendf(nil, `{"id":%q,"key":"u9","n":%d}`, writer, n)
+	s.pair.forward.Branch, s.pair.forward.After = true, nil
+	return s
+}
+
+// strays registers a stray act, calls it, and reports it, or leaves some of that out.
+func (a *agent) strays(s *actionSpec, r *random) {
+	pair := []*pb.Record{
+		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward}, Payload: &pb.Payload{Input: s.pair.input}},
+		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}},
+	}
+	happens := func() {
+		if ref, ok := a.w.provider.do(s, false); ok {
+			a.w.strays = append(a.w.strays, s)
+			if r.percent(70) {
+				a.append(nil, completed(s, ref))
+			}
+		}
+	}
+	switch n := r.below(10); {
+	case a.w.healed:
+	case n == 0: // its pair never came
+		if ref, ok := a.w.provider.do(s, false); ok {
+			a.append(func() { a.w.strays = append(a.w.strays, s) }, completed(s, ref))
+		}
+	case n == 1: // half of it did
+		a.append(happens, pair[1])
+	case n == 2: // it gives the act up again
+		a.append(func() { a.append(nil, failed(s)) }, pair...)
+	default:
+		a.append(happens, pair...)
+	}
+}
+
+// checkStrays: a plan of which somebody has claimed an act that was refused does not end
+// as if it had not happened, unless its owner says so (I31).
+func (c *checker) checkStrays(v executor.PlanView) {
+	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {
+		return
+	}
+	for _, s := range c.w.strays {
+		for _, e := range c.w.provider.forward[s.key] {
+			if s.plan.id == v.Plan && e.stands && !e.byOwner {
+				c.fail("I31", 0, "plan %s is %s, and %s of %s stands, which a refused record claims", v.Plan, v.State, e.ref, s.id)
+			}
+		}
+	}
+}

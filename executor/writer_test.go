@@ -1,0 +1,238 @@
+package executor
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// by says which process of an agent writes records.
+func by(writer string, records ...*pb.Record) []*pb.Record {
+	for _, r := range records {
+		r.Writer = writer
+	}
+	return records
+}
+
+func resumed() *pb.Record {
+	return &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
+}
+
+func calling(capability string) func(*pb.ForwardRegistered, *pb.CompensationRegistered) {
+	return func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Capability = capability }
+}
+
+// writers is a world with a plan p, opened by process w1 with action 1, which completed.
+func writers(t *testing.T) *schedule {
+	s := newSchedule(t)
+	s.must(s.agent("p", by("w1", append([]*pb.Record{opened(0)}, pair("1")...)...)...))
+	s.must(s.agent("p", by("w1", completed("1"))...))
+	return s
+}
+
+func (s *schedule) wantOrphans(want string) {
+	s.t.Helper()
+	if got := strings.Join(s.show("p").Orphans, " "); got != want {
+		s.t.Fatalf("orphans %q, want %q", got, want)
+	}
+}
+
+// TestAPlanTakesTheRecordsOfOneWriter: what another process says changes nothing, and what
+// it claims to do stays with the plan until somebody has said what became of it.
+func TestAPlanTakesTheRecordsOfOneWriter(t *testing.T) {
+	savepointOf := &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: "s", Number: 1}}}
+	for what, test := range map[string]struct {
+		records []*pb.Record
+		orphans string
+	}{
+		"the same pair":                {pair("1"), "1@4-0"},
+		"another pair under its id":    {pair("1", calling("do.else")), "1@4-0"},
+		"another action":               {pair("2"), "2"},
+		"a completion of its action":   {[]*pb.Record{completed("1")}, "1@4-0"},
+		"a completion of nothing":      {[]*pb.Record{completed("2")}, "2"},
+		"a doubt about its action":     {[]*pb.Record{inDoubt("1")}, "1@4-0"},
+		"a pair and its completion":    {append(pair("2"), completed("2")), "2"},
+		"that its action failed":       {[]*pb.Record{failedForward("1")}, ""},
+		"a savepoint":                  {[]*pb.Record{savepointOf}, ""},
+		"a commit":                     {[]*pb.Record{planCommitted()}, ""},
+		"a failure":                    {[]*pb.Record{planFailed()}, ""},
+		"the opening":                  {[]*pb.Record{opened(0)}, ""},
+		"a pair that it takes back":    {append(pair("2"), failedForward("2")), ""},
+		"a pair after its completion":  {append([]*pb.Record{completed("2")}, pair("2")...), "2"},
+		"a taking back of what it did": {append(pair("2"), completed("2"), failedForward("2")), "2"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := writers(t)
+			effective := 0
+			for _, r := range s.agent("p", by("w2", test.records...)...) {
+				if r.Verdict == Effective {
+					effective++
+				}
+			}
+			if view := s.show("p"); view.State != "open" || len(view.Actions) != 1 || view.Actions[0].Outcome != "completed" {
+				t.Fatalf("the plan is %s with %+v", view.State, view.Actions)
+			}
+			if withdrawn := what == "a pair that it takes back"; (effective > 0) != withdrawn {
+				t.Fatalf("%d records had an effect", effective)
+			}
+			place := test.orphans
+			if strings.Contains(place, "@") {
+				place = fmt.Sprintf("1@%d-0", len(s.log))
+			}
+			s.wantOrphans(place)
+			got := s.agent("p", by("w1", planCommitted())...)[0]
+			if (got.Verdict == Effective) != (place == "") {
+				t.Fatalf("commit: %+v", got)
+			}
+		})
+	}
+}
+
+// TestAnOrphanKeepsItsPlan from every end but its owner's.
+func TestAnOrphanKeepsItsPlan(t *testing.T) {
+	s := writers(t)
+	s.agent("p", by("w2", pair("1", calling("do.else"))...)...)
+	s.wantOrphans("1@4-0")
+	if pages := s.state.Pages(); len(pages) != 1 || !strings.Contains(pages[0].Reason, "1@4-0") {
+		t.Fatalf("pages %+v", pages)
+	}
+	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "1@4-0") {
+		t.Fatalf("commit: %+v", got)
+	}
+	s.must(s.agent("p", by("w1", planFailed())...))
+	s.turn()
+	s.turn()
+	s.wantState("p", "quarantined", "1=compensated")
+	s.play("resolve:1@4-0")
+	s.turn()
+	s.wantState("p", "resolved", "1=compensated")
+	s.agent("p", by("w2", pair("1", calling("do.else"))...)...) // a copy
+	s.turn()
+	s.wantState("p", "resolved", "1=compensated")
+	s.agent("p", by("w2", pair("1", calling("do.third"))...)...)
+	s.turn()
+	s.wantState("p", "quarantined", "1=compensated")
+}
+
+// TestAnOwnersWordOnAnOrphanLetsAnOpenPlanCommit: also by two operators.
+func TestAnOwnersWordOnAnOrphanLetsAnOpenPlanCommit(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open:second")
+	s.must(s.agent("p", append(pair("1"), completed("1"))...))
+	s.agent("p", by("w2", pair("2")...)...)
+	s.play("resolve:2@ann")
+	s.wantOrphans("2")
+	s.play("resolve:2@bob")
+	s.wantOrphans("")
+	s.must(s.agent("p", planCommitted()))
+	s.turn()
+	s.wantState("p", "committed", "1=retired")
+}
+
+// TestAResumedPlanTakesTheNewWriter: what its first process registered it may still say
+// the outcome of, and nothing else.
+func TestAResumedPlanTakesTheNewWriter(t *testing.T) {
+	s := writers(t)
+	s.must(s.agent("p", by("w1", pair("2")...)...))
+	s.state.Notices()
+	s.must(s.agent("p", by("w2", resumed())...))
+	if n := s.state.Notices(); len(n) != 1 || n[0].Writer != "w2" || n[0].State != ledger.StateOpen {
+		t.Fatalf("notices %+v", n)
+	}
+	if got := s.agent("p", by("w2", resumed())...)[0]; got.Verdict != Repeated {
+		t.Fatalf("resumed again: %+v", got)
+	}
+	s.must(s.agent("p", by("w2", pair("3")...)...))
+	for _, got := range s.agent("p", by("w1", append(pair("4"), planCommitted(), planFailed())...)...) {
+		if got.Verdict != Refused || !strings.HasPrefix(got.Reason, "writer: ") {
+			t.Fatalf("a record of the old writer: %+v", got)
+		}
+	}
+	s.must(s.agent("p", by("w1", failedForward("4"))...)) // it says that its forward was never called
+	s.must(s.agent("p", by("w1", completed("2"))...))
+	if got := s.agent("p", by("w1", completed("3"))...)[0]; got.Verdict != Refused {
+		t.Fatalf("a completion of another's action: %+v", got)
+	}
+	s.wantOrphans(fmt.Sprintf("3@%d-0", len(s.log)))
+	s.must(s.agent("p", by("w2", completed("3"), planFailed())...))
+	s.turn()
+	s.turn()
+	s.wantState("p", "quarantined", "1=compensated 2=compensated 3=compensated")
+	if got := s.agent("p", by("w3", resumed())...)[0]; got.Verdict != Refused {
+		t.Fatalf("resumed after its end: %+v", got)
+	}
+}
+
+// TestACompletionWithoutItsPlanIsKept: its pair and its opening were lost.
+func TestACompletionWithoutItsPlanIsKept(t *testing.T) {
+	s := newSchedule(t)
+	s.agent("p", by("w1", completed("1"))...)
+	s.wantOrphans("1")
+	s.must(s.agent("p", by("w1", planFailed())...))
+	s.turn()
+	s.wantState("p", "quarantined", "")
+}
+
+// TestManyOrphansAreKeptInBounds: the last place is for all that come after, and opens
+// again for the next one.
+func TestManyOrphansAreKeptInBounds(t *testing.T) {
+	s := writers(t)
+	for n := range orphansMax + 10 {
+		s.agent("p", by("w2", completed(fmt.Sprint("x", n)))...)
+	}
+	names := s.show("p").Orphans
+	last := names[len(names)-1]
+	if len(names) != orphansMax || !strings.HasPrefix(last, "others@") {
+		t.Fatalf("%d orphans, the last one %s", len(names), last)
+	}
+	for _, name := range names {
+		s.play("resolve:" + name)
+	}
+	s.wantOrphans("")
+	s.agent("p", by("w2", completed("y"))...)
+	s.wantOrphans(last)
+}
+
+// TestAChildNeedsItsParentsAgentOrToken: nobody else blocks a plan's commit with it.
+func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
+	token := []byte("between ann and bob")
+	digest := sha256.Sum256(token)
+	for what, test := range map[string]struct {
+		agent  string
+		digest []byte
+		token  []byte
+		joins  bool
+	}{
+		"of the parent's agent":             {agent: "a1", joins: true},
+		"of another":                        {agent: "a2"},
+		"of another, with a token":          {agent: "a2", digest: digest[:], token: token, joins: true},
+		"of another, with a wrong one":      {agent: "a2", digest: digest[:], token: []byte("guessed")},
+		"of another, with none":             {agent: "a2", digest: digest[:]},
+		"of another, with one for no plan":  {agent: "a2", token: token},
+		"of another, with the digest":       {agent: "a2", digest: digest[:], token: digest[:]},
+		"of the parent's agent, with token": {agent: "a1", digest: digest[:], joins: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSchedule(t)
+			parent := opened(0)
+			parent.GetPlanOpened().AttachDigest = test.digest
+			s.must(s.agent("p", append([]*pb.Record{parent}, pair("a")...)...))
+			s.must(s.agent("p", completed("a")))
+			child := opened(0)
+			child.Plan = "c"
+			child.GetPlanOpened().ParentPlan, child.GetPlanOpened().ParentToken = "p", test.token
+			s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: test.agent, Plan: "c"}, child))
+			s.turn()
+			if got := s.agent("p", planCommitted())[0]; (got.Verdict == Effective) == test.joins {
+				t.Fatalf("the parent's commit: %+v", got)
+			}
+			if view := s.show("c"); !test.joins && (view.State != "failed" || !strings.Contains(view.Reason, "without its token")) {
+				t.Fatalf("the child is %s: %s", view.State, view.Reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// I31: a plan takes the records of one process of its agent, its writer; and an act that
+// an agent has claimed, by a record that was refused, keeps its plan from ending as if it
+// had not happened, until the plan's owner, or the process itself, has said what it was.
+
+// orphan is such an act.
+type orphan struct {
+	name      string // that its owner gives it
+	action    string
+	place     string // of the first record that was refused, as in its name
+	writer    string
+	sequence  uint64 // of that record
+	act       []byte // SHA-256 of what was called; empty: that was not said
+	happened  bool
+	answered  bool // by the plan's owner
+	withdrawn bool // by its process
+}
+
+// waits reports whether nobody has said what it was.
+func (o orphan) waits() bool { return !o.answered && !o.withdrawn }
+
+// orphansMax is how many of them a plan keeps; the last one is for all others.
+const orphansMax = 64
+
+// speaksFor reports whether a process may say what came of an action: the plan's writer,
+// or the process that has registered it.
+func (p *plan) speaksFor(a *action, writer string) bool {
+	return writer == p.writer || writer == a.writer
+}
+
+// heard refuses the records of processes that are not the plan's writer.
+func (b *book) heard(p *plan, r *pb.Record) verdict {
+	if r.Writer == p.writer {
+		return effective
+	}
+	if r.GetForwardCompleted() != nil || r.GetForwardFailed() != nil || r.GetForwardInDoubt() != nil {
+		if a := p.named(r.Action); a != nil && a.writer == r.Writer {
+			return effective
+		}
+	}
+	return refused("I31", "plan %s takes no record of process %q", p.id, r.Writer)
+}
+
+// resume makes another process the writer of an open plan.
+func (b *book) resume(p *plan, writer string) verdict {
+	if writer == p.writer {
+		return repeated
+	}
+	if p.phase != ledger.StateOpen || p.signal != "" {
+		return refused("I15", "plan %s is %s and is not resumed", p.id, p.status())
+	}
+	p.writer, p.writerSinceNs = writer, b.now
+	return effective
+}
+
+// claimed reports whether a refused record claims an act that is not the plan's.
+func (p *plan) claimed(r *pb.Record) bool {
+	a := p.named(r.Action)
+	others := a == nil || a.writer != r.Writer
+	switch {
+	case r.GetForwardRegistered() != nil:
+		return others || !bytes.Equal(actOf(r), act(a.forward, a.input))
+	case r.GetCompensationRegistered() != nil:
+		return others
+	case r.GetForwardInDoubt() != nil:
+		return a == nil || !p.speaksFor(a, r.Writer)
+	}
+	return r.GetForwardCompleted() != nil
+}
+
+// noteOrphan remembers the act that a refused record claims.
+func (b *book) noteOrphan(e ledger.Entry) {
+	r := e.Record
+	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
+		return
+	}
+	p := b.plan(r.Plan)
+	if p == nil || p.agent != e.Source.Name || !p.claimed(r) {
+		return
+	}
+	digest, happened := actOf(r), r.GetForwardCompleted() != nil
+	switch half := fmt.Sprintf("%s@%d", r.Action, e.Address.GetSequence()); {
+	case digest != nil:
+		b.half = half
+	case r.GetCompensationRegistered() != nil && b.half == half:
+		return // noted with its forward
+	}
+	for i := range p.orphans {
+		if o := &p.orphans[i]; o.isThat(r, digest, e.Address.GetSequence()) {
+			if happened && !o.happened {
+				o.happened, o.withdrawn = true, false
+				b.reopen(p)
+			}
+			if len(o.act) == 0 {
+				o.act = digest
+			}
+			return
+		}
+	}
+	place := fmt.Sprintf("@%d-%d", e.Address.GetSequence(), e.Address.GetIndex())
+	o := orphan{name: r.Action, action: r.Action, place: place, sequence: e.Address.GetSequence(), writer: r.Writer, act: digest, happened: happened}
+	if p.named(r.Action) != nil || slices.ContainsFunc(p.orphans, func(o orphan) bool { return o.name == r.Action }) {
+		o.name += place
+	}
+	switch n := len(p.orphans); {
+	case n < orphansMax-1:
+		p.orphans = append(p.orphans, o)
+	case n == orphansMax-1:
+		p.orphans = append(p.orphans, orphan{name: "others" + place, action: "others", happened: true})
+	default:
+		p.orphans[n-1].answered = false
+	}
+	b.reopen(p)
+	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting || p.phase == ledger.StateCommitted {
+		b.page(p, nil, ledger.PageQuarantined, e.Address)
+	}
+}
+
+// orphanRule is I31: only a quarantined plan has an act that nobody has answered for.
+func orphanRule(p *plan, k *pb.PlanEnded) string {
+	if names := p.unanswered(); len(names) > 0 && k.End != pb.PlanEnd_PLAN_END_QUARANTINED {
+		return fmt.Sprintf("it ends beside acts that were claimed and refused: %.200q", names)
+	}
+	return ""
+}
+
+// isThat reports whether a record claims this act, and not another one of the same name.
+func (o *orphan) isThat(r *pb.Record, act []byte, sequence uint64) bool {
+	if o.action != r.Action || o.writer != r.Writer {
+		return false
+	}
+	switch {
+	case r.GetForwardRegistered() != nil && len(o.act) > 0:
+		return bytes.Equal(o.act, act)
+	case r.GetForwardRegistered() != nil:
+		return o.happened || o.sequence == sequence
+	case r.GetCompensationRegistered() != nil:
+		return len(o.act) == 0 || o.sequence == sequence
+	}
+	return true
+}
+
+// actOf is the SHA-256 of what a registration says is called; nil: it does not say.
+func actOf(r *pb.Record) []byte {
+	f := r.GetForwardRegistered()
+	if f == nil {
+		return nil
+	}
+	return act(f, r.Payload.GetInput())
+}
+
+func act(f *pb.ForwardRegistered, input []byte) []byte {
+	sum := sha256.Sum256(append([]byte(f.GetCapability()+"\x00"), input...))
+	return sum[:]
+}
+
+// withdraw takes back the one act of which its process says that it did not happen.
+func (b *book) withdraw(p *plan, r *pb.Record) bool {
+	var found []int
+	for i, o := range p.orphans {
+		if o.action == r.Action && o.writer == r.Writer && o.waits() {
+			found = append(found, i)
+		}
+	}
+	if r.GetForwardFailed() == nil || len(found) != 1 || p.orphans[found[0]].happened {
+		return false
+	}
+	p.orphans[found[0]].withdrawn = true
+	b.unpageOrphans(p)
+	return true
+}
+
+// accepted forgets the act that a pair registers after all.
+func (b *book) accepted(p *plan, r *pb.Record) {
+	before := len(p.orphans)
+	p.orphans = slices.DeleteFunc(slices.Clone(p.orphans), func(o orphan) bool {
+		same := o.action == r.Action && o.writer == r.Writer
+		return same && (len(o.act) == 0 || bytes.Equal(o.act, actOf(r)))
+	})
+	for i := range p.orphans {
+		if o := &p.orphans[i]; o.name == r.Action {
+			o.name = o.action + o.place
+		}
+	}
+	if before > 0 {
+		b.unpageOrphans(p)
+	}
+}
+
+func (b *book) unpageOrphans(p *plan) {
+	if len(p.unanswered()) == 0 {
+		delete(b.pages, page{p.id, 0, ledger.PageQuarantined})
+	}
+}
+
+// unanswered are the names of the acts that wait for the plan's owner.
+func (p *plan) unanswered() (names []string) {
+	for _, o := range p.orphans {
+		if o.waits() {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
+// resolveOrphan takes the owner's word on an act, if it is about one.
+func (b *book) resolveOrphan(e ledger.Entry, p *plan, word proposal) bool {
+	id := e.Record.Action
+	at := slices.IndexFunc(p.orphans, func(o orphan) bool { return o.name == id && o.waits() })
+	if p.named(id) != nil || at < 0 {
+		return false
+	}
+	counts, waits := p.counts(e, p.proposals[id], word)
+	if delete(p.proposals, id); !counts {
+		p.proposals[id] = waits
+		return true
+	}
+	b.reopen(p)
+	if p.phase == ledger.StateUnwinding {
+		p.resumed = e.Address
+	}
+	p.orphans[at].answered, p.byHand = true, true
+	b.unpageOrphans(p)
+	return true
+}
