@@ -115,6 +115,9 @@ func (r *rig) stores(subject, records string) uint64 {
 	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Seq == 0 {
 		r.t.Fatalf("%s: %s", subject, reply.Data)
 	}
+	r.mu.Lock()
+	r.appended = max(r.appended, ack.Seq)
+	r.mu.Unlock()
 	return ack.Seq
 }
 
