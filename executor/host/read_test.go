@@ -32,16 +32,27 @@ func (r *rig) reads(q executor.ReadQuery) (answer executor.ReadAnswer) {
 	return answer
 }
 
-// publishes stores a message as some client has written it.
-func (r *rig) publishes(subject, contentType string, data []byte) {
+// publishes stores a message as some client has written it, and returns its sequence.
+func (r *rig) publishes(subject, contentType string, data []byte) uint64 {
 	r.t.Helper()
 	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 	if contentType != "" {
 		m.Header.Set("Content-Type", contentType)
 	}
-	if _, err := r.conn.RequestMsg(m, 10*time.Second); err != nil {
+	reply, err := r.conn.RequestMsg(m, 10*time.Second)
+	if err != nil {
 		r.t.Fatal(err)
 	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Seq == 0 {
+		r.t.Fatalf("%s: %s", subject, reply.Data)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.appended = max(r.appended, ack.Seq)
+	return ack.Seq
 }
 
 const aFact = `{"records": [ {"factAsserted":{"key":"k","value":"MQ=="}} ]}`

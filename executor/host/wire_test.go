@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -104,21 +101,7 @@ var wrongMessages = []struct {
 // it is; the server has said yes to it.
 func (r *rig) stores(subject, records string) uint64 {
 	r.t.Helper()
-	m := &nats.Msg{Subject: subject, Data: []byte(`{"records":[` + records + `]}`), Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}}
-	reply, err := r.conn.RequestMsg(m, 10*time.Second)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var ack struct {
-		Seq uint64 `json:"seq"`
-	}
-	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Seq == 0 {
-		r.t.Fatalf("%s: %s", subject, reply.Data)
-	}
-	r.mu.Lock()
-	r.appended = max(r.appended, ack.Seq)
-	r.mu.Unlock()
-	return ack.Seq
+	return r.publishes(subject, ledger.ContentTypeJSON, []byte(`{"records":[`+records+`]}`))
 }
 
 // TestTheWireSaysNoToMistakes: each message is stored, for the server knows nothing of
