@@ -507,7 +507,8 @@ func (a *actor) folded(e ledger.Entry) {
 		if a.dispatch != nil {
 			a.dispatch.abandon(of)
 		}
-	case *pb.Record_Resolved, *pb.Record_RetryRequested: // where two must agree, the first changes nothing
+	case *pb.Record_Resolved, *pb.Record_RetryRequested, // where two must agree, the first changes nothing
+		*pb.Record_ForwardCompleted, *pb.Record_ForwardFailed: // what it was asked about is known
 		if a.dispatch != nil {
 			a.dispatch.outdated(of, a.state.Outstanding)
 		}
