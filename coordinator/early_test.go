@@ -42,6 +42,20 @@ func unserved(t *testing.T) (port int, conn *nats.Conn) {
 	return port, conn
 }
 
+// doUntilStored tries an action until it is stored and its forward has run. No executor is
+// here to say that the plan is open, which a pair that took long to be stored has to ask:
+// on a busy machine the next one may be faster.
+func doUntilStored(ctx context.Context, plan *coordinator.OpenPlan, a coordinator.Action, forward coordinator.Forward) (err error) {
+	for n, again := 1, true; again && ctx.Err() == nil; n++ {
+		_, err = plan.Do(ctx, a, forward)
+		slow := errors.Is(err, coordinator.ErrNotStarted)
+		if again = slow || errors.Is(err, ledger.ErrInDoubt); slow {
+			a.ID = fmt.Sprint("a", n)
+		}
+	}
+	return err
+}
+
 // An agent that starts before its server waits for it: its calls are in doubt until then, none
 // is refused, and what it has queued is stored as soon as the server is there.
 func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
@@ -91,9 +105,7 @@ func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for err = ledger.ErrInDoubt; errors.Is(err, ledger.ErrInDoubt) && ctx.Err() == nil; {
-		_, err = plan.Do(ctx, action, forward)
-	}
+	err = doUntilStored(ctx, plan, action, forward)
 	if err != nil || ran != 1 {
 		t.Fatalf("with a server: %v, and the forward ran %d times", err, ran)
 	}
