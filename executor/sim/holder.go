@@ -172,6 +172,14 @@ func (h *host) try(f *turn.Flight) {
 			r.Reply = *reply
 		}
 		h.follow(f, flights.Result(f, r, h.clock.instant()))
+		if fate == turn.NoWorker && h.w.chance(h.w.early, FaultUnserved, 10) { // the fold counts the time itself
+			h.w.sayFault(FaultUnserved, h.name, "says too early that no worker takes the %s of %s %s", f.Attempt.Purpose, f.Attempt.Plan, f.Attempt.Action)
+			h.machine.Answer(executor.Answer{
+				Plan: f.Attempt.Plan, Number: f.Command.Number, Purpose: f.Attempt.Purpose, Attempt: f.Attempt.Number,
+				Unserved: true, Reached: f.Reached,
+			})
+			h.in(0, h.turn)
+		}
 	}
 	if f.Command.Actuator == ledger.ActuatorMemory {
 		done(turn.Replied, &ledger.Reply{Status: ledger.StatusDone, Worker: "memory"})
