@@ -45,5 +45,5 @@
 // with the same Action.ID: the call joins the pair that is under way. The fold
 // keeps the first record of every action, so there is never a second one.
 //
-// docs/agents.md says the same for users, with the errors in a table.
+// docs/agents.md says the same for users, with a list of the errors.
 package coordinator

@@ -22,23 +22,23 @@ func Example() {
 	nc, stop := server() // in production: nats.Connect("nats://127.0.0.1:4222")
 	defer stop()
 	ctx := context.Background()
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: []contract.Contract{{
-		Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}},
-	}}})
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
+		Contracts: []contract.Contract{{Capability: "file.write", Class: contract.Compensable,
+			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}}}})
 	must(err)
 	defer c.Close(ctx)
-
-	plan, err := c.Begin(ctx, coordinator.Plan{Label: "write a report", Owner: "docs", Deadline: 2 * time.Hour})
+	plan, err := c.Begin(ctx, coordinator.Plan{Label: "report", Owner: "docs", Deadline: 2 * time.Hour})
 	must(err)
-	for _, path := range []string{filepath.Join(os.TempDir(), "sagenbaum-example"), "/no such folder/report"} {
-		_, err = plan.Do(ctx, coordinator.Action{Capability: "file.write", Input: map[string]string{"path": path}},
+	for _, path := range []string{os.TempDir() + "/sagenbaum-example", "/no such folder/report"} {
+		_, err = plan.Do(ctx,
+			coordinator.Action{Capability: "file.write", Input: map[string]string{"path": path}},
 			func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 				return coordinator.Outcome{}, coordinator.NotTaken(os.WriteFile(path, []byte("draft"), 0o600))
 			})
 		fmt.Println("written:", err == nil)
 	}
 	if err != nil {
-		must(plan.Fail(ctx, "no place for the report")) // from here on the executor undoes
+		must(plan.Fail(ctx, "no place for the report")) // the executor now undoes the plan
 		return
 	}
 	must(plan.Commit(ctx))

@@ -116,6 +116,7 @@ func (s *State) settleDoubts(root *plan) {
 	root.row.Doubts = 0
 	s.retirable(root, func(p *plan, a *action) bool {
 		if unanswered(a) {
+			p.row.UnwindingNs = s.meta.TimeNs // its caller was heard last then
 			s.settleDoubt(root, p, a)
 		}
 		return true
@@ -123,9 +124,10 @@ func (s *State) settleDoubts(root *plan) {
 	s.touch(root)
 }
 
+// settleDoubt begins to settle one. What the others wait for counts from when the commit
+// began to wait, and does not move.
 func (s *State) settleDoubt(root, p *plan, a *action) {
 	root.row.Doubts++
-	p.row.UnwindingNs = s.meta.TimeNs // its caller was heard last then
 	s.makeReady(p, a)
 	s.touch(root)
 }

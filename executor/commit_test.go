@@ -48,6 +48,9 @@ var committing = []struct{ name, words, want string }{
 	{"it is given up only now", "open b:probe+timeout=5s+grace=2s+may commit b? b.probe=absent @4s @5s", "committed: b=retired []"},
 	{"absent, and given up only now", "open a:probe+timeout=1s a.probe=absent b b? commit turn @5s a? a.probe=present @6s", "committing: a=held b=quarantined []"},
 
+	{"a doubt that comes back moves what no other waits for", "open a:probe b:probe+may a.probe=absent b.probe=absent,present commit turn @3s a? @32s @40s",
+		"committed: a=retired b=retired []"},
+
 	// It can still be undone.
 	{"its agent fails it", "open a a+ b b? commit turn fail turn", "compensated: a=compensated b=compensated [b a]"},
 	{"its agent cancels it", "open a a+ b b? commit cancel turn", "compensated: a=compensated b=compensated [b a]"},

@@ -161,6 +161,9 @@ func (s *State) withdraw(p *plan, r *pb.Record) bool {
 	}
 	p.row.Orphans[at].Withdrawn = true
 	s.orphansChanged(p)
+	if p.row.Quarantined == 0 && !orphaned(p.row) {
+		s.reopen(p) // it had ended for that alone
+	}
 	return true
 }
 

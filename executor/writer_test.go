@@ -177,6 +177,32 @@ func TestACompletionWithoutItsPlanIsKept(t *testing.T) {
 	s.wantState("p", "quarantined", "")
 }
 
+// TestAnActThatIsTakenBackLetsItsPlanEnd: also one that has ended quarantined for it alone,
+// and no other.
+func TestAnActThatIsTakenBackLetsItsPlanEnd(t *testing.T) {
+	for what, test := range map[string]struct{ words, before, after string }{
+		"nothing else waits":  {"1+", "1=compensated", "compensated"},
+		"an undo waits, too":  {"1+ 1=stop", "1=quarantined", "quarantined"},
+		"nothing has crossed": {"1-", "1=skipped", "failed"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSchedule(t)
+			s.play("open 1 " + test.words)
+			s.agent("p", by("w2", pair("2")...)...)
+			s.play("fail turn turn")
+			s.wantState("p", "quarantined", test.before)
+			s.must(s.agent("p", by("w2", failedForward("2"))...))
+			s.wantOrphans("")
+			ended := len(s.log)
+			s.play("turn turn")
+			s.wantState("p", test.after, test.before)
+			if again := len(s.log) > ended; again != (test.after != "quarantined") {
+				t.Errorf("it ends once more: %v", again)
+			}
+		})
+	}
+}
+
 // TestManyOrphansAreKeptInBounds: the last place is for all that come after, and opens
 // again for the next one.
 func TestManyOrphansAreKeptInBounds(t *testing.T) {

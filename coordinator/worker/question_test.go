@@ -157,6 +157,45 @@ func TestAQuestionWaitsForTheUndoOfItsKey(t *testing.T) {
 	}
 }
 
+// TestAQuestionIsAnsweredAsItWasAsked: agents may ask, under any key. What they ask about
+// another object must not be what the executor, or another agent, is answered.
+func TestAQuestionIsAnsweredAsItWasAsked(t *testing.T) {
+	for _, purpose := range []string{ledger.PurposeProbe, ledger.PurposeBefore} {
+		w := wire(t, nil)
+		started, finish := make(chan struct{}, 2), make(chan struct{})
+		w.answers("file.stat", func(_ context.Context, c ledger.Command) (Answer, error) {
+			started <- struct{}{}
+			<-finish
+			if string(c.Arguments) == `{"path":"/tmp/a"}` {
+				return Present("inode 7"), nil
+			}
+			return Absent(), nil
+		})
+		forged := question("k1", purpose)
+		forged.Arguments, forged.Term = json.RawMessage(`{"path":"/nowhere"}`), 1<<60
+		other := w.send(forged)
+		<-started
+		own := w.send(question("k1", purpose))
+		if err := w.executor.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for joined := false; !joined; { // taken in, one way or the other
+			w.mu.Lock()
+			if f := w.flights["k1"]; f != nil {
+				joined = len(f.waiting) > 1 || len(f.behind) > 0
+			}
+			w.mu.Unlock()
+		}
+		close(finish)
+		if r := <-other; string(r.Output) != `{"presence":"absent"}` {
+			t.Errorf("%s: the forged question is answered %+v", purpose, r)
+		}
+		if r := <-own; string(r.Output) != `{"presence":"present","external_ref":"inode 7"}` {
+			t.Errorf("%s: the executor is answered %s, what another question asked", purpose, r.Output)
+		}
+	}
+}
+
 // waitBehind returns when n flights stand behind the one of a key.
 func (w *wired) waitBehind(key string, n int) {
 	w.t.Helper()

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,9 +83,16 @@ type asked struct {
 	attempt uint32
 }
 
-// same reports whether one answer serves both commands.
+// same reports whether one answer serves both commands. Keys are no secret, and agents may
+// ask: a question is the same only where it asks the same.
 func (f *flight) same(c ledger.Command) bool {
-	return f.command.Purpose == c.Purpose && f.command.Capability == c.Capability
+	own := f.command
+	if own.Purpose != c.Purpose || own.Capability != c.Capability {
+		return false
+	}
+	asksSame := own.Plan == c.Plan && own.Action == c.Action && own.Forward == c.Forward &&
+		own.ExternalRef == c.ExternalRef && bytes.Equal(own.Arguments, c.Arguments)
+	return c.Purpose == ledger.PurposeUndo || asksSame
 }
 
 // New checks the configuration. It subscribes nothing: Handle and Answer

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -133,6 +134,51 @@ func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
 		}
 		if m.Reply == "" && string(m.Data) != "{}" && !strings.HasPrefix(m.Subject, "saga.t.executor") {
 			t.Errorf("the host has answered on %s: %s", m.Subject, m.Data)
+		}
+	}
+}
+
+// TestAStandInAnswersNowhereThatHasAnEffect: what answers while no host can run is as
+// trusted as a host.
+func TestAStandInAnswersNowhereThatHasAnEffect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, err := NewStandIn(StandInConfig{Conn: r.conn, Tenants: []string{"t"}, Problem: "the disk is full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, reply := range []string{"", "saga.t.operator.ann", "admin.t.rebuild", "notice.t.a.p", "$KV.SAGA_HOLDERS.t"} {
+		heard, err := r.conn.SubscribeSync(cmp.Or(reply, "nowhere"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, subject := range served() {
+			if !strings.HasPrefix(subject, "query.") && !strings.HasPrefix(subject, "admin.") {
+				continue // it does not serve these
+			}
+			if err := r.conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Answered by the same subscription, after all of these.
+		if _, err := r.conn.Request(ledger.QuerySubject("t", "status"), []byte("{}"), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.conn.Request(ledger.AdminSubject("t", "rebuild"), []byte("{}"), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		for n, _, _ := heard.Pending(); n > 0; n-- {
+			m, err := heard.NextMsg(time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(m.Data) != "{}" {
+				t.Fatalf("published on %s: %s", reply, m.Data)
+			}
+		}
+		if err := heard.Unsubscribe(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

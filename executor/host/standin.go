@@ -64,6 +64,8 @@ func (s *StandIn) Close() {
 func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	var answer any
 	switch {
+	case ledger.CheckReplyTo(m.Reply) != nil: // as every host: it would be published there
+		return
 	case verb == verbReleased:
 		return
 	case verb == "host":

@@ -164,6 +164,27 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	r.eventually("it is undone", func() bool { return r.show("p").State == ledger.StateCompensated })
 }
 
+// A commit asks about an action, and its agent says what came of it before a worker does:
+// then nobody waits for the answer, and the question is not asked any more.
+func TestAQuestionThatNobodyWaitsForIsNotAskedAnyMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.host("h1")
+	inDoubt := &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: "timeout"}}}
+	commit := &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+	records := append([]*pb.Record{opened("p", &pb.PlanOpened{})}, pair("p", "a", charge())...)
+	r.append(agentOf("agent", "p"), append(records, inDoubt, commit)...)
+	r.eventually("the question has found nobody", func() bool {
+		waiting := r.status().Waiting
+		return len(waiting) == 1 && waiting[0].Tries > 0
+	})
+	r.append(agentOf("agent", "p"), completed("p", "a", "r1"))
+	r.eventually("the plan is committed", func() bool { return r.show("p").State == ledger.StateCommitted })
+	if waiting := r.status().Waiting; len(waiting) != 0 {
+		t.Errorf("%+v", waiting)
+	}
+}
+
 // Who serves what contracts call is asked of the server where it can be, and known from
 // answers and from commands on their way where it cannot.
 func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {

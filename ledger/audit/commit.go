@@ -94,14 +94,10 @@ func (b *book) beginSettling(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
 			if a.doubt = ""; a.waitsForAnswer() {
-				b.beginDoubt(c, a)
+				a.doubt, c.unwindingNs = doubtDue, b.now
 			}
 		}
 	}
-}
-
-func (b *book) beginDoubt(p *plan, a *action) {
-	a.doubt, p.unwindingNs = doubtDue, b.now
 }
 
 // stopSettling ends what a commit has begun: its tree unwinds.
@@ -129,7 +125,7 @@ func (b *book) weigh(p *plan, a *action) {
 	switch waits := a.waitsForAnswer(); {
 	case !p.committing() || a.isSettled():
 	case waits && a.doubt == "":
-		b.beginDoubt(p, a)
+		a.doubt = doubtDue
 	case !waits && a.doubt != "":
 		b.endDoubt(p, a)
 	}

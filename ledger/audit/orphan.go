@@ -178,6 +178,9 @@ func (b *book) withdraw(p *plan, r *pb.Record) bool {
 	}
 	p.orphans[found[0]].withdrawn = true
 	b.unpageOrphans(p)
+	if p.count(quarantined) == 0 && len(p.unanswered()) == 0 {
+		b.reopen(p)
+	}
 	return true
 }
 
