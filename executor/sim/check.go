@@ -240,6 +240,8 @@ func (c *checker) sent(h *host, command executor.Command) {
 		c.fail("I18", call.sequence, "%s sends key %s of %s %s, and the record has %s", h.name, command.Key, command.Plan, command.Action, call.key)
 	case command.Tenant != tenant:
 		c.fail("I27", call.sequence, "%s sends a command of tenant %q", h.name, command.Tenant)
+	case !h.state.Outstanding(command.Plan, command.Number, purpose, command.Attempt):
+		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s, and it waits for no answer", h.name, command.Attempt, purpose, command.Plan, command.Action)
 	case h.state.Meta().Holder != h.name:
 		c.fail("I18", h.cursor(), "%s sends a command, and the ledger names %s as the holder", h.name, h.state.Meta().Holder)
 	case !h.holding() || command.Term != h.machine.Term():

@@ -93,7 +93,7 @@ func (s *stream) keep(sequence uint64, id string) {
 			kept.copyOf = uint64(i) + 1
 		}
 		// A decision has the count of what was decided before in it, and a claim its term.
-		if other := &s.stored[i]; other.id != id && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
+		if other := &s.stored[i]; other.id != id && other.id != "" && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
 			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d", i+1)
 		}
 	}

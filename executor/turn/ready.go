@@ -114,6 +114,9 @@ func (n *news) note(e ledger.Entry, attached uint64) {
 func (m *Machine) deliver(r *Ready) {
 	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(), m.state.Closed()
 	erasures := m.state.Erasures()
+	for _, c := range m.state.Landed() {
+		m.news.looked = append(m.news.looked, About(c))
+	}
 	held := m.holding
 	// First: whoever is fenced by what was folded sends nothing of the next holder's.
 	r.Up = m.applyTerm()
@@ -129,7 +132,10 @@ func (m *Machine) deliver(r *Ready) {
 		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
 	case r.Tells:
 		for _, c := range commands {
-			r.Send = append(r.Send, Sending{c, false})
+			// What was folded with the dispatch may have settled it: a report that was fast.
+			if m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
+				r.Send = append(r.Send, Sending{c, false})
+			}
 		}
 		r.Closed, r.Pages, r.Erase = closed, pages, erasures
 	}

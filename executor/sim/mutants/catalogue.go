@@ -252,8 +252,6 @@ var catalogue = []mutant{
 		"delete(f.flights, of)\n\treturn x", "return nil"},
 	{"a copy goes out whose key may be forgotten", "executor/turn/flights.go",
 		"if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {", "if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until<<1 {"},
-	{"silence is an answer that no one gives", "executor/turn/flights.go",
-		"case r.Fate == Silent:\n\t\tf.land(x, nil, 0, &v)", "case r.Fate == Silent:\n\t\tv.again(int64(WorkerWaitMax))"},
 	{"a command is given up when no worker is there", "executor/turn/flights.go",
 		"v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))", "delete(f.flights, x.Attempt.About)"},
 	{"an undo that is done after its owner's answer is not told of", "executor/turn/flights.go",
