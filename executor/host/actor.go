@@ -447,11 +447,26 @@ func (a *actor) fold(m ledger.Message) error {
 		a.noteSigned(e, result)
 		a.observe(e, result.Verdict)
 		a.feed.touch(e.Record)
+		if result.Verdict == executor.Effective {
+			a.seenTo(e)
+		}
 		if result.Verdict != executor.Effective && result.Verdict != executor.Repeated {
 			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject", m.Subject, "reason", result.Reason)
 		}
 	}
 	return nil
+}
+
+// seenTo shows people what a record says of the tenant itself.
+func (a *actor) seenTo(e ledger.Entry) {
+	switch k := e.Record.Kind.(type) {
+	case *pb.Record_TermStarted:
+		a.termBegan(e.StampNs)
+	case *pb.Record_ClockConfirmed:
+		if e.Address.Sequence > a.machine.Attached() {
+			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason", k.ClockConfirmed.Reason)
+		}
+	}
 }
 
 // purposeOf is the purpose of the command that asks a question.
