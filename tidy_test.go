@@ -32,7 +32,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/turn", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -50,10 +50,11 @@ var layers = map[string][]string{
 	"triggers":                  {"proto/sagenbaum/v1", "ledger"},
 	"triggers/oracle":           {},
 	"executor":                  {"proto/sagenbaum/v1", "ledger", "triggers"},
-	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "ledger/seal", "triggers", "executor"},
-	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor"},
+	"executor/turn":             {"proto/sagenbaum/v1", "ledger", "executor"},
+	"executor/actuators":        {"proto/sagenbaum/v1", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
+	"executor/sim":              {"proto/sagenbaum/v1", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/turn"},
 	"executor/sim/mutants":      {},
-	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/actuators"},
+	"executor/host":             {"proto/sagenbaum/v1", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/turn", "executor/actuators"},
 	"executor/host/console":     {"proto/sagenbaum/v1", "ledger", "ledger/jetstream", "executor", "executor/host"},
 	"coordinator":               {"proto/sagenbaum/v1", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},

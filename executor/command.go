@@ -91,6 +91,18 @@ func (s *State) Commands() []Command {
 	return out
 }
 
+// Call names the action that a command is about.
+type Call struct{ Plan, Action string }
+
+// Landed returns the actions for whose call the folds since the last call wait no more:
+// it has an answer, or no one needs one. Another call about the same action may have
+// followed; Outstanding says which one is waited for.
+func (s *State) Landed() []Call {
+	out := s.landed
+	s.landed = nil
+	return out
+}
+
 // Notices returns what the folds since the last call have to tell agents.
 func (s *State) Notices() []Notice {
 	out := s.notices

@@ -373,6 +373,8 @@ func (d *decider) commitStep(p *plan) bool {
 		return d.next(p, d.state.action(p.id, p.row.Ready[len(p.row.Ready)-1]))
 	case child(p.row) || d.state.uncommitted(p) != "":
 		return false
+	case len(d.state.occurred) > 0: // a fact of this very commit may turn a lease of the plan
+		return false
 	default:
 		return d.retire(p, d.state.heldCount(p), d.state.inDoubt(p))
 	}

@@ -58,6 +58,10 @@ func (s *State) move(p *plan, a *action, to pb.Undo) {
 	r, n, from := p.row, a.id.n, a.row.Undo
 	was := isClear(p, a)
 	switch from {
+	case pb.Undo_UNDO_DISPATCHED:
+		if s.base == nil {
+			s.landed = append(s.landed, Call{p.id, a.fixed.Id})
+		}
 	case pb.Undo_UNDO_READY:
 		r.Ready = without(r.Ready, n)
 	case pb.Undo_UNDO_SETTLING:

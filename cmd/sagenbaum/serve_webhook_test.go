@@ -122,7 +122,7 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 			t.Errorf("%s: %+v, and after kill -9 %+v", kind, a, b)
 		}
 	}
-	if stuck := second[ledger.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "nobody serves room.free") || stuck.Hook != ledger.PageOperators {
+	if stuck := second[ledger.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != ledger.PageOperators {
 		t.Errorf("%+v", stuck)
 	}
 	eventually(t, "the record", func() (string, bool) {

@@ -14,27 +14,23 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Fate says what became of one sending.
-type Fate uint8
+// Fate and Result say what became of one sending.
+type (
+	Fate   = turn.Fate
+	Result = turn.Result
+)
 
 // Fates of a sending.
 const (
-	Replied  Fate = iota // Reply is set
-	NoWorker             // nobody serves the capability: nothing happened
-	Silent               // no reply in time: what was asked for may have happened
-	Unsent               // it did not leave: nothing happened, and nobody knows who serves it
+	Replied  = turn.Replied
+	NoWorker = turn.NoWorker
+	Silent   = turn.Silent
+	Unsent   = turn.Unsent
 )
-
-// Result is what became of one sending.
-type Result struct {
-	Fate    Fate
-	Reply   ledger.Reply
-	Problem string        // Unsent: why; may be empty
-	Took    time.Duration // from sending to the result
-}
 
 // Bounds of what is kept of commands on their way.
 const (

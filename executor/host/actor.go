@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -36,28 +36,18 @@ type actor struct {
 	state    *executor.State
 	stint    *stint
 	dispatch *dispatcher
-	actuator *actuators.NATS   // of the term
-	answers  []executor.Answer // not yet settled in the ledger
+	actuator *actuators.NATS // of the term
 	pages    *pager
 	eraser   *eraser
 	keys     *keyring
 	paging   sync.WaitGroup // its goroutines
 
-	term    uint64 // that this host has claimed; 0: none
-	fence   uint64 // sequence of its TermStarted
-	holding bool   // the claim was read back: it may decide and dispatch
-
-	pending   *pending // the commit on its way
-	acks      chan ack // buffered 1: at most one append is in flight
-	misses    int      // appends without reply, in a row
-	wake      *time.Timer
-	opened    sync.Once
-	attached  uint64        // last sequence when the session began
-	wantsTerm bool          // this host has the lease
-	doubt     chan struct{} // buffered 1: another term has begun, is the lease still this host's?
-	released  chan struct{} // buffered 1: the holder has given the lease back
-	lost      time.Time
-	lostFence uint64 // of the append that another term has beaten, at lost
+	machine  *turn.Machine // of the session
+	acks     chan ack      // buffered 1: at most one append is in flight
+	wake     *time.Timer
+	opened   sync.Once
+	doubt    chan struct{} // buffered 1: another term has begun, is the lease still this host's?
+	released chan struct{} // buffered 1: the holder has given the lease back
 
 	asking   asking
 	feed     feed
@@ -74,8 +64,8 @@ type actor struct {
 	meter     *meter // nil: none
 	levels    levels // as the meter shows them
 	traces    *tracing
-	sent      map[about]int64 // undos under way: when they were first dispatched, unix ns
-	readAhead atomic.Uint64   // last sequence that the reader has seen
+	sent      map[turn.About]int64 // undos under way: when they were first dispatched, unix ns
+	readAhead atomic.Uint64        // last sequence that the reader has seen
 
 	mu        sync.Mutex
 	mode      string
@@ -98,7 +88,7 @@ func newActor(h *Host, tenant string) *actor {
 		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
 		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
-		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[about]int64{},
+		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[turn.About]int64{},
 	}
 	a.signing.timer = time.NewTimer(time.Hour)
 	a.witnesses = newWitnessing(h.cfg.Witness, h.hooks, tenant, &a.signing, a.log)
@@ -249,7 +239,6 @@ func (a *actor) endSession() {
 	a.stepDown()
 	a.paging.Wait()
 	a.endSigning()
-	a.pending, a.misses = nil, 0
 	a.noProgress()
 	clear(a.sent)
 	a.acks = make(chan ack, 1)
@@ -297,7 +286,9 @@ func (a *actor) attach(ctx context.Context) error {
 		return err
 	}
 	a.openSigning()
-	a.attached = head.Last
+	a.machine = turn.New(turn.Config{
+		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID,
+	}, a.state, head.Last)
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
@@ -384,7 +375,7 @@ func (a *actor) loop(ctx context.Context, messages <-chan ledger.Message, broke 
 func (a *actor) takeAnswers() {
 	for more := a.dispatch.take(); len(more) > 0; more = a.dispatch.take() {
 		a.noteStale(more)
-		a.answers = append(a.answers, more...)
+		a.machine.Answer(more...)
 		runtime.Gosched()
 	}
 }
@@ -398,13 +389,14 @@ func (a *actor) turn(first *ledger.Message, messages <-chan ledger.Message) erro
 			return err
 		}
 	}
-	if a.pending != nil && a.pending.stored != 0 && a.cursor() >= a.pending.stored {
-		a.pending = nil
+	for more := true; more; {
+		now, in := a.inputs()
+		ready := a.machine.Step(now, in)
+		if err := a.carryOut(ready, in); err != nil {
+			return err
+		}
+		more = ready.More
 	}
-	if a.pending == nil {
-		a.act()
-	}
-	a.armWake()
 	a.sign()
 	a.measure()
 	return nil
@@ -414,14 +406,12 @@ func (a *actor) cursor() uint64 { return a.state.Meta().GetApplied().GetSequence
 
 // foldBatch folds a bounded run of messages as one Pebble batch.
 func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) error {
-	bytes, start := 0, time.Now()
-	for n := 1; ; n++ {
+	for start := time.Now(); ; {
 		a.stint.step()
 		if err := a.fold(m); err != nil {
 			return err
 		}
-		bytes += len(m.Data)
-		if n == turnMessagesMax || bytes > turnBytesMax || time.Since(start) > turnTimeMax {
+		if a.machine.Full() || time.Since(start) > turnTimeMax {
 			break
 		}
 		select {
@@ -434,36 +424,15 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 	if err := a.tiles.flush(); err != nil { // before it is folded state
 		return fmt.Errorf("cannot write the tiles: %w", err)
 	}
-	a.state.Flush()
+	a.machine.Flush()
 	a.kv.commit()
-	commands, notices, pages, closed := a.state.Commands(), a.state.Notices(), a.state.Pages(), a.state.Closed()
-	erasures := a.state.Erasures()
-	held := a.holding
-	// First: whoever is fenced by this batch sends nothing of the next holder's.
-	if err := a.applyTerm(); err != nil {
-		return err
-	}
-	if held && a.holding {
-		for _, c := range commands {
-			a.dispatch.send(a.traces.send(c))
-		}
-		for _, c := range closed { // before what was asked for since, which has a row
-			a.pages.recorded(pageKey{c.Plan, c.Action, c.Kind})
-		}
-		a.pages.add(pages)
-		a.eraser.add(erasures)
-		a.notify(notices)
-	}
-	a.advanced(notices)
-	a.progressed(a.cursor(), a.state.Meta().Records)
-	a.feed.publish(a.state)
 	return nil
 }
 
-// fold folds one message; a gap is guard G1.
+// fold folds one message.
 func (a *actor) fold(m ledger.Message) error {
-	if want := a.cursor() + 1; m.Sequence != want {
-		return &ledger.Halted{Guard: "G1", Sequence: want, Problem: fmt.Sprintf("the stream goes on with %d", m.Sequence)}
+	if err := a.machine.Begin(m.Sequence, len(m.Data)); err != nil {
+		return err
 	}
 	entries, err := ledger.Decode(a.tenant, m)
 	if err != nil {
@@ -474,56 +443,27 @@ func (a *actor) fold(m ledger.Message) error {
 		if err := a.keep(m, e); err != nil {
 			return err
 		}
-		result := a.state.Apply(e)
+		result := a.machine.Fold(e)
 		a.noteSigned(e, result)
 		a.observe(e, result.Verdict)
 		a.feed.touch(e.Record)
 		if result.Verdict == executor.Effective {
-			a.folded(e)
-		} else if result.Verdict != executor.Repeated {
+			a.seenTo(e)
+		}
+		if result.Verdict != executor.Effective && result.Verdict != executor.Repeated {
 			a.log.Debug("record not effective", "address", ledger.FormatAddress(e.Address), "subject", m.Subject, "reason", result.Reason)
 		}
 	}
 	return nil
 }
 
-// folded lets the shell follow what the ledger says.
-func (a *actor) folded(e ledger.Entry) {
-	of := about{e.Record.Plan, e.Record.Action}
+// seenTo shows people what a record says of the tenant itself.
+func (a *actor) seenTo(e ledger.Entry) {
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_TermStarted:
 		a.termBegan(e.StampNs)
-	case *pb.Record_CompensationSucceeded:
-		a.settled(attemptID{of, ledger.PurposeUndo, k.CompensationSucceeded.Attempt})
-	case *pb.Record_CompensationFailed:
-		a.settled(attemptID{of, ledger.PurposeUndo, k.CompensationFailed.Attempt})
-	case *pb.Record_ProbeAsked:
-		if done := k.ProbeAsked.Done; done != nil {
-			a.settled(attemptID{of, ledger.PurposeUndo, done.Attempt})
-		}
-	case *pb.Record_ProbeAnswered:
-		a.settled(attemptID{of, purposeOf(k.ProbeAnswered.Question), k.ProbeAnswered.Attempt})
-	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined, *pb.Record_CommitWaits:
-		if a.dispatch != nil {
-			a.dispatch.abandon(of)
-		}
-	case *pb.Record_Resolved, *pb.Record_RetryRequested, // where two must agree, the first changes nothing
-		*pb.Record_ForwardCompleted, *pb.Record_ForwardFailed: // what it was asked about is known
-		if a.dispatch != nil {
-			a.dispatch.outdated(of, a.state.Outstanding)
-		}
-	case *pb.Record_OwnerPaged:
-		if a.pages != nil {
-			a.pages.recorded(pageKey{of.plan, of.action, k.OwnerPaged.Kind})
-		}
-	case *pb.Record_PlanErased:
-		a.keys.forget(of.plan)
-		if a.eraser != nil && k.PlanErased.Destroyed {
-			a.eraser.recorded(of.plan)
-		}
 	case *pb.Record_ClockConfirmed:
-		if e.Address.Sequence > a.attached {
-			a.host.clock.confirm()
+		if e.Address.Sequence > a.machine.Attached() {
 			a.log.Warn("operator confirmed the clock", "actor", k.ClockConfirmed.Actor, "reason", k.ClockConfirmed.Reason)
 		}
 	}
@@ -537,51 +477,84 @@ func purposeOf(q pb.Question) string {
 	return ledger.PurposeProbe
 }
 
-func (a *actor) settled(id attemptID) {
-	if a.dispatch != nil {
-		a.dispatch.forget(id)
+// inputs are the clocks, and what waits for a decision if the next step takes one.
+func (a *actor) inputs() (turn.Instant, turn.Inputs) {
+	now, ahead := a.host.clock.read()
+	if !a.machine.Decides() {
+		return now, turn.Inputs{}
 	}
+	a.guarded(ahead, now.Held)
+	return now, turn.Inputs{Paged: a.pages.taken(), Destroyed: a.eraser.destroyed(), Proof: a.proofRecords()}
 }
 
-// act decides and appends, while this host holds the tenant.
-func (a *actor) act() {
-	if !a.holding {
-		a.claim()
-		return
+// carryOut does what a step of the machine asks for, in the order of turn.Ready.
+func (a *actor) carryOut(r turn.Ready, in turn.Inputs) error {
+	if r.Down != nil {
+		a.down(*r.Down)
 	}
-	if records := a.proofRecords(); len(records) > 0 { // few, and a commit of their own: the next one is for decisions
-		a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
-		return
-	}
-	live := a.answers[:0]
-	for _, answer := range a.answers {
-		if a.state.Awaits(answer) {
-			live = append(live, answer)
+	if r.Up {
+		if err := a.takeUp(); err != nil {
+			return err
 		}
 	}
-	a.answers = live
-	now, ahead, held := a.host.clock.epoch()
-	a.guarded(ahead, held)
-	due, waits := a.state.NextWake()
-	paged, destroyed := a.pages.taken(), a.eraser.destroyed()
-	working := a.state.HasWork() || a.state.MemoryWork(a.host.cfg.MemoryBytes)
-	if len(a.answers) == 0 && len(paged) == 0 && len(destroyed) == 0 && !working && (!waits || due > now.UnixNano()) {
-		return
+	if r.Confirmed {
+		a.host.clock.confirm()
 	}
-	records := a.state.Decide(executor.Input{
-		EpochNs: now.UnixNano(), HoldClock: held, Answers: a.answers, Paged: paged, Destroyed: destroyed,
-		Cascade: a.host.cfg.Cascade, MemoryMax: a.host.cfg.MemoryBytes, SizeMax: commitSizeMax,
-	})
-	// Whoever nobody serves is told of again, if it still is so.
-	a.answers = slices.DeleteFunc(a.answers, func(answer executor.Answer) bool { return answer.Unserved })
-	if len(records) == 0 {
-		a.pages.forgetTaken(paged) // they are about what is settled by now
-		for _, plan := range destroyed {
+	for _, e := range r.Erased {
+		a.keys.forget(e.Plan)
+	}
+	if a.dispatch != nil {
+		a.send(r)
+	}
+	if r.Folded {
+		a.tell(r)
+	}
+	if r.Settled { // what was taken and destroyed is about what is settled by now
+		a.pages.forgetTaken(in.Paged)
+		for _, plan := range in.Destroyed {
 			a.eraser.recorded(plan)
 		}
-		return
 	}
-	a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor}, records, false)
+	if r.Append != nil {
+		a.publish(*r.Append)
+	}
+	if r.Wakes {
+		a.wake.Reset(time.Duration(r.WakeInNs))
+	}
+	return nil
+}
+
+// send has commands, pages and the destruction of keys go on their way, while this host
+// holds the tenant.
+func (a *actor) send(r turn.Ready) {
+	a.dispatch.prune(r.Looked, a.state.Outstanding)
+	for _, e := range r.Erased {
+		if e.Destroyed {
+			a.eraser.recorded(e.Plan)
+		}
+	}
+	for _, s := range r.Send {
+		s.Command = a.traces.send(s.Command)
+		a.dispatch.send(s)
+	}
+	for _, t := range r.Taken { // before what was asked for since, which has a row
+		a.pages.recorded(pageKey{t.Plan, t.Action, t.Kind})
+	}
+	for _, c := range r.Closed {
+		a.pages.recorded(pageKey{c.Plan, c.Action, c.Kind})
+	}
+	a.pages.add(r.Pages)
+	a.eraser.add(r.Erase)
+}
+
+// tell lets agents, and whoever asks this host, know what was folded.
+func (a *actor) tell(r turn.Ready) {
+	if r.Tells {
+		a.notify(r.Notices)
+	}
+	a.advanced(r.Notices)
+	a.progressed(a.cursor(), a.state.Meta().Records)
+	a.feed.publish(a.state)
 }
 
 // notify tells agents, best effort.
@@ -600,22 +573,5 @@ func (a *actor) notify(notices []executor.Notice) {
 		if err := a.host.cfg.Conn.Publish(ledger.NoticeSubject(a.tenant, n.Agent, n.Plan), body); err != nil {
 			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
 		}
-	}
-}
-
-// armWake sets the timer to the next instant that matters.
-func (a *actor) armWake() {
-	if !a.holding || a.pending != nil {
-		return // the next message, reply or lease event comes by itself
-	}
-	now, _, held := a.host.clock.epoch()
-	if held {
-		a.wake.Reset(guardPoll)
-		return
-	}
-	if due, ok := a.state.NextWake(); ok {
-		a.wake.Reset(max(time.Duration(due-now.UnixNano()), 0))
-	} else if a.state.HasWork() {
-		a.wake.Reset(guardPoll) // held back by a stamp ahead of this clock
 	}
 }

@@ -9,7 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -30,7 +33,7 @@ func (s *failingStore) Append(_ context.Context, a ledger.Append) (uint64, error
 		s.errs = s.errs[1:]
 		return 0, err
 	}
-	return 7, nil
+	return 2, nil
 }
 
 // appendingActor is an actor whose appends go to a store that fails.
@@ -48,17 +51,92 @@ func appendingActor(t *testing.T, errs ...error) (*actor, *failingStore) {
 	store := &failingStore{errs: errs}
 	a := h.actors[0]
 	a.session, a.store = t.Context(), store
-	a.term, a.fence, a.holding = 3, 5, true
+	a.holds(t, "h1")
 	return a, store
 }
 
-// until has an actor handle what becomes of its append until it is stored.
+// holds has an actor's machine claim term 1, read it back, and hold the tenant.
+func (a *actor) holds(t *testing.T, holder string) (claim ledger.Message) {
+	t.Helper()
+	a.state = executor.Open(a.kv, "t", nil)
+	a.machine = turn.New(turn.Config{Tenant: "t", Holder: holder, NewID: jetstream.NewID}, a.state, 0)
+	a.machine.Lead(true, holder)
+	r := a.machine.Step(turn.Instant{}, turn.Inputs{})
+	if r.Append == nil || !r.Append.Claim {
+		t.Fatalf("no claim: %+v", r)
+	}
+	claim = ledger.Message{Sequence: 1, StampNs: 1, Subject: r.Append.Subject, Data: r.Append.Data}
+	a.machine.Acknowledged(1, nil, true, 0)
+	entries, err := ledger.Decode("t", claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.machine.Begin(1, len(claim.Data)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if a.tiles != nil {
+			if err := a.keep(claim, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.machine.Fold(e)
+	}
+	a.machine.Flush()
+	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); !r.Up || !a.holding() {
+		t.Fatalf("it does not hold the tenant: %+v", r)
+	}
+	return claim
+}
+
+// appends has the machine append records.
+func (a *actor) appends(t *testing.T, records []*pb.Record) {
+	t.Helper()
+	r := a.machine.Step(turn.Instant{}, turn.Inputs{Proof: records})
+	if r.Append == nil {
+		t.Fatalf("nothing is appended: %+v", r)
+	}
+	a.publish(*r.Append)
+}
+
+// readBack folds an append of the actor, as the ledger's second message.
+func (a *actor) readBack(t *testing.T, p ledger.Append) {
+	t.Helper()
+	entries, err := ledger.Decode("t", ledger.Message{Sequence: 2, StampNs: 2, Subject: p.Subject, Data: p.Data})
+	if err == nil {
+		err = a.machine.Begin(2, len(p.Data))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		a.machine.Fold(e)
+	}
+	a.machine.Flush()
+	a.machine.Step(turn.Instant{}, turn.Inputs{})
+}
+
+// takesAck handles one result of an append.
+func (a *actor) takesAck(k ack) error {
+	if err := a.acknowledged(k); err != nil {
+		return err
+	}
+	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); r.Append != nil {
+		a.publish(*r.Append)
+	} else if r.Down != nil {
+		a.down(*r.Down)
+	}
+	return nil
+}
+
+// until has an actor handle what becomes of its append until that has an end.
 func (a *actor) until(t *testing.T) {
 	t.Helper()
-	for a.pending != nil && a.pending.stored == 0 {
+	for stored := false; !stored && a.holding(); {
 		select {
 		case k := <-a.acks:
-			if err := a.acknowledged(k); err != nil {
+			stored = k.err == nil
+			if err := a.takesAck(k); err != nil {
 				t.Fatal(err)
 			}
 		case <-time.After(20 * time.Second):
@@ -68,7 +146,7 @@ func (a *actor) until(t *testing.T) {
 }
 
 func decision() []*pb.Record {
-	return []*pb.Record{{Term: 3, Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: 1}}}}
+	return []*pb.Record{{Term: 1, Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: 1}}}}
 }
 
 // TestADecisionGoesOutAgainAsItIs: whatever an append failed with, the next one is the same
@@ -77,15 +155,15 @@ func decision() []*pb.Record {
 func TestADecisionGoesOutAgainAsItIs(t *testing.T) {
 	t.Parallel()
 	a, store := appendingActor(t, ledger.ErrInDoubt, ledger.ErrBusy, ledger.ErrFull, ledger.ErrInDoubt)
-	a.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decision(), false)
+	a.appends(t, decision())
 	a.until(t)
-	if len(store.appends) != 5 || a.pending.stored != 7 {
-		t.Fatalf("%d appends, stored at %d", len(store.appends), a.pending.stored)
+	if len(store.appends) != 5 || a.last != 2 {
+		t.Fatalf("%d appends, stored at %d", len(store.appends), a.last)
 	}
 	first := store.appends[0]
 	want := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}.Subject()
-	if first.ID == "" || first.Fence != 5 || first.FenceSubject != want {
-		t.Errorf("%+v, want it fenced on %s at 5", first, want)
+	if first.ID == "" || first.Fence != 1 || first.FenceSubject != want {
+		t.Errorf("%+v, want it fenced on %s at 1", first, want)
 	}
 	for _, next := range store.appends {
 		if next.ID != first.ID || string(next.Data) != string(first.Data) || next.Subject != first.Subject ||
@@ -93,8 +171,8 @@ func TestADecisionGoesOutAgainAsItIs(t *testing.T) {
 			t.Errorf("%+v, and before it was %+v", next, first)
 		}
 	}
-	a.pending = nil
-	a.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decision(), false)
+	a.readBack(t, first)
+	a.appends(t, decision())
 	a.until(t)
 	if last := store.appends[len(store.appends)-1]; last.ID == first.ID {
 		t.Error("two commits have one id: the stream would drop the second")
@@ -106,10 +184,10 @@ func TestADecisionGoesOutAgainAsItIs(t *testing.T) {
 func TestAnAppendBehindAnotherTermIsGivenUp(t *testing.T) {
 	t.Parallel()
 	a, store := appendingActor(t, ledger.ErrInDoubt, ledger.ErrConflict)
-	a.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decision(), false)
+	a.appends(t, decision())
 	a.until(t)
-	if a.pending != nil || a.holding || a.term != 0 || a.wantsTerm {
-		t.Errorf("pending %v, holding %v, term %d", a.pending, a.holding, a.term)
+	if a.holding() || a.machine.Term() != 0 {
+		t.Errorf("holding %v, term %d", a.holding(), a.machine.Term())
 	}
 	if len(store.appends) != 2 {
 		t.Errorf("%d appends", len(store.appends))
@@ -176,27 +254,29 @@ func TestAStoreThatNeverAnswersEndsTheHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for want, errs := range map[int][]error{
-		missesMax:     {ledger.ErrInDoubt, ledger.ErrInDoubt, ledger.ErrInDoubt, ledger.ErrInDoubt},
-		missesMax - 1: {ledger.ErrInDoubt, ledger.ErrInDoubt},
+		turn.MissesMax:     {ledger.ErrInDoubt, ledger.ErrInDoubt, ledger.ErrInDoubt, ledger.ErrInDoubt},
+		turn.MissesMax - 1: {ledger.ErrInDoubt, ledger.ErrInDoubt},
 	} {
 		a, store := appendingActor(t, errs...)
 		a.host.cfg.Conn = r.conn
 		for round := range 2 {
-			a.pending = nil
-			a.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decision(), false)
-			misses, mute := 0, false
-			for a.pending.stored == 0 && !mute {
+			a.appends(t, decision())
+			misses, mute, stored := 0, false, false
+			for !stored && !mute {
 				k := <-a.acks
-				if k.err != nil {
+				if stored = k.err == nil; !stored {
 					misses++
 				}
-				mute = errors.Is(a.acknowledged(k), ErrMute)
+				mute = errors.Is(a.takesAck(k), ErrMute)
 			}
-			if mute != (want == missesMax) || misses != want {
+			if mute != (want == turn.MissesMax) || misses != want {
 				t.Fatalf("round %d: mute=%v after %d misses, want %d", round, mute, misses, want)
 			}
 			if mute {
 				break
+			}
+			if round == 0 {
+				a.readBack(t, store.appends[len(store.appends)-1])
 			}
 			store.mu.Lock()
 			store.errs = errs // again, behind one that was stored

@@ -145,7 +145,7 @@ func (a *actor) noteSigned(e ledger.Entry, result executor.Result) {
 // a turn, when all that was folded is in the tiles.
 func (a *actor) sign() {
 	s := &a.signing
-	if !a.holding || s.busy || s.ready != nil || s.said != 0 {
+	if !a.holding() || s.busy || s.ready != nil || s.said != 0 {
 		return
 	}
 	now := time.Now()
@@ -177,7 +177,7 @@ func (a *actor) sign() {
 // to export the ledger, and says how many records it will cover.
 func (a *actor) signSoon() executor.SignAnswer {
 	s := &a.signing
-	if !a.holding || s.since.IsZero() {
+	if !a.holding() || s.since.IsZero() {
 		return executor.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
 	}
 	s.since = s.since.Add(-a.host.checkpointAfter)
@@ -257,13 +257,13 @@ func (a *actor) proofRecords() (records []*pb.Record) {
 	epochNs := a.host.clock.now().UnixNano()
 	if r := s.ready; r != nil {
 		s.ready, s.said = nil, r.checkpoint.Size
-		records = append(records, &pb.Record{Term: a.term, EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
 			Size: r.checkpoint.Size, Root: r.checkpoint.Root[:], StateDigest: r.digest, Note: string(r.note),
 		}}})
 	}
 	if r := s.rotate; r != nil && !r.sent {
 		r.sent = true
-		records = append(records, &pb.Record{Term: a.term, EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: r.record}})
+		records = append(records, &pb.Record{Term: a.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: r.record}})
 	}
 	return records
 }

@@ -252,7 +252,7 @@ func (d *tracedDisk) wantOnDisk(path string) {
 // turn is kept as state.
 func TestARecordIsInTheTilesBeforeItIsState(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
+	a := foldingActor(t)
 	for _, broken := range []bool{false, true} {
 		data, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{
 			FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -38,8 +39,8 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(math.MaxInt64 / 2), working(0)}}
-		d := newDispatcher(s, time.Now, nil)
-		d.send(command())
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: command()})
 		synctest.Wait()
 		if w := d.waiting(); len(w) != 1 || !w[0].Working {
 			t.Fatalf("not seen: %+v", w)
@@ -49,7 +50,7 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 		if answers := d.take(); len(answers) != 1 || answers[0].Reply != nil {
 			t.Fatalf("%+v", answers)
 		}
-		if took := time.Since(start); took > 2*workingMax {
+		if took := time.Since(start); took > 2*turn.WorkingMax {
 			t.Fatalf("after %s", took)
 		}
 		for _, c := range s.sent {
@@ -65,9 +66,9 @@ func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, time.Now, nil)
-		d.send(command())
-		d.send(command()) // the same attempt flies once
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: command()})
+		d.send(turn.Sending{Command: command()}) // the same attempt flies once
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if w := d.waiting(); len(w) != 1 || w[0].Working || w[0].Tries != len(s.sent) {
@@ -79,11 +80,14 @@ func TestACommandWithoutAWorkerWaitsWithBackoff(t *testing.T) {
 		if answers := d.take(); len(answers) != 0 {
 			t.Fatalf("no worker is no answer: %+v", answers)
 		}
-		d.forget(attemptID{about{"p", "a"}, ledger.PurposeProbe, 1})
+		of := []turn.About{{Plan: "p", Action: "a"}}
+		d.prune(of, func(_ string, _ uint32, purpose string, attempt uint32) bool {
+			return purpose == ledger.PurposeUndo && attempt == 1
+		})
 		if len(d.waiting()) != 1 {
 			t.Fatal("the answer to a question has settled an undo")
 		}
-		d.forget(attemptID{about{"p", "a"}, ledger.PurposeUndo, 1})
+		d.prune(of, settled)
 		before := len(s.sent)
 		<-time.After(time.Minute)
 		if len(s.sent) != before || len(d.waiting()) != 0 {
@@ -116,13 +120,13 @@ func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(0), silence}}
-		d := newDispatcher(s, time.Now, nil)
-		d.send(until(command(), 10*time.Second))
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: until(command(), 10*time.Second)})
 		start := time.Now()
 		if a := landed(t, d); a.Reply != nil || a.Purpose != ledger.PurposeUndo || a.Attempt != 1 || a.Number != 1 {
 			t.Fatalf("%+v", a)
 		}
-		if took := time.Since(start); took < 10*time.Second || took > 10*time.Second+workerWaitMax {
+		if took := time.Since(start); took < 10*time.Second || took > 10*time.Second+turn.WorkerWaitMax {
 			t.Fatalf("after %s", took)
 		}
 		if len(s.sent) != 3 { // at 0 s, and on from the worker's word at 1 s and 6 s
@@ -131,7 +135,7 @@ func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 		// After a restart nobody knows whether the command had reached a worker.
 		old := command()
 		old.Attempt, old.ResendUntilNs = 2, time.Now().UnixNano()-1
-		d.resend(old)
+		d.send(turn.Sending{Command: old, Resent: true})
 		if a := landed(t, d); a.Reply != nil || a.Attempt != 2 {
 			t.Fatalf("%+v", a)
 		}
@@ -140,7 +144,7 @@ func TestS108NoCopyGoesOutWhenItsProviderMayHaveForgottenTheKey(t *testing.T) {
 		}
 		fresh := command()
 		fresh.Attempt = 3
-		d.resend(until(fresh, time.Hour))
+		d.send(turn.Sending{Command: until(fresh, time.Hour), Resent: true})
 		if a := landed(t, d); a.Attempt != 3 || len(s.sent) != 4 {
 			t.Fatalf("a copy inside the window is held back: %+v, %d sendings", a, len(s.sent))
 		}
@@ -153,8 +157,8 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
 		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}}}
-		d := newDispatcher(s, time.Now, nil)
-		d.send(until(command(), time.Millisecond))
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: until(command(), time.Millisecond)})
 		if a := landed(t, d); a.Reply == nil || a.Reply.Status != ledger.StatusDone || len(s.sent) != 6 {
 			t.Fatalf("%+v after %d sendings", a, len(s.sent))
 		}
@@ -166,11 +170,11 @@ func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, time.Now, nil)
-		d.send(command())
+		d := newDispatcher(s, instant, nil)
+		d.send(turn.Sending{Command: command()})
 		probe := command()
 		probe.Purpose, probe.Capability = ledger.PurposeProbe, "x.get"
-		d.send(probe)
+		d.send(turn.Sending{Command: probe})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		for i, c := range s.sent {
@@ -181,7 +185,7 @@ func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 		if w := d.waiting(); len(w) != 1 || w[0].Capability != "x.get" {
 			t.Fatalf("%+v", w)
 		}
-		d.abandon(about{"p", "a"})
+		d.prune([]turn.About{{Plan: "p", Action: "a"}}, settled)
 		before := len(s.sent)
 		<-time.After(time.Minute)
 		if len(s.sent) != before {

@@ -17,7 +17,7 @@ import (
 // on another disk, the last checkpoint in the ledger is what holds a tree.
 func TestATreeThatContradictsTheLedgersCheckpointIsNotSigned(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
+	a := foldingActor(t)
 	for sequence := uint64(1); sequence <= 3; sequence++ {
 		if err := a.foldBatch(factAt(t, sequence), nil); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -286,32 +287,13 @@ func (a *actor) noteHalt(halted *ledger.Halted) {
 	}
 }
 
-// checkAnchor holds the stream against the state that was folded from it: the
-// record at the cursor must have the address that the state remembers (G2), and
-// nothing may be missing (G1).
+// checkAnchor is turn.CheckAnchor over a store.
 func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *pb.Meta) error {
-	cursor := meta.GetApplied().GetSequence()
-	switch {
-	case head.Deleted != 0:
-		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream starts at %d and misses %d records", head.First, head.Deleted)}
-	case cursor == 0:
-		return nil
-	case cursor > head.Last:
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf("the stream ends at %d, but %d was folded: it has lost its tail", head.Last, cursor)}
-	}
-	m, err := store.Get(ctx, cursor)
-	if err != nil {
-		return err
-	}
-	entries, err := ledger.Decode(tenant, m)
-	if err != nil {
-		return err
-	}
-	last := entries[len(entries)-1].Address
-	if last.Index != meta.Applied.Index || string(last.Leaf) != string(meta.Applied.Leaf) {
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf(
-			"the stream has %s where %s was folded: its history is not the one that this state comes from",
-			ledger.FormatFullAddress(last), ledger.FormatFullAddress(meta.Applied))}
-	}
-	return nil
+	return turn.CheckAnchor(head, meta, func(sequence uint64) ([]ledger.Entry, error) {
+		m, err := store.Get(ctx, sequence)
+		if err != nil {
+			return nil, err
+		}
+		return ledger.Decode(tenant, m)
+	})
 }

@@ -29,7 +29,7 @@ func factAt(t *testing.T, sequence uint64) ledger.Message {
 // (G1), whatever the reader of the stream has made of it.
 func TestOnlyTheNextMessageIsFolded(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
+	a := foldingActor(t)
 	for sequence := uint64(1); sequence <= 3; sequence++ {
 		if err := a.foldBatch(factAt(t, sequence), nil); err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func guardOf(err error) string {
 // late, too, where the tiles end just before.
 func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
+	a := foldingActor(t)
 	for sequence := uint64(1); sequence <= 4; sequence++ {
 		if err := a.foldBatch(factAt(t, sequence), nil); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 // stream has lost the record that it is fenced on, which no claim would ever get past.
 func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
+	a := foldingActor(t)
 	if err := a.foldBatch(factAt(t, 1), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +157,8 @@ func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 // have halts the tenant, though both are right in themselves.
 func TestStateAndTilesAreOfOneLedger(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
-	b, _ := foldingActor(t)
+	a := foldingActor(t)
+	b := foldingActor(t)
 	for sequence := uint64(1); sequence <= 3; sequence++ {
 		m := factAt(t, sequence)
 		if err := a.foldBatch(m, nil); err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // holderEvent says whether this host has the tenant's lease.
@@ -143,87 +143,57 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// fenced stops this host when another term has begun. It claims the next one only
-// when its lease has been confirmed since: two hosts that both believe in theirs, as
-// when the bucket was lost, would else beat each other's terms in turn.
-func (a *actor) fenced(problem string) {
+// leaseEvent tells the machine whether this host has the tenant's lease.
+func (a *actor) leaseEvent(e holderEvent) {
+	if !e.held && e.current == "" && a.currentMode() == executor.ModeHolding {
+		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
+	}
+	a.machine.Lead(e.held, e.current)
+}
+
+// down stops sending at once, and says why.
+func (a *actor) down(d turn.Down) {
+	problem := d.Reason
+	if d.By != "" {
+		problem = "held by " + d.By
+	}
+	held := a.dispatch != nil
 	a.stepDown()
-	a.wantsTerm = false
-	a.setMode(executor.ModeStandby, problem)
+	if problem != "" || held {
+		a.setMode(executor.ModeStandby, problem)
+	}
+	if !d.Doubt {
+		return
+	}
+	a.log.Warn("another term has begun: this host does not hold the tenant", "problem", problem)
 	select {
 	case a.doubt <- struct{}{}:
 	default:
 	}
 }
 
-func (a *actor) leaseEvent(e holderEvent) {
-	if e.held {
-		a.wantsTerm = true
-		return
+// takeUp opens what this host sends with: its term was read back.
+func (a *actor) takeUp() (err error) {
+	if a.actuator, err = a.openActuator(); err != nil {
+		return err
 	}
-	a.wantsTerm = false
-	a.stepDown()
-	switch {
-	case e.current != "":
-		a.setMode(executor.ModeStandby, "held by "+e.current)
-	case a.currentMode() == executor.ModeHolding:
-		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
-		a.setMode(executor.ModeStandby, "")
-	}
-}
-
-// claim begins a term by an append that only one host can win, once the fold
-// has reached the end of the stream as it was when the lease came.
-func (a *actor) claim() {
-	if !a.wantsTerm || a.cursor() < a.attached || a.term != 0 {
-		return
-	}
-	if wait := claimPause - time.Since(a.lost); wait > 0 && a.state.Meta().Fence == a.lostFence {
-		a.wake.Reset(wait) // the term that was faster is on its way to the fold
-		return
-	}
-	a.term = a.state.Meta().Term + 1
-	a.append(ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}, []*pb.Record{{
-		Term: a.term,
-		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: a.host.cfg.Holder, FoldVersion: executor.FoldVersion}},
-	}}, true)
-}
-
-// applyTerm takes up or gives up the tenant as the ledger says: the term counts
-// from the place where its record was read back.
-func (a *actor) applyTerm() error {
+	a.dispatch, a.pages = newDispatcher(a.actuator, a.host.clock.instant, a.meter), a.newPager()
+	a.dispatch.heard = &a.heard
+	pages := a.pages // the dispatcher calls from goroutines of its own
+	a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
+	a.dispatch.unstuck = func(f *flight) { pages.untell(stuckPage(f, time.Now())) }
+	a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
+	a.show(a.dispatch)
+	a.setMode(executor.ModeHolding, "")
 	meta := a.state.Meta()
-	switch {
-	case a.holding && meta.Term != a.term:
-		a.log.Warn("fenced by a newer term", "term", meta.Term, "holder", meta.Holder)
-		a.fenced("held by " + meta.Holder)
-	case !a.holding && a.term != 0 && meta.Term == a.term && meta.Holder == a.host.cfg.Holder:
-		var err error
-		if a.actuator, err = a.openActuator(); err != nil {
-			return err
-		}
-		a.holding, a.fence = true, meta.TermSequence
-		a.dispatch, a.pages = newDispatcher(a.actuator, a.host.clock.now, a.meter), a.newPager()
-		a.dispatch.heard = &a.heard
-		pages := a.pages // the dispatcher calls from goroutines of its own
-		a.dispatch.stuckAfter, a.dispatch.stuck = a.host.cfg.StuckAfter, func(f *flight, since time.Time) { pages.tell(stuckPage(f, since)) }
-		a.dispatch.unstuck = func(f *flight) { pages.untell(stuckPage(f, time.Now())) }
-		a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
-		a.show(a.dispatch)
-		a.setMode(executor.ModeHolding, "")
-		a.log.Info("holding", "term", a.term, "held", meta.Held, "unwinding", meta.Unwinding)
-		for _, c := range a.state.InFlight() {
-			a.dispatch.resend(a.traces.send(c)) // unanswered before: the same keys again
-		}
-		a.pages.add(a.state.Unpaged())
-		a.eraser.add(a.state.Unerased())
-	case !a.holding && a.term != 0 && meta.Term >= a.term:
-		a.fenced("held by " + meta.Holder) // it won this term
-	}
+	a.log.Info("holding", "term", a.machine.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
 	return nil
 }
 
-// stepDown stops deciding and dispatching at once.
+// holding reports whether this host holds the tenant.
+func (a *actor) holding() bool { return a.machine != nil && a.machine.Holding() }
+
+// stepDown ends all that is sent with.
 func (a *actor) stepDown() {
 	if a.actuator != nil {
 		if err := a.actuator.Close(); err != nil {
@@ -239,9 +209,7 @@ func (a *actor) stepDown() {
 		a.show(nil)
 		a.traces.stop()
 	}
-	a.holding, a.term, a.fence = false, 0, 0
 	a.signing.fenced()
-	a.answers = nil
 }
 
 // guarded shows the clock guard as it comes and goes.
@@ -332,7 +300,7 @@ const staleTerm = "stale_term"
 func (a *actor) noteStale(answers []executor.Answer) {
 	for _, answer := range answers {
 		if answer.Reply != nil && answer.Reply.Code == staleTerm {
-			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action", answer.Number, "attempt", answer.Attempt, "term", a.term, "message", answer.Reply.Message)
+			a.log.Warn("a worker refused a command of an ended term", "plan", answer.Plan, "action", answer.Number, "attempt", answer.Attempt, "term", a.machine.Term(), "message", answer.Reply.Message)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -22,16 +23,10 @@ import (
 func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{false, true} {
-		a, sent := foldingActor(t)
+		a, sent, claim := holdingActor(t)
 		messages := make(chan ledger.Message, 16)
-		state, sequence := executor.Open(executor.NewMemoryKV(), "t", nil), uint64(0)
-		store := func(source ledger.Source, records ...*pb.Record) {
-			data, err := ledger.EncodeCommit(records)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sequence++
-			m := ledger.Message{Sequence: sequence, StampNs: int64(sequence), Subject: source.Subject(), Data: data}
+		state := executor.Open(executor.NewMemoryKV(), "t", nil)
+		fold := func(m ledger.Message) {
 			entries, err := ledger.Decode("t", m)
 			if err != nil {
 				t.Fatal(err)
@@ -40,30 +35,43 @@ func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
 				state.Apply(e)
 			}
 			state.Flush()
+		}
+		fold(claim)
+		store := func(source ledger.Source, records ...*pb.Record) {
+			data, err := ledger.EncodeCommit(records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := state.Meta().Applied.Sequence + 1
+			m := ledger.Message{Sequence: next, StampNs: int64(next), Subject: source.Subject(), Data: data}
+			fold(m)
 			messages <- m
 		}
 		begin := func(term uint64, holder string) {
 			store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
 				&pb.Record{Term: term, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: holder}}})
 		}
-		begin(1, "h1")
 		failed := &pb.Record{Plan: "p", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{}}}
 		store(agentOf("a1", "p"), append(append([]*pb.Record{opened("p", &pb.PlanOpened{})},
 			pair("p", "a", &pb.CompensationRegistered{Capability: "undo.a"})...), completed("p", "a", "r"))...)
 		store(agentOf("a1", "p"), failed)
 		store(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor},
-			state.Decide(executor.Input{EpochNs: 10, SizeMax: commitSizeMax})...)
+			state.Decide(executor.Input{EpochNs: 10, SizeMax: turn.CommitSizeMax})...)
 		if fenced {
 			begin(2, "h2")
 		}
-		if err := a.foldBatch(<-messages, messages); err != nil {
+		first := <-messages
+		if err := a.foldBatch(first, messages); err != nil {
 			t.Fatal(err)
 		}
 		if len(messages) > 0 {
-			t.Fatal("this was no one batch")
+			t.Fatal("this was not one batch")
 		}
-		if holds := a.holding; holds == fenced {
-			t.Errorf("fenced=%v: holding=%v", fenced, holds)
+		if err := a.carryOut(a.machine.Step(turn.Instant{}, turn.Inputs{}), turn.Inputs{}); err != nil {
+			t.Fatal(err)
+		}
+		if a.holding() == fenced {
+			t.Errorf("fenced=%v: holding=%v", fenced, a.holding())
 		}
 		want := 1
 		if fenced {
@@ -75,8 +83,8 @@ func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
 	}
 }
 
-// foldingActor is an actor that holds term 1 and has folded nothing yet.
-func foldingActor(t *testing.T) (*actor, *script) {
+// foldingActor is an actor that has folded nothing yet and holds nothing.
+func foldingActor(t *testing.T) *actor {
 	t.Helper()
 	h, err := New(Config{Conn: new(nats.Conn), Tenants: []string{"t"}, Dir: t.TempDir(), Holder: "h1"})
 	if err != nil {
@@ -88,10 +96,7 @@ func foldingActor(t *testing.T) (*actor, *script) {
 	}
 	a.tiles.from(0)
 	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
-	sent := &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
-	a.dispatch = newDispatcher(sent, h.clock.now, nil)
-	a.pages, a.eraser = a.newPager(), a.newEraser()
-	a.term, a.fence, a.holding = 1, 1, true
+	a.machine = turn.New(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
 	a.stint.begin(t.Context().Done())
 	t.Cleanup(func() {
 		a.stint.end()
@@ -103,7 +108,17 @@ func foldingActor(t *testing.T) (*actor, *script) {
 			t.Error(err)
 		}
 	})
-	return a, sent
+	return a
+}
+
+// holdingActor is a foldingActor that has folded its claim and holds term 1.
+func holdingActor(t *testing.T) (a *actor, sent *script, claim ledger.Message) {
+	t.Helper()
+	a = foldingActor(t)
+	sent = &script{results: []actuators.Result{{Fate: actuators.NoWorker}}}
+	a.dispatch = newDispatcher(sent, a.host.clock.instant, nil)
+	a.pages, a.eraser = a.newPager(), a.newEraser()
+	return a, sent, a.holds(t, "h1")
 }
 
 // slowConn is a connection on which nothing is read for a while.
@@ -222,20 +237,31 @@ func TestACopyOfALeaseThatWentToAnotherIsGivenUpAtOnce(t *testing.T) {
 // is not named in it does not hold the tenant, though the number is the one it asked for.
 func TestATermIsItsHoldersOnly(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
-	a.stepDown()
-	a.term, a.wantsTerm = 1, true // claimed, and not read back
+	a, _, _ := holdingActor(t)
+	a.machine.Lead(false, "")
+	a.machine.Lead(true, "")
+	r := a.machine.Step(turn.Instant{}, turn.Inputs{}) // claimed, and not read back
+	if r.Append == nil || !r.Append.Claim || a.machine.Term() != 2 {
+		t.Fatalf("no claim: %+v", r)
+	}
 	data, err := ledger.EncodeCommit([]*pb.Record{
-		{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}},
+		{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
-	if err := a.foldBatch(ledger.Message{Sequence: 1, Subject: source.Subject(), Data: data}, nil); err != nil {
+	if err := a.foldBatch(ledger.Message{Sequence: 2, Subject: source.Subject(), Data: data}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if a.holding || a.term != 0 || a.wantsTerm || a.dispatch != nil {
-		t.Errorf("holding=%v term=%d wants=%v", a.holding, a.term, a.wantsTerm)
+	r = a.machine.Step(turn.Instant{}, turn.Inputs{})
+	if err := a.carryOut(r, turn.Inputs{}); err != nil {
+		t.Fatal(err)
+	}
+	if r.Up || a.holding() || a.machine.Term() != 0 || a.dispatch != nil || r.Down == nil || !r.Down.Doubt {
+		t.Errorf("holding=%v term=%d %+v", a.holding(), a.machine.Term(), r)
+	}
+	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); r.Append != nil {
+		t.Errorf("it claims again, and no one has said that it leads: %+v", r.Append)
 	}
 }

@@ -1,11 +1,14 @@
 package host
 
-import "time"
+import (
+	"time"
 
-// Bounds of the shell; each names what it bounds.
+	"github.com/sagenbaum/sagenbaum/executor/turn"
+)
+
+// Bounds of the shell; each names what it bounds. Those of a turn are in package turn.
 const (
-	turnMessagesMax   = 2048                   // messages folded in one turn
-	turnBytesMax      = 4 << 20                // bytes folded in one turn
+	turnBytesMax      = turn.BytesMax          // bytes folded in one turn
 	turnTimeMax       = 100 * time.Millisecond // after which a turn folds no further message
 	freeMax           = 5 * time.Millisecond   // that a tenant may work without a place, saved up
 	freeShare         = 10                     // of which it saves one part in so many of the time
@@ -17,18 +20,14 @@ const (
 	waitersMax        = 10_000                 // questions that wait for a sequence or a plan's end, per tenant
 	waitMax           = 60 * time.Second       // that one question may wait
 	appendTimeout     = 5 * time.Second        // until an append without reply counts as missed
-	missesMax         = 3                      // missed replies in a row: the server is mute
-	retryDelayMin     = 50 * time.Millisecond  // between appends in doubt, and reads that broke off
-	retryDelayMax     = 2 * time.Second        //
-	guardPoll         = time.Second            // while the clock guard holds
+	retryDelayMin     = turn.RetryMin          // between reads that broke off, and tries of what failed
+	retryDelayMax     = turn.RetryMax          //
 	attachTimeout     = 30 * time.Second       // for one attempt to open a tenant
 	holdersTimeout    = 5 * time.Second        // for one attempt to open the bucket of leases
 	holderPollFactor  = 3                      // a lease is renewed this often within its TTL
 	holderLateFactor  = 20                     // of its TTL: how long before its end a lease that cannot be renewed is given up, and how often one that is due to end is looked at
-	claimPause        = time.Second            // between a claim that another host's term has beaten and the next, unless the fold has come to that term
 	eagerTries        = 20                     // to take a lease that was given back
 	eagerPause        = 10 * time.Millisecond  // between them
-	commitSizeMax     = 60 << 10               // bytes of decisions in one commit
 	roomMin           = 1 << 20                // bytes free on the state store's disk, or writes wait
 	roomPoll          = 500 * time.Millisecond // how often a full disk is looked at
 	pagesAtOnce       = 4                      // pages on their way to one webhook
@@ -73,5 +72,4 @@ const (
 	heardMax          = 1000                   // capabilities of which it is remembered when a worker last answered
 	scrapesMax        = 4                      // of the metrics, at once
 	spansMax          = 10_000                 // of traces that are open, and undos whose time is taken, per tenant
-	workingMax        = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
 )

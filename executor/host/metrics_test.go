@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -91,12 +92,12 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 			}
 			return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
 		}
-		d := newDispatcher(always(answers), time.Now, nil)
+		d := newDispatcher(always(answers), instant, nil)
 		var said []ledger.Page
 		d.stuckAfter = time.Minute
 		d.stuck = func(f *flight, since time.Time) { said = append(said, stuckPage(f, since)) }
-		d.send(lost)
-		d.send(busy)
+		d.send(turn.Sending{Command: lost})
+		d.send(turn.Sending{Command: busy})
 		wait(t, 55*time.Second)
 		d.mu.Lock()
 		if len(said) != 0 {
@@ -109,7 +110,7 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 			t.Errorf("%+v", said)
 		}
 		for _, page := range said {
-			want := map[string]string{"a": "nobody serves x.y, since ", "b": "a worker of x.y says that it is still working, since "}[page.Action]
+			want := map[string]string{"a": "no worker serves x.y, since ", "b": "a worker of x.y says that it is still working, since "}[page.Action]
 			if !strings.HasPrefix(page.Reason, want) || page.Kind != ledger.PageStuckWorker {
 				t.Errorf("%+v", page)
 			}

@@ -14,10 +14,10 @@ import (
 
 // stuckPage calls operators to a command; the dispatcher's mu is held.
 func stuckPage(f *flight, since time.Time) ledger.Page {
-	c := f.command
-	reason := fmt.Sprintf("nobody serves %s", c.Capability)
+	c := f.Command
+	reason := fmt.Sprintf("no worker serves %s", c.Capability)
 	switch {
-	case f.working:
+	case f.Working:
 		reason = fmt.Sprintf("a worker of %s says that it is still working", c.Capability)
 	case c.Handler != "":
 		reason = fmt.Sprintf("no process offers %s", c.Handler)

@@ -22,7 +22,7 @@ func (a *actor) rotateKey(r request) {
 	refuse := func(text string) { r.answer <- executor.RotationAnswer{Error: text} }
 	s, q := &a.signing, r.rotation
 	switch {
-	case !a.holding:
+	case !a.holding():
 		refuse("this host does not hold the tenant now; ask again")
 		return
 	case s.rotate != nil:

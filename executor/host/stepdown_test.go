@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -24,17 +25,26 @@ func repliedFailed() actuators.Result {
 	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusFailed}}
 }
 
+// instant is a clock that no one guards.
+func instant() turn.Instant {
+	ns := time.Now().UnixNano()
+	return turn.Instant{EpochNs: ns, MonoNs: ns}
+}
+
+// settled says that no call waits for an answer.
+func settled(string, uint32, string, uint32) bool { return false }
+
 // TestAnAnswerToWhatIsNotOnItsWayIsNone, unless it says that an undo is done: it comes after another command for the same action
 // has taken its place, after the ledger has settled the attempt, a second time, or after
 // this host has stepped down.
 func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 	t.Parallel()
 	b := new(byHand)
-	d := newDispatcher(b, time.Now, nil)
+	d := newDispatcher(b, instant, nil)
 	first, second := command(), command()
 	second.Attempt = 2
-	d.send(first)
-	d.send(second)
+	d.send(turn.Sending{Command: first})
+	d.send(turn.Sending{Command: second})
 	b.done[0](repliedFailed())
 	if got := d.take(); len(got) != 0 {
 		t.Errorf("the answer to a command whose place is taken: %+v", got)
@@ -47,23 +57,23 @@ func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 	if got := d.take(); len(got) != 0 {
 		t.Errorf("a second answer: %+v", got)
 	}
-	d.send(first)
-	d.forget(attemptID{about{"p", "a"}, ledger.PurposeUndo, 1})
+	d.send(turn.Sending{Command: first})
+	d.prune([]turn.About{{Plan: "p", Action: "a"}}, settled)
 	b.done[2](repliedFailed())
 	if got := d.take(); len(got) != 0 {
 		t.Errorf("an answer to what is settled: %+v", got)
 	}
-	d.send(second)
+	d.send(turn.Sending{Command: second})
 	d.stop()
 	b.done[3](repliedDone())
-	d.send(first)
+	d.send(turn.Sending{Command: first})
 	if got := d.take(); len(got) != 0 || len(b.done) != 4 {
 		t.Errorf("after the end of its term: %+v, %d commands", got, len(b.done))
 	}
-	flying := newDispatcher(b, time.Now, nil)
+	flying := newDispatcher(b, instant, nil)
+	flying.send(turn.Sending{Command: first})
 	flying.stop()
-	flying.flights[about{"p", "a"}] = &flight{id: attemptID{about: about{"p", "a"}}}
-	flying.result(flying.flights[about{"p", "a"}], repliedDone())
+	b.done[4](repliedDone())
 	if len(flying.take()) != 0 {
 		t.Error("a dispatcher that has stopped takes an answer")
 	}
@@ -73,16 +83,20 @@ func TestAnAnswerToWhatIsNotOnItsWayIsNone(t *testing.T) {
 // which the next holder asks for itself.
 func TestAHostThatStepsDownKeepsNothingOfItsTerm(t *testing.T) {
 	t.Parallel()
-	a, _ := foldingActor(t)
-	a.answers = []executor.Answer{{Plan: "p", Number: 1}}
+	a, _, _ := holdingActor(t)
+	a.machine.Answer(executor.Answer{Plan: "p", Number: 1})
 	d := a.dispatch
-	a.stepDown()
-	ended := a.dispatch == nil && a.pages == nil && a.eraser == nil
-	if a.holding || a.term != 0 || a.fence != 0 || len(a.answers) != 0 || !ended {
-		t.Errorf("holding=%v term=%d fence=%d answers=%v", a.holding, a.term, a.fence, a.answers)
+	a.machine.Lead(false, "")
+	r := a.machine.Step(turn.Instant{}, turn.Inputs{})
+	if err := a.carryOut(r, turn.Inputs{}); err != nil {
+		t.Fatal(err)
 	}
-	d.send(command())
-	if len(d.flights) != 0 {
+	ended := a.dispatch == nil && a.pages == nil && a.eraser == nil
+	if a.holding() || a.machine.Term() != 0 || !ended {
+		t.Errorf("holding=%v term=%d", a.holding(), a.machine.Term())
+	}
+	d.send(turn.Sending{Command: command()})
+	if d.flights.Len() != 0 || len(d.flying) != 0 {
 		t.Error("its dispatcher still sends")
 	}
 }

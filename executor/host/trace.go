@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -22,17 +23,17 @@ import (
 type tracing struct {
 	tracer trace.Tracer
 	tenant string
-	plans  map[string]trace.Span    // unwinds
-	spans  map[attemptID]trace.Span // attempts and questions on their way
+	plans  map[string]trace.Span       // unwinds
+	spans  map[turn.Attempt]trace.Span // attempts and questions on their way
 }
 
 func newTracing(tracer trace.Tracer, tenant string) *tracing {
-	return &tracing{tracer: tracer, tenant: tenant, plans: map[string]trace.Span{}, spans: map[attemptID]trace.Span{}}
+	return &tracing{tracer: tracer, tenant: tenant, plans: map[string]trace.Span{}, spans: map[turn.Attempt]trace.Span{}}
 }
 
 // send begins the span of a command, and has the command carry it to the worker.
 func (t *tracing) send(c executor.Command) executor.Command {
-	id := attemptID{about{c.Plan, c.Action}, c.Purpose, c.Attempt}
+	id := turn.Attempt{About: turn.About{Plan: c.Plan, Action: c.Action}, Purpose: c.Purpose, Number: c.Attempt}
 	if t.tracer == nil || t.spans[id] != nil || len(t.spans) >= spansMax {
 		return c
 	}
@@ -78,7 +79,7 @@ func linksTo(recorded, what string) []trace.Link {
 }
 
 // settle ends the span of an attempt that the ledger has settled.
-func (t *tracing) settle(id attemptID, problem string) {
+func (t *tracing) settle(id turn.Attempt, problem string) {
 	if span := t.spans[id]; span != nil {
 		delete(t.spans, id)
 		endSpan(span, problem)
@@ -86,9 +87,9 @@ func (t *tracing) settle(id attemptID, problem string) {
 }
 
 // abandon ends what is on its way for an action that nothing is asked about any more.
-func (t *tracing) abandon(of about, why string) {
+func (t *tracing) abandon(of turn.About, why string) {
 	for id, span := range t.spans {
-		if id.about == of {
+		if id.About == of {
 			delete(t.spans, id)
 			endSpan(span, why)
 		}
@@ -126,7 +127,7 @@ func endSpan(span trace.Span, problem string) {
 // when the session began is history, and counts for nothing.
 func (a *actor) observe(e ledger.Entry, v executor.Verdict) {
 	t := a.meter
-	if e.Address.Sequence <= a.attached {
+	if e.Address.Sequence <= a.machine.Attached() {
 		return
 	}
 	if t != nil {
@@ -146,7 +147,7 @@ func (a *actor) observe(e ledger.Entry, v executor.Verdict) {
 
 // observeKind counts what a record says.
 func (a *actor) observeKind(e ledger.Entry) {
-	t, of, r := a.meter, about{e.Record.Plan, e.Record.Action}, e.Record
+	t, of, r := a.meter, turn.About{Plan: e.Record.Plan, Action: e.Record.Action}, e.Record
 	switch k := r.Kind.(type) {
 	case *pb.Record_LeaseFired:
 		t.fired.Inc()
@@ -181,26 +182,26 @@ func (a *actor) observeKind(e ledger.Entry) {
 // dispatchedAt counts a dispatch of this host, which leaves in this turn.
 func (a *actor) dispatchedAt(r *pb.Record) {
 	a.meter.dispatched.Inc()
-	if a.holding {
+	if a.holding() {
 		a.meter.dispatchLatency.Observe(max(a.host.clock.now().Sub(time.Unix(0, r.EpochNs)).Seconds(), 0))
 	}
 }
 
 // observeTrace ends the spans that a record settles.
 func (a *actor) observeTrace(e ledger.Entry) {
-	of := about{e.Record.Plan, e.Record.Action}
+	of := turn.About{Plan: e.Record.Plan, Action: e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_CompensationSucceeded:
-		a.traces.settle(attemptID{of, ledger.PurposeUndo, k.CompensationSucceeded.Attempt}, "")
+		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: k.CompensationSucceeded.Attempt}, "")
 	case *pb.Record_CompensationFailed:
 		f := k.CompensationFailed // its message may hold what is nobody's business there
-		a.traces.settle(attemptID{of, ledger.PurposeUndo, f.Attempt}, "failed "+f.Code)
+		a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: f.Attempt}, "failed "+f.Code)
 	case *pb.Record_ProbeAsked:
 		if done := k.ProbeAsked.Done; done != nil {
-			a.traces.settle(attemptID{of, ledger.PurposeUndo, done.Attempt}, "")
+			a.traces.settle(turn.Attempt{About: of, Purpose: ledger.PurposeUndo, Number: done.Attempt}, "")
 		}
 	case *pb.Record_ProbeAnswered:
-		a.traces.settle(attemptID{of, purposeOf(k.ProbeAnswered.Question), k.ProbeAnswered.Attempt}, "")
+		a.traces.settle(turn.Attempt{About: of, Purpose: purposeOf(k.ProbeAnswered.Question), Number: k.ProbeAnswered.Attempt}, "")
 	case *pb.Record_CompensationSkipped:
 		a.traces.abandon(of, "")
 	case *pb.Record_ActionQuarantined:
@@ -223,7 +224,7 @@ func (a *actor) measure() {
 		held: m.Held, open: m.Open, unwinding: m.Unwinding, quarantined: m.Quarantined, cuts: m.Cut, faulty: m.Faulty,
 		behind: max(last, a.readAhead.Load(), a.cursor()) - a.cursor(),
 	}
-	if a.holding {
+	if a.holding() {
 		is.nextDueNs, _ = a.state.NextWake()
 	}
 	if a.pages != nil {

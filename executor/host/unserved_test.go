@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -29,7 +30,7 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 		from    time.Duration // then it is told; 0: never
 	}{
 		{"a new one", func() executor.Command { return offered(10*time.Minute, 10*time.Minute) }, false, actuators.NoWorker, 10 * time.Minute},
-		{"one that a restart finds", func() executor.Command { return offered(-time.Hour, 10*time.Minute) }, true, actuators.NoWorker, unservedSeen},
+		{"one that a restart finds", func() executor.Command { return offered(-time.Hour, 10*time.Minute) }, true, actuators.NoWorker, turn.UnservedSeen},
 		{"one that a restart finds, in a hurry", func() executor.Command { return offered(-time.Hour, 2*time.Second) }, true, actuators.NoWorker, 2 * time.Second},
 		{"one that cannot be sent", func() executor.Command { return offered(time.Minute, time.Minute) }, false, actuators.Unsent, 0},
 		{"one that needs no worker", command, false, actuators.NoWorker, 0},
@@ -37,12 +38,12 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{results: []actuators.Result{{Fate: c.fate}}}
-				d := newDispatcher(s, time.Now, nil)
+				d := newDispatcher(s, instant, nil)
 				defer d.stop()
 				if c.resent {
-					d.resend(c.offered())
+					d.send(turn.Sending{Command: c.offered(), Resent: true})
 				} else {
-					d.send(c.offered())
+					d.send(turn.Sending{Command: c.offered()})
 				}
 				if c.from == 0 {
 					<-time.After(2 * time.Hour)
@@ -57,7 +58,7 @@ func TestACommandThatNobodyTakesIsToldAgainAndAgain(t *testing.T) {
 					t.Fatalf("too early: %+v", told)
 				}
 				for range 2 {
-					<-time.After(2 * workerWaitMax)
+					<-time.After(2 * turn.WorkerWaitMax)
 					synctest.Wait()
 					told := d.take()
 					if len(told) == 0 || !told[0].Unserved || told[0].Reply != nil || told[0].Attempt != 1 || told[0].Reached != c.resent {
@@ -78,9 +79,9 @@ func TestAWorkerThatGoesAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []actuators.Result{working(time.Now().Add(5 * time.Minute).UnixMilli()), {Fate: actuators.NoWorker}}}
-		d := newDispatcher(s, time.Now, nil)
+		d := newDispatcher(s, instant, nil)
 		defer d.stop()
-		d.send(offered(2*time.Minute, 2*time.Minute))
+		d.send(turn.Sending{Command: offered(2*time.Minute, 2*time.Minute)})
 		<-time.After(5*time.Minute + 50*time.Second)
 		synctest.Wait()
 		if told := d.take(); len(told) != 0 {
@@ -98,14 +99,15 @@ func TestAnUndoThatNobodyWaitsForIsHandedOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		results := make(chan actuators.Result)
-		d := newDispatcher(slowly(results), time.Now, nil)
+		d := newDispatcher(slowly(results), instant, nil)
 		defer d.stop()
-		d.send(command())
-		d.outdated(about{"p", "a"}, func(string, uint32, string, uint32) bool { return true })
-		if len(d.flights) != 1 {
+		d.send(turn.Sending{Command: command()})
+		of := []turn.About{{Plan: "p", Action: "a"}}
+		d.prune(of, func(string, uint32, string, uint32) bool { return true })
+		if d.flights.Len() != 1 {
 			t.Fatal("dropped, and its call waits for the answer")
 		}
-		d.outdated(about{"p", "a"}, func(string, uint32, string, uint32) bool { return false })
+		d.prune(of, settled)
 		results <- actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone, Worker: "w1"}}
 		if a := landed(t, d); a.Reply.Worker != "w1" || a.Plan != "p" || a.Attempt != 1 || len(d.waiting()) != 0 {
 			t.Fatalf("%+v", a)

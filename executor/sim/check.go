@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -23,8 +24,8 @@ type checker struct {
 	term   uint64
 	plans  map[string]*planCheck
 	order  []*planCheck
-	calls  map[callID]*callCheck // effective dispatches and questions
-	wins   map[string]uint64     // by key: where its undo succeeded
+	calls  map[turn.Attempt]*callCheck // effective dispatches and questions
+	wins   map[string]uint64           // by key: where its undo succeeded
 	acks   []acked
 
 	broken   bool // the stream has lost or changed something
@@ -53,7 +54,7 @@ type acked struct {
 }
 
 func newChecker(w *world) *checker {
-	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[callID]*callCheck{}, wins: map[string]uint64{}}
+	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[turn.Attempt]*callCheck{}, wins: map[string]uint64{}}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
 	}
@@ -229,7 +230,7 @@ func (c *checker) sent(h *host, command executor.Command) {
 		return
 	}
 	purpose := command.Purpose
-	call := c.calls[callID{about{command.Plan, command.Action}, purpose, command.Attempt}]
+	call := c.calls[attemptOf(command.Plan, command.Action, purpose, command.Attempt)]
 	switch {
 	case call == nil:
 		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s without an effective record", h.name, command.Attempt, purpose, command.Plan, command.Action)
@@ -239,8 +240,12 @@ func (c *checker) sent(h *host, command executor.Command) {
 		c.fail("I18", call.sequence, "%s sends key %s of %s %s, and the record has %s", h.name, command.Key, command.Plan, command.Action, call.key)
 	case command.Tenant != tenant:
 		c.fail("I27", call.sequence, "%s sends a command of tenant %q", h.name, command.Tenant)
-	case !h.holding || command.Term != h.term:
-		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name, command.Term, h.term)
+	case !h.state.Outstanding(command.Plan, command.Number, purpose, command.Attempt):
+		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s, and it waits for no answer", h.name, command.Attempt, purpose, command.Plan, command.Action)
+	case h.state.Meta().Holder != h.name:
+		c.fail("I18", h.cursor(), "%s sends a command, and the ledger names %s as the holder", h.name, h.state.Meta().Holder)
+	case !h.holding() || command.Term != h.machine.Term():
+		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name, command.Term, h.machine.Term())
 	}
 }
 
@@ -260,15 +265,11 @@ func (c *checker) decided(h *host, in executor.Input, records []*pb.Record) {
 		if k := r.GetLeaseFired(); k != nil && in.HoldClock && k.Lease == "plan.deadline" {
 			c.fail("I16", h.cursor(), "%s fires the deadline of %s while its clock is held", h.name, r.Plan)
 		}
-		if k := r.GetLeaseFired(); k != nil && k.Lease == "plan.deadline" && r.EpochNs > c.w.now+h.clock.mayBeAhead() {
+		if k := r.GetLeaseFired(); k != nil && k.Lease == "plan.deadline" && r.EpochNs > c.w.now+h.clock.guard.MayBeAhead() {
 			c.fail("I16", h.cursor(), "%s fires the deadline of %s at %d ms, and it is %d ms", h.name, r.Plan, (r.EpochNs-epoch0)/millisecond, (c.w.now-epoch0)/millisecond)
 		}
 	}
 }
-
-// mayBeAhead is how far ahead of the truth an epoch may be: a host believes the clock
-// that it finds at its start, and an operator; after that 5 s a minute.
-func (c *clock) mayBeAhead() int64 { return max(c.anchorWall-c.anchorMono, 0) + jumpMax }
 
 func sameRecord(a, b *pb.Record) bool {
 	x, err := a.MarshalVT()

@@ -40,7 +40,7 @@ func (w *world) finish() {
 
 func (w *world) holder() *host {
 	for _, h := range w.hosts {
-		if h.holding {
+		if h.holding() {
 			return h
 		}
 	}
@@ -120,7 +120,7 @@ func (c *checker) checkStates() {
 // answered (L2), and the provider has what the plans say (E2).
 func (c *checker) checkPlans(h *host) {
 	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
-	now, _ := h.clock.epoch()
+	now := h.clock.instant().EpochNs
 	for after := ""; ; {
 		views, next := reader.Plans(executor.Filter{After: after, Limit: 1000})
 		for _, v := range views {
@@ -157,7 +157,7 @@ func (c *checker) checkEffects(v executor.PlanView) {
 		return
 	}
 	for _, it := range p.items {
-		s := c.w.workers.specs[about{planOf(p.id), it.id}]
+		s := c.w.workers.specs[aboutOf(planOf(p.id), it.id)]
 		if it.child != nil || it.kept || s == nil || it.class != pb.Class_CLASS_COMPENSABLE || it.compensation.Actuator == ledger.ActuatorMemory {
 			continue
 		}

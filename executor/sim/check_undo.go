@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -49,7 +50,7 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 			}
 			it.started = true
 		}
-		c.call(at, p, it, callID{about{p.id, it.id}, purpose, k.ProbeAsked.Attempt}, k.ProbeAsked.Key)
+		c.call(at, p, it, attemptOf(p.id, it.id, purpose, k.ProbeAsked.Attempt), k.ProbeAsked.Key)
 	case *pb.Record_ProbeAnswered:
 		it.answered(k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded, *pb.Record_CompensationReported:
@@ -192,13 +193,13 @@ func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
 
 // call notes a command that may be sent, with its key: that of its action, whatever
 // the attempt, the term and the plan that undoes it (I19).
-func (c *checker) call(at uint64, p *planCheck, it *itemCheck, id callID, key string) {
+func (c *checker) call(at uint64, p *planCheck, it *itemCheck, id turn.Attempt, key string) {
 	want := ledger.Key(tenant, planOf(p.id), it.id, ledger.PurposeUndo)
 	if it.duty && key == ledger.Key(tenant, p.id, it.id, ledger.PurposeUndo) {
 		want = key // a duty that came up in the plan that undoes a committed one
 	}
 	if key != want {
-		c.fail("I19", at, "%s of %s %s has key %s; its action's is %s", id.purpose, p.id, it.id, key, want)
+		c.fail("I19", at, "%s of %s %s has key %s; its action's is %s", id.Purpose, p.id, it.id, key, want)
 	}
 	c.calls[id] = &callCheck{at, key}
 }
@@ -206,7 +207,7 @@ func (c *checker) call(at uint64, p *planCheck, it *itemCheck, id callID, key st
 // dispatched: an undo begins only where it may (I18 to I21, I23).
 func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.CompensationDispatched) {
 	c.absorbed(p, at, "compensation_dispatched")
-	c.call(at, p, it, callID{about{p.id, it.id}, ledger.PurposeUndo, k.Attempt}, k.Key)
+	c.call(at, p, it, attemptOf(p.id, it.id, ledger.PurposeUndo, k.Attempt), k.Key)
 	contract := it.compensation
 	if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
 		c.reopen(p, at)

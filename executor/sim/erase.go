@@ -68,7 +68,7 @@ func (h *host) tend(pages []executor.Page, erasures []string) {
 // destroy has the store destroy a key. It may fail, before it or behind it.
 func (h *host) destroy(plan string) {
 	e := h.w.erasing
-	if !h.holding || slices.Contains(h.gone, plan) {
+	if !h.holding() || slices.Contains(h.gone, plan) {
 		return
 	}
 	fails, behind := e.r.percent(30) && !h.w.healed, e.r.percent(50)
@@ -81,7 +81,7 @@ func (h *host) destroy(plan string) {
 		return
 	}
 	h.gone = append(h.gone, plan)
-	h.in(0, func() { h.turn(false) })
+	h.in(0, func() { h.turn() })
 }
 
 // destroyed are the plans whose keys are gone, and that no record has as gone.

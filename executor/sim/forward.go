@@ -38,7 +38,7 @@ func (a *agent) mayStart(queuedNs int64) bool {
 func (a *agent) ask() (state string, ok bool) {
 	w := a.w
 	for _, h := range w.hosts { // the executor answers, or nobody does
-		if h.holding && h.cursor() >= a.stored {
+		if h.holding() && h.cursor() >= a.stored {
 			state, _, _, ok = executor.NewReaderWith(h.kv, tenant, w.archive, w.programs).Outcome(a.p.id)
 			return state, ok
 		}

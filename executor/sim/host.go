@@ -1,19 +1,18 @@
 package sim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// host is a process that runs the tenant's actor, turn by turn as executor/host
-// does: attach, read, fold, send what became valid, decide, append. Its limits and
-// pauses are those of that package.
+// host is a process around the machine of package turn, as executor/host is: it attaches,
+// reads, and carries out what the machine says. It may die at any point of that.
 type host struct {
 	w    *world
 	n    int
@@ -27,43 +26,18 @@ type host struct {
 	session uint64 // counts attachments and crashes: what belongs to an earlier one is dropped
 	backlog []func()
 
-	state    *executor.State
-	attached uint64 // last sequence when the session began
-	heard    uint64 // delivered to its reader
-	wants    bool   // it has the lease
-	term     uint64
-	fence    uint64
-	holding  bool
-	pending  *pending
-	misses   int
-	sent     map[callID]bool
-
-	flights map[about]*flight
-	answers []executor.Answer
+	state   *executor.State
+	machine *turn.Machine
+	heard   uint64  // delivered to its reader
+	wants   bool    // it has the lease
+	commit  *commit // the last append
+	flights *turn.Flights
 	letters map[pageKey]*letter
 	taken   []*letter // pages that hooks have taken
 	gone    []string  // plans whose keys are destroyed
 	clock   clock
 	wakes   uint64 // counts the arming of the wake timer
 }
-
-// pending is an append that has not been folded back yet.
-type pending struct {
-	commit commit
-	claim  bool
-	stored uint64
-	delay  int64
-}
-
-const (
-	retryMin      = 50 * millisecond
-	retryMax      = 2 * second
-	guardPoll     = second
-	missesMax     = 3
-	commitSizeMax = 60 << 10
-	workerWaitMin = 100 * millisecond
-	workerWaitMax = 5 * second
-)
 
 func newHost(w *world, n int) *host {
 	h := &host{w: w, n: n, name: fmt.Sprintf("host%d", n+1)}
@@ -132,26 +106,28 @@ func (h *host) start() {
 	h.session++
 	h.up, h.paused, h.cut, h.halted = true, false, false, nil
 	h.clock.begin()
-	h.sent = map[callID]bool{}
 	h.attend()
 }
 
 // interrupt ends a session; the next one begins after a pause.
 func (h *host) interrupt() {
+	h.endSession()
+	h.in(int64(turn.RetryMin), h.attend)
+}
+
+func (h *host) endSession() {
 	h.session++
 	h.stepDown()
-	h.state = nil
-	h.in(retryMin, h.attend)
+	h.state, h.machine = nil, nil
 }
 
 // attend begins a session: it attaches, and reads.
 func (h *host) attend() {
 	defer h.survive()
 	if h.cut || h.w.stream.mute {
-		h.in(retryMax, h.attend)
+		h.in(int64(turn.RetryMax), h.attend)
 		return
 	}
-	h.pending, h.misses, h.term, h.fence, h.holding = nil, 0, 0, 0, false
 	h.state = executor.OpenWith(h.kv, tenant, h.w.archive, h.w.programs)
 	head, err := h.w.stream.memory.Head(background)
 	if err == nil {
@@ -165,33 +141,30 @@ func (h *host) attend() {
 	if err != nil {
 		panic("sim: " + err.Error())
 	}
-	h.attached, h.heard = head.Last, head.Last
+	h.machine = turn.New(turn.Config{
+		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, Messages: h.w.settings.batch,
+		NewID:   func() string { return newID(h.w.net) },
+		Decided: func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
+	}, h.state, head.Last)
+	h.machine.Lead(h.wants, "")
+	h.heard = head.Last
 	h.w.say(h.name, "attached at %d of %d", h.cursor(), head.Last)
-	h.turn(true)
+	h.turn()
 }
 
 // checkAnchor holds the stream against the state that was folded from it (guards G1
-// and G2), as executor/host does.
+// and G2). Nothing is ever repaired here, so that a stream begins with its first record.
 func (h *host) checkAnchor(head ledger.Head) error {
-	meta := h.state.Meta()
-	cursor := meta.GetApplied().GetSequence()
-	switch {
-	case head.Deleted != 0 || head.First > 1:
-		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream misses %d records", head.Deleted)}
-	case cursor == 0:
-		return nil
-	case cursor > head.Last:
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: fmt.Sprintf("the stream ends at %d, but %d was folded", head.Last, cursor)}
+	if head.First > 1 {
+		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream begins with %d", head.First)}
 	}
-	m, err := h.w.stream.read(cursor)
-	if err != nil {
-		return err
-	}
-	last := m.entries[len(m.entries)-1].Address
-	if last.Index != meta.Applied.Index || !bytes.Equal(last.Leaf, meta.Applied.Leaf) {
-		return &ledger.Halted{Guard: "G2", Sequence: cursor, Problem: "the stream has another record where one was folded"}
-	}
-	return nil
+	return turn.CheckAnchor(head, h.state.Meta(), func(sequence uint64) ([]ledger.Entry, error) {
+		m, err := h.w.stream.read(sequence)
+		if err != nil {
+			return nil, err
+		}
+		return m.entries, nil
+	})
 }
 
 // hears schedules the delivery of a message to the host's reader.
@@ -212,34 +185,35 @@ func (h *host) delivered(sequence uint64) {
 	}
 	if sequence > h.heard {
 		h.heard = sequence
-		h.turn(true)
+		h.turn()
 	}
 }
 
-// turn folds what is there, sends what became valid, decides and appends.
-func (h *host) turn(read bool) {
-	if h.state == nil {
-		return
-	}
-	for read && h.cursor() < h.heard {
-		if !h.foldBatch() {
+// turn folds what is there, and carries out what the machine says, until it has nothing
+// more to say.
+func (h *host) turn() {
+	for more := h.state != nil; more; {
+		if h.cursor() < h.heard && !h.foldBatch() {
 			return
 		}
+		for more := true; more; {
+			in := h.inputs()
+			ready := h.machine.Step(h.clock.instant(), in)
+			h.carryOut(ready)
+			more = ready.More
+		}
+		more = h.cursor() < h.heard
 	}
-	if h.pending != nil && h.pending.stored != 0 && h.cursor() >= h.pending.stored {
-		h.pending = nil
-	}
-	if h.pending == nil {
-		h.act()
-	}
-	h.armWake()
 }
 
 // foldBatch folds a bounded run of messages as one turn of the store. False: the
 // session has ended.
 func (h *host) foldBatch() bool {
-	for n := 0; n < h.w.settings.batch && h.cursor() < h.heard; n++ {
+	for !h.machine.Full() && h.cursor() < h.heard {
 		m, err := h.w.stream.read(h.cursor() + 1)
+		if err == nil {
+			err = h.machine.Begin(m.message.Sequence, len(m.message.Data))
+		}
 		if err != nil {
 			var halted *ledger.Halted
 			if errors.As(err, &halted) {
@@ -250,35 +224,72 @@ func (h *host) foldBatch() bool {
 			return false
 		}
 		for _, e := range m.entries {
-			result := h.state.Apply(e)
-			h.w.check.folded(h, e, result)
-			if result.Verdict == executor.Effective {
-				h.folded(e)
-			}
+			h.w.check.folded(h, e, h.machine.Fold(e))
 		}
 	}
-	h.state.Flush()
+	h.machine.Flush()
 	h.dies("folded, not committed")
 	h.kv.Commit()
 	h.dies("committed, not sent")
-	commands, notices, pages := h.state.Commands(), h.state.Notices(), h.state.Pages()
-	held := h.holding
-	h.applyTerm()
-	if held && h.holding {
-		for _, c := range commands {
-			h.send(c, false)
+	return true
+}
+
+// inputs are what waits for a decision, if the next step takes one.
+func (h *host) inputs() turn.Inputs {
+	if !h.machine.Decides() {
+		return turn.Inputs{}
+	}
+	h.taken = slices.DeleteFunc(h.taken, func(l *letter) bool { return h.letters[l.key] != l })
+	return turn.Inputs{Paged: paged(h.taken), Destroyed: h.destroyed(), Proof: h.proof()}
+}
+
+// carryOut does what a step of the machine asks for, in the order of turn.Ready.
+func (h *host) carryOut(r turn.Ready) {
+	if r.Down != nil {
+		h.down(*r.Down)
+	}
+	if r.Up {
+		h.w.say(h.name, "holds term %d", h.machine.Term())
+		h.flights, h.letters = new(turn.Flights), map[pageKey]*letter{}
+	}
+	if r.Confirmed {
+		h.clock.confirm()
+	}
+	if h.flights != nil {
+		for _, of := range r.Looked {
+			h.flights.Prune(of, h.state.Outstanding)
+		}
+		for _, s := range r.Send {
+			h.send(s)
 		}
 		h.dies("sent, not noted")
-		h.tend(pages, h.state.Erasures())
-		h.w.notify(notices)
+		for _, t := range r.Taken {
+			delete(h.letters, pageKey{t.About, t.Kind, t.Hook})
+		}
+		h.tend(r.Pages, r.Erase)
 	}
-	return true
+	if r.Tells {
+		h.w.notify(r.Notices)
+	}
+	if r.Settled {
+		h.taken = nil // they are about what is settled by now
+	}
+	if r.Append != nil {
+		before, behind := "decided, not appended", "appended, reply not heard"
+		if r.Append.Claim {
+			before, behind = "lease taken, term not claimed", "term claimed, not heard"
+		}
+		h.dies(before)
+		h.publish(*r.Append)
+		h.dies(behind)
+	}
+	h.armWake(r)
 }
 
 // dies may end the process at a named place of a turn.
 func (h *host) dies(where string) {
 	percent := 1
-	if where == "folded, not committed" || where == "committed, not sent" {
+	if where == "folded, not committed" || where == "committed, not sent" || where == "sent, not noted" {
 		percent = 0
 		if h.w.ties.below(250) == 0 {
 			percent = 100
@@ -296,148 +307,54 @@ func (h *host) dies(where string) {
 	panic(death{})
 }
 
-// folded lets the host follow what the ledger says.
-func (h *host) folded(e ledger.Entry) {
-	of := about{e.Record.Plan, e.Record.Action}
-	switch k := e.Record.Kind.(type) {
-	case *pb.Record_CompensationSucceeded:
-		h.forget(callID{of, ledger.PurposeUndo, k.CompensationSucceeded.Attempt})
-	case *pb.Record_CompensationFailed:
-		h.forget(callID{of, ledger.PurposeUndo, k.CompensationFailed.Attempt})
-	case *pb.Record_ProbeAsked:
-		if done := k.ProbeAsked.Done; done != nil {
-			h.forget(callID{of, ledger.PurposeUndo, done.Attempt})
-		}
-	case *pb.Record_ProbeAnswered:
-		purpose := ledger.PurposeProbe
-		if k.ProbeAnswered.Question == pb.Question_QUESTION_VERIFY {
-			purpose = ledger.PurposeVerify
-		}
-		h.forget(callID{of, purpose, k.ProbeAnswered.Attempt})
-	case *pb.Record_CompensationSkipped, *pb.Record_ActionQuarantined:
-		delete(h.flights, of)
-	case *pb.Record_Resolved, *pb.Record_RetryRequested:
-		h.ownerSaid(of)
-	case *pb.Record_OwnerPaged:
-		delete(h.letters, pageKey{of, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
-	case *pb.Record_ClockConfirmed:
-		if e.Address.Sequence > h.attached {
-			h.clock.confirm()
+// publish sends an append. The tries of one commit are one commit on its way.
+func (h *host) publish(a turn.Append) {
+	if h.commit == nil || h.commit.append.ID != a.ID {
+		h.commit = &commit{from: h.name, host: h, append: a.Append}
+		if a.Claim {
+			h.w.say(h.name, "claims term %d", h.machine.Term())
 		}
 	}
-}
-
-// act decides and appends, while this host holds the tenant.
-func (h *host) act() {
-	if !h.holding {
-		h.claim()
+	c, session := h.commit, h.session
+	try := func() {
+		h.w.try(c, func(sequence uint64, err error) {
+			h.run(session, func() { h.acknowledged(c, sequence, err) })
+		})
+	}
+	if a.AfterNs == 0 {
+		try()
 		return
 	}
-	live := h.answers[:0]
-	for _, a := range h.answers {
-		if h.state.Awaits(a) {
-			live = append(live, a)
-		}
-	}
-	h.answers = live
-	h.taken = slices.DeleteFunc(h.taken, func(l *letter) bool { return h.letters[l.key] != l })
-	now, held := h.clock.epoch()
-	due, waits := h.state.NextWake()
-	working := h.state.HasWork() || h.state.MemoryWork(h.w.settings.memoryMax)
-	if len(h.answers) == 0 && len(h.taken) == 0 && !working && !h.signs() && len(h.destroyed()) == 0 && (!waits || due > now) {
-		return
-	}
-	in := executor.Input{
-		EpochNs: now, HoldClock: held, Answers: h.answers, Paged: paged(h.taken), Destroyed: h.gone,
-		Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, SizeMax: commitSizeMax,
-	}
-	records := h.state.Decide(in)
-	h.w.check.decided(h, in, records)
-	h.answers = slices.DeleteFunc(h.answers, func(a executor.Answer) bool { return a.Unserved })
-	records = append(records, h.proof()...)
-	if len(records) == 0 {
-		h.taken = nil // they are about what is settled by now
-		return
-	}
-	h.dies("decided, not appended")
-	h.append(records, false)
-	h.dies("appended, reply not heard")
+	h.in(a.AfterNs, try)
 }
 
-func (h *host) append(records []*pb.Record, claim bool) {
-	data, err := ledger.EncodeCommit(records)
-	if err != nil {
-		panic("sim: decisions that cannot be encoded: " + err.Error())
-	}
-	term := ledger.Source{Tenant: tenant, Class: ledger.ClassExecutor, Term: true}
-	source, fence := ledger.Source{Tenant: tenant, Class: ledger.ClassExecutor}, h.fence
-	if claim {
-		source, fence = term, h.state.Meta().Fence
-	}
-	p := &pending{claim: claim, delay: retryMin, commit: commit{from: h.name, host: h, append: ledger.Append{
-		Subject: source.Subject(), ID: newID(h.w.net), Data: data, FenceSubject: term.Subject(), Fence: fence,
-	}}}
-	h.pending = p
-	h.publish(p)
-}
-
-func (h *host) publish(p *pending) {
-	session := h.session
-	h.w.try(&p.commit, func(sequence uint64, err error) {
-		h.run(session, func() { h.acknowledged(p, sequence, err) })
-	})
-}
-
-// acknowledged handles the result of the append in flight, as executor/host does.
-func (h *host) acknowledged(p *pending, sequence uint64, err error) {
-	if h.pending != p {
-		return
-	}
-	switch {
-	case err == nil:
-		h.misses, p.stored = 0, sequence
-		h.w.check.acknowledged(&p.commit, sequence)
-	case errors.Is(err, ledger.ErrConflict):
+// acknowledged hands the result of an append to the machine.
+func (h *host) acknowledged(c *commit, sequence uint64, err error) {
+	switch h.machine.Acknowledged(sequence, err, !h.cut, h.clock.instant().MonoNs) {
+	case turn.Stored:
+		h.w.check.acknowledged(c, sequence)
+	case turn.Beaten:
 		h.w.say(h.name, "another holder has begun a term")
-		h.pending = nil
-		h.stepDown()
-	case errors.Is(err, ledger.ErrInDoubt) && !h.cut:
-		if h.misses++; h.misses >= missesMax {
-			h.w.say(h.name, "the stream is mute: %d appends without a reply", h.misses)
-			h.die()
-			h.w.restartStream()
-			return
-		}
-		fallthrough
-	default: // in doubt, busy or no room: the same commit again
-		h.in(p.delay, func() { h.publish(p) })
-		p.delay = min(p.delay*2, retryMax)
+	case turn.Mute:
+		h.w.say(h.name, "the stream is mute: %d appends without a reply", turn.MissesMax)
+		h.die()
+		h.w.restartStream()
+		return
+	case turn.InDoubt, turn.Refused, turn.Stale:
 	}
-	h.turn(false)
+	h.turn()
 }
 
 // armWake sets the timer to the next instant that matters.
-func (h *host) armWake() {
+func (h *host) armWake(r turn.Ready) {
 	h.wakes++
-	if h.state == nil || !h.holding || h.pending != nil {
-		return // the next message or reply comes by itself
-	}
-	wakes, wait := h.wakes, int64(0)
-	now, held := h.clock.epoch()
-	due, waits := h.state.NextWake()
-	switch {
-	case held:
-		wait = guardPoll
-	case waits:
-		wait = max(due-now, 0)
-	case h.state.HasWork():
-		wait = guardPoll // held back by a stamp ahead of this clock
-	default:
+	if !r.Wakes {
 		return
 	}
-	h.in(wait, func() {
+	wakes := h.wakes
+	h.in(r.WakeInNs, func() {
 		if h.wakes == wakes {
-			h.turn(false)
+			h.turn()
 		}
 	})
 }

@@ -95,8 +95,8 @@ func (h *host) proof() (records []*pb.Record) {
 	n := &h.w.notary
 	now := n.inForce(h.state.Key())
 	key, root := n.key(now), tree.Root()
-	epochNs, _ := h.clock.epoch()
-	records = append(records, &pb.Record{Term: h.term, EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+	epochNs := h.clock.instant().EpochNs
+	records = append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
 		Size: tree.Size(), Root: root[:], Note: key.sign(&tree)}}})
 	h.w.say(h.name, "signs %d records", tree.Size())
 	if !n.draws.percent(20) {
@@ -109,5 +109,5 @@ func (h *host) proof() (records []*pb.Record) {
 	}
 	k.Signature = signature
 	h.w.say(h.name, "rotates the key of checkpoints")
-	return append(records, &pb.Record{Term: h.term, EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: k}})
+	return append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: k}})
 }

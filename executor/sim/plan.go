@@ -167,7 +167,7 @@ func (w *world) drawSteps(p *planSpec, depth int) {
 		a := w.drawAction(p)
 		p.actions = append(p.actions, a)
 		p.steps = append(p.steps, step{kind: stepAct, action: a})
-		w.workers.specs[about{p.id, a.id}] = a
+		w.workers.specs[aboutOf(p.id, a.id)] = a
 		wait()
 		if r.percent(12) {
 			saved = append(saved, fmt.Sprintf("s%d", len(saved)+1))

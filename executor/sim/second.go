@@ -55,7 +55,7 @@ func (w *world) resume(a *agent, r *random) {
 // asks is ask, with the process whose records the plan takes.
 func (a *agent) asks() (state, writer string, ok bool) {
 	for _, h := range a.w.hosts {
-		if h.holding && h.cursor() >= a.stored {
+		if h.holding() && h.cursor() >= a.stored {
 			reader := executor.NewReaderWith(h.kv, tenant, a.w.archive, a.w.programs)
 			state, _, _, ok = reader.Outcome(a.p.id)
 			return state, reader.Writer(a.p.id), ok

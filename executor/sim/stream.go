@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -91,6 +92,10 @@ func (s *stream) keep(sequence uint64, id string) {
 		if s.stored[i].id == id {
 			kept.copyOf = uint64(i) + 1
 		}
+		// A decision has the count of what was decided before in it, and a claim its term.
+		if other := &s.stored[i]; other.id != id && other.id != "" && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
+			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d", i+1)
+		}
 	}
 	s.stored = append(s.stored[:sequence-1], kept) // after a lost tail its sequences are taken again
 	s.w.mark(sequence, binary.BigEndian.Uint64(entries[len(entries)-1].Address.Leaf))
@@ -98,6 +103,12 @@ func (s *stream) keep(sequence uint64, id string) {
 	for _, h := range s.w.hosts {
 		h.hears(sequence)
 	}
+}
+
+// executes reports whether a subject is the executor's.
+func executes(subject string) bool {
+	source, ok := ledger.ParseSubject(subject)
+	return ok && source.Class == ledger.ClassExecutor
 }
 
 func (s *stream) last() uint64 {

@@ -1,9 +1,6 @@
 package sim
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -179,8 +176,11 @@ func (w *world) noWorker() {
 func (w *world) unserve() {
 	var flying []executor.Command
 	for _, h := range w.hosts {
-		for _, of := range slices.SortedFunc(maps.Keys(h.flights), about.compare) {
-			flying = append(flying, h.flights[of].command)
+		if h.flights == nil {
+			continue
+		}
+		for _, f := range h.flights.All() {
+			flying = append(flying, f.Command)
 		}
 	}
 	capability := pick(w.early, "undo", "find", "check") + "." + pick(w.early, "a", "b", "c", "d")
@@ -202,10 +202,10 @@ func (w *world) unservedAfter(id string) int64 {
 
 // impatient lets an owner answer for a command that nobody takes.
 func (w *world) impatient(c executor.Command) {
-	if w.options.Alone || w.healed || w.impatience[about{c.Plan, c.Action}] || !w.early.percent(30) {
+	if w.options.Alone || w.healed || w.impatience[aboutOf(c.Plan, c.Action)] || !w.early.percent(30) {
 		return
 	}
-	w.impatience[about{c.Plan, c.Action}] = true
+	w.impatience[aboutOf(c.Plan, c.Action)] = true
 	w.after(w.early.between(0, 30*second), func() {
 		if !w.healed {
 			w.answer(c.Plan, c.Action, pick(w.early, "ann", "bob"))

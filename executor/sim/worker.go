@@ -5,17 +5,9 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
-)
-
-// fate is what became of one sending of a command.
-type fate uint8
-
-const (
-	fateReplied  fate = iota
-	fateSilent        // no answer in time
-	fateNoWorker      // nobody serves the capability
 )
 
 // workers carry out commands over the provider. They remember the highest term, as
@@ -27,11 +19,11 @@ type workers struct {
 	unserved map[string]int64 // by capability: nobody serves it before
 	working  map[string]bool  // by key: a long undo is under way
 	locked   map[string]bool  // by key: it has failed for now, and likely will again
-	specs    map[about]*actionSpec
+	specs    map[turn.About]*actionSpec
 }
 
 func (x *workers) init(w *world) {
-	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{}, map[about]*actionSpec{}
+	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{}, map[turn.About]*actionSpec{}
 	x.unserved = map[string]int64{}
 }
 
@@ -49,20 +41,20 @@ func planOf(plan string) string {
 
 // spec is the action that a command is about, or nil.
 func (x *workers) spec(plan, action string) *actionSpec {
-	return x.specs[about{planOf(plan), originOf(action)}]
+	return x.specs[aboutOf(planOf(plan), originOf(action))]
 }
 
 // take carries out a command. done learns what became of this sending, once.
-func (x *workers) take(command executor.Command, done func(fate, *ledger.Reply)) {
+func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Reply)) {
 	w, r, c := x.w, x.w.labour, command.Command
 	timeout := c.TimeoutMs * millisecond
 	if x.away > w.now {
-		w.after(10*millisecond, func() { done(fateNoWorker, nil) })
+		w.after(10*millisecond, func() { done(turn.NoWorker, nil) })
 		return
 	}
 	if x.unserved[c.Capability] > w.now {
 		w.impatient(command)
-		w.after(10*millisecond, func() { done(fateNoWorker, nil) })
+		w.after(10*millisecond, func() { done(turn.NoWorker, nil) })
 		return
 	}
 	delay := r.between(millisecond, 30*millisecond)
@@ -73,7 +65,7 @@ func (x *workers) take(command executor.Command, done func(fate, *ledger.Reply))
 			x.work(command, func(*ledger.Reply) {})
 		})
 	}
-	silent := func() { w.after(timeout, func() { done(fateSilent, nil) }) }
+	silent := func() { w.after(timeout, func() { done(turn.Silent, nil) }) }
 	slow := w.chance(r, FaultSlowWorker, 12)
 	if slow {
 		delay = r.between(timeout/2, 2*timeout)
@@ -101,7 +93,7 @@ func (x *workers) take(command executor.Command, done func(fate, *ledger.Reply))
 	}
 	w.after(delay, func() {
 		x.work(command, func(reply *ledger.Reply) {
-			w.after(r.between(millisecond, 10*millisecond), func() { done(fateReplied, reply) })
+			w.after(r.between(millisecond, 10*millisecond), func() { done(turn.Replied, reply) })
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -46,8 +47,8 @@ type world struct {
 
 	queue                             queue
 	ties, net, people, labour, strike *random
-	early                             *random        // of nobody who serves, and of owners who do not wait
-	impatience                        map[about]bool // they have answered
+	early                             *random             // of nobody who serves, and of owners who do not wait
+	impatience                        map[turn.About]bool // they have answered
 
 	stream   *stream
 	hosts    []*host
@@ -123,7 +124,7 @@ func newWorld(o Options) *world {
 	}
 	w.faults &^= o.Without
 	w.erasing = newErasing(o.Seed)
-	w.early, w.impatience = newRandom(o.Seed, streamEarly), map[about]bool{}
+	w.early, w.impatience = newRandom(o.Seed, streamEarly), map[turn.About]bool{}
 	w.stream = newStream(w)
 	w.archive = archive{w: w}
 	w.provider = newProvider(w)

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -13,7 +14,12 @@ import (
 
 // I30: a call takes what its registered bindings make of what was recorded. Bindings are
 // evaluated here over values that this fold has gathered from the records; sealed values
-// stand in them as they were stored.
+// are in them as they were stored. I37: where a binding reads what was too large to be
+// kept, there is no call.
+
+// fault is what is wrong with the arguments of a call, and the rule that it breaks; both
+// are empty when nothing is.
+type fault struct{ rule, problem string }
 
 // called returns the bindings of the call that a record of a holder makes; ok is false for
 // any other record.
@@ -27,38 +33,42 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 	return nil, false
 }
 
-// argue says what is wrong with the arguments of a call that is about to be folded, or "".
-func (b *book) argue(r *pb.Record) string {
+// argue says what is wrong with the arguments of a call that is about to be folded.
+func (b *book) argue(r *pb.Record) (none fault) {
 	p := b.plan(r.Plan)
 	if p == nil {
-		return ""
+		return none
 	}
 	a := p.named(r.Action)
 	if a == nil {
-		return ""
+		return none
 	}
 	bindings, ok := a.called(r)
 	if !ok {
-		return ""
+		return none
 	}
 	want, err := b.bound(p, a, bindings)
-	if err != nil {
-		return err.Error()
+	var lost *triggers.Missing
+	switch {
+	case errors.As(err, &lost):
+		return fault{"I37", fmt.Sprintf("of a call about action %s: %v", a.id, err)}
+	case err != nil:
+		return fault{"I30", err.Error()}
 	}
 	have := r.Payload.GetArguments()
 	if len(have) == 0 { // it is sent without any
 		have = []byte("{}")
 	}
 	if !sameJSON(have, want) {
-		return fmt.Sprintf("arguments %.200q, and what was recorded makes them %.200q", have, want)
+		return fault{"I30", fmt.Sprintf("arguments %.200q, and what was recorded makes them %.200q", have, want)}
 	}
-	return ""
+	return none
 }
 
 // bound evaluates bindings over what is recorded of an action.
 func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	vars := triggers.BindingVars{
-		Input: a.input, Output: a.output, Before: a.image, Plan: planVars(p), Meta: b.metaVars(p, a),
+		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete, Plan: planVars(p), Meta: b.metaVars(p, a),
 	}
 	out := []byte{'{'}
 	for i, x := range bindings {
@@ -145,16 +155,16 @@ func sameJSON(x, y []byte) bool {
 	return ok && ok2 && reflect.DeepEqual(a, b)
 }
 
-// argumentsRule is I30. A holder builds a call from what it has read: where others have
+// argumentsRule is I30 and I37. A holder builds a call from what it has read: where others have
 // written since, it may have been right at any place behind its last message.
-func (l *Ledger) argumentsRule(e ledger.Entry, was before, commit []ledger.Entry) string {
-	if was.argued == "" || len(l.behind) == 0 {
+func (l *Ledger) argumentsRule(e ledger.Entry, was before, commit []ledger.Entry) (none fault) {
+	if was.argued == none || len(l.behind) == 0 {
 		return was.argued
 	}
 	trial := l.late.trial()
 	for _, earlier := range l.behind {
 		if trial.right(e, commit) {
-			return ""
+			return none
 		}
 		trial.foldAll(earlier)
 	}
@@ -167,7 +177,7 @@ func (b *book) right(e ledger.Entry, commit []ledger.Entry) bool {
 	trial := b.trial()
 	for _, c := range commit {
 		if c.StampNs = 0; c.Address.Index == e.Address.Index {
-			return trial.argue(c.Record) == "" && trial.fold(c).ok()
+			return trial.argue(c.Record).problem == "" && trial.fold(c).ok()
 		}
 		trial.fold(c)
 	}

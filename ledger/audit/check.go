@@ -114,10 +114,10 @@ type before struct {
 	undo    string
 	known   bool // the action was registered
 	now     int64
-	turned  *turn  // of the lease that fires, where it is the first
-	noted   *turn  // of the lease that fires
-	refused bool   // the record that is answered was refused
-	argued  string // what is wrong with the arguments of the call; empty: nothing
+	turned  *turn // of the lease that fires, where it is the first
+	noted   *turn // of the lease that fires
+	refused bool  // the record that is answered was refused
+	argued  fault // what is wrong with the arguments of the call
 }
 
 func (l *Ledger) before(e ledger.Entry) (was before) {
@@ -181,11 +181,11 @@ func (l *Ledger) check(e ledger.Entry, was before, commit []ledger.Entry) (found
 		add("I19", keyRule(l.tenant, p, a, k.CompensationDispatched))
 		add("I20", boundaryRule(a, was))
 		add("I21", orderRule(p, a, was))
-		add("I30", l.argumentsRule(e, was, commit))
-		add("I37", l.book.keptRule(p, a, a.compensation.GetBindings(), k.CompensationDispatched.Attempt))
+		f := l.argumentsRule(e, was, commit)
+		add(f.rule, f.problem)
 	case *pb.Record_ProbeAsked:
-		add("I30", l.argumentsRule(e, was, commit))
-		add("I37", l.book.keptRule(p, a, callOf(a.compensation, k.ProbeAsked.Question).GetBindings(), a.attempt+1))
+		f := l.argumentsRule(e, was, commit)
+		add(f.rule, f.problem)
 	case *pb.Record_CompensationSucceeded:
 		add("I18", dispatchRule(a, k.CompensationSucceeded))
 		add("I22", successRule(a))

@@ -138,10 +138,10 @@ func TestTheSecondLayerLooksAtEveryRecord(t *testing.T) {
 		}},
 		{"an undo before its time", "I21", (*fooled).dispatches, func(f *fooled) { f.b.undo = dispatched }},
 		{"a skip before its time", "I21", (*fooled).skips, func(f *fooled) { f.b.undo = waiting }},
-		{"other arguments", "I30", (*fooled).dispatches, func(f *fooled) { f.was.argued = "others" }},
+		{"other arguments", "I30", (*fooled).dispatches, func(f *fooled) { f.was.argued = fault{"I30", "others"} }},
 		{"other arguments of a question", "I30", func(f *fooled) {
 			f.record.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{Attempt: 1}}
-		}, func(f *fooled) { f.was.argued = "others" }},
+		}, func(f *fooled) { f.was.argued = fault{"I30", "others"} }},
 		{"a success without a dispatch", "I18", (*fooled).succeeds, func(f *fooled) { f.a.dispatched = nil }},
 		{"a second success", "I22", (*fooled).succeeds, func(f *fooled) { f.a.successes = 2 }},
 		{"an end without a success", "I22", (*fooled).ends, func(f *fooled) { f.b.successes = 0 }},

@@ -1,4 +1,4 @@
-package host
+package turn
 
 import (
 	"testing"
@@ -9,12 +9,13 @@ func TestTheGuardHoldsAClockThatJumpsAheadAndFollowsTheMonotonicOne(t *testing.T
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	wall, mono := start, time.Duration(0)
-	c := newClock(func() time.Time { return wall }, func() time.Duration { return mono })
+	c := NewClock(wall.UnixNano(), int64(mono))
 	pass := func(w, m time.Duration) { wall, mono = wall.Add(w), mono+m }
 	want := func(now time.Time, held bool) {
 		t.Helper()
-		if got, ahead, h := c.epoch(); !got.Equal(now) || h != held {
-			t.Fatalf("epoch %s held %v (ahead %s), want %s held %v", got, h, ahead, now, held)
+		got, ahead := c.Read(wall.UnixNano(), int64(mono))
+		if got.EpochNs != now.UnixNano() || got.Held != held || got.MonoNs != int64(mono) {
+			t.Fatalf("%+v (ahead %s), want %s held %v", got, time.Duration(ahead), now, held)
 		}
 	}
 	want(start, false)
@@ -30,7 +31,7 @@ func TestTheGuardHoldsAClockThatJumpsAheadAndFollowsTheMonotonicOne(t *testing.T
 	want(start.Add(time.Hour+time.Minute), false)
 	pass(10*time.Hour, time.Second)
 	want(start.Add(time.Hour+time.Minute+time.Second), true)
-	c.confirm()
+	c.Confirm(wall.UnixNano(), int64(mono))
 	want(start.Add(11*time.Hour+time.Minute), false)
 	pass(-3*time.Hour, time.Second) // backwards is late, which is allowed
 	want(start.Add(8*time.Hour+time.Minute), false)

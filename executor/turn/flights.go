@@ -1,0 +1,206 @@
+package turn
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Fate says what became of one sending of a command.
+type Fate uint8
+
+// Fates of a sending.
+const (
+	Replied  Fate = iota // Reply is set
+	NoWorker             // no worker serves the capability: nothing happened
+	Silent               // no reply in time: what was asked for may have happened
+	Unsent               // it did not leave: nothing happened, and it is not known who serves it
+)
+
+// Result is what became of one sending.
+type Result struct {
+	Fate    Fate
+	Reply   ledger.Reply
+	Problem string        // Unsent: why; may be empty
+	Took    time.Duration // from sending to the result
+}
+
+// Attempt names one attempt: of an undo, or of a question about it.
+type Attempt struct {
+	About
+	Purpose string // as ledger.Command.Purpose
+	Number  uint32
+}
+
+// Flight is one command on its way.
+type Flight struct {
+	Attempt Attempt
+	Command executor.Command
+	SinceNs int64  // monotonic, of its first sending in this term
+	Tries   int    // sendings that found no worker, since it was last taken
+	Problem string // why the last one was not sent; empty: it was
+	Working bool   // a worker has said so
+	Reached bool   // a copy may have come to a worker
+	alone   bool   // no worker takes it, as this process has seen without a break
+	aloneNs int64  // since then, monotonic
+}
+
+// Flights are the commands of one term on their way. A command is sent until it has an
+// answer, or until the ledger says that none is waited for any more.
+type Flights struct {
+	flights map[About]*Flight
+}
+
+// Verdict is what follows from the result of a sending.
+type Verdict struct {
+	Answers []executor.Answer // for Machine.Answer
+	Ended   bool              // the flight has landed
+	Again   bool              // it is sent once more, in so many ns
+	InNs    int64
+}
+
+// Len is how many commands are on their way.
+func (f *Flights) Len() int { return len(f.flights) }
+
+// Get is the command on its way for an action, or nil.
+func (f *Flights) Get(of About) *Flight { return f.flights[of] }
+
+// All are the commands on their way, by plan and action.
+func (f *Flights) All() []*Flight {
+	all := make([]*Flight, 0, len(f.flights))
+	for _, of := range slices.SortedFunc(maps.Keys(f.flights), About.compare) {
+		all = append(all, f.flights[of])
+	}
+	return all
+}
+
+func (a About) compare(b About) int {
+	return cmp.Or(strings.Compare(a.Plan, b.Plan), strings.Compare(a.Action, b.Action))
+}
+
+// Take takes a command on its way, once per attempt: nil if it is already. It takes the
+// place of an earlier command for the same action, which is returned too.
+func (f *Flights) Take(s Sending, monoNs int64) (taken, replaced *Flight) {
+	attempt := Attempt{About{s.Plan, s.Action}, s.Purpose, s.Attempt}
+	replaced = f.flights[attempt.About]
+	if replaced != nil && replaced.Attempt == attempt {
+		return nil, nil
+	}
+	if f.flights == nil {
+		f.flights = map[About]*Flight{}
+	}
+	taken = &Flight{Attempt: attempt, Command: s.Command, SinceNs: monoNs, Reached: s.Resent}
+	f.flights[attempt.About] = taken
+	return taken, replaced
+}
+
+// Flies reports whether a flight is still waited for.
+func (f *Flights) Flies(x *Flight) bool { return f.flights[x.Attempt.About] == x }
+
+// MaySend reports whether a copy of the command may leave now. One whose provider may
+// have forgotten the key under which an earlier copy was carried out may not: it lands
+// without an answer, and a probe finds out.
+func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
+	if !f.Flies(x) {
+		return false, v
+	}
+	if until := x.Command.ResendUntilNs; until != 0 && x.Reached && epochNs > until {
+		f.land(x, nil, 0, &v)
+		return false, v
+	}
+	return true, v
+}
+
+// Result takes what became of one sending.
+func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
+	if !f.Flies(x) {
+		// An undo is done that no one waits for any more, as its owner was faster: the
+		// core decides what that means.
+		if x.Attempt.Purpose == ledger.PurposeUndo && r.Fate == Replied && r.Reply.Status == ledger.StatusDone {
+			v.Answers = append(v.Answers, x.answer(&r.Reply, r.Took))
+		}
+		return v
+	}
+	x.Problem = r.Problem
+	if r.Fate == NoWorker || r.Fate == Unsent {
+		x.Tries++ // not a failure: it waits for a worker, visibly
+		x.unserved(r.Fate, now, &v)
+		v.again(min(int64(WorkerWaitMin)<<min(x.Tries-1, 10), int64(WorkerWaitMax)))
+		return v
+	}
+	x.Reached, x.alone = true, false
+	switch {
+	case r.Fate == Silent && x.Working:
+		v.again(int64(WorkerWaitMax))
+	case r.Fate == Silent:
+		f.land(x, nil, 0, &v)
+	case r.Fate != Replied:
+		panic("turn: unknown fate of a sending")
+	case r.Reply.Status != ledger.StatusWorking:
+		f.land(x, &r.Reply, r.Took, &v)
+	case now.MonoNs-x.SinceNs > int64(WorkingMax):
+		f.land(x, nil, 0, &v) // as silent
+	default: // its report comes as a record; it is asked again if that does not come
+		x.Working, x.Tries = true, 0
+		until := r.Reply.UntilMs*1_000_000 - now.EpochNs
+		v.again(min(max(until, int64(WorkingMin)), int64(WorkingMax)))
+	}
+	return v
+}
+
+// unserved says, again and again, of a command that no worker has taken it for as long as
+// its contract allows. It goes on waiting for a worker until the ledger says that it is
+// over.
+func (x *Flight) unserved(fate Fate, now Instant, v *Verdict) {
+	if fate != NoWorker {
+		x.alone = false
+		return
+	}
+	if !x.alone {
+		x.alone, x.aloneNs = true, now.MonoNs
+	}
+	c := x.Command
+	if c.UnservedNs == 0 || now.EpochNs < c.UnservedNs || now.MonoNs-x.aloneNs < min(c.UnservedAfterNs, int64(UnservedSeen)) {
+		return
+	}
+	answer := x.answer(nil, 0)
+	answer.Unserved, answer.Reached = true, x.Reached
+	v.Answers = append(v.Answers, answer)
+}
+
+// Prune drops what flies for an action if its call waits for no answer any more. waits is
+// State.Outstanding.
+func (f *Flights) Prune(of About, waits func(plan string, n uint32, purpose string, attempt uint32) bool) (dropped *Flight) {
+	x := f.flights[of]
+	if x == nil || waits(of.Plan, x.Command.Number, x.Attempt.Purpose, x.Attempt.Number) {
+		return nil
+	}
+	delete(f.flights, of)
+	return x
+}
+
+// land ends a flight with an answer; a nil reply is silence.
+func (f *Flights) land(x *Flight, reply *ledger.Reply, took time.Duration, v *Verdict) {
+	delete(f.flights, x.Attempt.About)
+	v.Ended = true
+	v.Answers = append(v.Answers, x.answer(reply, took))
+}
+
+func (v *Verdict) again(inNs int64) { v.Again, v.InNs = true, inNs }
+
+// answer is for the core. A sending that took longer than the worker's work has waited in
+// a queue for the rest.
+func (x *Flight) answer(reply *ledger.Reply, took time.Duration) executor.Answer {
+	a := executor.Answer{
+		Plan: x.Attempt.Plan, Number: x.Command.Number, Purpose: x.Attempt.Purpose, Attempt: x.Attempt.Number, Reply: reply,
+	}
+	if reply != nil {
+		a.QueuedNs = max(took.Nanoseconds()-reply.WorkNs, 0)
+	}
+	return a
+}

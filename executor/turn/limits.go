@@ -1,0 +1,32 @@
+package turn
+
+import "time"
+
+// Bounds of a turn and pauses between tries. Each names what it bounds.
+const (
+	MessagesMax   = 2048                  // messages folded in one turn
+	BytesMax      = 4 << 20               // bytes folded in one turn
+	CommitSizeMax = 60 << 10              // bytes of decisions in one commit
+	MissesMax     = 3                     // appends in a row without a reply: the server is mute
+	RetryMin      = 50 * time.Millisecond // before an append in doubt goes out again; doubles
+	RetryMax      = 2 * time.Second       // at most; also before a refused append goes out again
+	GuardPoll     = time.Second           // between two looks while the clock guard holds
+	// ClaimPause is the time between a claim that another host's term has beaten and the
+	// next, unless the fold has come to that term.
+	ClaimPause = time.Second
+
+	WorkerWaitMin = 100 * time.Millisecond // before a command that found no worker is sent again; doubles
+	WorkerWaitMax = 5 * time.Second        // at most
+	WorkingMin    = time.Second            // before a worker that said "working" is asked again, at least
+	WorkingMax    = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
+	// UnservedSeen is for how long a process looks itself before it says that no worker
+	// takes a command: after a restart of everything, workers may need a while.
+	UnservedSeen = time.Minute
+
+	// JumpMax is how far the wall clock may run ahead of the monotonic clock before the
+	// guard holds clock leases: late is allowed, early is not.
+	JumpMax = 5 * time.Second
+	// AnchorEvery is how often the guard takes an undisturbed pair of clocks as its new
+	// anchor, so that slow corrections never add up to a jump.
+	AnchorEvery = time.Minute
+)

@@ -1,0 +1,142 @@
+package turn
+
+import (
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Ready is what the shell carries out after a step, field by field in this order.
+// Nothing of it is lost with the process: what was not carried out is found again in the
+// state, in the ledger, or by whoever waits for it.
+type Ready struct {
+	// Down: this host decides and sends nothing more of its term. What it has on its way
+	// ends before anything below is done; nil: no change.
+	Down *Down
+	// Up: the term of this host was read back. What it sends with is opened first; if
+	// that fails, the session ends.
+	Up bool
+	// Confirmed: an operator has confirmed the clock since the session began.
+	Confirmed bool
+	// Looked are actions of which something was folded: what flies for one that
+	// State.Outstanding denies waits for no answer any more, and is dropped.
+	Looked []About
+	// Erased are plans of whose erasure something was folded: their keys are forgotten.
+	Erased []Erased
+	// Send are commands that became valid; each is sent at least once, under its key.
+	Send []Sending
+	// Taken and Closed are pages that are settled, by a record that a hook took them and
+	// by their owner's answer. They come before what was asked for since.
+	Taken  []Taken
+	Closed []executor.Page
+	// Pages go to their hooks until one takes them.
+	Pages []executor.Page
+	// Erase are plans whose keys are to be destroyed.
+	Erase []string
+	// Folded: something was folded; State is what whoever asks is told.
+	Folded bool
+	// Notices are what agents may want to know. The holder tells them, best effort: Tells.
+	Notices []executor.Notice
+	Tells   bool
+	// Settled: the pages and keys of this step's Inputs need no record any more.
+	Settled bool
+	// Append is the next append; its result goes to Acknowledged. At most one is in flight.
+	Append *Append
+	// Wakes: time alone calls for a step, in so many ns; an earlier wake is replaced. If
+	// not, an earlier one may stay.
+	Wakes    bool
+	WakeInNs int64
+	// More: the next step is to be taken at once.
+	More bool
+}
+
+// Down is why a host stopped.
+type Down struct {
+	By     string // who holds the tenant, or leads it; empty: not known
+	Reason string // if it is not By
+	Doubt  bool   // another term has begun: whoever leads has to be asked again
+}
+
+// Append is one try to append a commit.
+type Append struct {
+	ledger.Append
+	Claim   bool  // it begins a term
+	AfterNs int64 // pause before it goes out
+}
+
+// Sending is a command on its way to whoever carries it out.
+type Sending struct {
+	executor.Command
+	Resent bool // an earlier term or process may have sent it
+}
+
+// About is an action of a plan. It has at most one command on its way.
+type About struct{ Plan, Action string }
+
+// Taken is a page that a hook has taken, as a record says.
+type Taken struct {
+	About
+	Kind, Hook string
+}
+
+// Erased is what was folded of an erasure.
+type Erased struct {
+	Plan      string
+	Destroyed bool // its key is gone
+}
+
+// news is what the shell has to know of records that were folded since the last step.
+type news struct {
+	looked    []About
+	taken     []Taken
+	erased    []Erased
+	confirmed bool
+}
+
+// note takes what an effective record says to the shell; what it means to the plan is
+// the fold's.
+func (n *news) note(e ledger.Entry, attached uint64) {
+	of := About{e.Record.Plan, e.Record.Action}
+	switch k := e.Record.Kind.(type) {
+	case *pb.Record_OwnerPaged:
+		n.taken = append(n.taken, Taken{of, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
+	case *pb.Record_PlanErased:
+		n.erased = append(n.erased, Erased{of.Plan, k.PlanErased.Destroyed})
+	case *pb.Record_ClockConfirmed:
+		n.confirmed = n.confirmed || e.Address.Sequence > attached
+	}
+	if of.Action != "" && (len(n.looked) == 0 || n.looked[len(n.looked)-1] != of) {
+		n.looked = append(n.looked, of)
+	}
+}
+
+// deliver takes up what the folds since the last step have made valid.
+func (m *Machine) deliver(r *Ready) {
+	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(), m.state.Closed()
+	erasures := m.state.Erasures()
+	for _, c := range m.state.Landed() {
+		m.news.looked = append(m.news.looked, About(c))
+	}
+	held := m.holding
+	// First: whoever is fenced by what was folded sends nothing of the next holder's.
+	r.Up = m.applyTerm()
+	r.Down, m.down = m.down, nil
+	r.Confirmed, r.Erased, r.Looked, r.Taken = m.news.confirmed, m.news.erased, m.news.looked, m.news.taken
+	r.Folded, r.Notices, r.Tells = true, notices, held && m.holding
+	m.news = news{}
+	switch {
+	case r.Up:
+		for _, c := range m.state.InFlight() { // unanswered before: the same keys again
+			r.Send = append(r.Send, Sending{c, true})
+		}
+		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
+	case r.Tells:
+		for _, c := range commands {
+			// What was folded with the dispatch may have settled it: a report that was fast.
+			if m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
+				r.Send = append(r.Send, Sending{c, false})
+			}
+		}
+		r.Closed, r.Pages, r.Erase = closed, pages, erasures
+	}
+}
