@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -48,7 +49,11 @@ func (r *rig) caughtUp() {
 // eventually polls the query API, which paces it.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	most := 20 * time.Second
+	if testenv.Race { // everything takes several times as long
+		most *= 5
+	}
+	deadline := time.Now().Add(most)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not in time: %s; status %+v", what, r.status())
