@@ -51,10 +51,11 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 }
 
 // givesUp is when the caller of a forward gives it up whatever happens; zero: never. It
-// counts from the registration, or from when the plan was last known to be open.
+// counts from the registration, or from when the plan was last known to be open where the
+// forward is called long after it.
 func (a *action) givesUp() time.Time {
 	from := a.queued
-	if a.waited() && !a.open.IsZero() {
+	if (a.waited() || a.doubt != nil) && !a.open.IsZero() {
 		from = a.open
 	}
 	if a.contract.Timeout == 0 {
