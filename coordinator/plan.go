@@ -91,6 +91,7 @@ type OpenPlan struct {
 
 	mu            sync.Mutex
 	confirmed     bool       // a pair of this process was taken
+	heard         time.Time  // when that executor was asked which said last that the plan is open
 	lost          error      // another process has resumed the plan
 	deadline      time.Time  // as declared; zero: none
 	opening       *pb.Record // PlanOpened until it is queued
