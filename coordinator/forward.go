@@ -47,6 +47,7 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 	a.cancel = func(cause error) { cancel(cause); release(); stop() }
 	a.state = actionRunning
 	p.running++
+	p.noteStored(a.pair)
 	return ctx, nil
 }
 
@@ -105,6 +106,10 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 		ask = a.verdict != nil && !a.verdict.blocks() // otherwise start says why it must not run
 	}
 	ask = ask || p.asked && !p.confirmed
+	sequence := a.pair.seq
+	if a.doubt != nil {
+		sequence = 0 // an earlier process has stored it
+	}
 	p.mu.Unlock()
 	if !ask || p.c.bus == nil {
 		return nil
@@ -113,7 +118,8 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 	defer cancel()
 	for bounded.Err() == nil {
 		asked := time.Now()
-		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq})
+		query := ledger.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.stored())}
+		answer, err := p.ask(bounded, query)
 		switch {
 		case err != nil || time.Since(asked) > startSlack:
 			pause(bounded, askDelay)
@@ -191,7 +197,7 @@ func (p *OpenPlan) missed() (answered bool) {
 	defer cancel()
 	for delay := askDelay; p.needsWord(); delay = min(2*delay, askDelayMax) {
 		asked := time.Now()
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id})
+		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
 		switch {
 		case err == nil:
 			p.heardAt(asked, answer)

@@ -193,7 +193,7 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 	}
 	own := r.c.fencedCopy()
 	r.plan = newOpenPlan(own, r.opening)
-	r.plan.vault, r.plan.replays = r.vault, true
+	r.plan.vault, r.plan.replays, r.plan.resumed = r.vault, true, true
 	r.own, r.claimed = own, time.Now()
 	r.c.mu.Lock()
 	r.c.plans[r.plan.id] = r.plan // for notices
