@@ -94,7 +94,7 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 func TestNotFoundIsBelievedOnlyOnceTheForwardCanNoLongerLand(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{})
-	const settle = 500 * time.Millisecond
+	const settle = 2 * time.Second
 	for name, c := range map[string]struct {
 		contract contract.Contract
 		lands    int // the question that finds it, from 1; 0: none does
