@@ -73,6 +73,8 @@ type Outcome struct {
 // Forward makes an action's effect. Its context ends with that of Do, with the timeout
 // of the contract, or when the plan is ended or undone while it runs, after the grace of
 // the contract: what it reports until then is better than any question about it later.
+// Without a timeout, and without late: refused, it also ends when no executor answers for
+// half of settle, and at least for the grace: the cause is ErrUnheard.
 //
 // What its error means for the undo: nil, it happened. NotTaken(err), it did not.
 // Any other error, a panic, or a goroutine that ends, it may have happened.
@@ -181,6 +183,9 @@ func (p *OpenPlan) execute(ctx context.Context, a *action, forward Forward) (jso
 	}
 	outcome, err := p.run(ctx, a, forward)
 	if err != nil {
+		if why := context.Cause(ctx); errors.Is(why, ErrUnheard) && !errors.Is(err, ErrUnheard) {
+			err = fmt.Errorf("%w: %w", why, err)
+		}
 		return nil, p.finishFailed(a, err)
 	}
 	return p.finishCompleted(a, outcome)
@@ -474,7 +479,7 @@ func (p *OpenPlan) finishFailed(a *action, cause error) error {
 			code = codeInterrupted
 		case errors.Is(cause, context.DeadlineExceeded):
 			code = codeDeadline
-		case errors.Is(cause, context.Canceled):
+		case errors.Is(cause, context.Canceled), errors.Is(cause, ErrUnheard):
 			code = codeCancelled
 		}
 		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: code, Message: message}}

@@ -258,7 +258,7 @@ func (c *Coordinator) notice(body []byte) {
 			p.reopened(n.Savepoint)
 		}
 		if n.Writer != "" {
-			p.supersede(n.Writer)
+			p.resumedBy(n.Writer)
 		}
 	case ledger.StateCommitting, ledger.StateCommitted:
 		if n.Action == "" {

@@ -261,14 +261,20 @@ func (p *OpenPlan) goOn(seq uint64) {
 	}
 }
 
-// stored is the sequence of the plan's last commit that is known to be stored.
+// stored is the sequence of the latest commit with records of the plan that this process
+// knows to be stored; 0: none. An executor that has folded it knows who writes the plan.
 func (p *OpenPlan) stored() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last != nil && p.last.settled() {
-		return p.last.seq
+	p.noteStored(p.last)
+	return p.known
+}
+
+// noteStored takes note of a bundle that is known to be stored. Called with mu held.
+func (p *OpenPlan) noteStored(b *bundle) {
+	if b != nil && b.settled() && b.err == nil {
+		p.known = max(p.known, b.seq)
 	}
-	return 0
 }
 
 // ask sends one question about the plan and returns its answer, which says a

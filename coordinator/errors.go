@@ -57,6 +57,11 @@ var (
 	// the ledger says so; call again with another ID.
 	ErrNotStarted = errors.New("not started")
 
+	// ErrUnheard means that a forward without a timeout was interrupted because no executor
+	// has said for long that its plan is still open: for half of its contract's settle, and
+	// at least for its grace. The action is in doubt.
+	ErrUnheard = errors.New("no executor has said that the plan is still open")
+
 	// ErrNoVerdict means that an action that needs a supervisor's verdict got none in
 	// time. The forward did not run.
 	ErrNoVerdict = errors.New("no verdict")

@@ -47,14 +47,16 @@ func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error
 	a.cancel = func(cause error) { cancel(cause); release(); stop() }
 	a.state = actionRunning
 	p.running++
+	p.noteStored(a.pair)
 	return ctx, nil
 }
 
 // givesUp is when the caller of a forward gives it up whatever happens; zero: never. It
-// counts from the registration, or from when the plan was last known to be open.
+// counts from the registration, or from when the plan was last known to be open where the
+// forward is called long after it.
 func (a *action) givesUp() time.Time {
 	from := a.queued
-	if a.waited() && !a.open.IsZero() {
+	if (a.waited() || a.doubt != nil) && !a.open.IsZero() {
 		from = a.open
 	}
 	if a.contract.Timeout == 0 {
@@ -104,6 +106,10 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 		ask = a.verdict != nil && !a.verdict.blocks() // otherwise start says why it must not run
 	}
 	ask = ask || p.asked && !p.confirmed
+	sequence := a.pair.seq
+	if a.doubt != nil {
+		sequence = 0 // an earlier process has stored it
+	}
 	p.mu.Unlock()
 	if !ask || p.c.bus == nil {
 		return nil
@@ -112,7 +118,8 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 	defer cancel()
 	for bounded.Err() == nil {
 		asked := time.Now()
-		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq})
+		query := ledger.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.stored())}
+		answer, err := p.ask(bounded, query)
 		switch {
 		case err != nil || time.Since(asked) > startSlack:
 			pause(bounded, askDelay)
@@ -142,7 +149,10 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 
 // watch has an executor asked now and then whether the plan of a running forward is
 // still open: the notice of its unwind may be lost, with the host that was about to send
-// it. Where something else bounds the forward, or refuses it afterwards, nobody asks.
+// it. A forward whose plan no executor has confirmed for half of settle, and at least for its
+// grace, is interrupted: the plan may be undone where this process is cut off from. Where
+// something else bounds the forward, or refuses it afterwards, nothing is asked. Called with
+// mu held.
 func (p *OpenPlan) watch(a *action) (stop func()) {
 	if p.c.bus == nil || a.contract.Timeout > 0 || a.contract.Late == pb.Late_LATE_REFUSED {
 		return func() {}
@@ -151,46 +161,76 @@ func (p *OpenPlan) watch(a *action) (stop func()) {
 	if a.contract.Late == pb.Late_LATE_NEVER {
 		settle = 0
 	}
-	interval := min(max(watchMin, max(settle, a.grace())/2), watchMax)
-	var timer *time.Timer
-	timer = time.AfterFunc(interval, func() {
-		p.missed()
+	limit := max(a.grace(), settle/2, 2*watchMin)
+	interval, began := min(limit/2, watchMax), time.Now()
+	var asks, ends *time.Timer
+	asks = time.AfterFunc(interval, func() {
+		next := interval
+		if !p.missed() {
+			next = min(interval, askDelayMax)
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if a.state == actionRunning {
-			timer.Reset(interval)
+			asks.Reset(next)
 		}
 	})
-	return func() { timer.Stop() }
+	ends = time.AfterFunc(limit, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if a.state != actionRunning || p.unwound != nil {
+			return // its grace ends it
+		}
+		if left := limit - min(time.Since(began), time.Since(p.heard)); left > 0 {
+			ends.Reset(left)
+			return
+		}
+		a.cancel(fmt.Errorf("%w for %v", ErrUnheard, limit))
+	})
+	return func() { asks.Stop(); ends.Stop() }
 }
 
 // missed asks whether the plan of running forwards is still open. If it is not, their
-// grace is over.
-func (p *OpenPlan) missed() {
-	p.mu.Lock()
-	running := p.running > 0 && p.unwound == nil
-	p.mu.Unlock()
-	if !running {
-		return
-	}
+// grace is over. It reports whether an executor has said so, or nothing needs to know.
+func (p *OpenPlan) missed() (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id})
-		if err != nil {
-			pause(ctx, askDelay)
-			continue
+	for delay := askDelay; p.needsWord(); delay = min(2*delay, askDelayMax) {
+		asked := time.Now()
+		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		switch {
+		case err == nil:
+			p.heardAt(asked, answer)
+			return true
+		case ctx.Err() != nil:
+			return false
 		}
-		if answer.Writer != "" {
-			p.supersede(answer.Writer)
-		}
-		if answer.State != ledger.StateOpen {
-			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.interrupt(p.unwound, 0, true)
-		}
-		return
+		pause(ctx, delay)
+	}
+	return true
+}
+
+// needsWord reports whether forwards run whose plan is open, as far as known.
+func (p *OpenPlan) needsWord() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running > 0 && p.unwound == nil
+}
+
+// heardAt takes what an executor that was asked at an instant says of the plan.
+func (p *OpenPlan) heardAt(asked time.Time, answer ledger.OutcomeAnswer) {
+	if answer.Writer != "" {
+		p.supersede(answer.Writer)
+	}
+	if answer.State != ledger.StateOpen {
+		p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if answer.State != ledger.StateOpen {
+		p.interrupt(p.unwound, 0, true)
+	} else if asked.After(p.heard) {
+		p.heard = asked
 	}
 }
 

@@ -77,7 +77,7 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 		}, 500 * time.Millisecond},
 		"lost notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
 			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
-		}, 30 * time.Second}, // asked each 15 s
+		}, 15 * time.Second}, // asked each 7.5 s
 		"lost notice of what ends with its caller": {ended(limited(0, 0)), Plan{}, func(p *OpenPlan, e *executor) {
 			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
 		}, 2 * time.Second},
@@ -134,6 +134,108 @@ func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
 				}
 				if elapse(LingerMax); !ran && effective(t, store, p.ID()) != "plan_opened forward_registered/a compensation_registered/a forward_failed/a" {
 					t.Errorf("the ledger holds %s", lines(t, store))
+				}
+			})
+		})
+	}
+}
+
+// settled is a contract without a timeout whose forward may land for a while.
+func settled(settle, grace time.Duration) contract.Contract {
+	c := limited(0, grace)
+	c.Settle = settle
+	return c
+}
+
+// TestAForwardOfAnAgentThatIsCutOffIsInterrupted: its plan may be undone where the agent
+// hears nothing, and the executor counts on it having given the forward up.
+func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
+	open := ledger.OutcomeAnswer{State: ledger.StateOpen}
+	for name, c := range map[string]struct {
+		contract contract.Contract
+		hears    time.Duration // for so long an executor answers
+		within   [2]time.Duration
+	}{
+		"from the start": {settled(0, 0), 0, [2]time.Duration{15 * time.Second, 15 * time.Second}},
+		"after a while":  {settled(0, 0), time.Minute, [2]time.Duration{time.Minute, 75 * time.Second}},
+		"settle":         {settled(time.Minute, 0), 0, [2]time.Duration{30 * time.Second, 30 * time.Second}},
+		"grace":          {settled(2*time.Second, 5*time.Second), 0, [2]time.Duration{5 * time.Second, 5 * time.Second}},
+		"short":          {settled(time.Millisecond, time.Millisecond), 0, [2]time.Duration{time.Second, time.Second}},
+		"late never":     {ended(limited(0, 0)), 0, [2]time.Duration{2 * time.Second, 2 * time.Second}},
+		"never, a while": {ended(limited(0, 0)), time.Minute, [2]time.Duration{time.Minute, 62 * time.Second}},
+		"after minutes":  {settled(time.Minute, 0), 10 * time.Minute, [2]time.Duration{10 * time.Minute, 630 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				store, e, took := memory(), &executor{}, time.Duration(0)
+				if c.hears > 0 {
+					e.say(open)
+					time.AfterFunc(c.hears, func() { e.say() })
+				}
+				p := begin(t, startLimited(t, store, e, c.contract), Plan{})
+				began := time.Now()
+				_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
+					<-ctx.Done()
+					took = time.Since(began)
+					return Outcome{}, ctx.Err() // as a client that knows no cause
+				})
+				wantIs(t, err, ErrUnheard)
+				wantIs(t, err, context.Canceled)
+				if took < c.within[0] || took > c.within[1] {
+					t.Errorf("it was given up after %v, not within %v", took, c.within)
+				}
+				elapse(askDelayMax)
+				if code := find(t, store, "forward_in_doubt/a").GetForwardInDoubt().Code; code != codeCancelled {
+					t.Errorf("it is recorded as %s", code)
+				}
+			})
+		})
+	}
+}
+
+// TestAShortOutageInterruptsNoForward: a host that is started again answers in time.
+func TestAShortOutageInterruptsNoForward(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		p := begin(t, startLimited(t, memory(), e, settled(0, 0)), Plan{})
+		open := ledger.OutcomeAnswer{State: ledger.StateOpen}
+		for at := time.Duration(0); at < 5*time.Minute; at += 20 * time.Second { // silent for 12 s of each 20
+			time.AfterFunc(at+12*time.Second, func() { e.say(open) })
+			time.AfterFunc(at+20*time.Second, func() { e.say() })
+		}
+		if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
+			select {
+			case <-ctx.Done():
+				return Outcome{}, context.Cause(ctx)
+			case <-time.After(5 * time.Minute):
+				return happens(ctx, call)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+		elapse(time.Minute)
+	})
+}
+
+// TestAForwardWithAnotherBoundNeedsNoExecutor: its timeout ends it, or its provider
+// refuses it once its undo is there.
+func TestAForwardWithAnotherBoundNeedsNoExecutor(t *testing.T) {
+	refused := limited(0, 0)
+	refused.Late = contract.LateRefused
+	refused.Inverse = &contract.Inverse{Call: "file.delete", With: map[string]any{"key": "=meta.forward_key"}}
+	for name, c := range map[string]contract.Contract{"timeout": limited(time.Hour, 0), "late refused": refused} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				p := begin(t, startLimited(t, memory(), &executor{}, c), Plan{})
+				if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
+					select {
+					case <-ctx.Done():
+						return Outcome{}, context.Cause(ctx)
+					case <-time.After(50 * time.Minute):
+						return happens(ctx, call)
+					}
+				}); err != nil {
+					t.Error(err)
 				}
 			})
 		})

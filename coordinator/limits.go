@@ -31,7 +31,8 @@ const (
 	startSlack = time.Second
 
 	// watchMin and watchMax bound how often an executor is asked about the plan of a
-	// forward that runs long.
+	// forward that runs long; after two intervals at least without an answer the forward
+	// is interrupted.
 	watchMin, watchMax = 500 * time.Millisecond, 15 * time.Second
 
 	appendTimeoutDefault  = 10 * time.Second

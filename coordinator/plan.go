@@ -91,10 +91,13 @@ type OpenPlan struct {
 
 	mu            sync.Mutex
 	confirmed     bool       // a pair of this process was taken
+	resumed       bool       // another process had begun it
+	heard         time.Time  // when that executor was asked which said last that the plan is open
 	lost          error      // another process has resumed the plan
 	deadline      time.Time  // as declared; zero: none
 	opening       *pb.Record // PlanOpened until it is queued
 	last          *bundle    // queued last
+	known         uint64     // the highest sequence of a bundle before it that is stored; see stored
 	deferred      []*bundle  // queued without a caller, not known to be stored
 	actions       map[string]*action
 	order         []*action       // as registered
@@ -350,6 +353,7 @@ func (p *OpenPlan) queue(bundles ...*bundle) error {
 	// The last bundle is looked at first: the committer may refuse a commit at any
 	// moment, and what it refuses from here on must take the new bundles with it.
 	prev := p.last
+	p.noteStored(prev)
 	if prev != nil && prev.failed() {
 		prev = nil
 	}

@@ -93,8 +93,11 @@ type Undo struct {
 }
 
 // Find looks whether the effect of a forward that the process died in is there:
-// found says so, and outcome is what the forward would have returned. Not found: the
-// forward runs, under the same key. An error: nobody knows.
+// found says so, and outcome is what the forward would have returned. An error: it is not
+// known. Not found: the forward runs, under the same key. What is not there yet may still
+// land, so Do waits until it can land no longer, calls Find once more, and believes that
+// answer: for the timeout (0 without one) and the settle of the contract, from when this
+// process has claimed the plan. With late: refused or never there is nothing to wait for.
 type Find func(ctx context.Context, call Call) (outcome Outcome, found bool, err error)
 
 // plain refuses what only a Run can do.

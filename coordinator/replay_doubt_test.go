@@ -89,6 +89,88 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 	}
 }
 
+// TestNotFoundIsBelievedOnlyOnceTheForwardCanNoLongerLand: killing a process stops no
+// provider, and what is not there yet may be there a moment later.
+func TestNotFoundIsBelievedOnlyOnceTheForwardCanNoLongerLand(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	const settle = 2 * time.Second
+	for name, c := range map[string]struct {
+		contract contract.Contract
+		lands    int // the question that finds it, from 1; 0: none does
+		asked    int
+		after    time.Duration // of the second forward, at least
+		ran      string        // in both lives, as far as counted
+	}{
+		"lands late":     {contract.Contract{Settle: settle}, 2, 2, 0, "a"},
+		"never lands":    {contract.Contract{Settle: settle}, 0, 2, settle, "a b"},
+		"within timeout": {contract.Contract{Timeout: settle, Settle: settle / 2}, 0, 2, settle * 3 / 2, "a b"},
+		"timeout alone":  {contract.Contract{Timeout: settle}, 0, 2, 2 * settle, "a b"},
+		"late never":     {contract.Contract{Late: contract.LateNever, Timeout: 5 * time.Second}, 0, 1, 0, "a b"},
+		"late refused":   {contract.Contract{Late: contract.LateRefused}, 0, 1, 0, "a b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, plan := newTour(l), "lands-"+strings.ReplaceAll(name, " ", "-")
+			w.changes = func(u *coordinator.Undo) {
+				inverse := u.Contract.Inverse
+				u.Contract = c.contract
+				u.Contract.Grace, u.Contract.Inverse = 50*time.Millisecond, inverse
+			}
+			lostInside(t, w, plan)
+			ctx, cancel := bounded(t)
+			defer cancel()
+			began, asked, after := time.Now(), 0, time.Duration(0)
+			err := l.process().Run(ctx, config(plan), func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				if err := w.act(ctx, p, "a"); err != nil {
+					return err
+				}
+				b := w.action("b")
+				b.Find = func(context.Context, coordinator.Call) (coordinator.Outcome, bool, error) {
+					asked++
+					return coordinator.Outcome{Output: "found"}, c.lands > 0 && asked >= c.lands, nil
+				}
+				_, err := p.Do(ctx, b, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+					after = time.Since(began)
+					return w.forward(oddOutput("b"), nil)(ctx, call)
+				})
+				return err
+			})
+			if err != nil || w.ranText() != c.ran || asked != c.asked || after < c.after {
+				t.Errorf("%v; ran %s after %v, asked %d times", err, w.ranText(), after, asked)
+			}
+		})
+	}
+}
+
+// TestWhatIsWaitedForBeforeASecondForwardEndsWithThePlan: nothing may be started then.
+func TestWhatIsWaitedForBeforeASecondForwardEndsWithThePlan(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	w.changes = func(u *coordinator.Undo) { u.Contract.Late, u.Contract.Settle = "", time.Minute }
+	lostInside(t, w, "waits")
+	ctx, cancel := bounded(t)
+	defer cancel()
+	until := config("waits")
+	until.Until = coordinator.UntilFailed // its undo settles, too
+	err := l.process().Run(ctx, until, func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		if err := w.act(ctx, p, "a"); err != nil {
+			return err
+		}
+		b := w.action("b")
+		b.Find = func(context.Context, coordinator.Call) (coordinator.Outcome, bool, error) {
+			time.AfterFunc(50*time.Millisecond, func() { l.cancelPlan("waits") })
+			return coordinator.Outcome{}, false, nil
+		}
+		_, err := w.do(ctx, p, b, nil)
+		return err
+	})
+	if !errors.Is(err, coordinator.ErrUnwinding) || w.ranText() != "a" {
+		t.Errorf("Run returns %v; ran %s", err, w.ranText())
+	}
+}
+
 // TestADoubtedActionThatIsNotCalledAgainStaysInDoubt: its process died in its forward,
 // and the next one learns that the plan is cancelled, or the action blocked, before it
 // has found out what happened. That is no proof that nothing did.

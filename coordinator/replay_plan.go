@@ -223,31 +223,6 @@ func output(past *ledger.PastAction) json.RawMessage {
 	return bytes.Clone(past.Output)
 }
 
-// doubted says what runs in the place of a forward that may have been under way
-// when its process ended.
-func (r *run) doubted(ctx context.Context, a *action, declared Action, past *ledger.PastAction, forward Forward) (Forward, error) {
-	switch {
-	case a.reviewTimeout > 0 && past.Verdict == "", declared.Repeat:
-		return forward, nil // it has not started, or may do so twice
-	case declared.Find == nil && past.Outcome == ledger.OutcomeInDoubt:
-		return nil, &Recorded{Action: past.Action, Outcome: past.Outcome, Code: past.Code, Message: past.Message}
-	case declared.Find == nil:
-		return func(context.Context, Call) (Outcome, error) { return Outcome{}, ErrInterrupted }, nil
-	}
-	outcome, found, err := declared.Find(ctx, a.call)
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return func(context.Context, Call) (Outcome, error) {
-			return Outcome{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
-		}, nil
-	case found:
-		return func(context.Context, Call) (Outcome, error) { return outcome, nil }, nil
-	}
-	return forward, nil
-}
-
 // observed has the handler of an action know its outcome, and leaves one open that
 // the end of the Run has made uncertain.
 func (r *run) observed(action string, forward Forward) Forward {

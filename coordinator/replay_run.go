@@ -27,6 +27,7 @@ type run struct {
 	ctx     context.Context // of Run
 	plan    *OpenPlan       // nil: the plan is being undone, and the function only gives its handlers
 	claimed time.Time       // no later than the append that claimed the plan
+	fenced  time.Time       // from then on no other process starts a forward
 	linger  bool            // the handlers may be needed when Run has returned
 	state   string          // of the plan, when it was read
 	serves  string          // the plan whose handlers are offered: this one, or the one that undoes it
@@ -96,6 +97,7 @@ func (r *run) open(ctx context.Context) error {
 	}
 	if history.State == "" || history.State == ledger.StateOpen {
 		history, err = r.claim(ctx, history)
+		r.fenced = time.Now()
 	} else {
 		history, err = r.c.history(ctx, ledger.HistoryQuery{Plan: r.config.Plan.ID}, true)
 	}
@@ -191,7 +193,7 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 	}
 	own := r.c.fencedCopy()
 	r.plan = newOpenPlan(own, r.opening)
-	r.plan.vault, r.plan.replays = r.vault, true
+	r.plan.vault, r.plan.replays, r.plan.resumed = r.vault, true, true
 	r.own, r.claimed = own, time.Now()
 	r.c.mu.Lock()
 	r.c.plans[r.plan.id] = r.plan // for notices

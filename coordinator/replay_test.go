@@ -23,7 +23,8 @@ var errNoRoom = errors.New("no room")
 // tour is an agent program: a function whose forwards and handlers are counted
 // outside of it, and which can be lost at any of its places.
 type tour struct {
-	l *live
+	l       *live
+	changes func(u *coordinator.Undo) // what it declares of each undo; nil: nothing
 
 	mu      sync.Mutex
 	ran     []string // forwards, in the order in which they ran
@@ -46,10 +47,14 @@ func (w *tour) forward(output any, err error) coordinator.Forward {
 }
 
 func (w *tour) undo(version string) *coordinator.Undo {
-	return &coordinator.Undo{Version: version, Handler: w.handler(version), Contract: contract.Contract{
+	u := &coordinator.Undo{Version: version, Handler: w.handler(version), Contract: contract.Contract{
 		Late: contract.LateNever, Grace: 50 * time.Millisecond,
 		Inverse: &contract.Inverse{Backoff: 10 * time.Millisecond, Timeout: 5 * time.Second},
 	}}
+	if w.changes != nil {
+		w.changes(u)
+	}
+	return u
 }
 
 func (w *tour) handler(version string) coordinator.Handler {

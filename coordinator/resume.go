@@ -55,7 +55,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) 
 	}
 	p := newOpenPlan(c, opening)
 	p.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
-	p.asked = true
+	p.asked, p.resumed = true, true
 	if err := c.hold(p); err != nil {
 		return nil, err
 	}
@@ -172,6 +172,38 @@ func (p *OpenPlan) refuses(a *action, answer ledger.OutcomeAnswer, why *error) b
 		*why = errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
 	}
 	return true
+}
+
+// resumedBy takes a notice that a process has resumed the plan. Where this process has done so
+// itself, the notice may be an older one that comes late: an executor that knows what is
+// stored here is asked.
+func (p *OpenPlan) resumedBy(writer string) {
+	p.mu.Lock()
+	resumed := p.resumed
+	p.mu.Unlock()
+	switch {
+	case writer == p.c.writer:
+	case !resumed:
+		p.supersede(writer)
+	case p.stored() > 0: // otherwise its claim is under way, which looks itself
+		go p.askWriter() // ends within confirmTimeout
+	}
+}
+
+// askWriter asks an executor whose records the plan takes.
+func (p *OpenPlan) askWriter() {
+	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		if err == nil {
+			if answer.Writer != "" {
+				p.supersede(answer.Writer)
+			}
+			return
+		}
+		pause(ctx, askDelay)
+	}
 }
 
 // supersede takes notice that another process has resumed the plan. What was registered

@@ -294,7 +294,8 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		s.phase(p, pb.Phase_PHASE_QUARANTINED)
 		if orphaned(p.row) {
-			s.page(p, nil, ledger.PageQuarantined, "an act was claimed by a record that was refused: it may have happened, and nothing undoes it", e.Address)
+			const text = "an act was claimed by a record that was refused: it may have happened, and nothing undoes it"
+			s.page(p, nil, ledger.PageActClaimed, text, e.Address)
 		}
 	default:
 		panic("executor: unknown plan end")

@@ -148,7 +148,7 @@ func (s *State) weigh(p *plan, a *action) {
 // holdAgain gives an action back to the held set.
 func (s *State) holdAgain(p *plan, a *action) {
 	if a.row.Undo == pb.Undo_UNDO_QUARANTINED {
-		s.unpage(p, a, ledger.PageQuarantined)
+		s.unpageDoubt(p, a)
 		a.row.Settled, a.row.SettledNs = nil, 0
 	}
 	if flying(a.row.Undo) {
@@ -158,6 +158,13 @@ func (s *State) holdAgain(p *plan, a *action) {
 	s.dropRetry(p, a)
 	s.move(p, a, pb.Undo_UNDO_HELD)
 	s.listOwner(p)
+}
+
+// unpageDoubt closes what its owner was paged about an action of a commit that waits: the
+// doubt, or a duty that became the owner's meanwhile.
+func (s *State) unpageDoubt(p *plan, a *action) {
+	s.unpage(p, a, ledger.PageCommitWaits)
+	s.unpage(p, a, ledger.PageQuarantined)
 }
 
 // knownSince ends the doubt about an action by what its agent reports.
@@ -257,7 +264,7 @@ func (s *State) commitWaits(e ledger.Entry, p *plan, a *action, k *pb.CommitWait
 	a.row.Note = k.Reason
 	s.settle(p, a, pb.Undo_UNDO_QUARANTINED, e.Address)
 	s.listOwner(p)
-	s.page(p, a, ledger.PageQuarantined, "its plan cannot be committed: "+k.Reason, e.Address)
+	s.page(p, a, ledger.PageCommitWaits, "its plan cannot be committed: "+k.Reason, e.Address)
 	return effective
 }
 
@@ -296,7 +303,7 @@ func (s *State) askedAgain(e ledger.Entry, p *plan, a *action, k *pb.RetryReques
 	case !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
 		return effective
 	}
-	s.unpage(p, a, ledger.PageQuarantined)
+	s.unpageDoubt(p, a)
 	a.row.Settled, a.row.SettledNs, a.row.Duplicates, a.row.Note = nil, 0, nil, ""
 	s.weigh(p, a)
 	s.listOwner(p)

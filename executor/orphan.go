@@ -71,7 +71,7 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	switch p.row.Phase {
 	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
 		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
-		s.page(p, nil, ledger.PageQuarantined, text, e.Address)
+		s.page(p, nil, ledger.PageActClaimed, text, e.Address)
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
 func (s *State) orphansChanged(p *plan) {
 	s.touch(p)
 	if !orphaned(p.row) {
-		s.unpage(p, nil, ledger.PageQuarantined)
+		s.unpage(p, nil, ledger.PageActClaimed)
 	}
 }
 

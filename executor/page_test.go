@@ -52,3 +52,34 @@ func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
 		t.Errorf("not quarantined again: %v", records)
 	}
 }
+
+// TestAPageHasTheKindOfWhatItIsAbout: an undo, a commit or an act that waits for its owner,
+// until the owner has answered.
+func TestAPageHasTheKindOfWhatItIsAbout(t *testing.T) {
+	for _, c := range []struct{ words, kind, action, answer string }{
+		{"open a a+ a=stop fail turn", ledger.PageQuarantined, "a", "resolve:a"},
+		{"open a a? commit turn", ledger.PageCommitWaits, "a", "resolve:a"},
+		{"open a a? commit turn", ledger.PageCommitWaits, "a", "fail turn"}, // no commit waits any more
+		{"open a:probe a? a.probe=inconclusive commit turn @1s", ledger.PageCommitWaits, "a", "retry:a"},
+		{"open a a+ !lone:c", ledger.PageActClaimed, "", "resolve:c"},
+		{"open a a+ commit turn !lone:c", ledger.PageActClaimed, "", "resolve:c"},
+		{"open a a+ !lone:c fail turn", ledger.PageActClaimed, "", "resolve:c"},
+	} {
+		s := newSchedule(t)
+		s.play(c.words)
+		open := s.state.Unpaged()
+		if len(open) != 1 || open[0].Kind != c.kind || open[0].Action != c.action {
+			t.Errorf("%s: the pages %+v are open", c.words, open)
+			continue
+		}
+		s.state.Closed()
+		s.play(c.answer)
+		closed := s.state.Closed()
+		if len(closed) != 1 || closed[0].Kind != c.kind || closed[0].Action != c.action {
+			t.Errorf("%s %s closes %+v", c.words, c.answer, closed)
+		}
+		if open := s.state.Unpaged(); len(open) != 0 {
+			t.Errorf("%s %s leaves %+v", c.words, c.answer, open)
+		}
+	}
+}

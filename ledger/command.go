@@ -102,6 +102,8 @@ const (
 // Kinds of a Page.
 const (
 	PageQuarantined   = "quarantined"
+	PageCommitWaits   = "commit_waits" // an action in doubt keeps its plan from being committed
+	PageActClaimed    = "act_claimed"  // a record that was refused claims an act; about a plan
 	PageWindowClosing = "undo_window_closing"
 	PageCascadeCut    = "cascade_cut"
 	PageStuckWorker   = "stuck_worker" // nobody serves a command, or a worker says working for long
@@ -112,7 +114,7 @@ const (
 // the same each time, and its own for each quarantine.
 type Page struct {
 	ID         string `json:"id"`   // address of the record that it is about; of stuck_worker and clock_guard a name of its own
-	Kind       string `json:"kind"` // quarantined, undo_window_closing, cascade_cut, stuck_worker, clock_guard
+	Kind       string `json:"kind"` // quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, stuck_worker, clock_guard
 	Hook       string `json:"hook"`
 	Tenant     string `json:"tenant"`
 	Plan       string `json:"plan"` // empty: clock_guard

@@ -75,8 +75,11 @@ func examinePages(v executor.StatusView, now time.Time) finding {
 		return ok("pages", "every page was taken")
 	}
 	next := "let somebody listen: docs/guide/pages.md"
-	if o := v.OldestPage; o != nil && o.Kind == ledger.PageQuarantined {
-		next = "sagenbaum quarantine ls; and let somebody listen: docs/guide/pages.md"
+	if o := v.OldestPage; o != nil {
+		switch o.Kind {
+		case ledger.PageQuarantined, ledger.PageCommitWaits, ledger.PageActClaimed:
+			next = "sagenbaum quarantine ls; and let somebody listen: docs/guide/pages.md"
+		}
 	}
 	return warn("pages", next, "%s: an owner may not know", unpagedText(v, now))
 }

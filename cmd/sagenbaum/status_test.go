@@ -24,6 +24,13 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 			t.Errorf("%d pages: %+v", n, f)
 		}
 	}
+	for kind, listed := range map[string]bool{ledger.PageCommitWaits: true, ledger.PageActClaimed: true, ledger.PageStuckWorker: false} {
+		view := executor.StatusView{Unpaged: 1, OldestPage: &executor.PageView{Kind: kind, Plan: "p"}}
+		f := examinePages(view, now)
+		if strings.Contains(f.Next, "quarantine ls") != listed || !strings.Contains(f.Text, kind) {
+			t.Errorf("%s: %+v", kind, f)
+		}
+	}
 	var out strings.Builder
 	writeStatus(&out, pen{}, tenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, now)
 	if f := examinePages(executor.StatusView{}, now); f.State != "ok" || strings.Contains(out.String(), "unpaged") {

@@ -31,7 +31,9 @@ const (
 	roomMin           = 1 << 20                // bytes free on the state store's disk, or writes wait
 	roomPoll          = 500 * time.Millisecond // how often a full disk is looked at
 	pagesAtOnce       = 4                      // pages on their way to one webhook
-	pageQueueMax      = 10_000                 // pages that wait for one webhook in memory; the state has the rest
+	pageQueueMax      = 10_000                 // pages of one hook that wait in memory; the state has the rest
+	pageQueueMin      = 100                    // of one hook that do so however many wait for other hooks
+	pagesMax          = 100_000                // of all hooks, but for pageQueueMin of each
 	pagedMax          = 512                    // taken pages that one decision records
 	pageTimeout       = 10 * time.Second       // for one try to deliver a page
 	pageRetryMin      = 100 * time.Millisecond // between tries; doubles

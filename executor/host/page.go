@@ -40,11 +40,9 @@ type errand struct {
 type lane struct {
 	webhook string // URL; empty: NATS only
 	queue   []errand
-	letters int       // whose own hook it is, and that nobody has taken
 	running int       // goroutines, at most pagesAtOnce
 	fails   int       // in a row
 	until   time.Time // nothing is tried before
-	short   bool      // pages were left in the state for want of room here
 }
 
 // pager takes the pages of one tenant to owners during one term, until somebody has taken
@@ -68,8 +66,8 @@ type pager struct {
 	mu      sync.Mutex
 	lanes   map[string]*lane // by URL: at most one more than webhooks
 	letters map[pageKey]*letter
+	rooms   rooms
 	done    []*letter // taken, in order
-	room    bool      // a lane that was short has room
 	stopped bool
 
 	meter *meter // nil: none
@@ -88,7 +86,7 @@ func (a *actor) newPager() *pager {
 		tenant: a.tenant, publish: a.actuator, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys,
 		escalate: cmp.Or(a.host.cfg.EscalateAfter, escalateDefault), log: a.log,
 		wake: make(chan struct{}, 1), until: until, end: end, workers: &a.paging,
-		lanes: map[string]*lane{}, letters: map[pageKey]*letter{}, meter: a.meter,
+		lanes: map[string]*lane{}, letters: map[pageKey]*letter{}, rooms: rooms{of: map[string]*room{}}, meter: a.meter,
 	}
 }
 
@@ -106,11 +104,9 @@ func (p *pager) add(pages []executor.Page) {
 		if old := p.letters[key]; old != nil && old.page.ID == page.ID {
 			continue
 		}
-		if l := p.lane(page.Hook); l.letters >= pageQueueMax {
-			l.short = true
-			continue
+		if p.rooms.fits(page.Hook) {
+			p.begin(&letter{key: key, page: page})
 		}
-		p.begin(&letter{key: key, page: page})
 	}
 }
 
@@ -122,7 +118,7 @@ func (p *pager) tell(page ledger.Page) {
 	defer p.mu.Unlock()
 	defer p.measure()
 	key := pageKey{page.Plan, page.Action, page.Kind}
-	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || p.lane(page.Hook).letters >= pageQueueMax {
+	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || !p.rooms.fits(page.Hook) {
 		return
 	}
 	p.begin(&letter{key: key, page: executor.Page{Page: page}, told: true})
@@ -144,7 +140,7 @@ func (p *pager) begin(at *letter) {
 		p.forget(old)
 	}
 	p.letters[at.key] = at
-	p.lane(at.page.Hook).letters++
+	p.rooms.enter(at.page.Hook)
 	p.stale = true
 	p.via(at, at.page.Hook)
 	p.round(at)
@@ -243,9 +239,7 @@ func (p *pager) settle(at *letter) {
 	}
 	at.again.Stop()
 	at.again, p.stale = nil, true
-	l := p.lane(at.page.Hook)
-	if l.letters--; l.short && l.letters < pageQueueMax/2 {
-		l.short, p.room = false, true
+	if p.rooms.leave(at.page.Hook) {
 		p.signal()
 	}
 }
@@ -349,9 +343,9 @@ func (p *pager) forgetTaken(pages []executor.Paged) {
 func (p *pager) hasRoom() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	room := p.room
-	p.room = false
-	return room
+	free := p.rooms.free
+	p.rooms.free = false
+	return free
 }
 
 // stop ends the term: nothing more is sent.

@@ -67,9 +67,10 @@ func chatFacts(page ledger.Page) (title string, facts [][2]string, command strin
 	switch page.Kind {
 	case ledger.PageQuarantined:
 		title, command = "An undo waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
-		if page.Action == "" {
-			command = "sagenbaum plan show " + page.Plan + tenant
-		}
+	case ledger.PageCommitWaits:
+		title, command = "A commit waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
+	case ledger.PageActClaimed:
+		title, command = "A refused record claims an act", "sagenbaum plan show "+page.Plan+tenant
 	case ledger.PageWindowClosing:
 		title, command = "An undo window is about to close", "sagenbaum plan preview "+page.Plan+tenant
 	case ledger.PageCascadeCut:

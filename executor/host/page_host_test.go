@@ -192,10 +192,19 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 	if !strings.Contains(teams, `"application/vnd.microsoft.card.adaptive"`) || strings.Contains(teams, `"TextBlock"`) || len(teams) > 28<<10 {
 		t.Errorf("teams has %s", teams)
 	}
-	for _, kind := range []string{ledger.PageQuarantined, ledger.PageWindowClosing, ledger.PageCascadeCut, ledger.PageStuckWorker, ledger.PageClockGuard} {
-		if title, facts, command := chatFacts(ledger.Page{Kind: kind, Tenant: "default", Plan: "p", Reason: "r"}); title == kind || len(facts) == 0 || !strings.HasPrefix(command, "sagenbaum ") {
+	titles := map[string]string{}
+	for _, kind := range []string{
+		ledger.PageQuarantined, ledger.PageCommitWaits, ledger.PageActClaimed, ledger.PageWindowClosing,
+		ledger.PageCascadeCut, ledger.PageStuckWorker, ledger.PageClockGuard,
+	} {
+		title, facts, command := chatFacts(ledger.Page{Kind: kind, Tenant: "default", Plan: "p", Reason: "r"})
+		if title == kind || len(facts) == 0 || !strings.HasPrefix(command, "sagenbaum ") {
 			t.Errorf("%s: %q %v %q", kind, title, facts, command)
 		}
+		if other := titles[title]; other != "" {
+			t.Errorf("%s and %s have one title", kind, other)
+		}
+		titles[title] = kind
 	}
 }
 

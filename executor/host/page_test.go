@@ -369,7 +369,7 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 	p.untell(stuck)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.letters) != 0 || p.lane("payments").letters != 0 || p.lane(ledger.PageOperators).letters != 0 {
+	if len(p.letters) != 0 || len(p.rooms.of) != 0 || p.rooms.letters != 0 {
 		t.Errorf("%v", p.letters)
 	}
 }
@@ -486,8 +486,8 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	p.mu.Unlock()
 	p.add(pages)
 	p.mu.Lock()
-	if l := p.lane("default"); l.letters != pageQueueMax || len(p.letters) != pageQueueMax || !l.short {
-		t.Errorf("%d wait, short %v", l.letters, l.short)
+	if at := p.rooms.of["default"]; at.letters != pageQueueMax || len(p.letters) != pageQueueMax || at.refill == 0 {
+		t.Errorf("%d wait, %+v", len(p.letters), at)
 	}
 	p.mu.Unlock()
 	late := time.After(60 * time.Second)

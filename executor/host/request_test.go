@@ -132,7 +132,7 @@ func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Reply == "" && string(m.Data) != "{}" && !strings.HasPrefix(m.Subject, "saga.t.executor") {
+		if m.Reply == "" && string(m.Data) != "{}" { // an append of the host has a reply subject
 			t.Errorf("the host has answered on %s: %s", m.Subject, m.Data)
 		}
 	}

@@ -212,7 +212,7 @@ func (w *world) paged(p executor.Page) {
 	}
 	w.after(r.between(second, 20*second), func() {
 		switch p.Kind {
-		case ledger.PageQuarantined:
+		case ledger.PageQuarantined, ledger.PageCommitWaits:
 			if p.Action != "" {
 				w.answer(p.Plan, p.Action, "ann")
 				if r.percent(50) {

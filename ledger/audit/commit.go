@@ -113,6 +113,7 @@ func (b *book) stopSettling(root *plan) {
 
 func (b *book) endDoubt(p *plan, a *action) {
 	if a.doubt == doubtGiven {
+		delete(b.pages, page{p.id, a.n, ledger.PageCommitWaits})
 		delete(b.pages, page{p.id, a.n, ledger.PageQuarantined})
 		a.settled, a.settledNs = nil, 0
 	}
@@ -162,7 +163,7 @@ func (b *book) decidedDoubt(e ledger.Entry, p *plan, a *action) verdict {
 		}
 		a.land()
 		a.doubt, a.settled, a.settledNs = doubtGiven, e.Address, b.now
-		b.page(p, a, ledger.PageQuarantined, e.Address)
+		b.page(p, a, ledger.PageCommitWaits, e.Address)
 		return effective
 	}
 	return void("I15", "plan %s is %s", p.id, ledger.StateCommitting)

@@ -123,7 +123,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	}
 	b.reopen(p)
 	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting || p.phase == ledger.StateCommitted {
-		b.page(p, nil, ledger.PageQuarantined, e.Address)
+		b.page(p, nil, ledger.PageActClaimed, e.Address)
 	}
 }
 
@@ -203,7 +203,7 @@ func (b *book) accepted(p *plan, r *pb.Record) {
 
 func (b *book) unpageOrphans(p *plan) {
 	if len(p.unanswered()) == 0 {
-		delete(b.pages, page{p.id, 0, ledger.PageQuarantined})
+		delete(b.pages, page{p.id, 0, ledger.PageActClaimed})
 	}
 }
 

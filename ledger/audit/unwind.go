@@ -231,7 +231,7 @@ func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		b.enter(p, ledger.StateQuarantined)
 		if len(p.unanswered()) > 0 {
-			b.page(p, nil, ledger.PageQuarantined, e.Address)
+			b.page(p, nil, ledger.PageActClaimed, e.Address)
 		}
 	}
 	return effective

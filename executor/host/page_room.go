@@ -1,0 +1,63 @@
+package host
+
+// How many pages that are not taken are kept in memory; the state has the rest. Each hook has
+// room of its own: one whose pages no one takes keeps no other hook's pages out.
+
+// room is that of one hook.
+type room struct {
+	letters int // of pages of this hook that are not taken
+	refill  int // pages were left in the state: when there are fewer letters, there is room again; 0: none were
+}
+
+// rooms counts the pages of all hooks. pager.mu guards it.
+type rooms struct {
+	of      map[string]*room // by hook, with letters or refill
+	letters int              // in all of them
+	crowded bool             // pages were left in the state because there were pagesMax letters
+	free    bool             // there is room again for pages that were left in the state
+}
+
+// fits reports whether one more page of a hook has room. Where all hooks together have no
+// room left, one with few pages still has.
+func (r *rooms) fits(hook string) bool {
+	at := r.of[hook]
+	switch {
+	case at == nil:
+		return true
+	case at.letters >= pageQueueMax:
+		at.refill = pageQueueMax / 2
+	case at.letters >= pageQueueMin && r.letters >= pagesMax:
+		at.refill, r.crowded = pageQueueMin/2, true
+	default:
+		return true
+	}
+	return false
+}
+
+func (r *rooms) enter(hook string) {
+	if r.of[hook] == nil {
+		r.of[hook] = &room{}
+	}
+	r.of[hook].letters++
+	r.letters++
+}
+
+// leave counts a page that is taken, or has no reason any more. It reports whether pages
+// that were left in the state have room now.
+func (r *rooms) leave(hook string) bool {
+	at := r.of[hook]
+	at.letters--
+	r.letters--
+	freed := at.letters < at.refill || r.crowded && r.letters < pagesMax/2
+	if at.letters < at.refill {
+		at.refill = 0
+	}
+	if r.letters < pagesMax/2 {
+		r.crowded = false
+	}
+	if at.letters == 0 {
+		delete(r.of, hook)
+	}
+	r.free = r.free || freed
+	return freed
+}
