@@ -25,6 +25,7 @@ type checker struct {
 	plans  map[string]*planCheck
 	order  []*planCheck
 	calls  map[turn.Attempt]*callCheck // effective dispatches and questions
+	came   map[turn.Attempt]bool       // a copy has come to a worker
 	wins   map[string]uint64           // by key: where its undo succeeded
 	acks   []acked
 
@@ -54,7 +55,7 @@ type acked struct {
 }
 
 func newChecker(w *world) *checker {
-	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[turn.Attempt]*callCheck{}, wins: map[string]uint64{}}
+	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[turn.Attempt]*callCheck{}, came: map[turn.Attempt]bool{}, wins: map[string]uint64{}}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
 	}
@@ -238,6 +239,8 @@ func (c *checker) sent(h *host, command executor.Command) {
 		c.fail("I18", call.sequence, "%s sends attempt %d of %s %s before it has read the record back", h.name, command.Attempt, command.Plan, command.Action)
 	case call.key != command.Key:
 		c.fail("I18", call.sequence, "%s sends key %s of %s %s, and the record has %s", h.name, command.Key, command.Plan, command.Action, call.key)
+	case command.Term >= c.w.workers.term && c.came[attemptOf(command.Plan, command.Action, purpose, command.Attempt)] && command.ResendUntilNs != 0 && h.clock.instant().EpochNs > command.ResendUntilNs:
+		c.fail("E2", h.cursor(), "%s sends attempt %d of %s %s again, and its key may be forgotten", h.name, command.Attempt, command.Plan, command.Action)
 	case command.Tenant != tenant:
 		c.fail("I27", call.sequence, "%s sends a command of tenant %q", h.name, command.Tenant)
 	case !h.state.Outstanding(command.Plan, command.Number, purpose, command.Attempt):
@@ -247,6 +250,11 @@ func (c *checker) sent(h *host, command executor.Command) {
 	case !h.holding() || command.Term != h.machine.Term():
 		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name, command.Term, h.machine.Term())
 	}
+}
+
+// reached notes that a command has come to a worker.
+func (c *checker) reached(command ledger.Command) {
+	c.came[attemptOf(command.Plan, command.Action, command.Purpose, command.Attempt)] = true
 }
 
 // askedTwice: of so many seeds one is asked every decision twice.

@@ -47,7 +47,7 @@ func (w *world) assert() {
 	var records []*pb.Record
 	for range 1 + r.below(2)*r.below(3) {
 		key := fmt.Sprintf("k%d", r.below(5))
-		if r.percent(25) {
+		if r.percent(40) {
 			records = append(records, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}})
 			continue
 		}

@@ -92,8 +92,8 @@ func (s *stream) keep(sequence uint64, id string) {
 		if s.stored[i].id == id {
 			kept.copyOf = uint64(i) + 1
 		}
-		// A decision has the count of what was decided before in it, and a claim its term.
-		if other := &s.stored[i]; other.id != id && other.id != "" && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
+		// A decision has its term in it, and the count of what was decided before.
+		if other := &s.stored[i]; uint64(i)+1 < sequence && other.id != id && other.id != "" && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
 			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d", i+1)
 		}
 	}
@@ -105,10 +105,10 @@ func (s *stream) keep(sequence uint64, id string) {
 	}
 }
 
-// executes reports whether a subject is the executor's.
+// executes reports whether a subject is that of the executor's decisions.
 func executes(subject string) bool {
 	source, ok := ledger.ParseSubject(subject)
-	return ok && source.Class == ledger.ClassExecutor
+	return ok && source.Class == ledger.ClassExecutor && !source.Term
 }
 
 func (s *stream) last() uint64 {

@@ -69,7 +69,9 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Re
 	slow := w.chance(r, FaultSlowWorker, 12)
 	if slow {
 		delay = r.between(timeout/2, 2*timeout)
+		w.impatient(command)
 	}
+	x.w.check.reached(c)
 	switch {
 	case w.chance(r, FaultWorkerDies, 8):
 		w.point("worker: before its effect")
