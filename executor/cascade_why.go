@@ -147,7 +147,7 @@ func (r *Reader) Why(q WhyQuery) (WhyView, error) {
 		}
 	}
 	view := WhyView{
-		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
+		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: r.reasonOf(p.row), Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
 		Steps: []WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p), Waits: r.waits(p, of), Records: []ledger.StoryLine{},
 	}
 	if of != nil {

@@ -134,6 +134,7 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		c.sayJudged(e, kind, result)
 	}
 	if result.Verdict != executor.Effective {
+		c.openRefused(e, result)
 		return
 	}
 	at := e.Address.Sequence

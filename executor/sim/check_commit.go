@@ -43,6 +43,9 @@ func (p *planCheck) doubts(root *planCheck) (names []string) {
 // committed: the commit of a root waits for what is in doubt.
 func (c *checker) committed(p *planCheck, at uint64) {
 	doubts := p.doubts(p)
+	if p.unopened {
+		c.fail("I15", at, "plan %s is committed, and its opening was refused", p.id)
+	}
 	if p.parent == nil && len(doubts) > 0 && !p.accepts() {
 		p.waits = at
 		c.w.options.Seen.commit("waits")

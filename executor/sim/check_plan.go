@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -23,6 +24,7 @@ type planCheck struct {
 	writer    string            // the process whose records it takes
 	saves     map[string]int    // savepoints, and how many items came before
 	unsure    bool              // it may unwind again: an owner has spoken where two must agree, or about a part of it
+	unopened  bool              // its opening was refused
 	resumed   uint64            // where an owner or a rewind has let it go on last
 }
 
@@ -138,6 +140,16 @@ func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 	p.parent = parent
 	parent.items = append(parent.items, entry)
 	return p
+}
+
+// openRefused: an opening that was refused opens its plan failed at once.
+func (c *checker) openRefused(e ledger.Entry, result executor.Result) {
+	k := e.Record.GetPlanOpened()
+	if k == nil || result.Verdict != executor.Refused || c.plans[e.Record.Plan] != nil {
+		return
+	}
+	p := c.open(e.Record.Plan, &pb.PlanOpened{Owner: k.Owner, SecondApprover: k.SecondApprover}, e.Address.Sequence)
+	p.writer, p.unopened = e.Record.Writer, true
 }
 
 // effective follows one effective record.

@@ -192,6 +192,28 @@ func (w *world) putUnusable(plan string, kind int) {
 	}
 	w.stream.put(subject, "", data)
 	w.stream.stored[w.stream.last()-1].unusable = true
+	if kind == 3 || kind == 4 {
+		w.goOnUnopened("w"+plan, subject, forward, c)
+	}
+}
+
+// goOnUnopened is a client that does not look at what became of its opening: it calls a
+// forward, and commits.
+func (w *world) goOnUnopened(plan, subject string, forward *pb.Record, c *pb.CompensationRegistered) {
+	forward.Plan = plan
+	records := []*pb.Record{
+		forward, {Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+		{Plan: plan, Action: "wrong", Payload: &pb.Payload{Output: []byte(`{"id":"x"}`)},
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
+		{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}},
+	}
+	for _, r := range [][]*pb.Record{records[:2], records[2:3], records[3:]} {
+		data, err := ledger.EncodeCommit(r)
+		if err != nil {
+			panic("sim: " + err.Error())
+		}
+		w.stream.put(subject, "", data)
+	}
 }
 
 func encoded(r *pb.Record) []byte {

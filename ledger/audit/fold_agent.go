@@ -32,6 +32,8 @@ func (b *book) agent(e ledger.Entry) verdict {
 		case p == nil:
 			b.openPlan(e, k)
 			return effective
+		case p.unopened:
+			return refused("I5", "plan %s was opened before, by a record that was refused", p.id)
 		case p.agent == e.Source.Name && p.opener == r.Writer && same(p.declared, k):
 			return repeated
 		}

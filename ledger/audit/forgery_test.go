@@ -258,11 +258,16 @@ var forgeries = []struct {
 		s.turns(1)
 		s.forge(s.succeeded("a", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
 	}, false},
-	{"a firing of a plan whose condition does not compile", "I6", func(s *scribe) {
+	{"a firing of a condition that does not compile", "I14", func(s *scribe) {
 		s.agent(opened(0, &pb.Trigger{Name: "x", Condition: `facts["k"] = 1`}))
-		s.forge(fired("plan.failed", failedText, 1, s.at("plan_opened", "")))
+		s.forge(fired("x", `facts["k"] = 1`, 1, s.at("plan_opened", "")))
 	}, false},
-	{"a firing of a plan whose deadline had passed", "I6", func(s *scribe) {
+	{"a retirement of a plan whose opening was refused", "I24", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "x", Condition: `facts["k"] = 1`}))
+		s.agent(append(pair("a"), completed("a"), planCommitted())...)
+		s.forge(&pb.Record{Cause: s.at("plan_opened", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a firing of a plan whose deadline had passed", "I14", func(s *scribe) {
 		s.agent(opened(start - 2*3600*second))
 		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
 	}, false},
