@@ -41,6 +41,8 @@ var unusablePairs = []struct {
 	{"compensation_registered.verify.call.bindings[0].expression", "does not compile", checked(questionTo("verify.a", "("), "true")},
 	{"compensation_registered.verify.ok", "does not compile", checked(questionTo("verify.a", "1"), "verify.(")},
 	{"compensation_registered.verify.ok", "the result is int; want a bool", checked(questionTo("verify.a", "1"), "1")},
+	{"forward_registered.class", "effectless, and undo.a is registered to undo it; want compensable, or no compensation_registered.capability",
+		func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Class = pb.Class_CLASS_EFFECTLESS }},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key; want a binding that does", barred("key", "meta.key")},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred()},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred("text", `"meta.forward_key"`, "x", "input.meta.forward_key")},
@@ -104,6 +106,9 @@ func TestWhatCanNeverBeCarriedOutIsRefusedWhole(t *testing.T) {
 func TestWhatCanBeCarriedOutIsTaken(t *testing.T) {
 	for i, change := range []func(*pb.ForwardRegistered, *pb.CompensationRegistered){
 		barred("forward", "meta.forward_key"),
+		func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
+		},
 		barred("all", "meta"),
 		barred("forward", `"do/" + meta["forward_key"]`),
 		func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {

@@ -23,7 +23,7 @@ func (p *planCheck) doubts(root *planCheck) (names []string) {
 		switch {
 		case it.child != nil:
 			parts = append(parts, it.child)
-		case known || it.class == pb.Class_CLASS_EFFECTLESS:
+		case known || it.effectless():
 		case it.undo == undoDone || it.undo == undoSkipped || it.undo == undoResolved:
 		case it.presence != pb.Presence_PRESENCE_UNSPECIFIED || it.absent || it.spoken:
 		case p == root:

@@ -81,6 +81,11 @@ const (
 	undoResolved
 )
 
+// effectless: there is nothing to undo, and nothing is registered that would.
+func (it *itemCheck) effectless() bool {
+	return it.class == pb.Class_CLASS_EFFECTLESS && it.compensation.Capability == ""
+}
+
 func (p *planCheck) root() *planCheck {
 	for p.parent != nil {
 		p = p.parent

@@ -154,7 +154,7 @@ func (w *world) meddle() {
 }
 
 // unusableKinds is how many there are of what putUnusable stores.
-const unusableKinds = 6
+const unusableKinds = 7
 
 // putUnusable is a client that has made a mistake in a plan: none of what it says may
 // count, nor be forgotten if a forward is among it.
@@ -169,6 +169,8 @@ func (w *world) putUnusable(plan string, kind int) {
 		c.Bindings[0].Expression = "outptu.id"
 	case 1:
 		forward.GetForwardRegistered().Late = pb.Late_LATE_REFUSED
+	case 5:
+		forward.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS
 	case 2:
 		records[0], records[1] = records[1], records[0]
 	case 3:

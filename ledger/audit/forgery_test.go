@@ -238,6 +238,10 @@ var forgeries = []struct {
 		s.now += 9 * second
 		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
 	}, false},
+	{"an undo of what has no effect", "I6", func(s *scribe) {
+		s.unwindingWith(append(pair("b", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Class = pb.Class_CLASS_EFFECTLESS }), completed("b"))...)
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
 	{"an undo whose stop does not compile", "I6", func(s *scribe) {
 		s.unwindingWith(append(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Stop = "outptu" }), completed("b"))...)
 		s.forge(s.dispatch("b", keyOf("b"), 1))
