@@ -44,7 +44,7 @@ type WhyView struct {
 
 // WaitView is an action whose undo is owed and not settled, and what it waits for.
 type WaitView struct {
-	Number int    `json:"number"`
+	Number int    `json:"number"` // 0: an act that was claimed by a record which was refused
 	Action string `json:"action"`
 	Undo   string `json:"undo"` // owed, ready, dispatched, waiting, quarantined, exhausted
 	For    string `json:"for"`

@@ -234,6 +234,23 @@ func (s *State) orphanedBelow(p *plan) (names string) {
 	return names
 }
 
+// orphansOf calls each with the orphans that keep the commit of a root waiting, as the
+// root names them, and what each waits for, until it returns false.
+func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
+	of := func(p *plan, prefix string) bool {
+		for _, o := range p.row.Orphans {
+			why := "its owner's word, before the plan is committed: it was claimed by a record that was refused"
+			if waits(o) && !each(prefix+o.Name, joinText(why, o.Reason)) {
+				return false
+			}
+		}
+		return true
+	}
+	if of(root, "") {
+		s.descendants(root, func(c *plan) bool { return !keeps(c.row) || of(c, c.id+"/") })
+	}
+}
+
 // resolveOrphan takes the owner's word on an act that was claimed by a record which was
 // refused.
 func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, bool) {

@@ -135,6 +135,7 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 	}
 	if result.Verdict != executor.Effective {
 		c.openRefused(e, result)
+		c.claimed(e, result)
 		return
 	}
 	at := e.Address.Sequence

@@ -25,6 +25,8 @@ type planCheck struct {
 	saves     map[string]int    // savepoints, and how many items came before
 	unsure    bool              // it may unwind again: an owner has spoken where two must agree, or about a part of it
 	unopened  bool              // its opening was refused
+	agent     string            // whose records it takes
+	claims    []*claim          // acts that records which were refused claim
 	resumed   uint64            // where an owner or a rewind has let it go on last
 }
 
@@ -154,7 +156,7 @@ func (c *checker) openRefused(e ledger.Entry, result executor.Result) {
 		return
 	}
 	p := c.open(e.Record.Plan, &pb.PlanOpened{Owner: k.Owner, SecondApprover: k.SecondApprover}, e.Address.Sequence)
-	p.writer, p.unopened = e.Record.Writer, true
+	p.writer, p.agent, p.unopened = e.Record.Writer, e.Source.Name, true
 }
 
 // effective follows one effective record.
@@ -163,12 +165,13 @@ func (c *checker) effective(e ledger.Entry) {
 	p := c.plans[r.Plan]
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
-		c.open(r.Plan, k.PlanOpened, at).writer = r.Writer
+		p := c.open(r.Plan, k.PlanOpened, at)
+		p.writer, p.agent = r.Writer, e.Source.Name
 		return
 	case *pb.Record_ForwardRegistered:
 		if p == nil {
 			p = c.open(r.Plan, &pb.PlanOpened{}, at)
-			p.writer = r.Writer
+			p.writer, p.agent = r.Writer, e.Source.Name
 		}
 		c.registered(e, p, k.ForwardRegistered)
 		return
@@ -263,6 +266,7 @@ func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegister
 		c.fail("I17", e.Address.Sequence, "action %s of plan %s is registered without its compensation", it.id, p.id)
 		it.compensation = &pb.CompensationRegistered{}
 	}
+	p.saidBy(e.Record)
 	p.items = append(p.items, it)
 	if p.phase == phaseEnded { // an open child of a plan that has ended goes on by itself
 		c.reopen(p, e.Address.Sequence)

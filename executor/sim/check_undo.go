@@ -13,10 +13,9 @@ import (
 func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	r, at := e.Record, e.Address.Sequence
 	_, it := p.item(r.Action)
-	if it == nil { // an act whose record was refused, which its owner answers for
-		if r.GetResolved() != nil {
-			c.word(p, at)
-		}
+	p.saidBy(r)
+	if it == nil { // an act whose record was refused
+		c.answered(p, r, at)
 		return
 	}
 	it.takes(r)

@@ -388,6 +388,12 @@ var forgeries = []struct {
 		s.forge(s.absent("a", 1))
 		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
 	}, false},
+	{"a retirement beside an act that was refused", "I31", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
+		s.agent(claimed("b")...)
+		s.agent(completed("a"))
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
 	{"a retirement while its owner is asked", "I36", func(s *scribe) {
 		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
 		s.decide()

@@ -217,6 +217,14 @@ func (p *plan) unanswered() (names []string) {
 	return names
 }
 
+// claims are the names of the acts that the commit of a tree waits for.
+func (p *plan) claims() (names []string) {
+	for _, c := range p.tree() {
+		names = append(names, c.unanswered()...)
+	}
+	return names
+}
+
 // resolveOrphan takes the owner's word on an act, if it is about one.
 func (b *book) resolveOrphan(e ledger.Entry, p *plan, word proposal) bool {
 	id := e.Record.Action
