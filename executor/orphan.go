@@ -67,7 +67,7 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	o.Name = s.orphanName(p, r.Action, e.Address)
 	s.addOrphan(p, o)
 	s.reopen(p)
-	s.touch(p)
+	s.touchTree(p)
 	switch p.row.Phase {
 	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
 		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
@@ -116,7 +116,15 @@ func (s *State) addClaim(p *plan, known, o *pb.Orphan) {
 	if len(known.Digest) == 0 {
 		known.Digest, known.Capability = o.Digest, o.Capability
 	}
+	s.touchTree(p)
+}
+
+// touchTree marks a plan changed whose orphans have, and the root whose commit may wait for
+// them.
+func (s *State) touchTree(p *plan) {
 	s.touch(p)
+	s.touch(s.root(p))
+	s.listOwner(p)
 }
 
 // orphanName is the action's id, or its place where that means something else already.
@@ -188,7 +196,7 @@ func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
 
 // orphansChanged closes the page about orphans when none waits for an answer.
 func (s *State) orphansChanged(p *plan) {
-	s.touch(p)
+	s.touchTree(p)
 	if !orphaned(p.row) {
 		s.unpage(p, nil, ledger.PageQuarantined)
 	}
@@ -232,6 +240,15 @@ func (s *State) orphanedBelow(p *plan) (names string) {
 		return names == ""
 	})
 	return names
+}
+
+// heldByOrphans reports whether a commit that waits has nothing left to do before an owner
+// has answered for the orphans of its tree.
+func (s *State) heldByOrphans(p *plan) bool {
+	r := p.row
+	turned := r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
+	asks := len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r)
+	return r.Phase == pb.Phase_PHASE_COMMITTING && !turned && !asks && s.orphanedBelow(p) != ""
 }
 
 // orphansOf calls each with the orphans that keep the commit of a root waiting, as the

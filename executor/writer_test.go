@@ -103,8 +103,14 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
+		t.Fatalf("its owner's list has %+v", list)
+	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateQuarantined {
+		t.Fatalf("its owner's list has %+v", list)
+	}
 	s.turn()
 	s.wantState("p", "quarantined", "1=compensated")
 	s.play("resolve:1@4-0")
