@@ -204,6 +204,9 @@ func (b *book) outcomeOf(e ledger.Entry, p *plan, a *action, now, failure string
 			a.undo = owed
 		}
 	case inDoubt:
+		if a.asking == pb.Question_QUESTION_EFFECT && a.askedNs >= b.now { // it was asked before this
+			a.askedNs = b.now - 1
+		}
 		b.doubtedLate(e, p, a)
 	}
 	b.weigh(p, a)
