@@ -79,7 +79,8 @@ func (s *State) addOrphan(p *plan, o *pb.Orphan) {
 	switch n := len(p.row.Orphans); {
 	case n < orphansMax-1:
 	case n == orphansMax-1:
-		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), manyOrphans, "", nil, true
+		// It is of no action: one that is called like its place must not answer for it.
+		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), "", "", nil, true
 		o.Reason = "more acts were claimed by records that were refused than are listed one by one"
 	default:
 		p.row.Orphans[n-1].Answered = false

@@ -117,7 +117,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	case n < orphansMax-1:
 		p.orphans = append(p.orphans, o)
 	case n == orphansMax-1:
-		p.orphans = append(p.orphans, orphan{name: "others" + place, action: "others", happened: true})
+		p.orphans = append(p.orphans, orphan{name: "others" + place, happened: true})
 	default:
 		p.orphans[n-1].answered = false
 	}
