@@ -119,7 +119,7 @@ func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
 // trigger or a verdict undoes the plan. It is ErrCommitWaits.
 type CommitWaits struct {
 	Plan   string
-	Doubts []ledger.Doubt // the first 100, in the order of registration
+	Doubts []ledger.Doubt // the first 100: in the order of registration, then acts that refused records claim
 }
 
 // Error names the actions and what each waits for.

@@ -42,6 +42,7 @@ func (s *State) Apply(e ledger.Entry) Result {
 	case Effective, Repeated:
 	case Refused:
 		s.meta.Refused++
+		s.openRefused(e)
 		s.noteOrphan(e, result.Reason)
 		s.refuse(e, result)
 	case Void:

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -62,6 +63,9 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 
 func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 	if p := s.plan(e.Record.Plan); p != nil {
+		if unopened(p.row) {
+			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id, ledger.FormatAddress(p.row.Opened))
+		}
 		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer && bytes.Equal(encode(p.row.Declared), encode(declared)) {
 			return repeated
 		}
@@ -85,6 +89,45 @@ func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		s.attach(e, p)
 	}
 	return p
+}
+
+// reasonUnopened is why a plan whose opening was refused has failed. Its refusals say more.
+const reasonUnopened = "its opening was refused"
+
+// openRefused opens a plan whose own opening was refused, and fails it at once, as attach
+// does. Its agent may have called forwards by now, and goes on under the plan's ID: without
+// this the first pair would open the plan, with no deadline and no owner.
+func (s *State) openRefused(e ledger.Entry) {
+	declared := e.Record.GetPlanOpened()
+	if declared == nil || e.Source.Class != ledger.ClassAgent || !opensHere(e) || s.plan(e.Record.Plan) != nil {
+		return
+	}
+	p := s.openPlan(e, &pb.PlanOpened{
+		Label: usableText(declared.Label), Owner: usableText(declared.Owner), SecondApprover: declared.SecondApprover,
+	})
+	s.signal(e, p, pb.Signal_SIGNAL_FAILED, reasonUnopened, "")
+}
+
+// unopened reports whether the opening of a plan was refused. No agent can set the two
+// together: its own words come in records of their own.
+func unopened(r *pb.PlanRow) bool {
+	return r.Reason == reasonUnopened && sameAddress(r.Signalled, r.Opened)
+}
+
+// opensHere reports whether an agent may open the plan that a record names, on the subject
+// of the record.
+func opensHere(e ledger.Entry) bool {
+	plan, writer := e.Record.Plan, e.Record.Writer
+	on := e.Source.Plan == plan || e.Source.Plan == ledger.ManyPlans
+	return on && plan != ledger.ManyPlans && ledger.ValidToken(plan) && (writer == "" || ledger.ValidToken(writer))
+}
+
+// usableText is a text of a declaration that was refused, or "" if a limit refuses it.
+func usableText(s string) string {
+	if len(s) > ledger.TextMax || !utf8.ValidString(s) {
+		return ""
+	}
+	return s
 }
 
 func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegistered) Result {
@@ -249,6 +292,9 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 	case pb.Outcome_OUTCOME_FAILED:
 		s.failedLate(p, a)
 	case pb.Outcome_OUTCOME_IN_DOUBT:
+		if a.row.Asking == pb.Question_QUESTION_EFFECT { // before its caller gave up, whatever the clocks say
+			a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1)
+		}
 		s.doubtedLate(e, p, a)
 	}
 	s.reconsider(p, a)

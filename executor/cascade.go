@@ -265,7 +265,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 // listOwner keeps a plan on the list of those that wait for their owner while
 // something of it is quarantined or cut.
 func (s *State) listOwner(p *plan) {
-	waits := p.row.Quarantined > 0 && !ordered(p.row) // of a commit
+	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row)) // of a commit, or for an act
 	if p.row.Phase == pb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
 		s.set(planKey(keyOwner, p.id), nil)
 		return

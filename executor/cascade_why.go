@@ -44,7 +44,7 @@ type WhyView struct {
 
 // WaitView is an action whose undo is owed and not settled, and what it waits for.
 type WaitView struct {
-	Number int    `json:"number"`
+	Number int    `json:"number"` // 0: an act that was claimed by a record which was refused
 	Action string `json:"action"`
 	Undo   string `json:"undo"` // owed, ready, dispatched, waiting, quarantined, exhausted
 	For    string `json:"for"`
@@ -147,7 +147,7 @@ func (r *Reader) Why(q WhyQuery) (WhyView, error) {
 		}
 	}
 	view := WhyView{
-		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: p.row.Reason, Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
+		Plan: id, State: stateName(p.row), Owner: r.s.owner(p), Reason: r.reasonOf(p.row), Origin: p.row.Origin, UndoneAs: p.row.UndoneAs,
 		Steps: []WhyStep{}, Cuts: r.cuts(p), Answers: answersOf(p), Waits: r.waits(p, of), Records: []ledger.StoryLine{},
 	}
 	if of != nil {

@@ -39,7 +39,7 @@ func checkRows(t testing.TB, kv KV) error {
 		if err := checkPlanRows(p, actions[p.id], want, indexes); err != nil {
 			return fmt.Errorf("plan %s: %w", p.id, err)
 		}
-		if hasWork(p.row) {
+		if hasWork(p.row) && !s.heldByOrphans(s.plan(p.id)) {
 			indexes[string(append([]byte{keyTodo}, todoPlan+p.id...))] = true
 		}
 	}
@@ -169,7 +169,8 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 			want.Held += uint64(c.held)
 		}
 	}
-	if c.quarantined > 0 && !ordered(r) { // a commit waits for its owner
+	claimed := slices.ContainsFunc(r.Orphans, func(o *pb.Orphan) bool { return !o.Answered && !o.Withdrawn })
+	if (c.quarantined > 0 || claimed) && !ordered(r) { // a commit waits for its owner, or an act that was refused
 		indexes[string(planKey(keyOwner, p.id))] = true
 	}
 	if len(r.Cuts) > 0 {

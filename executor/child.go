@@ -127,6 +127,7 @@ func (s *State) follow(p *plan, from pb.Phase) {
 		parent.row.OpenChildren++
 	}
 	s.touch(parent)
+	s.touch(s.root(parent))
 	a.row.Note = ""
 	switch p.row.Phase {
 	case pb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it

@@ -320,6 +320,8 @@ func (s *State) uncommitted(p *plan) (why string) {
 		return "some of its actions are in doubt"
 	case p.row.OpenChildren > 0:
 		return "some of its child plans are neither committed nor undone"
+	case s.orphanedBelow(p) != "":
+		return "acts were claimed by records that were refused, and wait for its owner: " + s.orphanedBelow(p)
 	}
 	s.descendants(p, func(c *plan) bool {
 		if keeps(c.row) && turned(c) {
@@ -367,7 +369,7 @@ func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 func commitWork(r *pb.PlanRow) bool {
 	root := r.Phase == pb.Phase_PHASE_COMMITTING
 	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
-		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == pb.Signal_SIGNAL_NONE
+		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == pb.Signal_SIGNAL_NONE && !orphaned(r)
 }
 
 // commitStep takes the next step of a commit that waits.
@@ -400,7 +402,8 @@ func (s *State) asks(p *plan) bool {
 // doubtsShown bounds the actions of one answer about a commit that waits.
 const doubtsShown = 100
 
-// Doubts lists what the commit of a plan waits for, in order.
+// Doubts lists what the commit of a plan waits for: its actions in doubt, in order, and
+// then the acts that were claimed by records which were refused.
 func (r *Reader) Doubts(id string) (list []ledger.Doubt) {
 	root := r.s.plan(id)
 	if root == nil || root.row.Phase != pb.Phase_PHASE_COMMITTING {
@@ -414,6 +417,12 @@ func (r *Reader) Doubts(id string) (list []ledger.Doubt) {
 				doubt.Waits = joinText(doubt.Waits, a.row.Note)
 			}
 			list = append(list, doubt)
+		}
+		return len(list) < doubtsShown
+	})
+	r.s.orphansOf(root, func(name, why string) bool {
+		if len(list) < doubtsShown {
+			list = append(list, ledger.Doubt{Action: name, Owner: true, Waits: why})
 		}
 		return len(list) < doubtsShown
 	})

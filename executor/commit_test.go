@@ -1,6 +1,9 @@
 package executor
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // committing are schedules in which a plan is committed with actions in doubt (I36).
 var committing = []struct{ name, words, want string }{
@@ -65,7 +68,14 @@ var committing = []struct{ name, words, want string }{
 	{"nothing crossed, and nothing is undone", "open a:probe a? a.probe=absent b b? commit turn b- fail turn", "failed: a=skipped b=skipped []"},
 	{"its deadline is over", "open@5s a a+ b b? commit turn @1h", "committing: a=held b=quarantined []"},
 	{"also when it is answered after it", "open@5s a a+ b b? commit turn @1h resolve:b turn", "committed: a=retired b=retired []"},
-	{"no action joins it", "open a a? commit turn !b resolve:a turn", "committed: a=retired []"},
+	{"no action joins it", "open a a? commit turn !b resolve:a turn", "committing: a=held []"},
+	{"what it claims is its owner's", "open a a? commit turn !b resolve:a resolve:b turn", "committed: a=retired []"},
+	{"also when that is answered first", "open a a? commit turn !b resolve:b resolve:a turn", "committed: a=retired []"},
+	{"or its agent's, who takes it back", "open a a? commit turn !b resolve:a turn b- turn", "committed: a=retired []"},
+	{"and the plan can be undone beside it", "open a a+ c c? commit turn !b fail turn", "quarantined: a=compensated c=compensated [c a]"},
+	{"what is claimed under a child keeps its root", "open a a? q/open^ q/x q/x+ q/commit commit turn !q/b resolve:a turn", "committing: a=held plan:q=held []"},
+	{"until the owner of that answers", "open a a? q/open^ q/x q/x+ q/commit commit turn !q/b resolve:a turn q/resolve:b turn",
+		"committed: a=retired plan:q=retired []"},
 	{"no child does", "open a a? commit turn q/open^ q/x q/x+ turn", "committing: a=quarantined [x]"},
 	{"the commit once more", "open a a? commit =commit turn =commit resolve:a turn =commit", "committed: a=retired []"},
 	{"what was rewound completes late: the commit goes on after it", "open c c? save:s b back:s turn commit turn b+ turn",
@@ -92,6 +102,37 @@ var committing = []struct{ name, words, want string }{
 	{"what did not happen is not undone", "open a a+ b b? commit turn resolve:b turn undo turn", "committed: a=retired b=retired [a]"},
 	{"what did is", "open a a+ b b? commit turn accept:b turn undo turn", "committed: a=retired b=retired [b a]"},
 	{"what nobody knows is asked about", "open a a+ b:probe b? b.probe=inconclusive commit turn @1s skip:b turn b.probe=absent undo turn", "committed: a=retired b=retired [a]"},
+}
+
+// TestACommitNamesTheActsThatItWaitsFor: whoever asks is told of acts that were claimed by
+// records which were refused, beside the actions in doubt.
+func TestACommitNamesTheActsThatItWaitsFor(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a? q/open^ q/x q/x+ q/commit commit turn !b !q/c")
+	named := func() (names string) {
+		for _, d := range NewReader(s.kv, "t", s).Doubts("p") {
+			names += d.Action + " "
+			if !d.Owner || !strings.Contains(d.Waits, "its owner's word") {
+				t.Errorf("%+v", d)
+			}
+		}
+		return names
+	}
+	if got := named(); got != "a b q/c " {
+		t.Fatalf("it waits for %q", got)
+	}
+	why, err := NewReader(s.kv, "t", s).Why(WhyQuery{Plan: "p"})
+	if err != nil || len(why.Waits) != 3 || why.Waits[2].Action != "q/c" {
+		t.Fatalf("%+v, %v", why.Waits, err)
+	}
+	s.play("resolve:a turn resolve:b")
+	if got := named(); got != "q/c " {
+		t.Fatalf("it waits for %q", got)
+	}
+	s.play("q/resolve:c turn")
+	if got := named() + s.show("p").State; got != "committed" {
+		t.Fatalf("it is %q", got)
+	}
 }
 
 // TestACommitSettlesDoubtFirst: what the plan is, and what was undone.

@@ -106,7 +106,7 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 					for _, since := range []int{0, 30} {
 						q := FindQuery{State: state, Agent: agent, Capability: capability, Label: label, Limit: 7}
 						if since > 0 {
-							q.FromNs, q.UntilNs = epoch0+int64(since)*second, epoch0+int64(since+60)*second
+							q.FromNs, q.UntilNs = epoch0+int64(since)*second, epoch0+int64(since+180)*second
 						}
 						got, want := findAll(t, r, q), naiveFind(r, q)
 						if !slices.Equal(got, want) {

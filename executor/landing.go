@@ -52,15 +52,21 @@ func givenUpBy(p *plan, a *action) int64 {
 	return plusNs(max(startedBy(p, a), p.row.UnwindingNs), graceOf(a))
 }
 
-// landsBy is the instant (unix ns) from which on a forward in doubt can no longer land.
+// landsBy is the instant (unix ns) from which on a forward in doubt can no longer land. One
+// that ends with its caller has ended when its record says so. Without that record, when its
+// caller gives up is told by the caller's clock and the ledger's, and a decision by the
+// holder's: NeverSettles is what they may differ by.
 func landsBy(p *plan, a *action) int64 {
 	f := a.fixed.Forward
 	settle := cmp.Or(f.GetSettleNs(), f.GetTimeoutNs(), int64(ledger.SettleDefault))
-	if f.GetLate() == pb.Late_LATE_NEVER {
-		settle = 0
-	}
-	if a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT {
+	never, said := f.GetLate() == pb.Late_LATE_NEVER, a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT
+	switch {
+	case said && never:
+		return a.row.OutcomeNs
+	case said:
 		return plusNs(a.row.OutcomeNs, settle)
+	case never:
+		settle = int64(ledger.NeverSettles)
 	}
 	return plusNs(givenUpBy(p, a), settle)
 }

@@ -67,7 +67,7 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	o.Name = s.orphanName(p, r.Action, e.Address)
 	s.addOrphan(p, o)
 	s.reopen(p)
-	s.touch(p)
+	s.touchTree(p)
 	switch p.row.Phase {
 	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
 		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
@@ -79,7 +79,8 @@ func (s *State) addOrphan(p *plan, o *pb.Orphan) {
 	switch n := len(p.row.Orphans); {
 	case n < orphansMax-1:
 	case n == orphansMax-1:
-		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), manyOrphans, "", nil, true
+		// It is of no action: one that is called like its place must not answer for it.
+		o.Name, o.Action, o.Writer, o.Digest, o.Happened = orphanPlace(manyOrphans, o.At), "", "", nil, true
 		o.Reason = "more acts were claimed by records that were refused than are listed one by one"
 	default:
 		p.row.Orphans[n-1].Answered = false
@@ -116,7 +117,15 @@ func (s *State) addClaim(p *plan, known, o *pb.Orphan) {
 	if len(known.Digest) == 0 {
 		known.Digest, known.Capability = o.Digest, o.Capability
 	}
+	s.touchTree(p)
+}
+
+// touchTree marks a plan changed whose orphans have, and the root whose commit may wait for
+// them.
+func (s *State) touchTree(p *plan) {
 	s.touch(p)
+	s.touch(s.root(p))
+	s.listOwner(p)
 }
 
 // orphanName is the action's id, or its place where that means something else already.
@@ -188,7 +197,7 @@ func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
 
 // orphansChanged closes the page about orphans when none waits for an answer.
 func (s *State) orphansChanged(p *plan) {
-	s.touch(p)
+	s.touchTree(p)
 	if !orphaned(p.row) {
 		s.unpage(p, nil, ledger.PageActClaimed)
 	}
@@ -232,6 +241,32 @@ func (s *State) orphanedBelow(p *plan) (names string) {
 		return names == ""
 	})
 	return names
+}
+
+// heldByOrphans reports whether a commit that waits has nothing left to do before an owner
+// has answered for the orphans of its tree.
+func (s *State) heldByOrphans(p *plan) bool {
+	r := p.row
+	turned := r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
+	asks := len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r)
+	return r.Phase == pb.Phase_PHASE_COMMITTING && !turned && !asks && s.orphanedBelow(p) != ""
+}
+
+// orphansOf calls each with the orphans that keep the commit of a root waiting, as the
+// root names them, and what each waits for, until it returns false.
+func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
+	of := func(p *plan, prefix string) bool {
+		for _, o := range p.row.Orphans {
+			why := "its owner's word, before the plan is committed: it was claimed by a record that was refused"
+			if waits(o) && !each(prefix+o.Name, joinText(why, o.Reason)) {
+				return false
+			}
+		}
+		return true
+	}
+	if of(root, "") {
+		s.descendants(root, func(c *plan) bool { return !keeps(c.row) || of(c, c.id+"/") })
+	}
 }
 
 // resolveOrphan takes the owner's word on an act that was claimed by a record which was

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"strings"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -21,7 +23,17 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 	if stops(p.row) && p.row.Signal != pb.Signal_SIGNAL_NONE {
 		state = ledger.StateUnwinding // as good as: its lease has turned
 	}
-	return state, p.row.Reason, append(quarantined, orphans(p.row)...), true
+	return state, r.reasonOf(p.row), append(quarantined, orphans(p.row)...), true
+}
+
+// reasonOf is the reason of a plan's end; of an opening that was refused it has the field.
+func (r *Reader) reasonOf(p *pb.PlanRow) string {
+	row := new(pb.RefusedRow)
+	at := p.Opened
+	if !unopened(p) || !r.s.find(recordKey(keyRefused, at.GetSequence(), at.GetIndex()), row) {
+		return p.Reason
+	}
+	return clip(p.Reason + ": " + strings.TrimPrefix(row.Reason, "refused: "))
 }
 
 // Writer returns the process whose records a plan takes.

@@ -21,8 +21,8 @@ import (
 //	a:irr  :eff  :askme  :probe   irreversible, effectless, on_in_doubt quarantine or probe
 //	:verify  :pivot  :approve     a check after the undo; a pivot; the owner's word first
 //	:lateask  :dedupe             on_late quarantine; a provider that forgets keys after 10 s, with a probe
-//	:may  :refused                its forward may land after its caller gave up (else it never does); its
-//	                              provider refuses it after its undo
+//	:may  :refused  :never        its forward may land after its caller gave up; its provider refuses it
+//	                              after its undo; it ends with its caller, as it does without a mark
 //	:settle=1m :timeout=5s :grace=2s  how long it may take to land; when its caller gives up; its grace
 //	:for=1m  :until=1m            the undo window, from completion or from the start; marks join with +
 //	open:continue  open:second    on_undo_failure; a second approver
@@ -298,6 +298,8 @@ func (s *schedule) mark(mark, id string, f *pb.ForwardRegistered, c *pb.Compensa
 		c.Probe, c.DedupeNs, c.BackoffNs, c.Attempts = probe, 10*second, 20*second, 3
 	case "may":
 		f.Late = pb.Late_LATE_UNSPECIFIED
+	case "never":
+		f.Late, f.SettleNs = pb.Late_LATE_NEVER, 0
 	case "refused":
 		f.Late = pb.Late_LATE_REFUSED
 		c.Bindings = append(c.Bindings, &pb.Binding{Name: "forward", Expression: "meta.forward_key"})

@@ -263,7 +263,7 @@ func (s *State) touch(p *plan) {
 		p.dirty = true
 		s.fresh = append(s.fresh, p)
 	}
-	if hasWork(p.row) {
+	if hasWork(p.row) && !s.heldByOrphans(p) {
 		s.todo.add(p.work)
 	} else {
 		s.todo.remove(p.work)

@@ -164,6 +164,14 @@ func (r *Reader) commitWaits(root *plan, of *action) (views []WaitView) {
 		}
 		return len(views) < waitsMax
 	})
+	if of == nil {
+		r.s.orphansOf(root, func(name, why string) bool {
+			if len(views) < waitsMax {
+				views = append(views, WaitView{0, name, "quarantined", why})
+			}
+			return len(views) < waitsMax
+		})
+	}
 	return views
 }
 

@@ -177,6 +177,9 @@ func (w *planted) pair(p *modelPlan, a modelAction) []*pb.Record {
 				f.After = append(f.After, p.actions[b].id)
 			}
 		}
+		if a.class == pb.Class_CLASS_EFFECTLESS {
+			c.Capability = ""
+		}
 		c.Attempts, c.Approve = attemptsOfModel, a.gate == "approve"
 		if a.probed() {
 			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "probe." + a.id, Attempts: 2}}

@@ -108,6 +108,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped, Resolved: p.row.Resolved, ByHand: p.row.ByHand,
 	})
 	s.meta.Ended++
+	s.listOwner(u)
 	p.row.UndoneAs = id
 	s.touch(p)
 	for n := uint32(1); n <= p.row.Actions; n++ {

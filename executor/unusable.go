@@ -46,6 +46,11 @@ func (s *State) unusablePair(f *pb.ForwardRegistered, c *pb.CompensationRegister
 	if err := s.unusableCompensation(c); err != nil {
 		return err
 	}
+	if f.GetClass() == pb.Class_CLASS_EFFECTLESS && c.Capability != "" {
+		return ledger.Refuse("forward_registered.class",
+			"effectless, and "+c.Capability+" is registered to undo it",
+			"compensable, or no compensation_registered.capability")
+	}
 	if f.GetLate() == pb.Late_LATE_REFUSED && !s.namesForward(c) {
 		return ledger.Refuse("forward_registered.late",
 			"refused, and no argument of the undo reads meta.forward_key",

@@ -41,6 +41,8 @@ var unusablePairs = []struct {
 	{"compensation_registered.verify.call.bindings[0].expression", "does not compile", checked(questionTo("verify.a", "("), "true")},
 	{"compensation_registered.verify.ok", "does not compile", checked(questionTo("verify.a", "1"), "verify.(")},
 	{"compensation_registered.verify.ok", "the result is int; want a bool", checked(questionTo("verify.a", "1"), "1")},
+	{"forward_registered.class", "effectless, and undo.a is registered to undo it; want compensable, or no compensation_registered.capability",
+		func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Class = pb.Class_CLASS_EFFECTLESS }},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key; want a binding that does", barred("key", "meta.key")},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred()},
 	{"forward_registered.late", "refused, and no argument of the undo reads meta.forward_key", barred("text", `"meta.forward_key"`, "x", "input.meta.forward_key")},
@@ -104,6 +106,9 @@ func TestWhatCanNeverBeCarriedOutIsRefusedWhole(t *testing.T) {
 func TestWhatCanBeCarriedOutIsTaken(t *testing.T) {
 	for i, change := range []func(*pb.ForwardRegistered, *pb.CompensationRegistered){
 		barred("forward", "meta.forward_key"),
+		func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			f.Class, c.Capability = pb.Class_CLASS_EFFECTLESS, ""
+		},
 		barred("all", "meta"),
 		barred("forward", `"do/" + meta["forward_key"]`),
 		func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
@@ -124,8 +129,8 @@ func TestWhatCanBeCarriedOutIsTaken(t *testing.T) {
 	}
 }
 
-// TestAPlanWhoseTriggerDoesNotCompileIsRefused, and what is refused of a plan that was
-// never opened is said to whoever asks for it.
+// TestAPlanWhoseTriggerDoesNotCompileIsRefused, and has failed; whoever asks why learns the
+// field.
 func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 	w := newWorld(t)
 	results := w.agent("p", opened(0, when("x", "true"), when("late", "affter(plan.deadline)")))
@@ -134,8 +139,67 @@ func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	w.turn()
-	if _, err := NewReader(w.kv, "t", w).Why(WhyQuery{Plan: "p"}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Fatalf("why says %v", err)
+	why, err := NewReader(w.kv, "t", w).Why(WhyQuery{Plan: "p"})
+	said := "its opening was refused: " + strings.TrimPrefix(want, "refused: ")
+	if err != nil || why.State != ledger.StateFailed || why.Reason != said {
+		t.Fatalf("why says %+v, %v", why, err)
+	}
+	if got := w.agent("p", opened(0)); got[0].Verdict != Refused {
+		t.Fatalf("the ID is used, and another opening is %+v", got)
+	}
+}
+
+// TestARefusedOpeningFailsItsPlanAtOnce: the plan keeps who answers for it, and the pairs
+// that follow are undone, whatever refused the opening.
+func TestARefusedOpeningFailsItsPlanAtOnce(t *testing.T) {
+	for what, change := range map[string]func(*pb.Record){
+		"a trigger":  func(r *pb.Record) { r.GetPlanOpened().Triggers = []*pb.Trigger{when("x", "fatcs")} },
+		"a deadline": func(r *pb.Record) { r.GetPlanOpened().DeadlineNs = 1767323045 },
+		"a label": func(r *pb.Record) {
+			r.GetPlanOpened().Labels, r.GetPlanOpened().DeadlineNs = []*pb.Label{{}}, epoch0+5*second
+		},
+		"a parent that is itself": func(r *pb.Record) { r.GetPlanOpened().ParentPlan = "p" },
+		"a text without an end":   func(r *pb.Record) { r.GetPlanOpened().Label = strings.Repeat("x", ledger.TextMax+1) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSchedule(t)
+			s.must(s.append(sensor, asserted("k", "1")))
+			bad := opened(0)
+			bad.GetPlanOpened().Owner, bad.GetPlanOpened().SecondApprover = "ann", true
+			change(bad)
+			if got := s.agent("p", append([]*pb.Record{bad}, pair("1")...)...); got[0].Verdict != Refused || got[1].Verdict != Effective {
+				t.Fatalf("%+v", got)
+			}
+			s.must(s.agent("p", completed("1")))
+			if got := s.agent("p", planCommitted())[0]; got.Verdict != Refused {
+				t.Fatalf("its commit is %+v", got)
+			}
+			s.turn()
+			s.turn()
+			s.wantState("p", "compensated", "1=compensated")
+			view := s.show("p")
+			if view.Owner != "ann" || view.DeadlineNs != 0 || !s.state.plan("p").row.Declared.SecondApprover {
+				t.Fatalf("owner %q, deadline %d", view.Owner, view.DeadlineNs)
+			}
+		})
+	}
+}
+
+// TestARefusedOpeningOpensNothing of another agent's plan, or on another plan's subject.
+func TestARefusedOpeningOpensNothing(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	a2 := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a2", Plan: "p"}
+	bad := opened(0, when("x", "fatcs"))
+	bad.Plan = "p"
+	other := w.append(a2, bad)
+	if view := w.show("p"); other[0].Verdict != Refused || view.State != ledger.StateOpen || view.Agent != "a1" {
+		t.Fatalf("%+v: %+v", other, view)
+	}
+	elsewhere := opened(0)
+	elsewhere.Plan = "q"
+	if got := w.append(a2, elsewhere); got[0].Verdict != Refused || w.state.plan("q") != nil {
+		t.Fatalf("%+v, and plan q is there", got)
 	}
 }
 

@@ -271,7 +271,7 @@ func (s *State) phase(p *plan, to pb.Phase) {
 	*s.counter(from)--
 	*s.counter(to)++
 	p.row.Phase = to
-	if from == pb.Phase_PHASE_QUARANTINED || to == pb.Phase_PHASE_QUARANTINED {
+	if from == pb.Phase_PHASE_QUARANTINED || to == pb.Phase_PHASE_QUARANTINED || len(p.row.Orphans) > 0 {
 		s.listOwner(p)
 	}
 	s.touch(p)

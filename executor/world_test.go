@@ -247,10 +247,12 @@ func (w *world) settling() (ns int64, ok bool) {
 			continue
 		}
 		ns, _, ref := parseDueKey(k)
-		if ns > w.now+2*graceOfTests {
+		if ns > w.now+2*graceOfTests+int64(ledger.NeverSettles) {
 			return 0, false
 		}
-		if ns > w.now && w.state.action(ref.plan, ref.n).row.Undo == pb.Undo_UNDO_SETTLING {
+		a := w.state.action(ref.plan, ref.n)
+		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests && a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
+		if ns > w.now && soon && a.row.Undo == pb.Undo_UNDO_SETTLING {
 			return ns, true
 		}
 	}

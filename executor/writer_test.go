@@ -3,6 +3,7 @@ package executor
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,8 +104,14 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
+		t.Fatalf("its owner's list has %+v", list)
+	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateQuarantined {
+		t.Fatalf("its owner's list has %+v", list)
+	}
 	s.turn()
 	s.wantState("p", "quarantined", "1=compensated")
 	s.play("resolve:1@4-0")
@@ -221,6 +228,32 @@ func TestManyOrphansAreKeptInBounds(t *testing.T) {
 	s.wantOrphans("")
 	s.agent("p", by("w2", completed("y"))...)
 	s.wantOrphans(last)
+}
+
+// TestAnActionCalledOthersAnswersForNoOther: neither its pair, nor what its process takes
+// back, is about the acts that share the last place.
+func TestAnActionCalledOthersAnswersForNoOther(t *testing.T) {
+	for what, records := range map[string][]*pb.Record{
+		"its pair":                 pair("others"),
+		"its pair, and completion": append(pair("others"), completed("others")),
+		"that it failed":           {failedForward("others")},
+		"that it completed":        {completed("others")},
+	} {
+		s := newSchedule(t)
+		s.must(s.agent("p", opened(0)))
+		for n := range orphansMax + 10 {
+			s.agent("p", by("w2", completed(fmt.Sprint("x", n)))...)
+		}
+		before := s.show("p").Orphans
+		s.agent("p", records...)
+		if after := s.show("p").Orphans; !slices.Equal(after, before) {
+			t.Errorf("%s: %q, and then %q", what, before, after)
+		}
+		for _, name := range before {
+			s.play("resolve:" + name)
+		}
+		s.wantOrphans("")
+	}
 }
 
 // TestAChildNeedsItsParentsAgentOrToken: nobody else blocks a plan's commit with it.

@@ -188,7 +188,8 @@ type OutcomeAnswer struct {
 	Error         string `json:"error,omitempty"`
 }
 
-// Doubt is an action that a commit waits for, because nobody knows whether it happened.
+// Doubt is what a commit waits for: an action of which it is not known whether it happened,
+// or an act that a refused record claims.
 type Doubt struct {
 	Action string `json:"action"`          // of a child plan: plan/action
 	Owner  bool   `json:"owner,omitempty"` // it waits for its owner's word; false: for an answer of the world

@@ -136,6 +136,8 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		c.sayJudged(e, kind, result)
 	}
 	if result.Verdict != executor.Effective {
+		c.openRefused(e, result)
+		c.claimed(e, result)
 		return
 	}
 	at := e.Address.Sequence

@@ -23,7 +23,7 @@ func (p *planCheck) doubts(root *planCheck) (names []string) {
 		switch {
 		case it.child != nil:
 			parts = append(parts, it.child)
-		case known || it.class == pb.Class_CLASS_EFFECTLESS:
+		case known || it.effectless():
 		case it.undo == undoDone || it.undo == undoSkipped || it.undo == undoResolved:
 		case it.presence != pb.Presence_PRESENCE_UNSPECIFIED || it.absent || it.spoken:
 		case p == root:
@@ -43,6 +43,10 @@ func (p *planCheck) doubts(root *planCheck) (names []string) {
 // committed: the commit of a root waits for what is in doubt.
 func (c *checker) committed(p *planCheck, at uint64) {
 	doubts := p.doubts(p)
+	c.unclaimed(p, at)
+	if p.unopened {
+		c.fail("I15", at, "plan %s is committed, and its opening was refused", p.id)
+	}
 	if p.parent == nil && len(doubts) > 0 && !p.accepts() {
 		p.waits = at
 		c.w.options.Seen.commit("waits")
@@ -60,6 +64,7 @@ func (c *checker) committed(p *planCheck, at uint64) {
 func (c *checker) retired(p *planCheck, at uint64, k *pb.HeldSetRetired) {
 	doubts := p.inDoubt
 	if p.waits != 0 {
+		c.unclaimed(p, at)
 		if doubts = p.doubts(p); len(doubts) > 0 {
 			c.fail("I36", at, "plan %s is committed, and nobody knows of %q", p.id, doubts)
 		}

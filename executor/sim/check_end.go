@@ -132,6 +132,8 @@ func (c *checker) checkPlans(h *host) {
 				c.fail("L1", 0, "plan %s unwinds without an end", v.Plan)
 			case v.State == ledger.StateOpen && v.DeadlineNs != 0 && v.DeadlineNs < now-second:
 				c.fail("L2", 0, "the deadline of plan %s has passed, and it is open", v.Plan)
+			case v.State == ledger.StateOpen && c.plans[v.Plan] != nil && c.plans[v.Plan].unopened:
+				c.fail("L1", 0, "the opening of plan %s was refused, and it is open", v.Plan)
 			case v.State == ledger.StateQuarantined && v.Quarantined == 0 && len(v.Orphans) == 0:
 				c.fail("L1", 0, "plan %s is quarantined, and nothing of it waits for its owner", v.Plan)
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -23,6 +24,9 @@ type planCheck struct {
 	writer    string            // the process whose records it takes
 	saves     map[string]int    // savepoints, and how many items came before
 	unsure    bool              // it may unwind again: an owner has spoken where two must agree, or about a part of it
+	unopened  bool              // its opening was refused
+	agent     string            // whose records it takes
+	claims    []*claim          // acts that records which were refused claim
 	resumed   uint64            // where an owner or a rewind has let it go on last
 }
 
@@ -78,6 +82,11 @@ const (
 	undoQuarantined
 	undoResolved
 )
+
+// effectless: there is nothing to undo, and nothing is registered that would.
+func (it *itemCheck) effectless() bool {
+	return it.class == pb.Class_CLASS_EFFECTLESS && it.compensation.Capability == ""
+}
 
 func (p *planCheck) root() *planCheck {
 	for p.parent != nil {
@@ -140,18 +149,29 @@ func (c *checker) open(id string, opened *pb.PlanOpened, at uint64) *planCheck {
 	return p
 }
 
+// openRefused: an opening that was refused opens its plan failed at once.
+func (c *checker) openRefused(e ledger.Entry, result executor.Result) {
+	k := e.Record.GetPlanOpened()
+	if k == nil || result.Verdict != executor.Refused || c.plans[e.Record.Plan] != nil {
+		return
+	}
+	p := c.open(e.Record.Plan, &pb.PlanOpened{Owner: k.Owner, SecondApprover: k.SecondApprover}, e.Address.Sequence)
+	p.writer, p.agent, p.unopened = e.Record.Writer, e.Source.Name, true
+}
+
 // effective follows one effective record.
 func (c *checker) effective(e ledger.Entry) {
 	r, at := e.Record, e.Address.Sequence
 	p := c.plans[r.Plan]
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
-		c.open(r.Plan, k.PlanOpened, at).writer = r.Writer
+		p := c.open(r.Plan, k.PlanOpened, at)
+		p.writer, p.agent = r.Writer, e.Source.Name
 		return
 	case *pb.Record_ForwardRegistered:
 		if p == nil {
 			p = c.open(r.Plan, &pb.PlanOpened{}, at)
-			p.writer = r.Writer
+			p.writer, p.agent = r.Writer, e.Source.Name
 		}
 		c.registered(e, p, k.ForwardRegistered)
 		return
@@ -246,6 +266,7 @@ func (c *checker) registered(e ledger.Entry, p *planCheck, f *pb.ForwardRegister
 		c.fail("I17", e.Address.Sequence, "action %s of plan %s is registered without its compensation", it.id, p.id)
 		it.compensation = &pb.CompensationRegistered{}
 	}
+	p.saidBy(e.Record)
 	p.items = append(p.items, it)
 	if p.phase == phaseEnded { // an open child of a plan that has ended goes on by itself
 		c.reopen(p, e.Address.Sequence)

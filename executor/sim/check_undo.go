@@ -14,10 +14,9 @@ import (
 func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	r, at := e.Record, e.Address.Sequence
 	_, it := p.item(r.Action)
-	if it == nil { // an act whose record was refused, which its owner answers for
-		if r.GetResolved() != nil {
-			c.word(p, at)
-		}
+	p.saidBy(r)
+	if it == nil { // an act whose record was refused
+		c.answered(p, r, at)
 		return
 	}
 	it.takes(r)
@@ -57,7 +56,7 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 		c.undone(at, p, it, r)
 	case *pb.Record_CompensationSkipped:
 		late := c.hasDuty(p, it) || it.blindBegun && it.outcome != pb.Outcome_OUTCOME_UNKNOWN
-		if it.outcome != pb.Outcome_OUTCOME_FAILED && it.class != pb.Class_CLASS_EFFECTLESS && !it.absent && !late {
+		if it.outcome != pb.Outcome_OUTCOME_FAILED && !it.effectless() && !it.absent && !late {
 			c.fail("I22", at, "%s of plan %s is skipped, and may have crossed", it.id, p.id)
 		}
 		it.undo = undoSkipped

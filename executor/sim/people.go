@@ -154,7 +154,7 @@ func (w *world) meddle() {
 }
 
 // unusableKinds is how many there are of what putUnusable stores.
-const unusableKinds = 6
+const unusableKinds = 7
 
 // putUnusable is a client that has made a mistake in a plan: none of what it says may
 // count, nor be forgotten if a forward is among it.
@@ -169,6 +169,8 @@ func (w *world) putUnusable(plan string, kind int) {
 		c.Bindings[0].Expression = "outptu.id"
 	case 1:
 		forward.GetForwardRegistered().Late = pb.Late_LATE_REFUSED
+	case 5:
+		forward.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS
 	case 2:
 		records[0], records[1] = records[1], records[0]
 	case 3:
@@ -192,6 +194,28 @@ func (w *world) putUnusable(plan string, kind int) {
 	}
 	w.stream.put(subject, "", data)
 	w.stream.stored[w.stream.last()-1].unusable = true
+	if kind == 3 || kind == 4 {
+		w.goOnUnopened("w"+plan, subject, forward, c)
+	}
+}
+
+// goOnUnopened is a client that does not look at what became of its opening: it calls a
+// forward, and commits.
+func (w *world) goOnUnopened(plan, subject string, forward *pb.Record, c *pb.CompensationRegistered) {
+	forward.Plan = plan
+	records := []*pb.Record{
+		forward, {Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+		{Plan: plan, Action: "wrong", Payload: &pb.Payload{Output: []byte(`{"id":"x"}`)},
+			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
+		{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}},
+	}
+	for _, r := range [][]*pb.Record{records[:2], records[2:3], records[3:]} {
+		data, err := ledger.EncodeCommit(r)
+		if err != nil {
+			panic("sim: " + err.Error())
+		}
+		w.stream.put(subject, "", data)
+	}
 }
 
 func encoded(r *pb.Record) []byte {

@@ -99,6 +99,7 @@ type plan struct {
 	gaveUp        int       // registrations that its commit has retired
 	inDoubt       []string  // what its retirement has to name
 	actions       []*action // number n stands at n-1
+	unopened      bool      // its own opening was refused
 	byHand        bool
 	opener        string // the process that opened it
 	writer        string // the one whose records it takes

@@ -63,6 +63,7 @@ func codePlan(c *coder, p *plan) {
 	sequence(c, &p.inDoubt, (*coder).text)
 	sequence(c, &p.actions, func(c *coder, a **action) { pointer(c, a, codeAction) })
 	c.flag(&p.byHand)
+	c.flag(&p.unopened)
 	c.text(&p.opener)
 	c.text(&p.writer)
 	number(c, &p.writerSinceNs)

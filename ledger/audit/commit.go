@@ -271,6 +271,8 @@ func (b *book) retirement(p *plan, k *pb.HeldSetRetired) verdict {
 	switch waiting := p.phase == ledger.StateCommitting; {
 	case waiting && p.undecided() > 0:
 		return void("I36", "%d actions are in doubt, and unanswered", p.undecided())
+	case waiting && p.claims() != nil:
+		return void("I31", "acts were claimed and refused, and nobody has answered: %.200q", p.claims())
 	case waiting && (p.signal != "" || p.fired != nil || p.openChildren() > 0):
 		return void("I15", "plan %s is %s", p.id, p.status())
 	case waiting && slices.ContainsFunc(p.tree(), (*plan).turns):

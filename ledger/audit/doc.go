@@ -18,6 +18,8 @@
 //   - A plan that was never opened is opened by its first forward, without a
 //     declaration: that forward may be crossing by now. It stays open even if the
 //     forward is refused.
+//   - A plan whose opening was refused is opened by that record, and has failed at once: of
+//     the declaration only label, owner and second approver are kept.
 //   - A lease turns at the first record after which its condition is true while its
 //     plan is armed, and its action not settled. It may fire from then on, whatever the
 //     condition is by now. A condition that reads the clock turns where a fact or a

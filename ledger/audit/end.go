@@ -52,7 +52,7 @@ func liveRule(p *plan) string {
 		return "the plan still unwinds"
 	case p.stops() && p.fired != nil:
 		return "a lease fired and the plan does not unwind"
-	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.openChildren() == 0:
+	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.openChildren() == 0 && p.claims() == nil:
 		return "the plan is committing, and nothing of it is in doubt"
 	case p.phase == ledger.StateCommitted && p.parent == nil && !p.retired && p.origin == "":
 		return "the plan was committed and its held set was not retired"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -44,6 +45,7 @@ func (b *book) fold(e ledger.Entry) verdict {
 	b.records++
 	v := b.apply(e)
 	if v.kind == Refused {
+		b.openRefused(e)
 		b.noteOrphan(e)
 	}
 	if e.Record != nil {
@@ -127,6 +129,34 @@ func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 		b.attach(e, p)
 	}
 	return p
+}
+
+// openRefused opens the plan of an opening that was refused, and fails it at once: a pair
+// that follows is undone, and the plan has an end and an owner.
+func (b *book) openRefused(e ledger.Entry) {
+	k := e.Record.GetPlanOpened()
+	if k == nil || e.Source.Class != ledger.ClassAgent || b.plan(e.Record.Plan) != nil {
+		return
+	}
+	id, writer, subject := e.Record.Plan, e.Record.Writer, e.Source.Plan
+	switch {
+	case id == ledger.ManyPlans, !ledger.ValidToken(id), subject != id && subject != ledger.ManyPlans:
+		return
+	case writer != "" && !ledger.ValidToken(writer):
+		return
+	}
+	kept := &pb.PlanOpened{SecondApprover: k.SecondApprover}
+	for _, text := range []struct {
+		from string
+		to   *string
+	}{{k.Label, &kept.Label}, {k.Owner, &kept.Owner}} {
+		if len(text.from) <= ledger.TextMax && utf8.ValidString(text.from) {
+			*text.to = text.from
+		}
+	}
+	p := b.openPlan(e, kept)
+	p.unopened = true
+	b.signal(p, signalFailed, "its opening was refused", "")
 }
 
 // enlist gives a plan its next action, or the entry of a child plan.

@@ -32,6 +32,8 @@ func (b *book) agent(e ledger.Entry) verdict {
 		case p == nil:
 			b.openPlan(e, k)
 			return effective
+		case p.unopened:
+			return refused("I5", "plan %s was opened before, by a record that was refused", p.id)
 		case p.agent == e.Source.Name && p.opener == r.Writer && same(p.declared, k):
 			return repeated
 		}
@@ -202,6 +204,9 @@ func (b *book) outcomeOf(e ledger.Entry, p *plan, a *action, now, failure string
 			a.undo = owed
 		}
 	case inDoubt:
+		if a.asking == pb.Question_QUESTION_EFFECT && a.askedNs >= b.now { // it was asked before this
+			a.askedNs = b.now - 1
+		}
 		b.doubtedLate(e, p, a)
 	}
 	b.weigh(p, a)

@@ -238,6 +238,10 @@ var forgeries = []struct {
 		s.now += 9 * second
 		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
 	}, false},
+	{"an undo of what has no effect", "I6", func(s *scribe) {
+		s.unwindingWith(append(pair("b", func(f *pb.ForwardRegistered, _ *pb.CompensationRegistered) { f.Class = pb.Class_CLASS_EFFECTLESS }), completed("b"))...)
+		s.forge(s.dispatch("b", keyOf("b"), 1))
+	}, false},
 	{"an undo whose stop does not compile", "I6", func(s *scribe) {
 		s.unwindingWith(append(pair("b", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) { c.Stop = "outptu" }), completed("b"))...)
 		s.forge(s.dispatch("b", keyOf("b"), 1))
@@ -258,11 +262,16 @@ var forgeries = []struct {
 		s.turns(1)
 		s.forge(s.succeeded("a", 1), ended(pb.PlanEnd_PLAN_END_COMPENSATED))
 	}, false},
-	{"a firing of a plan whose condition does not compile", "I6", func(s *scribe) {
+	{"a firing of a condition that does not compile", "I14", func(s *scribe) {
 		s.agent(opened(0, &pb.Trigger{Name: "x", Condition: `facts["k"] = 1`}))
-		s.forge(fired("plan.failed", failedText, 1, s.at("plan_opened", "")))
+		s.forge(fired("x", `facts["k"] = 1`, 1, s.at("plan_opened", "")))
 	}, false},
-	{"a firing of a plan whose deadline had passed", "I6", func(s *scribe) {
+	{"a retirement of a plan whose opening was refused", "I24", func(s *scribe) {
+		s.agent(opened(0, &pb.Trigger{Name: "x", Condition: `facts["k"] = 1`}))
+		s.agent(append(pair("a"), completed("a"), planCommitted())...)
+		s.forge(&pb.Record{Cause: s.at("plan_opened", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a firing of a plan whose deadline had passed", "I14", func(s *scribe) {
 		s.agent(opened(start - 2*3600*second))
 		s.forge(fired("plan.deadline", "after(plan.deadline)", 1, s.at("plan_opened", "")))
 	}, false},
@@ -377,6 +386,12 @@ var forgeries = []struct {
 		r := s.asked("a", 1)
 		s.forge(r)
 		s.forge(s.absent("a", 1))
+		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
+	}, false},
+	{"a retirement beside an act that was refused", "I31", func(s *scribe) {
+		s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
+		s.agent(claimed("b")...)
+		s.agent(completed("a"))
 		s.forge(&pb.Record{Cause: s.at("plan_committed", ""), Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 1}}})
 	}, false},
 	{"a retirement while its owner is asked", "I36", func(s *scribe) {

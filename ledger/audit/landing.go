@@ -52,11 +52,14 @@ func (p *plan) lastWord(a *action, slack bool) int64 {
 // landed is the instant from which on the forward can no longer land.
 func (p *plan) landed(a *action) int64 {
 	settle := span(a.forward.GetSettleNs(), span(a.forward.GetTimeoutNs(), int64(ledger.SettleDefault)))
-	if a.forward.GetLate() == pb.Late_LATE_NEVER { // it ends with the call
-		settle = 0
-	}
-	if a.outcome == inDoubt {
+	local := a.forward.GetLate() == pb.Late_LATE_NEVER // it ends with the call
+	switch {
+	case a.outcome == inDoubt && local:
+		return a.outcomeNs
+	case a.outcome == inDoubt:
 		return sum(a.outcomeNs, settle)
+	case local: // when that was, three clocks say
+		settle = int64(ledger.NeverSettles)
 	}
 	return sum(p.lastWord(a, false), settle)
 }

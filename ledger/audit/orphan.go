@@ -117,7 +117,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	case n < orphansMax-1:
 		p.orphans = append(p.orphans, o)
 	case n == orphansMax-1:
-		p.orphans = append(p.orphans, orphan{name: "others" + place, action: "others", happened: true})
+		p.orphans = append(p.orphans, orphan{name: "others" + place, happened: true})
 	default:
 		p.orphans[n-1].answered = false
 	}
@@ -213,6 +213,14 @@ func (p *plan) unanswered() (names []string) {
 		if o.waits() {
 			names = append(names, o.name)
 		}
+	}
+	return names
+}
+
+// claims are the names of the acts that the commit of a tree waits for.
+func (p *plan) claims() (names []string) {
+	for _, c := range p.tree() {
+		names = append(names, c.unanswered()...)
 	}
 	return names
 }

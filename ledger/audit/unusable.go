@@ -125,6 +125,9 @@ func (b *book) unusable(e ledger.Entry) (v verdict, is bool) {
 	if why := b.wrong(expressionsOf(c)); why != "" {
 		return refused("I17", "%s", why), true
 	}
+	if c.Capability != "" && f.GetClass() == pb.Class_CLASS_EFFECTLESS {
+		return refused("I17", "forward_registered.class: it has no effect, and has an undo"), true
+	}
 	if f.GetLate() == pb.Late_LATE_REFUSED && c.HandlerVersion == "" && !b.tellsForward(c) {
 		return refused("I17", "forward_registered.late: the undo does not name its forward"), true
 	}
