@@ -88,12 +88,12 @@ func (s *State) pageRow(key []byte) *pb.PageRow {
 	return row
 }
 
-// unpage closes the page of a kind that its owner has answered; a is nil for one about a
-// plan.
-func (s *State) unpage(p *plan, a *action, kind string) {
+// unpage closes the page of a kind that its owner has answered, or that has lost its
+// subject, and reports whether it was open; a is nil for one about a plan.
+func (s *State) unpage(p *plan, a *action, kind string) (open bool) {
 	key := pageKey(p.id, number(a), kind)
-	if _, open := s.get(key); !open {
-		return
+	if _, open = s.get(key); !open {
+		return false
 	}
 	s.delete(key)
 	s.pages = slices.DeleteFunc(s.pages, func(page Page) bool { // asked for since the last Pages
@@ -106,6 +106,7 @@ func (s *State) unpage(p *plan, a *action, kind string) {
 	if s.base == nil {
 		s.closed = append(s.closed, closed)
 	}
+	return true
 }
 
 // Closed returns what the folds since the last call have closed of pages that nobody may

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,6 +81,47 @@ func TestAPageHasTheKindOfWhatItIsAbout(t *testing.T) {
 		}
 		if open := s.state.Unpaged(); len(open) != 0 {
 			t.Errorf("%s %s leaves %+v", c.words, c.answer, open)
+		}
+	}
+}
+
+// TestAWindowIsWarnedOfWhileItIsHeld: a page that no hook has taken ends with what it is
+// about, and one about a window that has moved says its new end.
+func TestAWindowIsWarnedOfWhileItIsHeld(t *testing.T) {
+	const taken = "taken"
+	for words, want := range map[string]string{
+		"open a:for=1m a+ @53s":                                  "",
+		"open a:for=1m a+ @55s":                                  "a@60 ",
+		"open a:for=1m a+ @55s commit turn":                      "",
+		"open a:for=1m a+ @55s fail turn":                        "",
+		"open a:for=1m a+ @55s b b? commit turn":                 "a@60 b@0 ",
+		"open a:for=1m a+ save:s b b+ @55s back:s turn":          "a@60 ",
+		"open a:for=1m a+ save:s b b+ @55s taken back:s turn":    "",
+		"open save:s a:for=1m a+ b b+ @55s back:s turn":          "",
+		"open q/open^ q/x:for=1m q/x+ q/commit @55s commit turn": "",
+		"open a:for=3s+until=1m @55s":                            "a@60 ",
+		"open a:for=3s+until=1m @55s a+ turn":                    "a@58 ",
+		"open a:for=3s+until=1m @55s taken a+ turn":              "a@58 ",
+		"open a:for=30s+until=1m @55s taken a+ turn":             "",
+	} {
+		s := newSchedule(t)
+		for i, part := range strings.Split(words, taken) {
+			if i > 0 {
+				var pages []Paged
+				for _, page := range s.state.Unpaged() {
+					pages = append(pages, Paged{Plan: page.Plan, Number: page.Number, Kind: page.Kind, Hook: page.Hook})
+				}
+				records := s.state.Decide(Input{EpochNs: s.now, Paged: pages, SizeMax: 60 << 10})
+				s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records...))
+			}
+			s.play(part)
+		}
+		got := ""
+		for _, page := range s.state.Unpaged() {
+			got += fmt.Sprintf("%s@%d ", page.Action, max(page.ClosesNs-epoch0, 0)/second)
+		}
+		if got != want {
+			t.Errorf("%s: open are %q, want %q", words, got, want)
 		}
 	}
 }

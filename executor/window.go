@@ -23,7 +23,7 @@ func (s *State) windowOf(p *plan, a *action) {
 		return
 	}
 	s.dropWarning(p, a)
-	a.row.ClosesNs = closes
+	a.row.ClosesNs, a.row.Warned = closes, false // it was warned of another end
 	s.change(a)
 	s.warnOf(p, a)
 }
@@ -51,13 +51,21 @@ func (s *State) warnOf(p *plan, a *action) {
 	s.touch(p)
 }
 
+// dropWarning gives up the warning of an action. A page that no hook has taken yet is
+// closed, and counts as never asked for: should the action be held again, it is warned of
+// again.
 func (s *State) dropWarning(p *plan, a *action) {
-	if rest := without(p.row.Windows, a.id.n); len(rest) < len(p.row.Windows) {
-		p.row.Windows = rest
-		s.touch(p)
-		if !a.row.Warned {
-			s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
-		}
+	rest := without(p.row.Windows, a.id.n)
+	if len(rest) == len(p.row.Windows) {
+		return
+	}
+	p.row.Windows = rest
+	s.touch(p)
+	if !a.row.Warned {
+		s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
+	} else if s.unpage(p, a, ledger.PageWindowClosing) {
+		a.row.Warned = false
+		s.change(a)
 	}
 }
 

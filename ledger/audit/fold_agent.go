@@ -139,7 +139,7 @@ func (b *book) registration(e ledger.Entry, p *plan, c *pb.CompensationRegistere
 		return refused("I17", "action %s was registered without it", a.id)
 	}
 	a.compensation, a.image = c, e.Record.Payload.GetBefore()
-	b.window(a)
+	b.window(p, a)
 	if p.armed() {
 		for _, t := range c.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now})
@@ -154,14 +154,29 @@ const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
 
 // window is the end of an action's undo window: by the calendar, or some time after
 // it completed.
-func (b *book) window(a *action) {
+func (b *book) window(p *plan, a *action) {
 	closes := a.compensation.GetValidUntilNs()
 	if d := a.compensation.GetValidForNs(); d > 0 && a.outcome == completed {
 		if end := b.now + min(d, epochMax-b.now); closes == 0 || end < closes {
 			closes = end
 		}
 	}
+	if closes != a.closesNs { // its owner was warned of another end
+		delete(b.pages, page{p.id, a.n, ledger.PageWindowClosing})
+		a.warned = false
+	}
 	a.closesNs = closes
+}
+
+// unwarn gives up the warnings of a plan that no hook has taken: its actions are held no
+// more. One that is held again is warned of again.
+func (b *book) unwarn(p *plan) {
+	for _, a := range p.actions {
+		if key := (page{p.id, a.n, ledger.PageWindowClosing}); b.pages[key] != nil {
+			delete(b.pages, key)
+			a.warned = false
+		}
+	}
 }
 
 // outcome folds what became of a forward. The first definite one stands; doubt may
@@ -196,7 +211,7 @@ func (b *book) outcomeOf(e ledger.Entry, p *plan, a *action, now, failure string
 	}
 	switch now {
 	case completed:
-		b.window(a)
+		b.window(p, a)
 		b.completedLate(e, p, a)
 	case failed: // nothing to undo: what waits for another call is skipped next
 		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {

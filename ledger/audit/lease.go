@@ -400,7 +400,10 @@ func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
 }
 
 // disarm gives up all leases of a plan: it committed, or its unwind began.
-func (b *book) disarm(p *plan) { b.uncut(p, "", func(*cut) bool { return true }) }
+func (b *book) disarm(p *plan) {
+	b.uncut(p, "", func(*cut) bool { return true })
+	b.unwarn(p)
+}
 
 // rearm takes out the leases of a plan again, which is back at a savepoint.
 func (b *book) rearm(p *plan) {
