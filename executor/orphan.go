@@ -89,7 +89,8 @@ func (s *State) addOrphan(p *plan, o *pb.Orphan) {
 	p.row.Orphans = append(p.row.Orphans, o)
 }
 
-// sameClaim is the orphan that a record claims once more, or nil. An outcome says nothing of
+// sameClaim is the orphan that a record claims once more, or nil. What its process has
+// taken back and claims again is another one: it may have been called again. An outcome says nothing of
 // what was called, and half a pair only belongs to the other half in its commit.
 func sameClaim(row *pb.PlanRow, o *pb.Orphan, r *pb.Record) *pb.Orphan {
 	for _, known := range row.Orphans {
@@ -97,9 +98,9 @@ func sameClaim(row *pb.PlanRow, o *pb.Orphan, r *pb.Record) *pb.Orphan {
 		beside := known.At.GetSequence() == o.At.GetSequence()
 		switch r.Kind.(type) {
 		case *pb.Record_ForwardRegistered:
-			same = same && (bytes.Equal(known.Digest, o.Digest) || len(known.Digest) == 0 && (known.Happened || beside))
+			same = same && !known.Withdrawn && (bytes.Equal(known.Digest, o.Digest) || len(known.Digest) == 0 && (known.Happened || beside))
 		case *pb.Record_CompensationRegistered:
-			same = same && (len(known.Digest) == 0 || beside)
+			same = same && (len(known.Digest) == 0 && !known.Withdrawn || beside)
 		}
 		if same {
 			return known
@@ -157,11 +158,11 @@ func (s *State) actDigest(a *action) []byte {
 func (s *State) withdraw(p *plan, r *pb.Record) bool {
 	at := -1
 	for i, o := range p.row.Orphans {
-		if o.Action != r.Action || o.Writer != r.Writer || !waits(o) {
+		if o.Action != r.Action || o.Writer != r.Writer || o.Answered {
 			continue
 		}
-		if o.Happened || at >= 0 {
-			return false // it says so of one of them: which one, nobody knows
+		if o.Happened || o.Withdrawn || at >= 0 {
+			return false // it says so of one of them, perhaps once more: which one is not known
 		}
 		at = i
 	}

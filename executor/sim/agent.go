@@ -106,7 +106,7 @@ func (a *agent) child(p *planSpec) {
 	if p.opened.DeadlineNs == 0 && p.r.percent(20) {
 		p.opened.DeadlineNs = a.w.now + p.r.between(5*second, 60*second)
 	}
-	a.w.begin(p)
+	a.w.begin(p).writer = a.writer // of the same process
 	a.w.after(p.r.between(0, 5*second), a.next)
 }
 

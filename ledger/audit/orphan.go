@@ -141,12 +141,14 @@ func (o *orphan) isThat(r *pb.Record, act []byte, sequence uint64) bool {
 		return false
 	}
 	switch {
+	case o.withdrawn && r.GetForwardRegistered() != nil: // called again, perhaps
+		return false
 	case r.GetForwardRegistered() != nil && len(o.act) > 0:
 		return bytes.Equal(o.act, act)
 	case r.GetForwardRegistered() != nil:
 		return o.happened || o.sequence == sequence
 	case r.GetCompensationRegistered() != nil:
-		return len(o.act) == 0 || o.sequence == sequence
+		return len(o.act) == 0 && !o.withdrawn || o.sequence == sequence
 	}
 	return true
 }
@@ -169,11 +171,14 @@ func act(f *pb.ForwardRegistered, input []byte) []byte {
 func (b *book) withdraw(p *plan, r *pb.Record) bool {
 	var found []int
 	for i, o := range p.orphans {
-		if o.action == r.Action && o.writer == r.Writer && o.waits() {
+		if o.action == r.Action && o.writer == r.Writer && !o.answered {
 			found = append(found, i)
 		}
 	}
-	if r.GetForwardFailed() == nil || len(found) != 1 || p.orphans[found[0]].happened {
+	if r.GetForwardFailed() == nil || len(found) != 1 {
+		return false
+	}
+	if one := p.orphans[found[0]]; one.happened || one.withdrawn {
 		return false
 	}
 	p.orphans[found[0]].withdrawn = true
