@@ -284,6 +284,9 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
 		s.keepOutput(a, e.Record.Payload.GetOutput())
 	}
+	if now == pb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
+		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1) // before its caller gave up, whatever the clocks say
+	}
 	s.change(a)
 	switch now {
 	case pb.Outcome_OUTCOME_COMPLETED:
@@ -292,9 +295,6 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 	case pb.Outcome_OUTCOME_FAILED:
 		s.failedLate(p, a)
 	case pb.Outcome_OUTCOME_IN_DOUBT:
-		if a.row.Asking == pb.Question_QUESTION_EFFECT { // before its caller gave up, whatever the clocks say
-			a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1)
-		}
 		s.doubtedLate(e, p, a)
 	}
 	s.reconsider(p, a)

@@ -412,3 +412,18 @@ func TestACopyOfAFiringIsNoneOfALaterTurn(t *testing.T) {
 	w.turn()
 	w.wantState("p", "open", "a=held b=compensated")
 }
+
+// TestAPlanWhoseLeaseHasFiredIsNotOpen for its agent, though its unwind has not started.
+func TestAPlanWhoseLeaseHasFiredIsNotOpen(t *testing.T) {
+	s := newSchedule(t)
+	s.must(s.agent("p", opened(0, when("risk", `facts["x"] == 1`))))
+	s.play("a a+ fact:x=1")
+	records := s.state.Decide(Input{EpochNs: s.now, SizeMax: 60 << 10})
+	if len(records) < 2 || records[0].GetLeaseFired() == nil {
+		t.Fatalf("%v", records)
+	}
+	s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, records[0]))
+	if state, _, _, _ := NewReader(s.kv, "t", s).Outcome("p"); state != ledger.StateUnwinding {
+		t.Fatalf("the plan is %s", state)
+	}
+}

@@ -20,8 +20,8 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 		}
 	}
 	state = stateName(p.row)
-	if stops(p.row) && p.row.Signal != pb.Signal_SIGNAL_NONE {
-		state = ledger.StateUnwinding // as good as: its lease has turned
+	if stops(p.row) && (p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil) {
+		state = ledger.StateUnwinding // as good as: its lease has turned, or fired
 	}
 	return state, r.reasonOf(p.row), append(quarantined, orphans(p.row)...), true
 }
