@@ -67,7 +67,7 @@ var catalogue = []mutant{
 	{"the first process goes on after a second has resumed", "executor/writer.go",
 		"case *pb.Record_ForwardCompleted, *pb.Record_ForwardFailed, *pb.Record_ForwardInDoubt:", "default:"},
 	{"what is said to have happened is taken back", "executor/orphan.go",
-		"if o.Happened || at >= 0 {", "if at >= 0 {"},
+		"if o.Happened || o.Withdrawn || at >= 0 {", "if o.Withdrawn || at >= 0 {"},
 	{"a plan commits beside an act that was refused", "executor/apply_agent.go",
 		"case s.orphanedBelow(p) != \"\":", "case s.orphanedBelow(p) == \"none\":"},
 	{"a completion after a failure is not believed", "executor/apply_agent.go",
