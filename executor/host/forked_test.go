@@ -1,14 +1,17 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -64,6 +67,52 @@ func TestATreeThatContradictsTheLedgersCheckpointIsNotSigned(t *testing.T) {
 		}
 		if err := os.Remove(a.tiles.path(checkpointName)); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestADigestOfBeforeARotationIsNotSigned: what is smaller than a rotation the old key has
+// signed, and the new one never signs it; what came after it is signed.
+func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
+	t.Parallel()
+	a, _, _ := holdingActor(t)
+	a.openSigning()
+	t.Cleanup(a.endSigning)
+	if _, err := NewKey(a.host.keysRoot(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	fold := func(m ledger.Message) {
+		t.Helper()
+		if err := a.foldBatch(m, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fold(factAt(t, 2))
+	answer := make(chan any, 1)
+	a.rotateKey(request{rotation: executor.RotationQuery{Reason: "it is time", Actor: "eve"}, answer: answer})
+	records := a.proofRecords()
+	if len(records) != 1 || records[0].GetKeyRotated() == nil {
+		t.Fatalf("no rotation: %v, %v", records, answer)
+	}
+	data, err := ledger.EncodeCommit(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}
+	fold(ledger.Message{Sequence: 3, StampNs: 3, Subject: source.Subject(), Data: data})
+	fold(factAt(t, 4))
+	for size, signed := range map[uint64]bool{2: false, 3: true, 4: true} {
+		a.signing.digest = &stateDigest{records: size, digest: bytes.Repeat([]byte{1}, 32)}
+		a.signing.since = time.Time{}
+		a.sign()
+		if a.signing.busy != signed || a.signing.digest != nil {
+			t.Errorf("the digest of %d records, after a rotation at 3: signed %v, want %v", size, a.signing.busy, signed)
+		}
+		if a.signing.busy {
+			if r := <-a.signing.results; r.err != nil || r.checkpoint.Size != size {
+				t.Errorf("the digest of %d records: %+v", size, r)
+			}
+			a.signing.busy = false
 		}
 	}
 }

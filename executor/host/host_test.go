@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ type rig struct {
 	cascade     executor.CascadeLimits
 	memoryBytes int64
 	witness     Witness
+	leaseTTL    time.Duration // 0: a second
 	signAfter   time.Duration // 0: as always
 	master      []byte        // key of hosts that start from now on
 	keys        func(context.Context, string) (KeyStore, error)
@@ -81,7 +83,7 @@ func (r *rig) host(name string) (*Host, func()) {
 		shown = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}).WithAttrs([]slog.Attr{slog.String("host", name)})
 	}
 	log := slog.New(testenv.KeysOnce(r.t, shown))
-	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: time.Second, Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
+	h, err := New(Config{Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, name), LeaseTTL: cmp.Or(r.leaseTTL, time.Second), Logger: log, DurableServer: r.srv.DurableID(), StoreDir: filepath.Join(r.dir, "nats"), Webhooks: r.webhooks, Metrics: r.metrics, Cascade: r.cascade, MemoryBytes: r.memoryBytes, Witness: r.witness, MasterKey: r.master, Keys: r.keys, Clock: r.clock})
 	if err != nil {
 		r.t.Fatal(err)
 	}

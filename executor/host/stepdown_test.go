@@ -132,3 +132,22 @@ func TestAHostThatEndsTellsTheOthers(t *testing.T) {
 		t.Error("nobody is told")
 	}
 }
+
+// TestAReleaseIsHeard: a host that stands by takes the tenant as soon as its holder has
+// given it back, and does not wait for the end of the lease.
+func TestAReleaseIsHeard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.leaseTTL = 30 * time.Second // a host that stands by looks every 10 s
+	first, stop := r.host("h1")
+	r.eventually("h1 holds", func() bool { return r.status().Holder == first.cfg.Holder && r.status().Mode == executor.ModeHolding })
+	second, _ := r.host("h2")
+	r.eventually("h2 stands by", func() bool { return second.actors[0].currentMode() == executor.ModeStandby })
+	<-time.After(time.Second) // it has looked for the lease
+	released := time.Now()
+	stop()
+	r.eventually("h2 holds", func() bool { return r.status().Holder == second.cfg.Holder && r.status().Mode == executor.ModeHolding })
+	if took := time.Since(released); took > 5*time.Second {
+		t.Errorf("it took %s: the release was not heard", took)
+	}
+}
