@@ -142,8 +142,8 @@ func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
 	s.end(t).wants(t, "serve", exitGood)
 }
 
-// A foreign client that misspells a field, and one whose plan never opens: who looks at
-// the plan reads the field and what would be right.
+// A foreign client that misspells a field, and one whose opening is refused, so that its
+// plan has failed: who looks at the plan reads the field and what would be right.
 func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	conn := dial(t, s.url)
@@ -167,8 +167,9 @@ func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
 	}{
 		{[]string{"plan", "why", "p1"}, exitGood, misspelt},
 		{[]string{"plan", "show", "p1"}, exitGood, misspelt},
-		{[]string{"plan", "why", "p2"}, exitFailed, unopened},
-		{[]string{"plan", "show", "p2"}, exitFailed, unopened},
+		{[]string{"plan", "why", "p2"}, exitGood, unopened},
+		{[]string{"plan", "show", "p2"}, exitGood, unopened},
+		{[]string{"plan", "show", "p2"}, exitGood, "(its opening was refused)"},
 		{[]string{"doctor"}, exitLook, "records[0].planFailed.because: there is no such field"},
 		{[]string{"ledger", "tail", "--since", "1"}, exitGood, misspelt},
 	} {
