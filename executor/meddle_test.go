@@ -29,7 +29,7 @@ func TestRandomMeddling(t *testing.T) {
 		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
 		s.worker = func(c Command) *ledger.Reply { return s.random(r, c) }
 		s.word([...]string{"open", "open:1", "open:2+continue", "open:second", "open@9s"}[r.IntN(5)])
-		for range 50 {
+		for range 5 + r.IntN(46) {
 			s.meddle(r)
 			if r.IntN(2) == 0 {
 				s.now += int64(r.IntN(int(3 * second)))

@@ -126,17 +126,21 @@ func (m *Machine) deliver(r *Ready) {
 	m.news = news{}
 	switch {
 	case r.Up:
-		for _, c := range m.state.InFlight() { // unanswered before: the same keys again
-			r.Send = append(r.Send, Sending{c, true})
-		}
+		r.Send = m.outstanding(m.state.InFlight(), true) // unanswered before: the same keys again
 		r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()
 	case r.Tells:
-		for _, c := range commands {
-			// What was folded with the dispatch may have settled it: a report that was fast.
-			if m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
-				r.Send = append(r.Send, Sending{c, false})
-			}
-		}
+		r.Send = m.outstanding(commands, false)
 		r.Closed, r.Pages, r.Erase = closed, pages, erasures
 	}
+}
+
+// outstanding are those of some commands whose answer is waited for: what was folded since
+// a dispatch, or with it, may have settled it, as a report does that was fast.
+func (m *Machine) outstanding(commands []executor.Command, resent bool) (list []Sending) {
+	for _, c := range commands {
+		if m.state.Outstanding(c.Plan, c.Number, c.Purpose, c.Attempt) {
+			list = append(list, Sending{c, resent})
+		}
+	}
+	return list
 }

@@ -241,7 +241,7 @@ var catalogue = []mutant{
 	{"a holder does not see that another term has begun", "executor/turn/term.go",
 		"case m.holding && meta.Term != m.term:", "case m.holding && meta.Term < m.term:"},
 	{"a new holder sends nothing again", "executor/turn/ready.go",
-		"for _, c := range m.state.InFlight() {", "for _, c := range m.state.InFlight()[:0] {"},
+		"m.outstanding(m.state.InFlight(), true)", "m.outstanding(m.state.InFlight()[:0], true)"},
 	{"a new holder forgets what was to be erased", "executor/turn/ready.go",
 		"r.Pages, r.Erase = m.state.Unpaged(), m.state.Unerased()", "r.Pages = m.state.Unpaged()"},
 	{"the guard of the clock holds nothing", "executor/turn/clock.go",
