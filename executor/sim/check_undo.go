@@ -311,6 +311,9 @@ func (c *checker) succeeded(at uint64, p *planCheck, it *itemCheck, k *pb.Compen
 	if s == nil || it.duty || it.compensation.Actuator == ledger.ActuatorMemory || k.Probed && it.outcome != pb.Outcome_OUTCOME_COMPLETED {
 		return
 	}
+	if slices.ContainsFunc(p.claims, func(k *claim) bool { return k.action == it.id }) {
+		return // another process has called it too: what that made is its owner's (I31)
+	}
 	for _, effect := range c.w.provider.forward[s.key] {
 		if effect.stands && !effect.extra && !c.clocksWrong() {
 			c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s stands", it.id, p.id, effect.ref)
