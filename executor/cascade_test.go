@@ -179,6 +179,7 @@ func (w *world) owner(who, plan string, resume bool) []Result {
 // leases fire as the limit allows, one waits, and its chain shows the whole cycle
 // where the limit is longer than that.
 func TestARingOfPlansIsCutAtTheDepthLimit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		places int
 		depth  uint32

@@ -248,6 +248,7 @@ func TestAWorkersTextIsClipped(t *testing.T) {
 // TestACommitHoldsWhatFits: more decisions than one commit takes come in several,
 // and none is lost.
 func TestACommitHoldsWhatFits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 300 {
 		id := fmt.Sprintf("p%03d", i)

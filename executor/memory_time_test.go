@@ -191,6 +191,7 @@ func (p *pairOfStates) compare() error {
 // TestEveryFunctionAnswersAlikeOfAnEvictedFact, whatever happens to it before, in
 // between and after, also after a restart.
 func TestEveryFunctionAnswersAlikeOfAnEvictedFact(t *testing.T) {
+	t.Parallel()
 	const steps = 5
 	cache := triggers.NewCache(expressionsMax)
 	histories, evictions, returns := 0, 0, 0

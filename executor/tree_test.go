@@ -382,6 +382,7 @@ func some(t *testing.T, seen map[string]int, words ...string) {
 // (I23) and all counters (I24) hold at every step, and the end is the model's:
 // with doubt and every answer to it, checks, pivots, windows, child plans.
 func TestRandomTreesAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	seen := many(t, 5000, func(programs *triggers.Cache, g *grower) string {
 		root := g.plan(10)
 		w := plantTree(t, programs, g.Rand, root)
@@ -401,6 +402,7 @@ func TestRandomTreesAgainstTheModel(t *testing.T) {
 // TestRandomSavepointsAgainstTheModel: back to a savepoint; then on, and committed
 // or undone.
 func TestRandomSavepointsAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	seen := many(t, 3000, func(programs *triggers.Cache, g *grower) string {
 		root := g.plan(8)
 		to := g.IntN(len(root.actions) + 1)

@@ -157,6 +157,7 @@ func permutations(words []string, f func([]string)) {
 // crossed or is in doubt, and was blocked, is undone, unless it was committed before
 // (S76).
 func TestVerdictsInEveryOrder(t *testing.T) {
+	t.Parallel()
 	programs := triggers.NewCache(100)
 	seen, played := map[string]int{}, 0
 	for _, verdict := range []string{"allow", "block", "redirect"} {
