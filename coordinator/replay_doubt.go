@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -57,7 +56,7 @@ func (r *run) landsBy(action string) time.Time {
 	if f.Late == pb.Late_LATE_REFUSED || f.Late == pb.Late_LATE_NEVER {
 		return time.Time{} // one effect for one key; an effect that ended with its process
 	}
-	settle := cmp.Or(f.SettleNs, f.TimeoutNs, int64(ledger.SettleDefault))
+	settle := ledger.SettleNs(f.SettleNs, f.TimeoutNs)
 	return r.fenced.Add(time.Duration(f.TimeoutNs)).Add(time.Duration(settle))
 }
 

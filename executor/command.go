@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -91,13 +93,18 @@ func (s *State) Commands() []Command {
 	return out
 }
 
-// Call names the action that a command is about.
-type Call struct{ Plan, Action string }
+// About is an action of a plan. At most one command about it is on its way.
+type About struct{ Plan, Action string }
 
-// Landed returns the actions for whose call the folds since the last call wait no more:
-// it has an answer, or no one needs one. Another call about the same action may have
-// followed; Outstanding says which one is waited for.
-func (s *State) Landed() []Call {
+// Compare orders by plan, then by action.
+func (a About) Compare(b About) int {
+	return cmp.Or(strings.Compare(a.Plan, b.Plan), strings.Compare(a.Action, b.Action))
+}
+
+// Landed returns the actions whose commands the folds since the last call have ended: one
+// has an answer, or needs none. Another command about the same action may have followed;
+// Outstanding says which one is waited for.
+func (s *State) Landed() []About {
 	out := s.landed
 	s.landed = nil
 	return out

@@ -58,7 +58,7 @@ func givenUpBy(p *plan, a *action) int64 {
 // holder's: NeverSettles is what they may differ by.
 func landsBy(p *plan, a *action) int64 {
 	f := a.fixed.Forward
-	settle := cmp.Or(f.GetSettleNs(), f.GetTimeoutNs(), int64(ledger.SettleDefault))
+	settle := ledger.SettleNs(f.GetSettleNs(), f.GetTimeoutNs())
 	never, said := f.GetLate() == pb.Late_LATE_NEVER, a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT
 	switch {
 	case said && never:

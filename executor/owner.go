@@ -59,6 +59,18 @@ func pointsBack(r *pb.Record, a *action) Result {
 	return effective
 }
 
+// answeredFor finds the action that a record answers for, or says why there is none.
+func (s *State) answeredFor(p *plan, r *pb.Record) (*action, Result) {
+	a, refusal := s.answerable(p, r.Action)
+	if a == nil {
+		return nil, refusal
+	}
+	if other := pointsBack(r, a); other.Verdict != Effective {
+		return nil, other
+	}
+	return a, effective
+}
+
 // resolved ends what is owed by its owner's word (S106). Unless the owner says halt, the
 // unwind goes on with what the action came after.
 func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
@@ -67,12 +79,9 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 			return r
 		}
 	}
-	a, refusal := s.answerable(p, e.Record.Action)
+	a, refusal := s.answeredFor(p, e.Record)
 	if a == nil {
 		return refusal
-	}
-	if other := pointsBack(e.Record, a); other.Verdict != Effective {
-		return other
 	}
 	if s.committing(p) {
 		return s.answeredAtCommit(e, p, a, k)
@@ -95,12 +104,9 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 // retryRequested lets an undo go on by its owner's word, with its contract's attempts
 // again. While an attempt without an answer may still be at work, that takes force (S29).
 func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Result {
-	a, refusal := s.answerable(p, e.Record.Action)
+	a, refusal := s.answeredFor(p, e.Record)
 	if a == nil {
 		return refusal
-	}
-	if other := pointsBack(e.Record, a); other.Verdict != Effective {
-		return other
 	}
 	if s.committing(p) {
 		return s.askedAgain(e, p, a, k)

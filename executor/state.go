@@ -103,7 +103,7 @@ type State struct {
 	notices  []Notice
 	pages    []Page
 	closed   []Page
-	landed   []Call   // whose answer is waited for no more
+	landed   []About  // whose answer is waited for no more
 	erasures []string // plans whose keys are to be destroyed
 	misses   []string // evicted facts that leases have read
 

@@ -60,7 +60,7 @@ func (s *State) move(p *plan, a *action, to pb.Undo) {
 	switch from {
 	case pb.Undo_UNDO_DISPATCHED:
 		if s.base == nil {
-			s.landed = append(s.landed, Call{p.id, a.fixed.Id})
+			s.landed = append(s.landed, About{p.id, a.fixed.Id})
 		}
 	case pb.Undo_UNDO_READY:
 		r.Ready = without(r.Ready, n)

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits on what a ledger takes. They are part of the format: a reader refuses
 // what exceeds them, so they only ever grow.
@@ -44,6 +47,12 @@ const (
 	SettleDefault   = 30 * time.Second // that a forward without a timeout may take to land
 	UnservedDefault = time.Hour        // that nobody may take a call before its action is its owner's
 )
+
+// SettleNs is the longest, in ns, that a forward may take to land, as a registration with
+// this settle and timeout means it; 0 is not given.
+func SettleNs(settle, timeout int64) int64 {
+	return cmp.Or(settle, timeout, int64(SettleDefault))
+}
 
 // ReaderVersion is the version of this reader: it folds every commit whose
 // min_reader is at most this.

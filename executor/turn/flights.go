@@ -1,10 +1,8 @@
 package turn
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -67,26 +65,19 @@ type Verdict struct {
 // Len is how many commands are on their way.
 func (f *Flights) Len() int { return len(f.flights) }
 
-// Get is the command on its way for an action, or nil.
-func (f *Flights) Get(of About) *Flight { return f.flights[of] }
-
 // All are the commands on their way, by plan and action.
 func (f *Flights) All() []*Flight {
 	all := make([]*Flight, 0, len(f.flights))
-	for _, of := range slices.SortedFunc(maps.Keys(f.flights), About.compare) {
+	for _, of := range slices.SortedFunc(maps.Keys(f.flights), About.Compare) {
 		all = append(all, f.flights[of])
 	}
 	return all
 }
 
-func (a About) compare(b About) int {
-	return cmp.Or(strings.Compare(a.Plan, b.Plan), strings.Compare(a.Action, b.Action))
-}
-
 // Take takes a command on its way, once per attempt: nil if it is already. It takes the
 // place of an earlier command for the same action, which is returned too.
 func (f *Flights) Take(s Sending, monoNs int64) (taken, replaced *Flight) {
-	attempt := Attempt{About{s.Plan, s.Action}, s.Purpose, s.Attempt}
+	attempt := Attempt{About{Plan: s.Plan, Action: s.Action}, s.Purpose, s.Attempt}
 	replaced = f.flights[attempt.About]
 	if replaced != nil && replaced.Attempt == attempt {
 		return nil, nil

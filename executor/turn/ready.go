@@ -70,8 +70,8 @@ type Sending struct {
 	Resent bool // an earlier term or process may have sent it
 }
 
-// About is an action of a plan. It has at most one command on its way.
-type About struct{ Plan, Action string }
+// About is an action of a plan.
+type About = executor.About
 
 // Taken is a page that a hook has taken, as a record says.
 type Taken struct {
@@ -96,7 +96,7 @@ type news struct {
 // note takes what an effective record says to the shell; what it means to the plan is
 // the fold's.
 func (n *news) note(e ledger.Entry, attached uint64) {
-	of := About{e.Record.Plan, e.Record.Action}
+	of := About{Plan: e.Record.Plan, Action: e.Record.Action}
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_OwnerPaged:
 		n.taken = append(n.taken, Taken{of, k.OwnerPaged.Kind, k.OwnerPaged.Hook})
@@ -114,9 +114,7 @@ func (n *news) note(e ledger.Entry, attached uint64) {
 func (m *Machine) deliver(r *Ready) {
 	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(), m.state.Closed()
 	erasures := m.state.Erasures()
-	for _, c := range m.state.Landed() {
-		m.news.looked = append(m.news.looked, About(c))
-	}
+	m.news.looked = append(m.news.looked, m.state.Landed()...)
 	held := m.holding
 	// First: whoever is fenced by what was folded sends nothing of the next holder's.
 	r.Up = m.applyTerm()
