@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -61,17 +60,6 @@ func holdingAgain(t *testing.T, ctx context.Context, s *served, key string) {
 	s.ask(t, "default", "fact", "get", key).wants(t, "fact get", exitGood)
 }
 
-// free is an address that a server may listen on, also after a restart.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // A disk runs full: the ledger's, or the one that has everything. Whoever asks is told so,
 // also by a server that starts on it, and the work goes on when there is room.
 func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
@@ -108,7 +96,7 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			s.end(t).wants(t, "serve", exitGood)
 
 			empty = fillDisk(t, disk)
-			again := &served{url: "nats://" + free(t), dir: data}
+			again := &served{url: "nats://" + freeAddress(t), dir: data}
 			command := serveCommand(t, data, "--listen", strings.TrimPrefix(again.url, "nats://"))
 			ended := make(chan error, 1)
 			stdin, err := command.StdinPipe()
@@ -139,8 +127,8 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			disk, data, metrics := smallDisk(t), dataDir(t), free(t)
-			args := []string{"--listen", free(t), "--metrics", metrics}
+			disk, data, metrics := smallDisk(t), dataDir(t), freeAddress(t)
+			args := []string{"--listen", freeAddress(t), "--metrics", metrics}
 			if folder == "tiles" {
 				args = append(args, "--tiles", disk)
 			} else {

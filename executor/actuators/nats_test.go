@@ -107,16 +107,27 @@ func TestAReplyThatCannotBeUnderstoodIsAFailure(t *testing.T) {
 	}
 }
 
-// TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts: what does not is refused, by name, and
-// the command goes on waiting for its answer.
-func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
+// refusing is an actuator that gives a test what it refuses.
+func refusing(t *testing.T) (*NATS, *nats.Conn, <-chan Refusal) {
+	t.Helper()
 	conn, _ := connected(t)
 	refused := make(chan Refusal, 10)
 	a, err := NewNATS(Config{Conn: conn, Tenant: "t", Refused: func(r Refusal) { refused <- r }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, conn, refused
+}
+
+// TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts: what does not is refused, by name, and
+// the command goes on waiting for its answer.
+func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
+	a, conn, refused := refusing(t)
 	bodies := []struct{ body, reason, field string }{
 		{`{"status":"done","worker":"old"}`, RefusedEcho, "reply.key"},
 		{`{"key":"k","status":"done"}`, RefusedEcho, "reply.attempt"},
@@ -154,13 +165,7 @@ func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
 // TestALateAnswerCountsForNoLaterAttempt: every sending has a reply subject of its own,
 // also one of the same attempt, and it ends with the sending.
 func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
-	conn, _ := connected(t)
-	refused := make(chan Refusal, 10)
-	a, err := NewNATS(Config{Conn: conn, Tenant: "t", Refused: func(r Refusal) { refused <- r }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
+	a, conn, refused := refusing(t)
 	sent := make(chan *nats.Msg, 10)
 	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
 		t.Fatal(err)

@@ -42,6 +42,8 @@ func (l *lockedLog) lines(containing string) (found []string) {
 	return found
 }
 
+func (l *lockedLog) says(what string) bool { return len(l.lines(what)) > 0 }
+
 // folding runs host h1, which says after each turn how far it is, until end.
 func (r *rig) folding() (log *lockedLog, end func()) {
 	r.t.Helper()

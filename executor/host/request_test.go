@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,26 +53,8 @@ func TestEveryVerbIsInTheTestsOfRequests(t *testing.T) {
 	}
 }
 
-// logged is a log that a test reads.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logged) says(what string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), what)
-}
-
 // watched runs a host whose log and numbers a test reads.
-func (r *rig) watched(log *logged, numbers *Metrics) *Host {
+func (r *rig) watched(log *lockedLog, numbers *Metrics) *Host {
 	r.t.Helper()
 	h, err := New(Config{
 		Conn: r.conn, Tenants: []string{"t"}, Dir: filepath.Join(r.dir, "watched"), LeaseTTL: time.Second,
@@ -105,7 +85,7 @@ func (r *rig) watched(log *logged, numbers *Metrics) *Host {
 // which a message has an effect.
 func TestWhatCannotBeAnsweredIsNoRequest(t *testing.T) {
 	r := newRig(t)
-	log, numbers := new(logged), NewMetrics()
+	log, numbers := new(lockedLog), NewMetrics()
 	h := r.watched(log, numbers)
 	r.plan("p1", 1, time.Hour)
 	r.caughtUp()
@@ -207,7 +187,7 @@ func (t *meter) requestsRefused() int {
 // TestEveryVerbRefusesWhatItDoesNotKnow: an unknown field is named, and nothing is done.
 func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 	r := newRig(t)
-	log := new(logged)
+	log := new(lockedLog)
 	r.watched(log, nil)
 	r.plan("p1", 1, time.Hour)
 	r.caughtUp()
