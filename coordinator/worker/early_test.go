@@ -3,7 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,20 +12,18 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // A worker that starts before its server is busy, and can be told to serve again.
 func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := testenv.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := nats.Connect("nats://"+address, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+	url := fmt.Sprintf("nats://127.0.0.1:%d", ports[0])
+	conn, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +37,7 @@ func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 	if err := w.Handle("mail.unsend", handler); !errors.Is(err, ledger.ErrBusy) {
 		t.Fatalf("before there is a server: %v", err)
 	}
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: port})
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: ports[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

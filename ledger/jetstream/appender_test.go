@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // classOf is the class of an append's error: exactly one, or what is wrong with it.
@@ -108,7 +109,7 @@ func TestAServersErrorIsRefusedOnlyWhereItIsAboutTheAppend(t *testing.T) {
 func TestAnAppendBeforeItsServerIsThereIsBusy(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, 30*time.Second)
-	ports, err := freePorts(1)
+	ports, err := testenv.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

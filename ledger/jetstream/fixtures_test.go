@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 const (
@@ -239,19 +239,6 @@ func ownCluster(t *testing.T) *cluster {
 // clusterDir is where the shared cluster stores; TestMain sets and removes it.
 var clusterDir string
 
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
-
 const clusterConfig = `
 server_name: n%d
 listen: "127.0.0.1:%d"
@@ -266,7 +253,7 @@ cluster { name: c, listen: "127.0.0.1:%d", routes: [ %s ] }
 `
 
 func startCluster(dir string) (*cluster, error) {
-	ports, err := freePorts(6)
+	ports, err := testenv.FreePorts(6)
 	if err != nil {
 		return nil, err
 	}

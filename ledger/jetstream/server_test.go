@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 func TestWhichServersAreSupported(t *testing.T) {
@@ -113,7 +114,7 @@ func TestEveryServerOfAClusterIsAsked(t *testing.T) {
 // clusterWith starts three servers, the last of them with a setting of its own.
 func clusterWith(t *testing.T, ctx context.Context, odd string) (conn, system *nats.Conn) {
 	t.Helper()
-	ports, err := freePorts(3)
+	ports, err := testenv.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
