@@ -181,23 +181,22 @@ func (l *life) play(t *testing.T) []string {
 	go func() { played <- playFive(ctx, agentConn, world, false) }() // ends with the plan or ctx
 	go func() { ended <- awaitCompensated(ctx, c, "p") }()           // ends with ctx
 	var plan executor.PlanView
-	for plan.Plan == "" {
+	for waiting := 2; waiting > 0; {
 		select {
 		case plan = <-ended:
-			if plan.Plan == "" {
+			if waiting--; plan.Plan == "" {
 				t.Fatal("the plan did not end in time")
+			}
+		case err := <-played:
+			if waiting--; err != nil {
+				t.Errorf("killed at %s %d: the agent ends with %v", l.durable.name, l.n, err)
 			}
 		case <-time.After(againPause / 5):
 			l.revive(t, ctx, "")
 		}
 	}
-	if err := <-played; err != nil {
-		t.Errorf("killed at %s %d: the agent ends with %v", l.durable.name, l.n, err)
-	}
-	l.revive(t, ctx, "")
 	checkEnd(t, l.n, plan, world, killVariant{})
-	settled(t, ctx, c)
-	messages := stored(t, ctx, c)
+	messages := l.settle(t, ctx, c)
 	if err := maker.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -275,6 +274,26 @@ func (l *life) revive(t *testing.T, ctx context.Context, phase string) {
 	if phase == "" {
 		l.kills[len(l.kills)-1] = phaseAt(stored(t, ctx, tortureClient(t, l.s)), marked)
 	}
+}
+
+// settle waits until everything is folded and undone, and returns what is stored. The call
+// that kills the server may come as late as that.
+func (l *life) settle(t *testing.T, ctx context.Context, c *client) (messages []ledger.Message) {
+	t.Helper()
+	until(t, ctx, "the plan has settled and can be read", func() bool {
+		l.revive(t, ctx, "")
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if _, ok := isSettled(soon, c); !ok {
+			return false
+		}
+		store, err := c.store(soon)
+		if err == nil {
+			messages, err = readAll(soon, store)
+		}
+		return err == nil
+	})
+	return messages
 }
 
 // end ends the server by its input. One that is killed on its way is started and

@@ -227,19 +227,26 @@ func until(t *testing.T, ctx context.Context, what string, holds func() bool) {
 // settled waits until everything stored is folded and nothing unwinds.
 func settled(t *testing.T, ctx context.Context, c *client) (status executor.StatusView) {
 	t.Helper()
-	until(t, ctx, "the executor has folded and undone everything", func() bool {
-		store, err := c.store(ctx)
-		if err != nil {
-			return false
-		}
-		head, err := store.Head(ctx)
-		if err != nil {
-			return false
-		}
-		status, err = c.status(ctx)
-		return err == nil && status.Mode == executor.ModeHolding && status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
+	until(t, ctx, "the executor has folded and undone everything", func() (ok bool) {
+		status, ok = isSettled(ctx, c)
+		return ok
 	})
 	return status
+}
+
+// isSettled reports whether everything stored is folded and nothing unwinds.
+func isSettled(ctx context.Context, c *client) (status executor.StatusView, ok bool) {
+	store, err := c.store(ctx)
+	if err != nil {
+		return status, false
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return status, false
+	}
+	status, err = c.status(ctx)
+	return status, err == nil && status.Mode == executor.ModeHolding &&
+		status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
 }
 
 // stored reads the whole ledger.
@@ -251,22 +258,28 @@ func stored(t *testing.T, ctx context.Context, c *client) (messages []ledger.Mes
 		store, err = c.store(ctx)
 		return err == nil
 	})
-	head, err := store.Head(ctx)
+	messages, err := readAll(ctx, store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if head.Last < head.First {
-		return nil
+	return messages
+}
+
+// readAll reads all messages of a ledger, from the first one that there ever was.
+func readAll(ctx context.Context, store *jetstream.Store) (messages []ledger.Message, err error) {
+	head, err := store.Head(ctx)
+	if err != nil || head.Last < head.First {
+		return nil, err
 	}
 	for m, err := range store.Read(ctx, 1) {
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		if messages = append(messages, m); m.Sequence == head.Last {
 			break
 		}
 	}
-	return messages
+	return messages, nil
 }
 
 // refolded is a ledger folded by the test itself, without any of the server's state.
