@@ -21,7 +21,7 @@
 //
 // # Format
 //
-// The text of a condition is CEL, at most ledger.ExpressionMax bytes. Its digest
+// The text of a condition is CEL, at most 4 KiB. Its digest
 // is the SHA-256 of "sagenbaum condition 1\n" and the text without comments and
 // without space that separates nothing (see Normalise).
 //

@@ -9,8 +9,6 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
-
-	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func sortStrings(s []string) { slices.Sort(s) }
@@ -135,7 +133,7 @@ func (i *inspector) selection(e ast.Expr, selected bool) {
 	switch root {
 	case "plan", "verdict":
 		if fields := fieldsOf(root); !slices.Contains(fields, field) {
-			hint := ledger.DidYouMean(field, fields)
+			hint := didYouMean(field, fields)
 			if hint == "" {
 				hint = "there is " + strings.Join(fields, ", ")
 			}

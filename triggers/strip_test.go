@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func courseOf(t *testing.T, condition string, timeline Timeline) Course {
@@ -111,7 +110,7 @@ func TestTimelinesOutOfReachAreRefused(t *testing.T) {
 	} {
 		timeline.Scope.ArmedNs = start
 		_, err := c.Run(timeline)
-		var refused *ledger.Refused
+		var refused *TimelineError
 		if !errors.As(err, &refused) || refused.Field != field || refused.Want == "" {
 			t.Errorf("%s: %v", field, err)
 		}

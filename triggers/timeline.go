@@ -6,8 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-
-	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Limits on a timeline, so that no file can cost a turn.
@@ -79,11 +77,26 @@ type Course struct {
 	Evaluations int
 }
 
+// openPlan is the status of a plan in which leases look for their conditions.
+const openPlan = "open"
+
+// TimelineError says which field of a Timeline is out of reach.
+type TimelineError struct {
+	Field   string // as in "events[3].at"
+	Problem string // what is wrong with it
+	Want    string // what would be right
+}
+
+// Error reads "refused: until: no instant after arming; want ...".
+func (e *TimelineError) Error() string {
+	return "refused: " + e.Field + ": " + e.Problem + "; want " + e.Want
+}
+
 // Run plays a timeline: it evaluates at arming, after the events of an instant and
 // at every instant that the evaluation before asked to wake at, and nowhere else. A
 // lease whose plan is no longer open turns at that very instant or is retired; one
 // whose plan is open again, back at a savepoint, is asked again.
-// The error is a *ledger.Refused.
+// The error is a *TimelineError.
 func (c *Condition) Run(t Timeline) (Course, error) {
 	r, err := newTimelineRun(c, t)
 	if err != nil {
@@ -105,11 +118,11 @@ type timelineRun struct {
 
 func newTimelineRun(c *Condition, t Timeline) (*timelineRun, error) {
 	if len(t.Events) > EventsMax {
-		return nil, &ledger.Refused{Field: "events", Problem: fmt.Sprint(len(t.Events)), Want: fmt.Sprintf("at most %d", EventsMax)}
+		return nil, &TimelineError{Field: "events", Problem: fmt.Sprint(len(t.Events)), Want: fmt.Sprintf("at most %d", EventsMax)}
 	}
 	armed := t.Scope.ArmedNs
 	if t.UntilNs < 0 || addNs(armed, t.UntilNs) == math.MaxInt64 {
-		return nil, &ledger.Refused{Field: "until", Problem: "no instant after arming", Want: "an offset from arming, before the year 2262"}
+		return nil, &TimelineError{Field: "until", Problem: "no instant after arming", Want: "an offset from arming, before the year 2262"}
 	}
 	r := &timelineRun{condition: c, scope: t.Scope, past: newPast(), endNs: t.UntilNs}
 	if t.Scope.Action != nil {
@@ -119,7 +132,7 @@ func newTimelineRun(c *Condition, t Timeline) (*timelineRun, error) {
 	for i, e := range t.Events {
 		at := addNs(armed, e.AtNs)
 		if at == math.MaxInt64 || at == math.MinInt64 || t.UntilNs > 0 && e.AtNs > t.UntilNs {
-			return nil, &ledger.Refused{Field: fmt.Sprintf("events[%d].at", i), Problem: "an instant that the timeline does not reach", Want: "an offset from arming, not after until"}
+			return nil, &TimelineError{Field: fmt.Sprintf("events[%d].at", i), Problem: "an instant that the timeline does not reach", Want: "an offset from arming, not after until"}
 		}
 	}
 	r.course.Events = slices.Clone(t.Events)
@@ -146,7 +159,7 @@ func (r *timelineRun) run() (Course, error) {
 			return r.course, nil
 		}
 		if r.course.Evaluations >= evaluationsMax {
-			return Course{}, &ledger.Refused{Field: "until", Problem: fmt.Sprintf("more than %d evaluations", evaluationsMax), Want: "an earlier end, or fewer events"}
+			return Course{}, &TimelineError{Field: "until", Problem: fmt.Sprintf("more than %d evaluations", evaluationsMax), Want: "an earlier end, or fewer events"}
 		}
 		at = next
 	}
@@ -188,7 +201,7 @@ func (r *timelineRun) evaluate(at int64) {
 	if result.WakeNs != 0 && (result.WakeNs <= r.scope.NowNs || result.Moot) {
 		panic(fmt.Sprintf("triggers: wakes at %d, asked at %d, moot %v", result.WakeNs, r.scope.NowNs, result.Moot))
 	}
-	open := r.scope.Plan.Status == ledger.StateOpen
+	open := r.scope.Plan.Status == openPlan
 	c.Retired = c.Retired && !open // back at a savepoint
 	asked := !c.Fires && !c.Moot && !c.Retired
 	span := Span{FromNs: at, Truth: result.Truth, Moot: result.Moot, Waits: result.Waits, Err: result.Err, After: c.Fires, Events: r.eventsOf(at)}

@@ -8,8 +8,6 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-
-	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // An agent may write any text, and what is wrong with it must not cost more to find than
@@ -60,7 +58,7 @@ func (d dialect) strange(parsed *ast.AST) *Error {
 	if unknown <= unknownMax && !long {
 		return nil
 	}
-	hint := ledger.DidYouMean(name, d.names)
+	hint := didYouMean(name, d.names)
 	if hint == "" {
 		hint = d.reads
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -151,6 +152,11 @@ func runTriggerTests(tests []*triggerTest, armed time.Time) ([]courseView, error
 		for i := range test.cases {
 			c := &test.cases[i]
 			course, err := test.condition.Run(c.timeline)
+			var refused *triggers.TimelineError
+			if errors.As(err, &refused) {
+				return nil, fmt.Errorf("%s: %s: %w", test.file, dash(c.name),
+					ledger.Refuse(refused.Field, refused.Problem, refused.Want))
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", test.file, dash(c.name), err)
 			}
