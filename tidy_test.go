@@ -83,6 +83,8 @@ var owners = []struct {
 	{"go.opentelemetry.io/otel", []string{"coordinator", "executor/host", "cmd/sagenbaum"}, "a trace context as bytes, as it is recorded"},
 	{"go.opentelemetry.io/proto", []string{"cmd/sagenbaum"}, "the exporter of cmd/sagenbaum"},
 	{"github.com/synadia-io/orbit.go", []string{"cmd/sagenbaum"}, "package cmd/sagenbaum"},
+	{"html/template", nil, "package executor/host/console/markup: it keeps every exported method linked"},
+	{"text/template", []string{"executor/host/console/markup"}, "executor/host/console/markup"},
 	{"github.com/google/jsonschema-go", []string{"coordinator/contract"}, "package coordinator/contract"},
 }
 

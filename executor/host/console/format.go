@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/console/markup"
 )
 
 //go:embed web
@@ -41,27 +42,29 @@ func buildOf(files fs.FS) string {
 }
 
 // pages are the templates, by name of the page.
-type pages map[string]*template.Template
+type pages map[string]*markup.Set
 
 var pageNames = []string{
-	"overview", "plans", "plan", "preview", "quarantine", "obligation", "leases", "memory", "fact", "ledger", "record", "capabilities", "health", "tenants", "signin", "failure",
+	"overview", "plans", "plan", "preview", "quarantine", "obligation", "leases", "memory",
+	"fact", "ledger", "record", "capabilities", "health", "tenants", "signin", "failure",
 }
 
 func parsePages() (pages, error) {
-	shared, err := template.New("").Funcs(words).ParseFS(web, "web/page.html", "web/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the console's pages: %w", err)
-	}
 	all := pages{}
 	for _, name := range pageNames {
-		t, err := shared.Clone()
-		if err == nil {
-			t, err = t.ParseFS(web, "web/"+name+".html")
+		var texts []string
+		for _, file := range []string{"page", "parts", name} {
+			text, err := web.ReadFile("web/" + file + ".html")
+			if err != nil {
+				return nil, fmt.Errorf("cannot read the console's page %s: %w", name, err)
+			}
+			texts = append(texts, string(text))
 		}
+		set, err := markup.Parse(words, texts...)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the console's page %s: %w", name, err)
 		}
-		all[name] = t
+		all[name] = set
 	}
 	return all, nil
 }
@@ -69,7 +72,11 @@ func parsePages() (pages, error) {
 // static serves styles and scripts, which are those of this build.
 func (s *Server) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	kind := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}[path.Ext(name)]
+	kind := map[string]string{
+		".css": "text/css; charset=utf-8",
+		".js":  "text/javascript; charset=utf-8",
+		".svg": "image/svg+xml",
+	}[path.Ext(name)]
 	data, err := web.ReadFile("web/" + name)
 	if err != nil || kind == "" {
 		http.NotFound(w, r)
@@ -84,19 +91,40 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// words are what templates may say.
-var words = template.FuncMap{
-	"mark": mark, "text": printable, "moment": moment, "lasted": lasted, "since": since, "x": x, "add": func(a, b int) int { return a + b }, "more": func(n uint64) uint64 { return n + 1 }, "less": func(n uint64) uint64 { return n - 1 }, "sub": func(a, b int64) int64 { return a - b },
-	"json": func(raw json.RawMessage) string { return printableLines(pretty(raw)) }, "code": printableLines,
+// words are the functions that templates may call.
+var words = map[string]any{
+	"add":      func(a, b int) int { return a + b },
+	"bytes":    bytesText,
+	"clip":     clip,
+	"code":     printableLines,
+	"compact":  compact,
+	"dict":     dict,
+	"href":     href,
+	"json":     func(raw json.RawMessage) string { return printableLines(pretty(raw)) },
+	"kind":     func(kind string) string { return strings.ReplaceAll(kind, "_", " ") },
+	"known":    known,
+	"lasted":   lasted,
+	"less":     func(n uint64) uint64 { return n - 1 },
+	"moment":   moment,
+	"more":     func(n uint64) uint64 { return n + 1 },
+	"rate":     rateText,
 	"sequence": func(address string) string { s, _, _ := strings.Cut(address, "."); return s },
-	"compact":  compact, "rate": rateText, "bytes": bytesText, "spark": spark, "clip": clip, "word": word, "kind": func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-	"query": url.QueryEscape, "known": known, "dict": dict, "href": func(tenant string, parts ...any) string {
-		to := "/t/" + tenant
-		for _, p := range parts {
-			to += "/" + url.PathEscape(fmt.Sprint(p))
-		}
-		return to
-	},
+	"shape":    shape,
+	"since":    since,
+	"spark":    spark,
+	"sub":      func(a, b int64) int64 { return a - b },
+	"text":     printable,
+	"word":     word,
+	"x":        x,
+}
+
+// href is the address of a page of a tenant.
+func href(tenant string, parts ...any) string {
+	to := "/t/" + tenant
+	for _, p := range parts {
+		to += "/" + url.PathEscape(fmt.Sprint(p))
+	}
+	return to
 }
 
 // dict gives a part of a page several values.
@@ -208,7 +236,8 @@ func escaped(text string, lines bool) string {
 		if lines && (r == '\n' || r == '\t') {
 			return false
 		}
-		return !unicode.IsPrint(r) || strings.ContainsRune("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0", r)
+		const blank = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0" // printable, and not to be seen
+		return !unicode.IsPrint(r) || strings.ContainsRune(blank, r)
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if strings.IndexFunc(text, hidden) < 0 {

@@ -222,7 +222,7 @@ func (v *view) show(name, title, section string, body any) error {
 
 func (v *view) write(status int, name string) error {
 	var out bytes.Buffer
-	if err := v.s.pages[name].ExecuteTemplate(&out, "page", v.page); err != nil {
+	if err := v.s.pages[name].Execute(&out, "page", v.page); err != nil {
 		return fmt.Errorf("cannot make the page: %w", err)
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
