@@ -56,8 +56,8 @@ lint: ## gofmt, go vet and staticcheck; the house rules are tidy_test.go and run
 vuln: ## look for known vulnerabilities; says so loudly when the database cannot be reached
 	@.ci/vuln "$(GO)" "$(GOVULNCHECK)"
 
-generate: ## compile proto/**.proto to Go, with a compiler that is itself Go (docs/adr/0006)
-	cd proto/gen && $(GO) run . ..
+generate: ## compile the .proto files to Go, with a compiler that is itself Go (docs/adr/0006)
+	cd proto/gen && $(GO) run . .. ../..
 
 verify: ## prove that the generated Go is current, and that the schema breaks no stored record
 	@.ci/verify "$(GO)"

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -216,17 +217,17 @@ func TestC3EveryValueIsHandledAndShown(t *testing.T) {
 	for i := range kinds.Len() {
 		want["kind "+string(kinds.Get(i).Name())] = true
 	}
-	for phase := range pb.Phase_name {
+	for phase := range rowspb.Phase_name {
 		if phase != 0 {
-			want["state "+stateName(&pb.PlanRow{Phase: pb.Phase(phase)})] = true
+			want["state "+stateName(&rowspb.PlanRow{Phase: rowspb.Phase(phase)})] = true
 		}
 	}
-	for outcome := range pb.Outcome_name {
-		want["outcome "+outcomeName(pb.Outcome(outcome))] = true
+	for outcome := range rowspb.Outcome_name {
+		want["outcome "+outcomeName(rowspb.Outcome(outcome))] = true
 	}
-	for undo := range pb.Undo_name {
-		if undo != int32(pb.Undo_UNDO_READY) && undo != int32(pb.Undo_UNDO_EXHAUSTED) { // inside a turn only
-			want["undo "+undoName(pb.Undo(undo))] = true
+	for undo := range rowspb.Undo_name {
+		if undo != int32(rowspb.Undo_UNDO_READY) && undo != int32(rowspb.Undo_UNDO_EXHAUSTED) { // inside a turn only
+			want["undo "+undoName(rowspb.Undo(undo))] = true
 		}
 	}
 	for _, value := range slices.Sorted(maps.Keys(want)) {
@@ -246,14 +247,14 @@ func TestC3EveryValueHasAName(t *testing.T) {
 		}
 	}
 	named(pb.Class_name, func(n int32) string { return className(pb.Class(n)) })
-	named(pb.Outcome_name, func(n int32) string { return outcomeName(pb.Outcome(n)) })
-	named(pb.Undo_name, func(n int32) string { return undoName(pb.Undo(n)) })
+	named(rowspb.Outcome_name, func(n int32) string { return outcomeName(rowspb.Outcome(n)) })
+	named(rowspb.Undo_name, func(n int32) string { return undoName(rowspb.Undo(n)) })
 	named(pb.Question_name, func(n int32) string { return questionName(pb.Question(n)) })
 	named(pb.Presence_name, func(n int32) string { return presenceName(pb.Presence(n)) })
 	named(pb.VerdictOutcome_name, func(n int32) string { return verdictName(pb.VerdictOutcome(n)) })
 	named(pb.Resolution_name, func(n int32) string { return resolutionName(pb.Resolution(n)) })
 	named(pb.PlanEnd_name, func(n int32) string { return endName(pb.PlanEnd(n)) })
-	named(pb.Phase_name, func(n int32) string { return stateName(&pb.PlanRow{Phase: pb.Phase(n)}) })
+	named(rowspb.Phase_name, func(n int32) string { return stateName(&rowspb.PlanRow{Phase: rowspb.Phase(n)}) })
 	named(pb.OnUndoFailure_name, func(n int32) string { return onUndoFailureName(pb.OnUndoFailure(n)) })
 }
 

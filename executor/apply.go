@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -97,7 +98,7 @@ func (s *State) applyEntry(e ledger.Entry) Result {
 
 // refuse keeps the reason where people find it: by place and by plan.
 func (s *State) refuse(e ledger.Entry, r Result) {
-	row := &pb.RefusedRow{
+	row := &rowspb.RefusedRow{
 		Reason: r.Reason, Subject: e.Source.Subject(), StampNs: e.StampNs, Voided: r.Verdict == Void,
 	}
 	if e.Record != nil {
@@ -136,18 +137,18 @@ func refusalKey(plan string, a *pb.Address) []byte {
 }
 
 // hasWork reports whether a plan needs a decision.
-func hasWork(r *pb.PlanRow) bool {
+func hasWork(r *rowspb.PlanRow) bool {
 	switch r.Phase {
-	case pb.Phase_PHASE_OPEN:
+	case rowspb.Phase_PHASE_OPEN:
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
-	case pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_COMMITTING:
 		return r.Fired != nil || r.Turned != nil && !r.Turned.Clocked || commitWork(r)
-	case pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTED:
 		if child(r) {
 			return keeps(r) && (r.Turned != nil && !r.Turned.Clocked || commitWork(r))
 		}
 		return !r.Retired
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		return len(r.Parked) > 0 || len(r.Reported) > 0 || len(r.Duplicated) > 0 ||
 			len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
 			rewound(r) || endOf(r) != pb.PlanEnd_PLAN_END_UNSPECIFIED || stuck(r)
@@ -159,7 +160,7 @@ func hasWork(r *pb.PlanRow) bool {
 // concurrencyDefault is how many compensations of one plan are in flight at once.
 const concurrencyDefault = 8
 
-func concurrency(r *pb.PlanRow) uint32 {
+func concurrency(r *rowspb.PlanRow) uint32 {
 	if r.Declared != nil && r.Declared.Concurrency > 0 {
 		return r.Declared.Concurrency
 	}
@@ -167,22 +168,22 @@ func concurrency(r *pb.PlanRow) uint32 {
 }
 
 // idle reports whether an unwind has nothing under way.
-func idle(r *pb.PlanRow) bool {
+func idle(r *rowspb.PlanRow) bool {
 	return len(r.Ready) == 0 && len(r.Parked) == 0 && len(r.Duplicated) == 0 && r.InFlight == 0 && len(r.Settling) == 0
 }
 
 // stuck reports what must never be: a plan that owes an undo which nothing blocks,
 // with no command out (S26).
-func stuck(r *pb.PlanRow) bool {
+func stuck(r *rowspb.PlanRow) bool {
 	return idle(r) && len(r.Reported) == 0 && !rewound(r) && r.Unsettled > 0 && endOf(r) == pb.PlanEnd_PLAN_END_UNSPECIFIED
 }
 
 // endOf says how an unwinding plan ends as it stands, or UNSPECIFIED while
 // something is still to be done. It never says compensated while anything is
 // owed (S41, S48, I22, I23).
-func endOf(r *pb.PlanRow) pb.PlanEnd {
+func endOf(r *rowspb.PlanRow) pb.PlanEnd {
 	switch {
-	case r.Phase != pb.Phase_PHASE_UNWINDING:
+	case r.Phase != rowspb.Phase_PHASE_UNWINDING:
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
 	case !idle(r):
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED

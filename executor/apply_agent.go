@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -51,9 +52,9 @@ func (s *State) applyAgent(e ledger.Entry) Result {
 	case *pb.Record_PlanCommitted:
 		return s.planCommitted(e, p)
 	case *pb.Record_PlanFailed:
-		return s.signal(e, p, pb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason, "")
+		return s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, k.PlanFailed.Reason, "")
 	case *pb.Record_PlanCancelled:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, "")
+		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, k.PlanCancelled.Reason, "")
 	case *pb.Record_UnwindRequested:
 		return s.unwindRequested(e, p, k.UnwindRequested)
 	default:
@@ -79,9 +80,9 @@ func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 }
 
 func (s *State) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
-	p := s.addPlan(e.Record.Plan, &pb.PlanRow{
+	p := s.addPlan(e.Record.Plan, &rowspb.PlanRow{
 		Agent: e.Source.Name, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs,
-		Declared: declared, Phase: pb.Phase_PHASE_OPEN, Writer: e.Record.Writer, Opener: e.Record.Writer,
+		Declared: declared, Phase: rowspb.Phase_PHASE_OPEN, Writer: e.Record.Writer, Opener: e.Record.Writer,
 	})
 	s.meta.Open++
 	s.armPlan(p, e.Address)
@@ -105,12 +106,12 @@ func (s *State) openRefused(e ledger.Entry) {
 	p := s.openPlan(e, &pb.PlanOpened{
 		Label: usableText(declared.Label), Owner: usableText(declared.Owner), SecondApprover: declared.SecondApprover,
 	})
-	s.signal(e, p, pb.Signal_SIGNAL_FAILED, reasonUnopened, "")
+	s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, reasonUnopened, "")
 }
 
 // unopened reports whether the opening of a plan was refused. No agent can set the two
 // together: its own words come in records of their own.
-func unopened(r *pb.PlanRow) bool {
+func unopened(r *rowspb.PlanRow) bool {
 	return r.Reason == reasonUnopened && sameAddress(r.Signalled, r.Opened)
 }
 
@@ -147,16 +148,16 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 		return refused("after: action %s is not registered in plan %s", missing, p.id)
 	}
 	s.adopt(p, e, f)
-	fixed := &pb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}
+	fixed := &rowspb.ActionStatic{Id: r.Action, Registered: e.Address, AtNs: s.meta.TimeNs, Forward: f, Before: before}
 	if r.Writer != p.row.Opener {
 		fixed.Writer = r.Writer
 	}
-	a := s.enlist(p, fixed, &pb.ActionRow{})
+	a := s.enlist(p, fixed, &rowspb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
 		s.set(actionKey(keyPayload, p.id, a.id.n), encode(&pb.Payload{Input: input}))
 	}
 	s.evaluateCounting(p, e.Address)
-	if p.row.Phase != pb.Phase_PHASE_OPEN {
+	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
 		s.joinUnwind(p, a)
 	}
 	return effective
@@ -165,9 +166,9 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 // takesActions reports whether a pair may still join: while open, and also when
 // the plan unwinds or has unwound, because a forward that is on its way must be
 // undone like the others (failure model: late pair after unwind began).
-func takesActions(r *pb.PlanRow) bool {
+func takesActions(r *rowspb.PlanRow) bool {
 	switch r.Phase {
-	case pb.Phase_PHASE_COMMITTED, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_RESOLVED:
+	case rowspb.Phase_PHASE_COMMITTED, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_RESOLVED:
 		return false
 	default:
 		return true
@@ -223,7 +224,7 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 	if a.fixed.Registered.Sequence != e.Address.Sequence {
 		return refused("action %s was registered without it, at %s", e.Record.Action, ledger.FormatAddress(a.fixed.Registered))
 	}
-	a.fixed = &pb.ActionStatic{
+	a.fixed = &rowspb.ActionStatic{
 		Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs,
 		Forward: a.fixed.Forward, Compensation: c, Before: a.fixed.Before, Writer: a.fixed.Writer,
 	}
@@ -258,12 +259,12 @@ func (s *State) outcome(e ledger.Entry, p *plan) Result {
 // outcomeOf folds what became of a forward into an action of it: the one that was
 // registered, or the duty for a doubt about it.
 func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
-	now, failure := pb.Outcome_OUTCOME_COMPLETED, ""
+	now, failure := rowspb.Outcome_OUTCOME_COMPLETED, ""
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_ForwardFailed:
-		now, failure = pb.Outcome_OUTCOME_FAILED, joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
+		now, failure = rowspb.Outcome_OUTCOME_FAILED, joinText(k.ForwardFailed.Code, k.ForwardFailed.Message)
 	case *pb.Record_ForwardInDoubt:
-		now, failure = pb.Outcome_OUTCOME_IN_DOUBT, joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
+		now, failure = rowspb.Outcome_OUTCOME_IN_DOUBT, joinText(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message)
 	}
 	switch a.row.Outcome {
 	case now:
@@ -271,10 +272,10 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 			return refused("action %s is already %s, with another result", a.fixed.Id, outcomeName(now))
 		}
 		return repeated
-	case pb.Outcome_OUTCOME_COMPLETED:
+	case rowspb.Outcome_OUTCOME_COMPLETED:
 		return refused("the outcome of action %s is already completed", a.fixed.Id)
-	case pb.Outcome_OUTCOME_FAILED:
-		if now != pb.Outcome_OUTCOME_COMPLETED {
+	case rowspb.Outcome_OUTCOME_FAILED:
+		if now != rowspb.Outcome_OUTCOME_COMPLETED {
 			return refused("the outcome of action %s is already failed", a.fixed.Id)
 		}
 	}
@@ -284,17 +285,17 @@ func (s *State) outcomeOf(e ledger.Entry, p *plan, a *action) Result {
 		a.row.OutputIncomplete = k.ForwardCompleted.OutputIncomplete
 		s.keepOutput(a, e.Record.Payload.GetOutput())
 	}
-	if now == pb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
+	if now == rowspb.Outcome_OUTCOME_IN_DOUBT && a.row.Asking == pb.Question_QUESTION_EFFECT {
 		a.row.AskedNs = min(a.row.AskedNs, s.meta.TimeNs-1) // before its caller gave up, whatever the clocks say
 	}
 	s.change(a)
 	switch now {
-	case pb.Outcome_OUTCOME_COMPLETED:
+	case rowspb.Outcome_OUTCOME_COMPLETED:
 		s.windowOf(p, a)
 		s.completedLate(e, p, a)
-	case pb.Outcome_OUTCOME_FAILED:
+	case rowspb.Outcome_OUTCOME_FAILED:
 		s.failedLate(p, a)
-	case pb.Outcome_OUTCOME_IN_DOUBT:
+	case rowspb.Outcome_OUTCOME_IN_DOUBT:
 		s.doubtedLate(e, p, a)
 	}
 	s.reconsider(p, a)
@@ -342,9 +343,9 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 	switch {
 	case p.row.Committed != nil:
 		return repeated
-	case p.row.Phase != pb.Phase_PHASE_OPEN:
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
 		return refused("plan %s is %s: it was not open any more when the commit landed", p.id, stateName(p.row))
-	case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil:
+	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil:
 		return refused("plan %s was declared %s before the commit landed", p.id, statusName(p.row))
 	case p.row.Turned != nil && !p.row.Turned.Clocked:
 		return turnedBefore(p)
@@ -352,7 +353,7 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 		return refused("plan %s has %d child plans that are neither committed nor undone", p.id, p.row.OpenChildren)
 	case s.orphanedBelow(p) != "":
 		return refused("plan %s has acts that were claimed by records which were refused, and may have happened: %s; their owner says what became of them", p.id, s.orphanedBelow(p))
-	case child(p.row) && s.root(p).row.Phase != pb.Phase_PHASE_OPEN:
+	case child(p.row) && s.root(p).row.Phase != rowspb.Phase_PHASE_OPEN:
 		root := s.root(p)
 		return refused("plan %s is %s, and plan %s is a part of it", root.id, stateName(root.row), p.id)
 	}
@@ -382,11 +383,11 @@ func (s *State) planCommitted(e ledger.Entry, p *plan) Result {
 // retires it; until then the leases of its actions are held on.
 func (s *State) childCommitted(e ledger.Entry, p *plan) {
 	if p.row.Turned.GetAction() == 0 {
-		s.nextTurn(p, func(t *pb.Turned) bool { return t.Action != 0 })
+		s.nextTurn(p, func(t *rowspb.Turned) bool { return t.Action != 0 })
 	}
 	p.row.Committed, p.row.EndedNs = e.Address, s.meta.TimeNs
 	s.disarmPlan(p)
-	s.phase(p, pb.Phase_PHASE_COMMITTED)
+	s.phase(p, rowspb.Phase_PHASE_COMMITTED)
 	s.evaluateActions(p, p.row.Watchers, e.Address)
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: ledger.StateCommitted})
 }
@@ -398,13 +399,13 @@ func turnedBefore(p *plan) Result {
 // signal records that a plan failed or was cancelled, whole or back to a
 // savepoint. It undoes nothing by itself: the leases that read plan.status do (S70).
 // A plan that goes back to a savepoint still takes the end of all of it.
-func (s *State) signal(e ledger.Entry, p *plan, signal pb.Signal, reason, to string) Result {
+func (s *State) signal(e ledger.Entry, p *plan, signal rowspb.Signal, reason, to string) Result {
 	partly := p.row.ToSavepoint != "" && (stops(p.row) || p.row.Rewinding)
 	switch {
 	case p.row.Signal == signal && p.row.Signalled != nil && p.row.ToSavepoint == to && p.row.Reason == reason:
 		return repeated
 	case partly && to == "":
-	case !stops(p.row) || p.row.Signal != pb.Signal_SIGNAL_NONE:
+	case !stops(p.row) || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
 		return refused("plan %s is already %s", p.id, statusName(p.row))
 	}
 	p.row.Signal, p.row.Reason, p.row.Signalled, p.row.ToSavepoint = signal, reason, e.Address, to
@@ -430,13 +431,13 @@ func (s *State) unwindRequested(e ledger.Entry, p *plan, k *pb.UnwindRequested) 
 
 // unwindTo asks for an unwind back to a savepoint.
 func (s *State) unwindTo(e ledger.Entry, p *plan, field, to, reason string) Result {
-	if p.row.Phase == pb.Phase_PHASE_COMMITTING {
+	if p.row.Phase == rowspb.Phase_PHASE_COMMITTING {
 		return refused("%s.to_savepoint: plan %s is being committed; want none, to have all of it undone", field, p.id)
 	}
 	if savepoint(p, to) == nil {
 		return refused("%s.to_savepoint: plan %s has no savepoint %q", field, p.id, to)
 	}
-	return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, reason, to)
+	return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, reason, to)
 }
 
 func joinText(code, message string) string {

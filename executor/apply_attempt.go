@@ -3,6 +3,7 @@ package executor
 import (
 	"math"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -10,7 +11,7 @@ import (
 // The attempts of an undo, from dispatch to outcome.
 
 func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.CompensationDispatched) Result {
-	waiting := a.row.Undo == pb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
+	waiting := a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	if !begins(a) && !waiting {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
@@ -36,14 +37,14 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 	if a.row.SentNs == 0 {
 		a.row.SentNs = e.Record.EpochNs
 	}
-	s.move(p, a, pb.Undo_UNDO_DISPATCHED)
-	s.fly(p, a, &pb.CommandRow{Dispatched: k, Arguments: e.Record.Payload.GetArguments()})
+	s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
+	s.fly(p, a, &rowspb.CommandRow{Dispatched: k, Arguments: e.Record.Payload.GetArguments()})
 	s.attemptDispatched(e, p, a, k)
 	return effective
 }
 
 // fly notes a call that is out, and lets it be sent.
-func (s *State) fly(p *plan, a *action, row *pb.CommandRow) {
+func (s *State) fly(p *plan, a *action, row *rowspb.CommandRow) {
 	s.set(actionKey(keyCommand, p.id, a.id.n), encode(row))
 	s.set(actionKey(keyFlight, p.id, a.id.n), nil)
 	if s.base == nil { // a scratch fold sends nothing
@@ -65,13 +66,13 @@ func (s *State) wait(p *plan, a *action, dueNs int64) {
 	s.delete(actionKey(keyFlight, p.id, a.id.n))
 	a.row.DueNs = dueNs
 	s.setDue(dueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n})
-	s.move(p, a, pb.Undo_UNDO_WAITING)
+	s.move(p, a, rowspb.Undo_UNDO_WAITING)
 }
 
 // inFlight reports whether an answer about this attempt may still settle it: an
 // earlier attempt that turns out to have succeeded did undo the effect.
 func inFlight(a *action, attempt uint32) bool {
-	again := a.row.Undo == pb.Undo_UNDO_OWED || begins(a) // its owner wants it tried again
+	again := a.row.Undo == rowspb.Undo_UNDO_OWED || begins(a) // its owner wants it tried again
 	return (flying(a.row.Undo) || again) && made(a, attempt)
 }
 
@@ -125,12 +126,12 @@ func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.Compensation
 	s.attemptEnded(e, a, k.Attempt, attemptEnd{state: "done", worker: k.Worker, code: k.Code, timing: k.Timing})
 	s.land(p, a)
 	a.row.Note, a.row.AliveUntilNs = "", 0
-	s.settle(p, a, pb.Undo_UNDO_COMPENSATED, e.Address)
+	s.settle(p, a, rowspb.Undo_UNDO_COMPENSATED, e.Address)
 	return effective
 }
 
 func (s *State) failed(e ledger.Entry, p *plan, a *action, k *pb.CompensationFailed) Result {
-	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt || a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || k.Attempt != a.row.Attempt || a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
 		return void("attempt %d of action %s is not in flight: its undo is %s", k.Attempt, a.fixed.Id, undoName(a.row.Undo))
 	}
 	if reportedDone(a) && k.Code != codeUnverified { // it was done, and the check behind it cannot be made

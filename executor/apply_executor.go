@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -85,7 +86,7 @@ func (s *State) applyAboutAction(e ledger.Entry, p *plan) Result {
 	if s.committing(p) {
 		return s.applyAboutDoubt(e, p, a)
 	}
-	if p.row.Phase != pb.Phase_PHASE_UNWINDING {
+	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING {
 		return void("plan %s is %s", p.id, statusName(p.row))
 	}
 	switch k := r.Kind.(type) {
@@ -189,7 +190,7 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 			reason += ": " + a.row.VerdictReason
 		}
 	}
-	if p.row.Phase == pb.Phase_PHASE_COMMITTED { // a child's held set is its root's
+	if p.row.Phase == rowspb.Phase_PHASE_COMMITTED { // a child's held set is its root's
 		root := s.root(p)
 		s.passOn(e, root, f, reason+" (child plan "+p.id+")")
 		return effective
@@ -221,7 +222,7 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 			return void("no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
 		}
 		p.row.Rewinding, p.row.Target = s.target(p)
-		if p.row.Phase == pb.Phase_PHASE_COMMITTING {
+		if p.row.Phase == rowspb.Phase_PHASE_COMMITTING {
 			s.stopSettling(p)
 		}
 		if !p.row.Rewinding {
@@ -235,7 +236,7 @@ func (s *State) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) Resu
 }
 
 func (s *State) skipped(e ledger.Entry, p *plan, a *action, k *pb.CompensationSkipped) Result {
-	if a.row.Undo != pb.Undo_UNDO_READY {
+	if a.row.Undo != rowspb.Undo_UNDO_READY {
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	if next, _ := s.nextStep(a); next != stepSkip {
@@ -245,13 +246,13 @@ func (s *State) skipped(e ledger.Entry, p *plan, a *action, k *pb.CompensationSk
 		p.row.InScope++
 	}
 	a.row.Note = k.Reason
-	s.settle(p, a, pb.Undo_UNDO_SKIPPED, e.Address)
+	s.settle(p, a, rowspb.Undo_UNDO_SKIPPED, e.Address)
 	return effective
 }
 
 func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuarantined) Result {
 	switch a.row.Undo {
-	case pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING:
 		if next, why := s.nextStep(a); next == stepSkip { // its outcome came first
 			return void("action %s is not its owner's: %s", a.fixed.Id, why)
 		}
@@ -259,14 +260,14 @@ func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuar
 			return void("%s", why)
 		}
 		s.dropRetry(p, a)
-	case pb.Undo_UNDO_EXHAUSTED:
-	case pb.Undo_UNDO_WAITING: // its next call cannot be built
+	case rowspb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_WAITING: // its next call cannot be built
 		s.land(p, a)
 	default:
 		return void("the undo of action %s is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
-	s.settle(p, a, pb.Undo_UNDO_QUARANTINED, e.Address)
+	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
 	s.page(p, a, ledger.PageQuarantined, k.Reason, e.Address)
 	return effective
 }
@@ -284,15 +285,15 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 	p.row.Ended, p.row.EndedNs = e.Address, s.meta.TimeNs
 	switch k.End {
 	case pb.PlanEnd_PLAN_END_COMPENSATED:
-		s.phase(p, pb.Phase_PHASE_COMPENSATED)
+		s.phase(p, rowspb.Phase_PHASE_COMPENSATED)
 	case pb.PlanEnd_PLAN_END_FAILED:
-		s.phase(p, pb.Phase_PHASE_FAILED)
+		s.phase(p, rowspb.Phase_PHASE_FAILED)
 	case pb.PlanEnd_PLAN_END_RESOLVED:
 		s.meta.Held -= uint64(s.registrations(p))
-		s.phase(p, pb.Phase_PHASE_RESOLVED)
+		s.phase(p, rowspb.Phase_PHASE_RESOLVED)
 		s.detachChildren(p)
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
-		s.phase(p, pb.Phase_PHASE_QUARANTINED)
+		s.phase(p, rowspb.Phase_PHASE_QUARANTINED)
 		if orphaned(p.row) {
 			const text = "an act was claimed by a record that was refused: it may have happened, and nothing undoes it"
 			s.page(p, nil, ledger.PageActClaimed, text, e.Address)
@@ -310,7 +311,7 @@ func (s *State) skipAll(e ledger.Entry, p *plan) {
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		if a := s.action(p.id, n); !settled(a.row.Undo) {
 			_, a.row.Note = s.nextStep(a)
-			s.settle(p, a, pb.Undo_UNDO_SKIPPED, e.Address)
+			s.settle(p, a, rowspb.Undo_UNDO_SKIPPED, e.Address)
 		}
 	}
 }

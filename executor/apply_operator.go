@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -26,7 +27,7 @@ func (s *State) applyOperator(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), "")
+		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, byActor(k.CancelRequested.Reason, k.CancelRequested.Actor), "")
 	case *pb.Record_CompensationRequested:
 		return s.compensationRequested(e, p, k.CompensationRequested)
 	case *pb.Record_RetryRequested:
@@ -55,7 +56,7 @@ func byActor(reason, actor string) string {
 // seconded reports whether an owner's answer counts now: at once, or, where the
 // plan asks for a second approver, when another operator has given the same one.
 // The subject names the operator; what a record says of its actor proves nothing.
-func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *pb.Proposal) bool {
+func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *rowspb.Proposal) bool {
 	if !p.row.Declared.SecondApprover {
 		return true
 	}
@@ -70,7 +71,7 @@ func (s *State) seconded(e ledger.Entry, p *plan, a *action, answer *pb.Proposal
 
 // confirms reports whether an answer is the one that another operator has given
 // first; otherwise it is a proposal itself.
-func confirms(e ledger.Entry, first, answer *pb.Proposal) bool {
+func confirms(e ledger.Entry, first, answer *rowspb.Proposal) bool {
 	answer.Operator, answer.At = e.Source.Name, e.Address
 	return first != nil && first.Operator != answer.Operator &&
 		first.Answer == answer.Answer && first.Halt == answer.Halt && first.Force == answer.Force
@@ -107,8 +108,8 @@ func (s *State) applyWorker(e ledger.Entry) Result {
 			return s.doneLate(e, p, a, attemptEnd{state: "done", worker: e.Source.Name, timing: report.Timing}, report.Attempt)
 		}
 		asking := a.row.Asking != pb.Question_QUESTION_UNSPECIFIED
-		current := a.row.Undo == pb.Undo_UNDO_DISPATCHED && report.Attempt == a.row.Attempt && !asking
-		if p.row.Phase != pb.Phase_PHASE_UNWINDING || !inFlight(a, report.Attempt) || !done && !current || a.row.Asking == pb.Question_QUESTION_VERIFY {
+		current := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && report.Attempt == a.row.Attempt && !asking
+		if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || !inFlight(a, report.Attempt) || !done && !current || a.row.Asking == pb.Question_QUESTION_VERIFY {
 			return refused("attempt %d is not in flight: the undo of action %s is %s", report.Attempt, r.Action, undoName(a.row.Undo))
 		}
 		if a.row.Reported != nil && (!done || reportedDone(a)) { // the first word counts, but for one that it is done

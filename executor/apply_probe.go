@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -22,7 +23,7 @@ func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 // mayAsk reports why a question must not be asked now, or "".
 func (s *State) mayAsk(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) string {
 	first := a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
-	again := a.row.Undo == pb.Undo_UNDO_WAITING && a.row.Asking == k.Question
+	again := a.row.Undo == rowspb.Undo_UNDO_WAITING && a.row.Asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
 		next, why := s.nextStep(a)
@@ -31,7 +32,7 @@ func (s *State) mayAsk(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked) str
 		}
 		return "its effect is not in doubt " + why
 	case pb.Question_QUESTION_UNDO:
-		resend := a.row.Undo == pb.Undo_UNDO_WAITING || begins(a) && a.row.Attempt > 0
+		resend := a.row.Undo == rowspb.Undo_UNDO_WAITING || begins(a) && a.row.Attempt > 0
 		if again || first && resend {
 			return ""
 		}
@@ -72,17 +73,17 @@ func (s *State) probeAsked(e ledger.Entry, p *plan, a *action, k *pb.ProbeAsked)
 		a.row.AskedToSend = k.Question == pb.Question_QUESTION_UNDO && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED
 	}
 	a.row.Asking, a.row.Asked = k.Question, k.Attempt
-	s.move(p, a, pb.Undo_UNDO_DISPATCHED)
+	s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
 	result := e.Record.Payload.GetOutput()
 	if k.Done == nil {
 		result = s.commandRow(a).GetResult()
 	}
-	s.fly(p, a, &pb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(), Result: result})
+	s.fly(p, a, &rowspb.CommandRow{Asked: k, Arguments: e.Record.Payload.GetArguments(), Result: result})
 	return effective
 }
 
 func (s *State) probeAnswered(e ledger.Entry, p *plan, a *action, k *pb.ProbeAnswered) Result {
-	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question || a.row.Asked != k.Attempt {
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.row.Asking != k.Question || a.row.Asked != k.Attempt {
 		return void("no such question about action %s is open: its undo is %s", a.fixed.Id, undoName(a.row.Undo))
 	}
 	if _, ok := pb.Presence_name[int32(k.Presence)]; !ok {
@@ -235,8 +236,8 @@ func (s *State) heardOf(p *plan, a *action, e ledger.Entry, answer pb.Answer, me
 const codeUnverified = "unverified"
 
 // commandRow is the command in flight, or nil.
-func (s *State) commandRow(a *action) *pb.CommandRow {
-	row := new(pb.CommandRow)
+func (s *State) commandRow(a *action) *rowspb.CommandRow {
+	row := new(rowspb.CommandRow)
 	if !s.find(actionKey(keyCommand, a.id.plan, a.id.n), row) {
 		return nil
 	}

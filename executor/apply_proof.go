@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -19,7 +20,7 @@ func (s *State) checkpointSigned(e ledger.Entry, k *pb.CheckpointSigned) Result 
 		return void("its root has %d bytes", len(k.Root))
 	}
 	if last := s.Signed(); k.Size > last.GetSigned().GetSize() {
-		s.set([]byte{keySigned}, encode(&pb.CheckpointRow{Signed: k, At: e.Address, StampNs: e.StampNs}))
+		s.set([]byte{keySigned}, encode(&rowspb.CheckpointRow{Signed: k, At: e.Address, StampNs: e.StampNs}))
 	}
 	return effective
 }
@@ -39,7 +40,7 @@ func (s *State) keyRotated(e ledger.Entry, k *pb.KeyRotated) Result {
 	if err := ledger.VerifyRotation(s.tenant, k); err != nil && !errors.Is(err, ledger.ErrKeyLost) {
 		return void("%v", err)
 	}
-	row := encode(&pb.KeyRow{Rotated: k, At: e.Address, StampNs: e.StampNs})
+	row := encode(&rowspb.KeyRow{Rotated: k, At: e.Address, StampNs: e.StampNs})
 	s.set([]byte{keyKey}, row)
 	s.set(recordKey(keyKey, e.Address.Sequence, e.Address.Index), row)
 	return effective
@@ -47,12 +48,12 @@ func (s *State) keyRotated(e ledger.Entry, k *pb.KeyRotated) Result {
 
 // Signed returns the largest checkpoint in the ledger; nil: none. It must not be
 // changed.
-func (s *State) Signed() *pb.CheckpointRow {
+func (s *State) Signed() *rowspb.CheckpointRow {
 	v, ok := s.get([]byte{keySigned})
 	if !ok {
 		return nil
 	}
-	row := new(pb.CheckpointRow)
+	row := new(rowspb.CheckpointRow)
 	decode("get", v, row)
 	return row
 }
@@ -64,7 +65,7 @@ func (s *State) Key() string {
 	if !ok {
 		return ""
 	}
-	row := new(pb.KeyRow)
+	row := new(rowspb.KeyRow)
 	decode("get", v, row)
 	return row.Rotated.NewKey
 }
@@ -110,7 +111,7 @@ func (r *Reader) Checkpoint() (v CheckpointView) {
 		v.Size, v.StampNs, v.Root = row.Signed.Size, row.StampNs, row.Signed.Root
 	}
 	for _, text := range r.s.kv.Scan(recordKey(keyKey, 0, 0), after([]byte{keyKey})) {
-		row := new(pb.KeyRow)
+		row := new(rowspb.KeyRow)
 		decode("scan", text, row)
 		v.Rotations = append(v.Rotations, RotationView{
 			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, OldKey: row.Rotated.OldKey, NewKey: row.Rotated.NewKey,

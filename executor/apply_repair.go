@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -14,7 +15,7 @@ func (s *State) ledgerRepaired(e ledger.Entry, k *pb.LedgerRepaired) Result {
 	}
 	s.meta.Repairs++
 	s.meta.Fence = 0
-	s.set(recordKey(keyRepair, e.Address.Sequence, e.Address.Index), encode(&pb.RepairRow{Repaired: k, At: e.Address, StampNs: e.StampNs}))
+	s.set(recordKey(keyRepair, e.Address.Sequence, e.Address.Index), encode(&rowspb.RepairRow{Repaired: k, At: e.Address, StampNs: e.StampNs}))
 	return effective
 }
 
@@ -39,7 +40,7 @@ type RepairView struct {
 // Repairs lists the repairs of the ledger, the first one first.
 func (r *Reader) Repairs() (views []RepairView) {
 	for _, v := range r.s.kv.Scan([]byte{keyRepair}, after([]byte{keyRepair})) {
-		row := new(pb.RepairRow)
+		row := new(rowspb.RepairRow)
 		decode("scan", v, row)
 		k := row.Repaired
 		views = append(views, RepairView{

@@ -1,8 +1,8 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // applyVerdict folds a supervisor's verdict on an action; the lease on it is
@@ -21,7 +21,7 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	s.noteVerdict(e, p, a)
 	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
 		for _, name := range []string{leaseVerdict, leaseUnheard} {
-			a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
+			a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
 		}
 	}
 	s.notices = append(s.notices, Notice{

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -28,7 +29,7 @@ func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action, k *pb.Comp
 		return // a scratch fold shows nobody its attempts
 	}
 	key := attemptKey(p.id, a.id.n, k.Attempt)
-	s.set(key, encode(&pb.AttemptRow{
+	s.set(key, encode(&rowspb.AttemptRow{
 		Attempt: k.Attempt, Dispatched: e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs, State: "dispatched",
 		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
 	}))
@@ -46,7 +47,7 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 		return
 	}
 	key := attemptKey(a.id.plan, a.id.n, attempt)
-	row := new(pb.AttemptRow)
+	row := new(rowspb.AttemptRow)
 	if !s.find(key, row) {
 		return
 	}
@@ -119,7 +120,7 @@ func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
 
 // undo reads the attempt under an attemptKey.
 func (r *Reader) undo(key []byte) UndoView {
-	row := new(pb.AttemptRow)
+	row := new(rowspb.AttemptRow)
 	r.s.load(key, row)
 	planID, n := splitActionKey(key[:len(key)-4])
 	a := r.s.action(planID, n)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -97,7 +98,7 @@ func TestRetriesOfTwoActionsComeApart(t *testing.T) {
 	var due []int64
 	for n := uint32(1); n <= 2; n++ {
 		a := s.state.action("p", n)
-		if a.row.Undo != pb.Undo_UNDO_WAITING {
+		if a.row.Undo != rowspb.Undo_UNDO_WAITING {
 			t.Fatalf("action %d is %s", n, a.row.Undo)
 		}
 		due = append(due, a.row.DueNs-s.now)
@@ -120,7 +121,7 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 		s := newSchedule(t)
 		s.play("open a a+ b b+ b=stop fail turn")
 		a, b := s.state.byName("p", "a"), s.state.byName("p", "b")
-		if b.row.Undo != pb.Undo_UNDO_QUARANTINED {
+		if b.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
 			t.Fatalf("b is %s", b.row.Undo)
 		}
 		answer := func(about, cause *pb.Address) Result {
@@ -145,7 +146,7 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 				t.Errorf("%s, %s: %+v", verb, name, got)
 			}
 		}
-		if now := s.state.byName("p", "b").row.Undo; now != pb.Undo_UNDO_QUARANTINED {
+		if now := s.state.byName("p", "b").row.Undo; now != rowspb.Undo_UNDO_QUARANTINED {
 			t.Errorf("%s: after refused answers b is %s", verb, now)
 		}
 		if got := answer(b.fixed.Registered, b.row.Settled); got.Verdict != Effective {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -22,14 +23,14 @@ const chainMax = CascadeDepthMax
 const hourNs = int64(3600e9)
 
 // stopped reports whether a lease fires no more by itself: it was cut, or given up.
-func stopped(l *pb.LeaseRow) bool {
-	return l.Cascade == pb.Cascade_CASCADE_CUT || l.Cascade == pb.Cascade_CASCADE_ENDED
+func stopped(l *rowspb.LeaseRow) bool {
+	return l.Cascade == rowspb.Cascade_CASCADE_CUT || l.Cascade == rowspb.Cascade_CASCADE_ENDED
 }
 
 // provenance gives a fact that was asserted or retracted the depth of the unwind
 // that did so. A record names the plan and action whose undo it comes from; any other
 // has none.
-func (s *State) provenance(e ledger.Entry, row *pb.FactRow) {
+func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
 	row.Depth, row.Fired, row.UndonePlan, row.Undone, row.Made = 0, nil, "", "", nil
 	if e.Record.Plan == "" {
 		return
@@ -50,20 +51,20 @@ func (s *State) provenance(e ledger.Entry, row *pb.FactRow) {
 // way, or was not long ago. So nobody gives a fact the depth of any old unwind.
 func (s *State) undoing(a *action) bool {
 	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.plan).row) // else a commit asks about it
-	return undoes || a.row.Undo == pb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
+	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
 
 // keepFiring keeps a firing that something refers to.
-func (s *State) keepFiring(f *pb.Firing) {
+func (s *State) keepFiring(f *rowspb.Firing) {
 	s.set(recordKey(keyFiring, f.Fired.GetSequence(), f.Fired.GetIndex()), encode(f))
 }
 
 // firingAt is a firing that was kept, or nil.
-func (s *State) firingAt(at *pb.Address) *pb.Firing {
+func (s *State) firingAt(at *pb.Address) *rowspb.Firing {
 	if at == nil {
 		return nil
 	}
-	f := new(pb.Firing)
+	f := new(rowspb.Firing)
 	if !s.find(recordKey(keyFiring, at.Sequence, at.Index), f) {
 		return nil
 	}
@@ -72,18 +73,18 @@ func (s *State) firingAt(at *pb.Address) *pb.Firing {
 
 // made finds the deepest of the facts that a condition read; nil when no undo has
 // made any of them.
-func (s *State) made(keys []string) (by *pb.Made) {
+func (s *State) made(keys []string) (by *rowspb.Made) {
 	for _, key := range keys {
 		if row := s.fact(key); row.GetDepth() > by.GetDepth() {
-			by = &pb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth, UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
+			by = &rowspb.Made{Key: key, Fact: row.Made, Retracted: row.Retracted, Depth: row.Depth, UndonePlan: row.UndonePlan, Undone: row.Undone, Fired: row.Fired}
 		}
 	}
 	return by
 }
 
 // turning is as what a lease that is true fires, after the facts that it read.
-func (s *State) turning(p *plan, l *pb.LeaseRow, read []string) *pb.Firing {
-	f := &pb.Firing{Depth: 1, TurnedNs: s.meta.TimeNs}
+func (s *State) turning(p *plan, l *rowspb.LeaseRow, read []string) *rowspb.Firing {
+	f := &rowspb.Firing{Depth: 1, TurnedNs: s.meta.TimeNs}
 	if passed := p.row.Passed; passed != nil && l.Name == leaseFailed {
 		f.Depth, f.Passed = passed.Depth, passed.Fired
 	} else if f.By = s.made(read); f.By != nil {
@@ -91,14 +92,14 @@ func (s *State) turning(p *plan, l *pb.LeaseRow, read []string) *pb.Firing {
 	} else {
 		f.Read = s.readLast(read)
 	}
-	if l.Cascade == pb.Cascade_CASCADE_RESUMED {
+	if l.Cascade == rowspb.Cascade_CASCADE_RESUMED {
 		f.Depth = 1
 	}
 	return f
 }
 
 // noteTurning keeps with the turn of a lease as what it fires.
-func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string) {
+func (s *State) noteTurning(p *plan, ref leaseRef, l *rowspb.LeaseRow, read []string) {
 	t := turnOf(p, ref)
 	if t == nil || t.Firing != nil {
 		return
@@ -110,8 +111,8 @@ func (s *State) noteTurning(p *plan, ref leaseRef, l *pb.LeaseRow, read []string
 
 // firing says whether a lease is true here, or has turned before, and as what it
 // fires.
-func (s *State) firing(p *plan, a *action, l *pb.LeaseRow) (*pb.Firing, triggers.Truth) {
-	f := &pb.Firing{Depth: 1}
+func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.Truth) {
+	f := &rowspb.Firing{Depth: 1}
 	if t := turnedBy(p, leaseRef{p.id, number(a), l.Name}); t != nil {
 		f.TurnedNs = t.Ns
 		if t.Firing != nil {
@@ -137,7 +138,7 @@ func (s *State) firing(p *plan, a *action, l *pb.LeaseRow) (*pb.Firing, triggers
 
 // claimed checks what a record claims of a firing: it counts only as this place of
 // the log has it.
-func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, chain []*pb.Link) (*pb.LeaseRow, *action, *pb.Firing, Result) {
+func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, chain []*pb.Link) (*rowspb.LeaseRow, *action, *rowspb.Firing, Result) {
 	n := s.number(p.id, e.Record.Action)
 	l, a := s.lease(p, leaseRef{p.id, n, lease})
 	switch {
@@ -169,7 +170,7 @@ func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, cha
 	return l, a, f, effective
 }
 
-func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *pb.Firing) bool {
+func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *rowspb.Firing) bool {
 	same := func(a, b *pb.Address) bool { return a == b || a != nil && samePlace(a, b, e) }
 	return slices.EqualFunc(chain, s.chain(f), func(a, b *pb.Link) bool {
 		return a.Plan == b.Plan && a.Action == b.Action && a.Lease == b.Lease && same(a.Fired, b.Fired) &&
@@ -178,7 +179,7 @@ func (s *State) sameChain(e ledger.Entry, chain []*pb.Link, f *pb.Firing) bool {
 }
 
 // before are the firings that led to one, oldest first.
-func (s *State) before(f *pb.Firing) (list []*pb.Firing) {
+func (s *State) before(f *rowspb.Firing) (list []*rowspb.Firing) {
 	for len(list) < chainMax {
 		at := f.Passed
 		if f.By != nil {
@@ -194,7 +195,7 @@ func (s *State) before(f *pb.Firing) (list []*pb.Firing) {
 }
 
 // chain tells what led to a firing, as a record has it.
-func (s *State) chain(f *pb.Firing) (links []*pb.Link) {
+func (s *State) chain(f *rowspb.Firing) (links []*pb.Link) {
 	list := append(s.before(f), f)
 	for i, g := range list[:len(list)-1] {
 		link := &pb.Link{Plan: g.Plan, Action: g.Action, Lease: g.Lease, Fired: g.Fired}
@@ -207,9 +208,9 @@ func (s *State) chain(f *pb.Firing) (links []*pb.Link) {
 }
 
 // noteFired takes note of a lease that fires.
-func (s *State) noteFired(p *plan, l *pb.LeaseRow, f *pb.Firing) {
+func (s *State) noteFired(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) {
 	f.Said, f.Resumed = s.turnedFor(p, l, f), s.resumedBy(p, l, f)
-	l.Cascade = pb.Cascade_CASCADE_NONE
+	l.Cascade = rowspb.Cascade_CASCADE_NONE
 	p.row.Firing = f
 	if f.Depth < 2 {
 		return
@@ -222,11 +223,11 @@ func (s *State) noteFired(p *plan, l *pb.LeaseRow, f *pb.Firing) {
 }
 
 // passOn declares a root failed for the lease of a plan that is part of it.
-func (s *State) passOn(e ledger.Entry, root *plan, f *pb.Firing, reason string) {
+func (s *State) passOn(e ledger.Entry, root *plan, f *rowspb.Firing, reason string) {
 	before := root.row.Passed
 	s.keepFiring(f)
 	root.row.Passed = f
-	if s.signal(e, root, pb.Signal_SIGNAL_FAILED, reason, "").Verdict != Effective {
+	if s.signal(e, root, rowspb.Signal_SIGNAL_FAILED, reason, "").Verdict != Effective {
 		root.row.Passed = before
 	}
 }
@@ -241,7 +242,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	case standing(l.Name) != "" || f.Depth < 2:
 		return void("lease %s of plan %s turned by no cascade", k.Lease, p.id)
 	}
-	l.Cascade = pb.Cascade_CASCADE_CUT
+	l.Cascade = rowspb.Cascade_CASCADE_CUT
 	if a != nil {
 		s.change(a)
 	}
@@ -254,7 +255,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 		s.meta.Cut++
 	}
 	f.Fired = nil
-	p.row.Cuts = append(p.row.Cuts, &pb.Cut{Action: ref.n, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
+	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.n, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
 	s.listOwner(p)
 	s.page(p, a, ledger.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
 	s.touch(p)
@@ -266,7 +267,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 // something of it is quarantined or cut.
 func (s *State) listOwner(p *plan) {
 	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row)) // of a commit, or for an act
-	if p.row.Phase == pb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
+	if p.row.Phase == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
 		s.set(planKey(keyOwner, p.id), nil)
 		return
 	}
@@ -275,8 +276,8 @@ func (s *State) listOwner(p *plan) {
 
 // uncut takes leases from the owner of a plan again: they were answered, or their
 // plan has no use for them.
-func (s *State) uncut(p *plan, to pb.Cascade, gone func(*pb.Cut) bool) {
-	var kept []*pb.Cut
+func (s *State) uncut(p *plan, to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
+	var kept []*rowspb.Cut
 	for _, c := range p.row.Cuts {
 		if !gone(c) {
 			kept = append(kept, c)
@@ -292,7 +293,7 @@ func (s *State) uncut(p *plan, to pb.Cascade, gone func(*pb.Cut) bool) {
 		return
 	}
 	for _, c := range p.row.Cuts {
-		if !slices.ContainsFunc(kept, func(other *pb.Cut) bool { return other.Action == c.Action }) {
+		if !slices.ContainsFunc(kept, func(other *rowspb.Cut) bool { return other.Action == c.Action }) {
 			var a *action
 			if c.Action != 0 {
 				a = s.action(p.id, c.Action)
@@ -308,10 +309,10 @@ func (s *State) uncut(p *plan, to pb.Cascade, gone func(*pb.Cut) bool) {
 	s.touch(p)
 }
 
-func ofPlan(c *pb.Cut) bool { return c.Action == 0 }
+func ofPlan(c *rowspb.Cut) bool { return c.Action == 0 }
 
-func anyCut(*pb.Cut) bool { return true }
+func anyCut(*rowspb.Cut) bool { return true }
 
-func cascadeName(c pb.Cascade) string {
+func cascadeName(c rowspb.Cascade) string {
 	return [...]string{"", "cut", "resumed", "given up"}[c]
 }

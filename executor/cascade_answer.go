@@ -3,6 +3,7 @@ package executor
 import (
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -14,19 +15,19 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 	if refusal.Verdict != Effective {
 		return refusal
 	}
-	answer, to := saidGiveUp, pb.Cascade_CASCADE_ENDED
+	answer, to := saidGiveUp, rowspb.Cascade_CASCADE_ENDED
 	if k.Resume {
-		answer, to = saidResume, pb.Cascade_CASCADE_RESUMED
+		answer, to = saidResume, rowspb.Cascade_CASCADE_RESUMED
 	}
-	var said []*pb.Cut // that count now
+	var said []*rowspb.Cut // that count now
 	for i, c := range p.row.Cuts {
 		if !meant(c) {
 			continue
 		}
-		proposal := &pb.Proposal{Answer: answer, Actor: k.Actor}
+		proposal := &rowspb.Proposal{Answer: answer, Actor: k.Actor}
 		if confirms(e, c.Proposal, proposal) || !p.row.Declared.SecondApprover {
 			said = append(said, c)
-			word := &pb.Word{Said: answer, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
+			word := &rowspb.Word{Said: answer, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
 			if p.row.Declared.SecondApprover {
 				word.By = c.Proposal.Operator + " and " + word.By
 			}
@@ -40,7 +41,7 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 	if len(said) == 0 {
 		return effective
 	}
-	s.uncut(p, to, func(c *pb.Cut) bool {
+	s.uncut(p, to, func(c *rowspb.Cut) bool {
 		for _, other := range said {
 			if c == other {
 				return true
@@ -57,7 +58,7 @@ func (s *State) cascadeAnswered(e ledger.Entry, p *plan, k *pb.CascadeAnswered) 
 
 // cutsMeant finds what an answer is about: all that is cut, or the leases of an
 // action, or one lease, or the cut at one address.
-func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(*pb.Cut) bool, Result) {
+func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(*rowspb.Cut) bool, Result) {
 	if len(p.row.Cuts) == 0 {
 		return nil, refused("no lease of plan %s waits behind a cut cascade: it is %s", p.id, stateName(p.row))
 	}
@@ -65,10 +66,12 @@ func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(
 	if e.Record.Action != "" && n == 0 {
 		return nil, refused("action %s is not registered in plan %s", e.Record.Action, p.id)
 	}
-	named := func(c *pb.Cut) bool {
+	named := func(c *rowspb.Cut) bool {
 		return (e.Record.Action == "" || c.Action == n) && (k.Lease == "" || c.Lease == k.Lease)
 	}
-	meant := func(c *pb.Cut) bool { return named(c) && (e.Record.Cause == nil || sameAddress(c.At, e.Record.Cause)) }
+	meant := func(c *rowspb.Cut) bool {
+		return named(c) && (e.Record.Cause == nil || sameAddress(c.At, e.Record.Cause))
+	}
 	var cut, at []string
 	for _, c := range p.row.Cuts {
 		if meant(c) {
@@ -93,7 +96,7 @@ func (s *State) cutsMeant(e ledger.Entry, p *plan, k *pb.CascadeAnswered) (func(
 }
 
 // cutName is a lease that is cut, with its action.
-func (s *State) cutName(p *plan, c *pb.Cut) string {
+func (s *State) cutName(p *plan, c *rowspb.Cut) string {
 	if c.Action == 0 {
 		return c.Lease
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -47,7 +48,7 @@ func (l CascadeLimits) Check() error {
 }
 
 // over says which limit a firing would break, or "".
-func (d *decider) over(p *plan, l *pb.LeaseRow, f *pb.Firing) string {
+func (d *decider) over(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) string {
 	limits, m := d.in.Cascade.OrDefault(), d.state.meta
 	switch {
 	case f.Depth < 2 || standing(l.Name) != "":
@@ -65,8 +66,8 @@ func (d *decider) over(p *plan, l *pb.LeaseRow, f *pb.Firing) string {
 
 // bounded fills in r what the limits make of a firing: itself at its depth, or a
 // cut. False: at the logical time the lease is not true any more.
-func (d *decider) bounded(p *plan, a *action, l *pb.LeaseRow, fired *pb.LeaseFired, r *pb.Record) bool {
-	f := &pb.Firing{Depth: 1}
+func (d *decider) bounded(p *plan, a *action, l *rowspb.LeaseRow, fired *pb.LeaseFired, r *pb.Record) bool {
+	f := &rowspb.Firing{Depth: 1}
 	if standing(l.Name) == "" || turnedBy(p, leaseRef{p.id, number(a), l.Name}) != nil { // else it is on the clock and reads no fact
 		if f, _ = d.state.firing(p, a, l); f == nil {
 			return false

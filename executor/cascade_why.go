@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // WhyQuery asks why a plan unwinds, or what holds it (plan.why).
@@ -167,7 +167,7 @@ func (r *Reader) Why(q WhyQuery) (WhyView, error) {
 }
 
 // whyFiring is what Why tells of a plan, or nil.
-func (s *State) whyFiring(p *plan) *pb.Firing {
+func (s *State) whyFiring(p *plan) *rowspb.Firing {
 	if len(p.row.Cuts) > 0 {
 		return p.row.Cuts[0].Firing
 	}
@@ -194,7 +194,7 @@ func answersOf(p *plan) (views []AnswerView) {
 	return views
 }
 
-func wordView(w *pb.Word) *WordView {
+func wordView(w *rowspb.Word) *WordView {
 	view := &WordView{Answer: w.Said, By: w.By, Reason: w.Reason, AtNs: w.AtNs}
 	if w.At != nil {
 		view.At = ledger.FormatAddress(w.At)
@@ -202,7 +202,7 @@ func wordView(w *pb.Word) *WordView {
 	return view
 }
 
-func (r *Reader) whyStep(f *pb.Firing) WhyStep {
+func (r *Reader) whyStep(f *rowspb.Firing) WhyStep {
 	step := WhyStep{Plan: f.Plan, Action: f.Action, Lease: f.Lease, Depth: int(f.Depth), TurnedNs: f.TurnedNs}
 	if f.Fired != nil {
 		step.Fired = ledger.FormatAddress(f.Fired)

@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -27,9 +28,9 @@ const (
 )
 
 // asked is the word of the record that sets a plan's signal.
-func (s *State) asked(e ledger.Entry, signal pb.Signal, reason string) *pb.Word {
-	w := &pb.Word{Said: saidFailed, By: e.Source.Name, Reason: reason, At: e.Address, AtNs: s.meta.TimeNs}
-	if signal == pb.Signal_SIGNAL_CANCELLED {
+func (s *State) asked(e ledger.Entry, signal rowspb.Signal, reason string) *rowspb.Word {
+	w := &rowspb.Word{Said: saidFailed, By: e.Source.Name, Reason: reason, At: e.Address, AtNs: s.meta.TimeNs}
+	if signal == rowspb.Signal_SIGNAL_CANCELLED {
 		w.Said = saidCancelled
 	}
 	switch k := e.Record.Kind.(type) {
@@ -42,7 +43,7 @@ func (s *State) asked(e ledger.Entry, signal pb.Signal, reason string) *pb.Word 
 	case *pb.Record_CancelRequested:
 		w.By, w.Reason = byOperator(e, k.CancelRequested.Actor), k.CancelRequested.Reason
 	default: // it follows from something else
-		if w.By = ""; signal == pb.Signal_SIGNAL_CANCELLED {
+		if w.By = ""; signal == rowspb.Signal_SIGNAL_CANCELLED {
 			w.Said, w.Action = saidLate, e.Record.Action
 		}
 	}
@@ -61,7 +62,7 @@ func byOperator(e ledger.Entry, actor string) string {
 // noteVerdict keeps where a verdict is that may turn a lease of its action; the rest
 // of it is with the action.
 func (s *State) noteVerdict(e ledger.Entry, p *plan, a *action) {
-	old := slices.IndexFunc(p.row.Verdicts, func(w *pb.Word) bool { return w.Action == a.fixed.Id })
+	old := slices.IndexFunc(p.row.Verdicts, func(w *rowspb.Word) bool { return w.Action == a.fixed.Id })
 	if old >= 0 {
 		p.row.Verdicts = slices.Delete(p.row.Verdicts, old, old+1)
 		s.touch(p)
@@ -69,13 +70,13 @@ func (s *State) noteVerdict(e ledger.Entry, p *plan, a *action) {
 	if v := a.row.Verdict; v != pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK && v != pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT {
 		return
 	}
-	p.row.Verdicts = lastOf(verdictsMax, append(p.row.Verdicts, &pb.Word{Action: a.fixed.Id, At: e.Address}))
+	p.row.Verdicts = lastOf(verdictsMax, append(p.row.Verdicts, &rowspb.Word{Action: a.fixed.Id, At: e.Address}))
 	s.touch(p)
 }
 
 // keepAnswer keeps a cut with its owner's answer.
-func (s *State) keepAnswer(p *plan, c *pb.Cut, answer *pb.Word) {
-	old := slices.IndexFunc(p.row.Answered, func(other *pb.Cut) bool { return other.Action == c.Action && other.Lease == c.Lease })
+func (s *State) keepAnswer(p *plan, c *rowspb.Cut, answer *rowspb.Word) {
+	old := slices.IndexFunc(p.row.Answered, func(other *rowspb.Cut) bool { return other.Action == c.Action && other.Lease == c.Lease })
 	if old >= 0 {
 		p.row.Answered = slices.Delete(p.row.Answered, old, old+1)
 	}
@@ -88,7 +89,7 @@ func (s *State) keepAnswer(p *plan, c *pb.Cut, answer *pb.Word) {
 func lastOf[T any](n int, list []T) []T { return list[max(0, len(list)-n):] }
 
 // turnedFor is what somebody said that turns a lease which every plan or verdict has.
-func (s *State) turnedFor(p *plan, l *pb.LeaseRow, f *pb.Firing) *pb.Word {
+func (s *State) turnedFor(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) *rowspb.Word {
 	switch l.Name {
 	case leaseFailed, leaseCancelled:
 		if f.Passed == nil {
@@ -96,7 +97,7 @@ func (s *State) turnedFor(p *plan, l *pb.LeaseRow, f *pb.Firing) *pb.Word {
 		}
 	case leaseVerdict, leaseUnheard:
 		row := s.byName(p.id, f.Action).row
-		w := &pb.Word{Said: verdictName(row.Verdict), By: row.VerdictBy, Reason: row.VerdictReason, AtNs: row.VerdictNs, Action: f.Action}
+		w := &rowspb.Word{Said: verdictName(row.Verdict), By: row.VerdictBy, Reason: row.VerdictReason, AtNs: row.VerdictNs, Action: f.Action}
 		for _, v := range p.row.Verdicts {
 			if v.Action == f.Action {
 				w.At = v.At
@@ -108,8 +109,8 @@ func (s *State) turnedFor(p *plan, l *pb.LeaseRow, f *pb.Firing) *pb.Word {
 }
 
 // resumedBy is the owner's word that let a lease fire which was cut.
-func (s *State) resumedBy(p *plan, l *pb.LeaseRow, f *pb.Firing) *pb.Word {
-	if l.Cascade != pb.Cascade_CASCADE_RESUMED {
+func (s *State) resumedBy(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) *rowspb.Word {
+	if l.Cascade != rowspb.Cascade_CASCADE_RESUMED {
 		return nil
 	}
 	n := s.number(p.id, f.Action)
@@ -118,11 +119,11 @@ func (s *State) resumedBy(p *plan, l *pb.LeaseRow, f *pb.Firing) *pb.Word {
 			return c.Answer
 		}
 	}
-	return &pb.Word{Said: saidResume} // others were answered since
+	return &rowspb.Word{Said: saidResume} // others were answered since
 }
 
 // readLast is the last of the facts that a condition read, or nil.
-func (s *State) readLast(keys []string) (last *pb.Read) {
+func (s *State) readLast(keys []string) (last *rowspb.Read) {
 	for _, key := range keys {
 		row := s.fact(key)
 		if row == nil {
@@ -135,7 +136,7 @@ func (s *State) readLast(keys []string) (last *pb.Read) {
 		if at == nil || last != nil && !laterThan(at, last.At) {
 			continue
 		}
-		last = &pb.Read{Key: key, At: at, AtNs: ns, Source: row.By, Retracted: row.Retracted}
+		last = &rowspb.Read{Key: key, At: at, AtNs: ns, Source: row.By, Retracted: row.Retracted}
 		if len(row.Value) <= readingMax {
 			last.Value = row.Value
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -32,7 +33,7 @@ func rowsOf(t testing.TB, kv KV) (plans []*plan, actions map[string][]*action) {
 func checkRows(t testing.TB, kv KV) error {
 	t.Helper()
 	s := look(kv, "t")
-	want := &pb.Meta{}
+	want := &rowspb.Meta{}
 	indexes := map[string]bool{} // rows of the kinds d, h, y, x, c, q that there must be
 	plans, actions := rowsOf(t, kv)
 	for _, p := range plans {
@@ -84,10 +85,10 @@ func checkRows(t testing.TB, kv KV) error {
 func checkDoubts(s *State, p *plan) (err error) {
 	doubts := uint32(0)
 	s.retirable(p, func(q *plan, a *action) bool {
-		if waits := p.row.Phase == pb.Phase_PHASE_COMMITTING && unanswered(a); waits {
+		if waits := p.row.Phase == rowspb.Phase_PHASE_COMMITTING && unanswered(a); waits {
 			doubts++
 		}
-		if waits, held := unanswered(a), a.row.Undo == pb.Undo_UNDO_HELD; p.row.Phase == pb.Phase_PHASE_COMMITTING && !settled(a.row.Undo) && waits == held {
+		if waits, held := unanswered(a), a.row.Undo == rowspb.Undo_UNDO_HELD; p.row.Phase == rowspb.Phase_PHASE_COMMITTING && !settled(a.row.Undo) && waits == held {
 			err = fmt.Errorf("action %s of plan %s is %s, and the commit waits for it: %v", a.fixed.Id, q.id, undoName(a.row.Undo), waits)
 		}
 		return err == nil
@@ -100,7 +101,7 @@ func checkDoubts(s *State, p *plan) (err error) {
 
 // checkFacts recounts working memory.
 func checkFacts(s *State) error {
-	want, indexes := &pb.Meta{}, map[string]bool{}
+	want, indexes := &rowspb.Meta{}, map[string]bool{}
 	for k, v := range s.kv.Scan([]byte{keyFact}, after([]byte{keyFact})) {
 		key, row := string(k[1:]), factRow(v)
 		switch {
@@ -144,7 +145,7 @@ func checkFacts(s *State) error {
 	return nil
 }
 
-func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bool) error {
+func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[string]bool) error {
 	r := p.row
 	var c recount
 	leaseIndexes(p.id, 0, r.Leases, indexes)
@@ -153,13 +154,13 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 		c.action(p, list[n], indexes)
 	}
 	switch r.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		want.Open++
 		want.Held += uint64(c.held)
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		want.Unwinding++
 		want.Held += uint64(c.held)
-	case pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_QUARANTINED:
 		want.Quarantined++
 		want.Held += uint64(c.held)
 		indexes[string(planKey(keyOwner, p.id))] = true
@@ -169,7 +170,7 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 			want.Held += uint64(c.held)
 		}
 	}
-	claimed := slices.ContainsFunc(r.Orphans, func(o *pb.Orphan) bool { return !o.Answered && !o.Withdrawn })
+	claimed := slices.ContainsFunc(r.Orphans, func(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn })
 	if (c.quarantined > 0 || claimed) && !ordered(r) { // a commit waits for its owner, or an act that was refused
 		indexes[string(planKey(keyOwner, p.id))] = true
 	}
@@ -180,7 +181,7 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 	if err := checkCuts(p, list); err != nil {
 		return err
 	}
-	if r.Phase == pb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || orphaned(r)) {
+	if r.Phase == rowspb.Phase_PHASE_COMPENSATED && (c.unsettled > 0 || c.quarantined > 0 || orphaned(r)) {
 		return fmt.Errorf("compensated with %d unsettled, %d quarantined, orphans %v (I22)", c.unsettled, c.quarantined, r.Orphans)
 	}
 	if !ordered(r) {
@@ -203,9 +204,9 @@ func checkPlanRows(p *plan, list []*action, want *pb.Meta, indexes map[string]bo
 // none of a plan that holds its leases no more.
 func checkCuts(p *plan, list []*action) error {
 	var have, want []string
-	note := func(n uint32, leases []*pb.LeaseRow) {
+	note := func(n uint32, leases []*rowspb.LeaseRow) {
 		for _, l := range leases {
-			if l.Cascade == pb.Cascade_CASCADE_CUT {
+			if l.Cascade == rowspb.Cascade_CASCADE_CUT {
 				have = append(have, fmt.Sprint(n, " ", l.Name))
 			}
 		}
@@ -226,7 +227,7 @@ func checkCuts(p *plan, list []*action) error {
 }
 
 // leaseIndexes notes the rows that leases must have.
-func leaseIndexes(plan string, n uint32, leases []*pb.LeaseRow, indexes map[string]bool) {
+func leaseIndexes(plan string, n uint32, leases []*rowspb.LeaseRow, indexes map[string]bool) {
 	for _, l := range leases {
 		ref := leaseRef{plan, n, l.Name}
 		if l.WakeNs != 0 {
@@ -268,26 +269,26 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.reported = append(c.reported, n)
 	}
 	switch a.row.Undo {
-	case pb.Undo_UNDO_READY:
+	case rowspb.Undo_UNDO_READY:
 		c.ready = append(c.ready, n)
-	case pb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_EXHAUSTED:
 		c.parked = append(c.parked, n)
-	case pb.Undo_UNDO_QUARANTINED:
+	case rowspb.Undo_UNDO_QUARANTINED:
 		c.quarantined++
-	case pb.Undo_UNDO_RESOLVED:
+	case rowspb.Undo_UNDO_RESOLVED:
 		c.resolved++
-	case pb.Undo_UNDO_COMPENSATED:
+	case rowspb.Undo_UNDO_COMPENSATED:
 		c.compensated++
-	case pb.Undo_UNDO_SKIPPED:
+	case rowspb.Undo_UNDO_SKIPPED:
 		c.skipped++
-	case pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_SETTLING:
 		c.settling = append(c.settling, n)
 		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
-	case pb.Undo_UNDO_WAITING:
+	case rowspb.Undo_UNDO_WAITING:
 		c.flying++
 		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
 		indexes[string(actionKey(keyCommand, p.id, n))] = true
-	case pb.Undo_UNDO_DISPATCHED:
+	case rowspb.Undo_UNDO_DISPATCHED:
 		c.flying++
 		if a.fixed.Child != "" {
 			break
@@ -420,7 +421,7 @@ func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 		origin = p.row.Origin
 	}
 	switch {
-	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
+	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.fixed.Forward.Class != pb.Class_CLASS_COMPENSABLE:
 		return fmt.Errorf("a command for %s, which never crossed or has no inverse (I20)", id)
 	case k.Key != ledger.Key("t", origin, id, ledger.PurposeUndo) && (p.row.Origin == "" || a.fixed.DutyOf == 0) || k.Key != key:
 		return fmt.Errorf("another key for %s (I19)", id)
@@ -455,20 +456,20 @@ func (c *orderCheck) compensated(s *State, p *plan) error {
 		done := c.succeeded[key]
 		late := c.late[key] || a.row.Late && a.fixed.DutyOf == 0 // a plan that failed at once skips without records
 		switch {
-		case p.row.Origin != "" && a.row.Undo == pb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint
+		case p.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint
 		case a.fixed.Child != "":
-			if phase := s.plan(a.fixed.Child).row.Phase; phase != pb.Phase_PHASE_COMPENSATED && phase != pb.Phase_PHASE_FAILED {
+			if phase := s.plan(a.fixed.Child).row.Phase; phase != rowspb.Phase_PHASE_COMPENSATED && phase != rowspb.Phase_PHASE_FAILED {
 				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
 			}
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:
 		case late && a.row.Duties == 0:
 			return fmt.Errorf("compensated, and the late completion of %s is owed by nobody (I22)", a.fixed.Id)
-		case a.row.Outcome == pb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT && (a.row.Outcome != pb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
+		case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || c.effect[key] == pb.Presence_PRESENCE_ABSENT && (a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED || a.fixed.DutyOf != 0):
 			if done > 0 && !a.row.Blind {
 				return fmt.Errorf("%s never crossed, and was undone (I22)", a.fixed.Id)
 			}
-		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == pb.Undo_UNDO_SKIPPED: // its owner has said so to a commit
-		case late && a.row.Undo == pb.Undo_UNDO_SKIPPED: // its duty is an action like others
+		case a.row.Resolution.GetOutcome() == pb.Resolution_RESOLUTION_DONE && a.row.Undo == rowspb.Undo_UNDO_SKIPPED: // its owner has said so to a commit
+		case late && a.row.Undo == rowspb.Undo_UNDO_SKIPPED: // its duty is an action like others
 		case done != 1:
 			return fmt.Errorf("compensated, and %s was undone %d times (I22)", a.fixed.Id, done)
 		}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Child plans. A child stands in its parent's order as one entry, behind the
@@ -21,12 +21,12 @@ const childDepthMax = 16
 const entryPrefix = "plan:"
 
 // child reports whether a plan is a part of another.
-func child(r *pb.PlanRow) bool { return r.ParentEntry != 0 }
+func child(r *rowspb.PlanRow) bool { return r.ParentEntry != 0 }
 
 // closed reports whether a plan is closed for its agent.
-func closed(phase pb.Phase) bool {
+func closed(phase rowspb.Phase) bool {
 	switch phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
 		return false
 	default:
 		return true
@@ -35,15 +35,17 @@ func closed(phase pb.Phase) bool {
 
 // stops reports whether a plan can still be undone from where it stands: it is open, or
 // its commit waits.
-func stops(r *pb.PlanRow) bool {
-	return r.Phase == pb.Phase_PHASE_OPEN || r.Phase == pb.Phase_PHASE_COMMITTING
+func stops(r *rowspb.PlanRow) bool {
+	return r.Phase == rowspb.Phase_PHASE_OPEN || r.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
 // keeps reports whether a committed plan still holds its set, for its root.
-func keeps(r *pb.PlanRow) bool { return r.Phase == pb.Phase_PHASE_COMMITTED && child(r) && !r.Retired }
+func keeps(r *rowspb.PlanRow) bool {
+	return r.Phase == rowspb.Phase_PHASE_COMMITTED && child(r) && !r.Retired
+}
 
 // armed reports whether the leases of a plan are held.
-func armed(r *pb.PlanRow) bool { return stops(r) || keeps(r) }
+func armed(r *rowspb.PlanRow) bool { return stops(r) || keeps(r) }
 
 // attach makes a plan that was just opened a part of its parent. One that has no
 // open parent can never be committed with its root: it fails at once.
@@ -56,7 +58,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 		why = "was never opened"
 	case !takesChildOf(parent.row, p.row):
 		why = "takes no child plan of agent " + p.row.Agent + " without its token"
-	case parent.row.Phase != pb.Phase_PHASE_OPEN || parent.row.Fired != nil:
+	case parent.row.Phase != rowspb.Phase_PHASE_OPEN || parent.row.Fired != nil:
 		why = "is " + stateName(parent.row)
 	case parent.row.Depth >= childDepthMax:
 		why = "is nested too deeply"
@@ -64,7 +66,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 		why = "has no action " + d.ParentAction
 	}
 	if why != "" {
-		s.signal(e, p, pb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, "")
+		s.signal(e, p, rowspb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, "")
 		return
 	}
 	var before []uint32
@@ -74,7 +76,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	default:
 		before = s.latest(parent)
 	}
-	entry := s.enlist(parent, &pb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &pb.ActionRow{})
+	entry := s.enlist(parent, &rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
 	parent.row.OpenChildren++
 	parent.row.Children = insert(parent.row.Children, entry.id.n)
 	p.row.ParentEntry, p.row.Depth = entry.id.n, parent.row.Depth+1
@@ -85,7 +87,7 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 
 // takesChildOf reports whether a plan may become a child: it is of the parent's agent,
 // or shows the token that the parent was opened with.
-func takesChildOf(parent, p *pb.PlanRow) bool {
+func takesChildOf(parent, p *rowspb.PlanRow) bool {
 	if parent.Agent == p.Agent {
 		return true
 	}
@@ -116,7 +118,7 @@ func (s *State) root(p *plan) *plan {
 }
 
 // follow keeps a parent true to the phase that its child has taken.
-func (s *State) follow(p *plan, from pb.Phase) {
+func (s *State) follow(p *plan, from rowspb.Phase) {
 	if !child(p.row) {
 		return
 	}
@@ -130,23 +132,23 @@ func (s *State) follow(p *plan, from pb.Phase) {
 	s.touch(s.root(parent))
 	a.row.Note = ""
 	switch p.row.Phase {
-	case pb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it
-		if ordered(parent.row) && (flying(a.row.Undo) || a.row.Undo == pb.Undo_UNDO_QUARANTINED) {
+	case rowspb.Phase_PHASE_OPEN: // back at a savepoint of its own, but the parent unwinds all of it
+		if ordered(parent.row) && (flying(a.row.Undo) || a.row.Undo == rowspb.Undo_UNDO_QUARANTINED) {
 			s.owe(parent, a)
 		}
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		s.entryUnwinds(parent, a)
-	case pb.Phase_PHASE_QUARANTINED:
-		if a.row.Undo == pb.Undo_UNDO_DISPATCHED {
+	case rowspb.Phase_PHASE_QUARANTINED:
+		if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
 			a.row.Note = "child plan " + p.id + " waits for its owner"
-			s.move(parent, a, pb.Undo_UNDO_QUARANTINED)
+			s.move(parent, a, rowspb.Undo_UNDO_QUARANTINED)
 		}
-	case pb.Phase_PHASE_COMPENSATED:
-		s.settle(parent, a, pb.Undo_UNDO_COMPENSATED, p.row.Ended)
-	case pb.Phase_PHASE_FAILED:
-		s.settle(parent, a, pb.Undo_UNDO_SKIPPED, p.row.Ended)
-	case pb.Phase_PHASE_RESOLVED:
-		s.settle(parent, a, pb.Undo_UNDO_RESOLVED, p.row.Ended)
+	case rowspb.Phase_PHASE_COMPENSATED:
+		s.settle(parent, a, rowspb.Undo_UNDO_COMPENSATED, p.row.Ended)
+	case rowspb.Phase_PHASE_FAILED:
+		s.settle(parent, a, rowspb.Undo_UNDO_SKIPPED, p.row.Ended)
+	case rowspb.Phase_PHASE_RESOLVED:
+		s.settle(parent, a, rowspb.Undo_UNDO_RESOLVED, p.row.Ended)
 	}
 }
 
@@ -155,12 +157,12 @@ func (s *State) entryUnwinds(parent *plan, a *action) {
 	switch {
 	case !ordered(parent.row):
 		if settled(a.row.Undo) {
-			s.move(parent, a, pb.Undo_UNDO_HELD)
+			s.move(parent, a, rowspb.Undo_UNDO_HELD)
 		}
-	case a.row.Undo == pb.Undo_UNDO_OWED, a.row.Undo == pb.Undo_UNDO_HELD: // not reached yet, or before the savepoint
+	case a.row.Undo == rowspb.Undo_UNDO_OWED, a.row.Undo == rowspb.Undo_UNDO_HELD: // not reached yet, or before the savepoint
 	default:
 		s.reopen(parent)
-		s.move(parent, a, pb.Undo_UNDO_DISPATCHED)
+		s.move(parent, a, rowspb.Undo_UNDO_DISPATCHED)
 	}
 }
 
@@ -171,7 +173,7 @@ func (s *State) childDue(e ledger.Entry, p *plan, parentID string) string {
 	}
 	parent, a := s.entry(p)
 	switch {
-	case parent.row.Phase != pb.Phase_PHASE_UNWINDING || a.row.Undo != pb.Undo_UNDO_READY:
+	case parent.row.Phase != rowspb.Phase_PHASE_UNWINDING || a.row.Undo != rowspb.Undo_UNDO_READY:
 		return "its turn has not come"
 	case !armed(p.row):
 		return "it is " + stateName(p.row)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -44,7 +45,7 @@ type Notice struct {
 	Writer                     string // the process that has resumed the plan
 }
 
-func (s *State) command(p *plan, a *action, row *pb.CommandRow) Command {
+func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 	arguments := row.Arguments
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -130,7 +131,7 @@ func (s *State) InFlight() []Command {
 	out := make([]Command, 0, len(ids))
 	for _, id := range ids {
 		p, a := s.plan(id.plan), s.action(id.plan, id.n)
-		row := new(pb.CommandRow)
+		row := new(rowspb.CommandRow)
 		s.load(actionKey(keyCommand, id.plan, id.n), row)
 		out = append(out, s.command(p, a, row))
 	}
@@ -157,7 +158,7 @@ func (s *State) Awaits(in Answer) bool {
 }
 
 func outstandingCall(a *action, purpose string, attempt uint32) bool {
-	if a.row.Undo != pb.Undo_UNDO_DISPATCHED || a.fixed.Child != "" || a.row.Confirmed {
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "" || a.row.Confirmed {
 		return false
 	}
 	switch a.row.Asking {

@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -28,9 +29,9 @@ func unanswered(a *action) bool { return doubtful(a) && a.row.Resolution == nil 
 // committing reports whether the commit of the tree that a plan is part of waits for it.
 func (s *State) committing(p *plan) bool {
 	if !child(p.row) {
-		return p.row.Phase == pb.Phase_PHASE_COMMITTING
+		return p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 	}
-	return keeps(p.row) && s.root(p).row.Phase == pb.Phase_PHASE_COMMITTING
+	return keeps(p.row) && s.root(p).row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
 // retirable calls each for every action of a root, and of all that is committed with it,
@@ -87,7 +88,7 @@ func (s *State) mustSettle(root *plan) (waits bool) {
 // the deadline is over.
 func (s *State) commitLater(e ledger.Entry, p *plan) {
 	p.row.Committed = e.Address
-	s.phase(p, pb.Phase_PHASE_COMMITTING)
+	s.phase(p, rowspb.Phase_PHASE_COMMITTING)
 	s.dropDeadline(p)
 	s.settleDoubts(p)
 	s.evaluatePlan(p, e.Address)
@@ -104,7 +105,7 @@ func (s *State) dropDeadline(p *plan) {
 	if l, _ := s.lease(p, leaseRef{plan: p.id, lease: leaseDeadline}); l != nil {
 		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
 	}
-	due := func(t *pb.Turned) bool { return t.Action == 0 && t.Lease == leaseDeadline }
+	due := func(t *rowspb.Turned) bool { return t.Action == 0 && t.Lease == leaseDeadline }
 	p.row.Behind = slices.DeleteFunc(p.row.Behind, due)
 	if p.row.Turned != nil && due(p.row.Turned) {
 		s.nextTurn(p, anyTurn)
@@ -147,7 +148,7 @@ func (s *State) weigh(p *plan, a *action) {
 
 // holdAgain gives an action back to the held set.
 func (s *State) holdAgain(p *plan, a *action) {
-	if a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		s.unpageDoubt(p, a)
 		a.row.Settled, a.row.SettledNs = nil, 0
 	}
@@ -156,7 +157,7 @@ func (s *State) holdAgain(p *plan, a *action) {
 	}
 	a.row.Note, a.row.Proposal = "", nil
 	s.dropRetry(p, a)
-	s.move(p, a, pb.Undo_UNDO_HELD)
+	s.move(p, a, rowspb.Undo_UNDO_HELD)
 	s.listOwner(p)
 }
 
@@ -171,9 +172,9 @@ func (s *State) unpageDoubt(p *plan, a *action) {
 func (s *State) knownSince(p *plan, a *action) {
 	switch {
 	case !s.committing(p) || settled(a.row.Undo):
-	case a.row.Undo != pb.Undo_UNDO_HELD && !unanswered(a):
+	case a.row.Undo != rowspb.Undo_UNDO_HELD && !unanswered(a):
 		s.weigh(p, a)
-	case a.row.Undo == pb.Undo_UNDO_HELD && unanswered(a): // what was known of it was too early
+	case a.row.Undo == rowspb.Undo_UNDO_HELD && unanswered(a): // what was known of it was too early
 		s.settleDoubt(s.root(p), p, a)
 	}
 }
@@ -198,7 +199,7 @@ func (s *State) doubtsIn(p *plan) (found bool) {
 // stopSettling ends what a commit has begun: the tree unwinds.
 func (s *State) stopSettling(root *plan) {
 	s.retirable(root, func(p *plan, a *action) bool {
-		if a.row.Undo != pb.Undo_UNDO_HELD && !settled(a.row.Undo) {
+		if a.row.Undo != rowspb.Undo_UNDO_HELD && !settled(a.row.Undo) {
 			a.row.Duplicates = nil
 			s.holdAgain(p, a)
 		}
@@ -250,19 +251,19 @@ func commitStep(a *action) (step, string) {
 // commitWaits gives a doubt that a commit waits for to the owner of the action.
 func (s *State) commitWaits(e ledger.Entry, p *plan, a *action, k *pb.CommitWaits) Result {
 	switch a.row.Undo {
-	case pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING:
 		if why := s.settles(e, p, a); why != "" {
 			return void("%s", why)
 		}
 		s.dropRetry(p, a)
-	case pb.Undo_UNDO_EXHAUSTED:
-	case pb.Undo_UNDO_WAITING: // its next question cannot be built
+	case rowspb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_WAITING: // its next question cannot be built
 		s.land(p, a)
 	default:
 		return void("the commit of plan %s does not wait for action %s", s.root(p).id, a.fixed.Id)
 	}
 	a.row.Note = k.Reason
-	s.settle(p, a, pb.Undo_UNDO_QUARANTINED, e.Address)
+	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
 	s.listOwner(p)
 	s.page(p, a, ledger.PageCommitWaits, "its plan cannot be committed: "+k.Reason, e.Address)
 	return effective
@@ -277,7 +278,7 @@ func (s *State) answeredAtCommit(e ledger.Entry, p *plan, a *action, k *pb.Resol
 	case k.Halt:
 		return refused("resolved.halt: given, and nothing of plan %s is being undone; "+
 			"want none", p.id)
-	case !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Actor: k.Actor}):
+	case !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Actor: k.Actor}):
 		return effective
 	}
 	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
@@ -300,7 +301,7 @@ func (s *State) askedAgain(e ledger.Entry, p *plan, a *action, k *pb.RetryReques
 	case a.fixed.Compensation.GetProbe() == nil:
 		return refused("there is nothing to retry: the contract of %s has no probe",
 			a.fixed.Forward.GetCapability())
-	case !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
+	case !s.seconded(e, p, a, &rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}):
 		return effective
 	}
 	s.unpageDoubt(p, a)
@@ -314,7 +315,7 @@ func (s *State) askedAgain(e ledger.Entry, p *plan, a *action, k *pb.RetryReques
 func (s *State) uncommitted(p *plan) (why string) {
 	turned := func(c *plan) bool { return c.row.Turned != nil && !c.row.Turned.Clocked }
 	switch {
-	case p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil || turned(p):
+	case p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil || turned(p):
 		return "it is being undone"
 	case p.row.Doubts > 0:
 		return "some of its actions are in doubt"
@@ -338,19 +339,19 @@ func (s *State) commitRoot(p *plan) {
 	p.row.InDoubt = s.inDoubt(p)
 	p.row.EndedNs = s.meta.TimeNs
 	p.row.RetiredCount = s.retire(p)
-	s.phase(p, pb.Phase_PHASE_COMMITTED)
+	s.phase(p, rowspb.Phase_PHASE_COMMITTED)
 }
 
 // heldSetRetired follows the commit of a root, or makes one that has waited; that
 // retires what is part of it, too.
 func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
-	names, late := p.row.InDoubt, p.row.Phase == pb.Phase_PHASE_COMMITTING
+	names, late := p.row.InDoubt, p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 	switch {
 	case late && s.uncommitted(p) != "":
 		return void("plan %s is not committed: %s", p.id, s.uncommitted(p))
 	case late:
 		names = s.inDoubt(p)
-	case p.row.Phase != pb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row):
+	case p.row.Phase != rowspb.Phase_PHASE_COMMITTED || p.row.Retired || child(p.row):
 		return void("plan %s is %s and has nothing to retire", p.id, statusName(p.row))
 	}
 	if !slices.Equal(names, k.InDoubt) {
@@ -366,10 +367,10 @@ func (s *State) heldSetRetired(p *plan, k *pb.HeldSetRetired) Result {
 }
 
 // commitWork reports whether a commit that waits calls for a decision about a plan.
-func commitWork(r *pb.PlanRow) bool {
-	root := r.Phase == pb.Phase_PHASE_COMMITTING
+func commitWork(r *rowspb.PlanRow) bool {
+	root := r.Phase == rowspb.Phase_PHASE_COMMITTING
 	return len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r) ||
-		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == pb.Signal_SIGNAL_NONE && !orphaned(r)
+		root && r.Doubts == 0 && r.OpenChildren == 0 && r.Signal == rowspb.Signal_SIGNAL_NONE && !orphaned(r)
 }
 
 // commitStep takes the next step of a commit that waits.
@@ -396,7 +397,7 @@ func (d *decider) retire(p *plan, count uint32, inDoubt []string) bool {
 
 // asks reports whether questions about a plan's actions may be out.
 func (s *State) asks(p *plan) bool {
-	return p.row.Phase == pb.Phase_PHASE_UNWINDING || s.committing(p)
+	return p.row.Phase == rowspb.Phase_PHASE_UNWINDING || s.committing(p)
 }
 
 // doubtsShown bounds the actions of one answer about a commit that waits.
@@ -406,13 +407,13 @@ const doubtsShown = 100
 // then the acts that were claimed by records which were refused.
 func (r *Reader) Doubts(id string) (list []ledger.Doubt) {
 	root := r.s.plan(id)
-	if root == nil || root.row.Phase != pb.Phase_PHASE_COMMITTING {
+	if root == nil || root.row.Phase != rowspb.Phase_PHASE_COMMITTING {
 		return nil
 	}
 	r.s.retirable(root, func(p *plan, a *action) bool {
 		if unanswered(a) {
 			doubt := ledger.Doubt{Action: treeName(root, p, a), Waits: r.waitOf(p, a)}
-			doubt.Owner = a.row.Undo == pb.Undo_UNDO_QUARANTINED
+			doubt.Owner = a.row.Undo == rowspb.Undo_UNDO_QUARANTINED
 			if doubt.Owner {
 				doubt.Waits = joinText(doubt.Waits, a.row.Note)
 			}

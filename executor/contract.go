@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/hex"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -22,13 +23,13 @@ func (s *State) contractPublished(e ledger.Entry, k *pb.ContractPublished) Resul
 		last = append(last[:0], v...) // v is valid until the next step only
 	}
 	if last != nil {
-		row := new(pb.ContractRow)
+		row := new(rowspb.ContractRow)
 		decode("scan", last, row)
 		if string(row.Digest) == string(k.Digest) {
 			return repeated
 		}
 	}
-	s.set(contractKey(k.Capability, e.Address.Sequence, e.Address.Index), encode(&pb.ContractRow{
+	s.set(contractKey(k.Capability, e.Address.Sequence, e.Address.Index), encode(&rowspb.ContractRow{
 		Digest: k.Digest, Contract: k.Contract, At: e.Address, AtNs: s.meta.TimeNs, By: e.Source.Name,
 	}))
 	return effective
@@ -78,7 +79,7 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 }
 
 func contractView(k, v []byte) ContractView {
-	row := new(pb.ContractRow)
+	row := new(rowspb.ContractRow)
 	decode("scan", v, row)
 	return ContractView{
 		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,

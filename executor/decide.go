@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/binary"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -165,7 +166,7 @@ func (d *decider) turned(entries []string) {
 
 func (d *decider) refusal(place []byte) {
 	sequence, index := binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])
-	row := new(pb.RefusedRow)
+	row := new(rowspb.RefusedRow)
 	if !d.state.find(recordKey(keyRefused, sequence, index), row) {
 		panic(&StoreError{"get", errMissingRow})
 	}
@@ -197,22 +198,22 @@ func (d *decider) settled(p *plan) bool {
 // step proposes the next record of a plan; false: nothing more this turn.
 func (d *decider) step(p *plan) bool {
 	switch p.row.Phase {
-	case pb.Phase_PHASE_OPEN:
+	case rowspb.Phase_PHASE_OPEN:
 		if p.row.Fired != nil {
 			return d.unwind(p)
 		}
 		return d.fireTurned(p)
-	case pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
 		switch t := p.row.Turned; {
 		case p.row.Fired != nil:
 			return d.unwind(p)
 		case t != nil && !t.Clocked:
 			return d.fireTurned(p)
-		case child(p.row) || p.row.Phase == pb.Phase_PHASE_COMMITTING:
+		case child(p.row) || p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
 			return d.commitStep(p)
 		}
 		return d.retire(p, p.row.RetiredCount, p.row.InDoubt)
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		return d.unwindStep(p)
 	default:
 		return false
@@ -235,7 +236,7 @@ func (d *decider) fireDuplicate(p *plan, a *action) bool {
 	return d.fire(p, a, l, readingsOf(result.Readings), a.row.PresenceAt)
 }
 
-func (d *decider) fire(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
+func (d *decider) fire(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading, cause *pb.Address) bool {
 	fired := &pb.LeaseFired{Lease: l.Name, Condition: conditionOf(p, a, l), Readings: readings}
 	if c, err := d.state.programs.Condition(fired.Condition); err == nil {
 		digest := c.Digest()

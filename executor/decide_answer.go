@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -109,7 +110,7 @@ func tellsLate(p *plan, a *action, in Answer) bool {
 		return false
 	case atOwner(a):
 		return true
-	case p.row.Phase != pb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
+	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING || outstandingCall(a, in.Purpose, in.Attempt):
 		return false
 	default:
 		return inFlight(a, in.Attempt) && !reportedDone(a) && a.row.Asking != pb.Question_QUESTION_VERIFY

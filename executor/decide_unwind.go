@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -83,7 +84,7 @@ func (d *decider) quarantine(p *plan, a *action, reason string) bool {
 	if cause == nil {
 		cause = unwindCause(p)
 	}
-	if a.row.Undo == pb.Undo_UNDO_DISPATCHED {
+	if a.row.Undo == rowspb.Undo_UNDO_DISPATCHED {
 		panic("executor: an action in flight cannot be quarantined")
 	}
 	if d.state.committing(p) {
@@ -108,11 +109,11 @@ func (d *decider) next(p *plan, a *action) bool {
 	cause := unwindCause(p)
 	if d.state.committing(p) {
 		cause = d.state.root(p).row.Committed
-		if a.row.Undo == pb.Undo_UNDO_WAITING {
+		if a.row.Undo == rowspb.Undo_UNDO_WAITING {
 			return d.ask(p, a, pb.Question_QUESTION_EFFECT, cause)
 		}
 	}
-	if a.row.Undo == pb.Undo_UNDO_WAITING {
+	if a.row.Undo == rowspb.Undo_UNDO_WAITING {
 		cause = a.row.Dispatched
 		if a.row.Asking != pb.Question_QUESTION_UNSPECIFIED {
 			return d.ask(p, a, a.row.Asking, cause)
@@ -195,7 +196,7 @@ const outstandingMax = 256
 
 // outstanding reports whether an action is owed and not undone. What is held before a
 // savepoint is not.
-func outstanding(a *action) bool { return !settled(a.row.Undo) && a.row.Undo != pb.Undo_UNDO_HELD }
+func outstanding(a *action) bool { return !settled(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_HELD }
 
 func (d *decider) end(p *plan) bool {
 	if stuck(p.row) {

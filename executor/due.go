@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -175,8 +176,8 @@ func (d *decider) dueAttempt(key []byte) int64 {
 	if kind == dueWindow {
 		return d.dueWindow(p, a)
 	}
-	settles := a.row.Undo == pb.Undo_UNDO_SETTLING
-	waits := a.row.Undo == pb.Undo_UNDO_WAITING || settles
+	settles := a.row.Undo == rowspb.Undo_UNDO_SETTLING
+	waits := a.row.Undo == rowspb.Undo_UNDO_WAITING || settles
 	switch {
 	case !d.state.asks(p) || !waits || a.row.DueNs != ns:
 	case settles && p.row.InFlight >= concurrency(p.row):
@@ -235,7 +236,7 @@ func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
 	return again
 }
 
-func (d *decider) fireDue(p *plan, a *action, l *pb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {
+func (d *decider) fireDue(p *plan, a *action, l *rowspb.LeaseRow, readings []*pb.Reading, cause *pb.Address) int64 {
 	if d.fire(p, a, l, readings, cause) {
 		d.fired = append(d.fired, p.id)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -31,12 +32,12 @@ func (s *State) origin(p *plan, a *action) *action {
 }
 
 // duty adds one. at is the record that gave rise to it.
-func (s *State) duty(p *plan, origin *action, at *pb.Address, row *pb.ActionRow, output []byte) *action {
+func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.ActionRow, output []byte) *action {
 	origin = s.origin(p, origin)
 	origin.row.Duties++
 	s.change(origin)
 	row.OutcomeAt, row.HasOutput = at, bindable(output)
-	d := s.enlist(p, &pb.ActionStatic{
+	d := s.enlist(p, &rowspb.ActionStatic{
 		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
 		Before: origin.fixed.Before, DutyOf: origin.id.n,
 	}, row)
@@ -59,19 +60,19 @@ func (s *State) foundDuplicates(e ledger.Entry, p *plan, a *action, refs []strin
 		return
 	}
 	a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
-	a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
+	a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
 	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, e.Address
 	p.row.Duplicated = insert(p.row.Duplicated, a.id.n)
 	s.watch(p, a)
 }
 
-func isDuplicate(l *pb.LeaseRow) bool { return l.Name == leaseDuplicate }
+func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
 
 // duplicateFired owes the extra effects that a probe found (S98). Its plan unwinds
 // already.
 func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
 	a := s.byName(p.id, e.Record.Action)
-	if p.row.Phase != pb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
+	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
 		return void("no extra effect of action %s of plan %s waits for its lease", e.Record.Action, p.id)
 	}
 	l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseDuplicate})
@@ -92,14 +93,14 @@ func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
 // meta.external_ref.
 func (s *State) duplicate(e ledger.Entry, p *plan, a *action, ref string) {
 	s.reopen(p)
-	d := s.duty(p, a, e.Address, &pb.ActionRow{
-		Outcome: pb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT, ExternalRef: ref,
+	d := s.duty(p, a, e.Address, &rowspb.ActionRow{
+		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT, ExternalRef: ref,
 		ClosesNs: a.row.ClosesNs, Approved: a.row.Approved,
 	}, nil)
 	s.joinUnwind(p, d)
 	if !bindsExternalRef(d.fixed.Compensation) {
 		d.row.Note = "the probe found an extra effect " + ref + ", and no argument of its compensation reads meta.external_ref"
-		if d.row.Undo == pb.Undo_UNDO_READY {
+		if d.row.Undo == rowspb.Undo_UNDO_READY {
 			s.park(p, d)
 		}
 	}
@@ -140,8 +141,8 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 		s.land(p, a)
 		s.owe(p, a)
 	case s.tooLate(p, a):
-		s.owedAnew(e, p, a, &pb.ActionRow{
-			Outcome: pb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
+		s.owedAnew(e, p, a, &rowspb.ActionRow{
+			Outcome: rowspb.Outcome_OUTCOME_COMPLETED, ExternalRef: a.row.ExternalRef, LiftedOutput: a.row.LiftedOutput, OutputIncomplete: a.row.OutputIncomplete,
 			Late: true, Approved: a.row.Approved && !asksWhenLate(a),
 		}, noteLate)
 	}
@@ -151,14 +152,14 @@ func (s *State) completedLate(e ledger.Entry, p *plan, a *action) {
 // land after all that was done without knowing of it.
 func (s *State) doubtedLate(e ledger.Entry, p *plan, a *action) {
 	probed := a.row.Presence == pb.Presence_PRESENCE_ABSENT && a.row.Resolution == nil
-	if probed && a.row.Undo == pb.Undo_UNDO_HELD {
+	if probed && a.row.Undo == rowspb.Undo_UNDO_HELD {
 		a.row.Presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
 	}
 	if a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS || a.row.Late || !s.tooLate(p, a) {
 		return
 	}
-	d := s.owedAnew(e, p, a, &pb.ActionRow{
-		Outcome: pb.Outcome_OUTCOME_IN_DOUBT, OutcomeNs: s.meta.TimeNs, Approved: a.row.Approved,
+	d := s.owedAnew(e, p, a, &rowspb.ActionRow{
+		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, OutcomeNs: s.meta.TimeNs, Approved: a.row.Approved,
 	}, noteDoubted)
 	a.row.DoubtedAs = d.id.n
 }
@@ -171,17 +172,17 @@ func (s *State) tooLate(p *plan, a *action) bool {
 	switch u := a.row.Undo; {
 	case s.asksForCommit(p, a):
 		return false
-	case a.row.Blind && refusesLate(a) && (flying(u) || u == pb.Undo_UNDO_COMPENSATED):
+	case a.row.Blind && refusesLate(a) && (flying(u) || u == rowspb.Undo_UNDO_COMPENSATED):
 		return false
 	case flying(u) && a.row.Blind:
 		a.row.Late = true
-		if u == pb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
+		if u == rowspb.Undo_UNDO_WAITING || a.row.Asking == pb.Question_QUESTION_UNDO {
 			s.land(p, a)
 			s.owe(p, a)
 		}
 		return true
-	case u == pb.Undo_UNDO_COMPENSATED && a.row.Blind, u == pb.Undo_UNDO_SKIPPED,
-		u == pb.Undo_UNDO_RESOLVED && !letStand(a.row.Resolution):
+	case u == rowspb.Undo_UNDO_COMPENSATED && a.row.Blind, u == rowspb.Undo_UNDO_SKIPPED,
+		u == rowspb.Undo_UNDO_RESOLVED && !letStand(a.row.Resolution):
 		a.row.Late = true
 		return true
 	default:
@@ -192,12 +193,12 @@ func (s *State) tooLate(p *plan, a *action) bool {
 // tellDoubted tells the duty for a doubt about a forward what has become known of it
 // since. The blind undo may have undone a completed one: it is asked about.
 func (s *State) tellDoubted(e ledger.Entry, p *plan, a *action) {
-	if a.row.DoubtedAs == 0 || a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT {
+	if a.row.DoubtedAs == 0 || a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT {
 		return
 	}
 	d := s.action(p.id, a.row.DoubtedAs)
 	s.outcomeOf(e, p, d)
-	if a.row.Outcome == pb.Outcome_OUTCOME_COMPLETED && !settled(d.row.Undo) && !d.row.Late {
+	if a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED && !settled(d.row.Undo) && !d.row.Late {
 		d.row.Late = true
 		s.change(d)
 	}
@@ -225,7 +226,7 @@ func asksWhenLate(a *action) bool {
 
 // owedAnew adds the duty for what became known of a forward too late, and lets its plan
 // deal with it.
-func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *pb.ActionRow, why string) *action {
+func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionRow, why string) *action {
 	s.reopen(p)
 	row.ClosesNs = a.row.ClosesNs
 	output := e.Record.Payload.GetOutput()
@@ -237,15 +238,15 @@ func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *pb.ActionRow, 
 		a.row.Note = why + noteOwed + d.fixed.Id
 	}
 	switch p.row.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING: // what it did was rewound: rewind this too
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING: // what it did was rewound: rewind this too
 		s.rewindDuty(e, p, d, why)
 		return d
-	case pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTED:
 		s.committedDuty(e, p, d, why)
 		return d
 	}
 	s.joinUnwind(p, d)
-	if a.row.Undo == pb.Undo_UNDO_RESOLVED && begins(d) { // against its owner's word
+	if a.row.Undo == rowspb.Undo_UNDO_RESOLVED && begins(d) { // against its owner's word
 		d.row.Note = why
 		s.dropRetry(p, d)
 		s.park(p, d)
@@ -255,7 +256,7 @@ func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *pb.ActionRow, 
 
 // begins reports whether nothing holds back the undo of an action but time.
 func begins(a *action) bool {
-	return a.row.Undo == pb.Undo_UNDO_READY || a.row.Undo == pb.Undo_UNDO_SETTLING
+	return a.row.Undo == rowspb.Undo_UNDO_READY || a.row.Undo == rowspb.Undo_UNDO_SETTLING
 }
 
 // committedDuty keeps a duty of a plan that was committed after its action was rewound
@@ -274,8 +275,8 @@ func (s *State) committedDuty(e ledger.Entry, p *plan, d *action, why string) {
 // failedLate handles a forward that is known to have failed while its undo waits
 // for another call: there is nothing to undo (I20).
 func (s *State) failedLate(p *plan, a *action) {
-	asksEffect := a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_EFFECT
-	if !s.asksForCommit(p, a) && (a.row.Undo == pb.Undo_UNDO_WAITING || asksEffect) {
+	asksEffect := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_EFFECT
+	if !s.asksForCommit(p, a) && (a.row.Undo == rowspb.Undo_UNDO_WAITING || asksEffect) {
 		s.land(p, a)
 		s.owe(p, a)
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -25,7 +26,7 @@ func (s *State) planErased(e ledger.Entry, p *plan, k *pb.PlanErased) Result {
 		return refused("%s: what it needs for that would be gone; wait for its end, or force it, and its owner gets what cannot be undone", why)
 	}
 	p.row.Erased = e.Address
-	p.row.Erasure = &pb.Word{Said: saidErase, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
+	p.row.Erasure = &rowspb.Word{Said: saidErase, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
 	s.set(planKey(keyErase, p.id), nil)
 	if s.base == nil { // a scratch fold destroys nothing
 		s.erasures = append(s.erasures, p.id)
@@ -122,7 +123,7 @@ type ErasureView struct {
 }
 
 // erasure shows the erasure of a plan, or of the one that it undoes; nil: none.
-func erasure(row *pb.PlanRow) *ErasureView {
+func erasure(row *rowspb.PlanRow) *ErasureView {
 	if row.Erased == nil {
 		return nil
 	}

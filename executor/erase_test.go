@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -158,7 +159,7 @@ func TestErasureAnywhereIsFoldedAlike(t *testing.T) {
 			if p == nil {
 				continue
 			}
-			if p.row.Phase == pb.Phase_PHASE_UNWINDING {
+			if p.row.Phase == rowspb.Phase_PHASE_UNWINDING {
 				t.Errorf("seed %d: plan %s unwinds still: %s", seed, id, s.undos(id))
 			}
 			if s.state.erased(id) != nil {

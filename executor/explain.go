@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -21,7 +21,7 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 		return ExplainView{}, ledger.Refuse("plan", "there is no plan "+q.Plan, "a plan of this tenant")
 	}
 	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []HeldLease{}}
-	add := func(name string, a *action, rows []*pb.LeaseRow) {
+	add := func(name string, a *action, rows []*rowspb.LeaseRow) {
 		for _, l := range rows {
 			if q.Lease != "" && q.Lease != l.Name {
 				continue
@@ -118,7 +118,7 @@ func (r *Reader) leases(p *plan, a *action) []LeaseView {
 }
 
 // lease shows one lease; with what it reads where whole is set.
-func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView {
+func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) LeaseView {
 	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
 	if l.Fired {
 		view.Truth, view.Moot, view.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
@@ -141,7 +141,7 @@ func (r *Reader) lease(p *plan, a *action, l *pb.LeaseRow, whole bool) LeaseView
 	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.nowNs(), factView{r.s})
 	view.Truth, view.Waits = result.Truth.String(), result.Waits
 	turned := turnedBy(p, leaseRef{p.id, number(a), l.Name}) != nil
-	if turned || l.Cascade == pb.Cascade_CASCADE_CUT {
+	if turned || l.Cascade == rowspb.Cascade_CASCADE_CUT {
 		view.Truth, view.Waits = triggers.True.String(), nil
 	}
 	if result.Err != nil {
@@ -176,7 +176,7 @@ func readingViews(list []triggers.Reading) (views []ReadingView) {
 }
 
 // firedAt is where a lease that fired did, or "": the plan knows of the last only.
-func firedAt(p *plan, a *action, l *pb.LeaseRow) string {
+func firedAt(p *plan, a *action, l *rowspb.LeaseRow) string {
 	f, name := p.row.Firing, ""
 	if a != nil {
 		name = a.fixed.Id
@@ -193,9 +193,9 @@ func rest(p *plan, a *action) (suspended, retired string) {
 	switch {
 	case a != nil && settled(a.row.Undo):
 		return "", "its action was " + undoName(a.row.Undo)
-	case p.row.Phase == pb.Phase_PHASE_COMMITTING: // the deadline
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTING: // the deadline
 		return "", "the plan was committed before it"
-	case p.row.Phase == pb.Phase_PHASE_COMMITTED:
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:
 		return "", "the plan was committed"
 	case p.row.Rewinding && (a == nil || a.id.n <= p.row.Target):
 		if strings.Contains(p.row.ToSavepoint, dutySign) {
@@ -204,7 +204,7 @@ func rest(p *plan, a *action) (suspended, retired string) {
 		return p.row.ToSavepoint, ""
 	case p.row.Rewinding:
 		return "", "the undo of its action began"
-	case p.row.Phase == pb.Phase_PHASE_UNWINDING || p.row.Phase == pb.Phase_PHASE_QUARANTINED:
+	case p.row.Phase == rowspb.Phase_PHASE_UNWINDING || p.row.Phase == rowspb.Phase_PHASE_QUARANTINED:
 		return "", "the unwind of the plan began"
 	default:
 		return "", "the plan was undone"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -192,7 +193,7 @@ func TestALeaseSaysWhatBecameOfIt(t *testing.T) {
 			t.Errorf("%s: %s of %q: %+v", when, name, action, l)
 		}
 	}
-	if s.state.plan("p").row.Phase != pb.Phase_PHASE_UNWINDING {
+	if s.state.plan("p").row.Phase != rowspb.Phase_PHASE_UNWINDING {
 		t.Fatal("the rewind is over")
 	}
 	want("rewinding", "", "mine", "here", "")

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -56,7 +57,7 @@ func (s *State) actionOf(r *pb.Record) *action {
 
 func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 	now := s.meta.TimeNs
-	row := &pb.FactRow{Value: f.Value, AssertedNs: now, ChangedNs: now, SinceNs: now, Source: e.Address}
+	row := &rowspb.FactRow{Value: f.Value, AssertedNs: now, ChangedNs: now, SinceNs: now, Source: e.Address}
 	s.attribute(row, e)
 	old := s.fact(f.Key)
 	if old != nil && sameValue(old, f.Value) {
@@ -78,7 +79,7 @@ func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 func (s *State) retractFact(e ledger.Entry, key string) {
 	row := s.fact(key)
 	if row == nil {
-		row = new(pb.FactRow) // of what was never asserted: a compensation says so nevertheless
+		row = new(rowspb.FactRow) // of what was never asserted: a compensation says so nevertheless
 	}
 	s.leave(key, row)
 	row.Value, row.Evicted, row.Reingested, row.Size, row.Digest, row.SinceNs = nil, nil, nil, 0, nil, 0
@@ -92,7 +93,7 @@ func (s *State) retractFact(e ledger.Entry, key string) {
 }
 
 // attribute notes who asserted or retracted a fact, and for which action.
-func (s *State) attribute(row *pb.FactRow, e ledger.Entry) {
+func (s *State) attribute(row *rowspb.FactRow, e ledger.Entry) {
 	r := e.Record
 	row.By, row.Plan, row.Action, row.About, row.Cause = e.Source.Name, r.Plan, r.Action, r.About, r.Cause
 	row.Undo = e.Source.Class == ledger.ClassExecutor
@@ -106,13 +107,13 @@ func (s *State) attribute(row *pb.FactRow, e ledger.Entry) {
 
 // keptFact is a fact as it is kept in memory.
 type keptFact struct {
-	row  *pb.FactRow    // nil: the key was never asserted
-	view *triggers.Fact // of a resident one that a condition has read since the last Flush
+	row  *rowspb.FactRow // nil: the key was never asserted
+	view *triggers.Fact  // of a resident one that a condition has read since the last Flush
 }
 
 // fact returns the row of a key, or nil when it was never asserted. The row may be
 // changed; it counts when it is written.
-func (s *State) fact(key string) *pb.FactRow { return s.keptFact(key).row }
+func (s *State) fact(key string) *rowspb.FactRow { return s.keptFact(key).row }
 
 func (s *State) keptFact(key string) *keptFact {
 	if row, changed := s.facted[key]; changed {
@@ -144,7 +145,7 @@ func (s *State) keptFact(key string) *keptFact {
 var noFact keptFact
 
 // writeFact writes the row of a key: once, whatever becomes of it until the Flush.
-func (s *State) writeFact(key string, row *pb.FactRow) {
+func (s *State) writeFact(key string, row *rowspb.FactRow) {
 	f := &keptFact{row: row}
 	s.facts.put(key, f)
 	s.absent.remove(key)
@@ -180,8 +181,8 @@ func (s *State) flushFacts() {
 	s.factKeys = s.factKeys[:0]
 }
 
-func factRow(v []byte) *pb.FactRow {
-	row := new(pb.FactRow)
+func factRow(v []byte) *rowspb.FactRow {
+	row := new(rowspb.FactRow)
 	decode("get", v, row)
 	return row
 }

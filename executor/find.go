@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
@@ -48,14 +48,14 @@ const fewMax = 1000
 // phasesByName are the phases as FindQuery names them.
 var phasesByName = []struct {
 	name  string
-	phase pb.Phase
+	phase rowspb.Phase
 }{
-	{ledger.StateOpen, pb.Phase_PHASE_OPEN}, {ledger.StateCommitting, pb.Phase_PHASE_COMMITTING}, {ledger.StateCommitted, pb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, pb.Phase_PHASE_UNWINDING},
-	{ledger.StateCompensated, pb.Phase_PHASE_COMPENSATED}, {ledger.StateQuarantined, pb.Phase_PHASE_QUARANTINED}, {ledger.StateFailed, pb.Phase_PHASE_FAILED},
-	{ledger.StateResolved, pb.Phase_PHASE_RESOLVED},
+	{ledger.StateOpen, rowspb.Phase_PHASE_OPEN}, {ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING}, {ledger.StateCommitted, rowspb.Phase_PHASE_COMMITTED}, {ledger.StateUnwinding, rowspb.Phase_PHASE_UNWINDING},
+	{ledger.StateCompensated, rowspb.Phase_PHASE_COMPENSATED}, {ledger.StateQuarantined, rowspb.Phase_PHASE_QUARANTINED}, {ledger.StateFailed, rowspb.Phase_PHASE_FAILED},
+	{ledger.StateResolved, rowspb.Phase_PHASE_RESOLVED},
 }
 
-func phaseNamed(name string) (pb.Phase, error) {
+func phaseNamed(name string) (rowspb.Phase, error) {
 	for _, p := range phasesByName {
 		if p.name == name {
 			return p.phase, nil
@@ -68,7 +68,7 @@ func phaseNamed(name string) (pb.Phase, error) {
 type finding struct {
 	r      *Reader
 	q      FindQuery
-	phase  pb.Phase
+	phase  rowspb.Phase
 	prefix []byte // of the list it goes through
 	list   page
 	looked int
@@ -122,7 +122,7 @@ func (f *finding) byList(cursor []byte) {
 // shortest is the list to go through; what it does not select is looked at.
 func (f *finding) shortest() []byte {
 	meta := f.r.s.meta
-	few := map[pb.Phase]uint64{pb.Phase_PHASE_OPEN: meta.Open, pb.Phase_PHASE_UNWINDING: meta.Unwinding, pb.Phase_PHASE_QUARANTINED: meta.Quarantined}
+	few := map[rowspb.Phase]uint64{rowspb.Phase_PHASE_OPEN: meta.Open, rowspb.Phase_PHASE_UNWINDING: meta.Unwinding, rowspb.Phase_PHASE_QUARANTINED: meta.Quarantined}
 	n, counted := few[f.phase]
 	state := listPrefix(listState, phaseValue(f.phase))
 	switch {
@@ -153,7 +153,7 @@ func (f *finding) take(id, cursor string) bool {
 	if !ok {
 		panic(&StoreError{"get", errMissingRow})
 	}
-	row := new(pb.PlanRow)
+	row := new(rowspb.PlanRow)
 	decode("get", v, row)
 	if f.prefix != nil && row.OpenedNs < f.q.FromNs {
 		return false // whatever follows was opened earlier
@@ -172,7 +172,7 @@ func (f *finding) take(id, cursor string) bool {
 	return true
 }
 
-func (f *finding) selects(id string, row *pb.PlanRow) bool {
+func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 	q := f.q
 	switch {
 	case q.State != "" && row.Phase != f.phase, q.Agent != "" && row.Agent != q.Agent,
@@ -223,7 +223,7 @@ func (r *Reader) openedFrom(prefix []byte, place uint64) (openedNs int64, at uin
 	for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place), after(prefix)) {
 		rest := k[len(prefix):]
 		at := binary.BigEndian.Uint64(rest)
-		row := new(pb.PlanRow)
+		row := new(rowspb.PlanRow)
 		r.s.load(planKey(keyPlan, string(rest[listedPlace:])), row)
 		return row.OpenedNs, at, true
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -207,11 +208,11 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 	}
 	switch source.Class { // half of them know what hurts
 	case ledger.ClassOperator:
-		s.aim(d, r, pick(d, pb.Undo_UNDO_QUARANTINED, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pb.Undo_UNDO_OWED, pb.Undo_UNDO_SETTLING))
+		s.aim(d, r, pick(d, rowspb.Undo_UNDO_QUARANTINED, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_SETTLING))
 	case ledger.ClassWorker:
-		s.aim(d, r, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pick(d, pb.Undo_UNDO_RESOLVED, pb.Undo_UNDO_QUARANTINED))
+		s.aim(d, r, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, pick(d, rowspb.Undo_UNDO_RESOLVED, rowspb.Undo_UNDO_QUARANTINED))
 	case ledger.ClassExecutor:
-		s.aim(d, r, pb.Undo(d.n(11)))
+		s.aim(d, r, rowspb.Undo(d.n(11)))
 	}
 	switch source.Class {
 	case ledger.ClassAgent:
@@ -245,7 +246,7 @@ func (s *schedule) record(d *draw, source ledger.Source) *pb.Record {
 }
 
 // aim points a record at an action in one of these states, half of the time.
-func (s *schedule) aim(d *draw, r *pb.Record, states ...pb.Undo) {
+func (s *schedule) aim(d *draw, r *pb.Record, states ...rowspb.Undo) {
 	p := s.state.plan(r.Plan)
 	if p == nil || d.n(2) == 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -61,14 +62,14 @@ func (r *Reader) pastAction(p *plan, a *action) ledger.PastAction {
 		past.Input = sum[:]
 	}
 	switch row.Outcome {
-	case pb.Outcome_OUTCOME_FAILED, pb.Outcome_OUTCOME_IN_DOUBT:
+	case rowspb.Outcome_OUTCOME_FAILED, rowspb.Outcome_OUTCOME_IN_DOUBT:
 		past.Code, past.Message, _ = strings.Cut(row.Failure, ": ") // as joinText joined them
 	}
 	return past
 }
 
 // handlerNeeded reports whether the undo of an action may still be asked for (S36).
-func handlerNeeded(p *pb.PlanRow, f *pb.ForwardRegistered, a *pb.ActionRow) bool {
-	retired := a.Undo == pb.Undo_UNDO_RETIRED || p.Phase == pb.Phase_PHASE_COMMITTED && !keeps(p)
-	return f.GetClass() == pb.Class_CLASS_COMPENSABLE && !settled(a.Undo) && !retired && a.Outcome != pb.Outcome_OUTCOME_FAILED
+func handlerNeeded(p *rowspb.PlanRow, f *pb.ForwardRegistered, a *rowspb.ActionRow) bool {
+	retired := a.Undo == rowspb.Undo_UNDO_RETIRED || p.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p)
+	return f.GetClass() == pb.Class_CLASS_COMPENSABLE && !settled(a.Undo) && !retired && a.Outcome != rowspb.Outcome_OUTCOME_FAILED
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -20,7 +21,7 @@ func doubted(a *action) bool {
 	if a.fixed.Child != "" || a.row.Undone || a.row.Presence != pb.Presence_PRESENCE_UNSPECIFIED {
 		return false
 	}
-	return a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN || a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT
+	return a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN || a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT
 }
 
 // refusesLate reports whether the provider refuses a forward whose undo came first. A
@@ -59,7 +60,7 @@ func givenUpBy(p *plan, a *action) int64 {
 func landsBy(p *plan, a *action) int64 {
 	f := a.fixed.Forward
 	settle := ledger.SettleNs(f.GetSettleNs(), f.GetTimeoutNs())
-	never, said := f.GetLate() == pb.Late_LATE_NEVER, a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT
+	never, said := f.GetLate() == pb.Late_LATE_NEVER, a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT
 	switch {
 	case said && never:
 		return a.row.OutcomeNs
@@ -94,7 +95,7 @@ func (s *State) settlesAt(p *plan, a *action) int64 {
 		return 0
 	case next == stepDispatch, next == stepProbe && a.row.AbsentNs != 0:
 		return landsBy(p, a)
-	case a.row.Outcome == pb.Outcome_OUTCOME_UNKNOWN:
+	case a.row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN:
 		// Its caller may be about to say what came of it: no answer is better than that.
 		grace := graceOf(a)
 		return plusNs(max(startedBy(p, a), p.row.UnwindingNs), grace+min(grace, reportSlack))
@@ -105,7 +106,7 @@ func (s *State) settlesAt(p *plan, a *action) int64 {
 
 // settles says why a decision about an action that settles comes too early, or "".
 func (s *State) settles(e ledger.Entry, p *plan, a *action) string {
-	if ns := s.settlesAt(p, a); a.row.Undo == pb.Undo_UNDO_SETTLING && e.Record.EpochNs < ns {
+	if ns := s.settlesAt(p, a); a.row.Undo == rowspb.Undo_UNDO_SETTLING && e.Record.EpochNs < ns {
 		return "the forward of action " + a.fixed.Id + " may land until " + instant(ns)
 	}
 	return ""
@@ -126,7 +127,7 @@ func plusNs(ns, d int64) int64 { return min(ns, math.MaxInt64-2*int64(ledger.Set
 func (s *State) settleUntil(p *plan, a *action, ns int64) {
 	a.row.DueNs = ns
 	s.setDue(ns, dueRetry, leaseRef{plan: p.id, n: a.id.n})
-	s.move(p, a, pb.Undo_UNDO_SETTLING)
+	s.move(p, a, rowspb.Undo_UNDO_SETTLING)
 }
 
 // rouseSettled has the actions of a plan that settle looked at again: one whose time had
@@ -141,7 +142,7 @@ func (s *State) rouseSettled(p *plan) {
 func settling(p *plan, a *action) string {
 	until := " until " + instant(a.row.DueNs)
 	switch {
-	case a.row.Outcome == pb.Outcome_OUTCOME_IN_DOUBT:
+	case a.row.Outcome == rowspb.Outcome_OUTCOME_IN_DOUBT:
 		until += ": it was given up at " + instant(a.row.OutcomeNs)
 	case a.row.DueNs < landsBy(p, a):
 		return "the outcome of its forward" + until

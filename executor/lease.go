@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -28,7 +29,7 @@ const wakeNow int64 = 1
 
 // conditionOf returns a lease's CEL text: that of a standing lease, or as the plan
 // (a is nil) or the action's registration declared it.
-func conditionOf(p *plan, a *action, l *pb.LeaseRow) string {
+func conditionOf(p *plan, a *action, l *rowspb.LeaseRow) string {
 	if text := standing(l.Name); text != "" {
 		return text
 	}
@@ -71,7 +72,7 @@ func standing(name string) string {
 // that already holds fires at registration.
 func (s *State) armPlan(p *plan, at *pb.Address) {
 	add := func(name string) {
-		p.row.Leases = append(p.row.Leases, &pb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
+		p.row.Leases = append(p.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
 	}
 	add(leaseFailed)
 	add(leaseCancelled)
@@ -90,7 +91,7 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 		return
 	}
 	for _, t := range a.fixed.Compensation.Triggers {
-		a.row.Leases = append(a.row.Leases, &pb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
+		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
 		if s.counts(t.Condition) {
 			p.row.Counting = insert(p.row.Counting, a.id.n)
 		}
@@ -156,18 +157,18 @@ func (s *State) evaluateAction(p *plan, a *action, at *pb.Address) {
 
 // inTime reports whether a lease is the deadline of a plan whose commit waits: its agent
 // has ended it before.
-func inTime(p *plan, l *pb.LeaseRow) bool {
-	return l.Name == leaseDeadline && p.row.Phase == pb.Phase_PHASE_COMMITTING
+func inTime(p *plan, l *rowspb.LeaseRow) bool {
+	return l.Name == leaseDeadline && p.row.Phase == rowspb.Phase_PHASE_COMMITTING
 }
 
 // live reports whether a lease waits for its condition.
-func (s *State) live(p *plan, a *action, l *pb.LeaseRow, ref leaseRef) bool {
+func (s *State) live(p *plan, a *action, l *rowspb.LeaseRow, ref leaseRef) bool {
 	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
 // logical time of this record.
-func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
+func (s *State) evaluate(p *plan, a *action, l *rowspb.LeaseRow, at *pb.Address) {
 	ref := leaseRef{plan: p.id, lease: l.Name}
 	if a != nil {
 		ref.n = a.id.n
@@ -192,7 +193,7 @@ func (s *State) evaluate(p *plan, a *action, l *pb.LeaseRow, at *pb.Address) {
 
 // consider asks a lease and keeps its indexes true: the facts it reads, the
 // instant at which time could change it.
-func (s *State) consider(p *plan, a *action, l *pb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
+func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
 	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
 		clocked := held.ReadsClock()
@@ -252,7 +253,7 @@ func (s *State) turn(p *plan, ref leaseRef, at *pb.Address, clocked bool, readin
 	if p.row.Fired != nil || turnOf(p, ref) != nil {
 		return
 	}
-	t := &pb.Turned{Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
+	t := &rowspb.Turned{Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
 	had := p.row.Turned
 	if had == nil || had.Clocked && !clocked {
 		p.row.Turned, t = t, had
@@ -268,7 +269,7 @@ const behindMax = 16
 
 // nextTurn gives up the turn that is noted, and takes the next of those behind it
 // that allows and still waits: it turned true, whatever it is by now.
-func (s *State) nextTurn(p *plan, allows func(*pb.Turned) bool) {
+func (s *State) nextTurn(p *plan, allows func(*rowspb.Turned) bool) {
 	p.row.Turned = nil
 	for len(p.row.Behind) > 0 && p.row.Turned == nil {
 		t := p.row.Behind[0]
@@ -280,10 +281,10 @@ func (s *State) nextTurn(p *plan, allows func(*pb.Turned) bool) {
 	s.touch(p)
 }
 
-func anyTurn(*pb.Turned) bool { return true }
+func anyTurn(*rowspb.Turned) bool { return true }
 
 // turnedBy returns what is noted of this lease's turn, or nil.
-func turnedBy(p *plan, ref leaseRef) *pb.Turned {
+func turnedBy(p *plan, ref leaseRef) *rowspb.Turned {
 	if t := p.row.Turned; t != nil && t.Action == ref.n && t.Lease == ref.lease {
 		return t
 	}
@@ -291,7 +292,7 @@ func turnedBy(p *plan, ref leaseRef) *pb.Turned {
 }
 
 // turnOf is turnedBy, also of a lease behind the first.
-func turnOf(p *plan, ref leaseRef) *pb.Turned {
+func turnOf(p *plan, ref leaseRef) *rowspb.Turned {
 	if t := turnedBy(p, ref); t != nil {
 		return t
 	}
@@ -309,7 +310,7 @@ func faulty(r triggers.Result) bool { return r.Err != nil && !r.Moot }
 
 // index moves a lease to the wake instant and the facts it waits for now, and on or
 // off the list of those in error.
-func (s *State) index(ref leaseRef, l *pb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
+func (s *State) index(ref leaseRef, l *rowspb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
 	if l.Node != nil {
 		s.leaveNode(ref, l)
 	}
@@ -349,7 +350,7 @@ func (s *State) disarmPlan(p *plan) {
 	for _, l := range p.row.Leases {
 		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
 	}
-	s.uncut(p, pb.Cascade_CASCADE_NONE, ofPlan)
+	s.uncut(p, rowspb.Cascade_CASCADE_NONE, ofPlan)
 	s.touch(p)
 }
 
@@ -364,12 +365,12 @@ func (s *State) disarm(p *plan) {
 		}
 		s.change(a)
 	}
-	s.uncut(p, pb.Cascade_CASCADE_NONE, anyCut)
+	s.uncut(p, rowspb.Cascade_CASCADE_NONE, anyCut)
 	s.touch(p)
 }
 
 // lease finds a lease by name; a is nil for a lease of the plan.
-func (s *State) lease(p *plan, ref leaseRef) (l *pb.LeaseRow, a *action) {
+func (s *State) lease(p *plan, ref leaseRef) (l *rowspb.LeaseRow, a *action) {
 	list := p.row.Leases
 	if ref.n > p.row.Actions {
 		return nil, nil

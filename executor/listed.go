@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -37,7 +38,7 @@ func listedKey(dim byte, value string, opened *pb.Address, plan string) []byte {
 }
 
 // phaseValue is a phase as the list of states has it.
-func phaseValue(phase pb.Phase) string { return string('0' + rune(phase)) }
+func phaseValue(phase rowspb.Phase) string { return string('0' + rune(phase)) }
 
 // list keeps the entries of a plan in the lists true to its row.
 func (s *State) list(p *plan) {
@@ -45,7 +46,7 @@ func (s *State) list(p *plan) {
 	if was == p.row.Phase {
 		return
 	}
-	if p.listed = p.row.Phase; was == pb.Phase_PHASE_UNSPECIFIED {
+	if p.listed = p.row.Phase; was == rowspb.Phase_PHASE_UNSPECIFIED {
 		s.kv.Set(listedKey(listAll, "", opened, p.id), nil)
 		s.kv.Set(listedKey(listAgent, p.row.Agent, opened, p.id), nil)
 		for _, label := range labelsOf(p.row) {
@@ -58,7 +59,7 @@ func (s *State) list(p *plan) {
 }
 
 // labelsOf are the values under which a plan is listed by label.
-func labelsOf(row *pb.PlanRow) (labels []string) {
+func labelsOf(row *rowspb.PlanRow) (labels []string) {
 	if row.Declared.GetLabel() != "" {
 		labels = append(labels, row.Declared.Label)
 	}

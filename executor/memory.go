@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -17,13 +18,13 @@ import (
 // from the ledger (S82). Neither changes the answer of a condition.
 
 // size is what a fact in memory counts for, in bytes.
-func size(key string, row *pb.FactRow) uint64 { return uint64(len(key) + len(row.Value)) }
+func size(key string, row *rowspb.FactRow) uint64 { return uint64(len(key) + len(row.Value)) }
 
 // resident reports whether a fact's value is in memory.
-func resident(row *pb.FactRow) bool { return !row.Retracted && row.Evicted == nil }
+func resident(row *rowspb.FactRow) bool { return !row.Retracted && row.Evicted == nil }
 
 // sameValue reports whether a fact has this value, in memory or not.
-func sameValue(row *pb.FactRow, value []byte) bool {
+func sameValue(row *rowspb.FactRow, value []byte) bool {
 	switch {
 	case row.Retracted:
 		return false
@@ -34,7 +35,7 @@ func sameValue(row *pb.FactRow, value []byte) bool {
 	}
 }
 
-func hashes(row *pb.FactRow, value []byte) bool {
+func hashes(row *rowspb.FactRow, value []byte) bool {
 	digest := sha256.Sum256(value)
 	return bytes.Equal(row.Digest, digest[:])
 }
@@ -44,7 +45,7 @@ func hashes(row *pb.FactRow, value []byte) bool {
 const residentStep = int64(60e9)
 
 // renew takes the row of a new assertion for the old one, which may be nil.
-func (s *State) renew(key string, old, row *pb.FactRow) {
+func (s *State) renew(key string, old, row *rowspb.FactRow) {
 	if old != nil && resident(old) && old.Asked == nil && row.SinceNs-old.SinceNs < residentStep {
 		row.SinceNs = old.SinceNs
 		s.meta.FactBytes += size(key, row) - size(key, old)
@@ -62,7 +63,7 @@ func (s *State) renew(key string, old, row *pb.FactRow) {
 }
 
 // residentKey orders the facts in memory by their last assertion, or return to it.
-func residentKey(key string, row *pb.FactRow) []byte {
+func residentKey(key string, row *rowspb.FactRow) []byte {
 	k := make([]byte, 0, 9+len(key))
 	k = binary.BigEndian.AppendUint64(append(k, keyResident), uint64(row.SinceNs))
 	return append(k, key...)
@@ -91,7 +92,7 @@ func (s *State) setLarge(key string, bytes uint64, on bool) {
 }
 
 // enter writes a fact's row and counts it.
-func (s *State) enter(key string, row *pb.FactRow) {
+func (s *State) enter(key string, row *rowspb.FactRow) {
 	switch {
 	case row.Retracted:
 		s.meta.Tombstones++
@@ -108,7 +109,7 @@ func (s *State) enter(key string, row *pb.FactRow) {
 
 // leave takes back what enter has counted, before the row changes, and with it
 // what was asked about the fact as it was.
-func (s *State) leave(key string, row *pb.FactRow) {
+func (s *State) leave(key string, row *rowspb.FactRow) {
 	switch {
 	case row.Source == nil && row.Tombstone == nil: // a row that is not written yet
 	case row.Retracted:
@@ -170,7 +171,7 @@ func (s *State) noteEviction(key string, at *pb.Address) {
 }
 
 // standingFact is the fact under a key, in memory or evicted, or why there is none.
-func (s *State) standingFact(key string) (row *pb.FactRow, gone string) {
+func (s *State) standingFact(key string) (row *rowspb.FactRow, gone string) {
 	switch row = s.fact(key); {
 	case row == nil:
 		return nil, fmt.Sprintf("there is no fact %q", key)
@@ -234,7 +235,7 @@ func (s *State) factReingested(e ledger.Entry, k *pb.FactReingested) Result {
 // evictRequested and restoreRequested note what an operator asks for; Decide
 // carries it out. A request about several facts is taken whole or not at all.
 func (s *State) evictRequested(e ledger.Entry, keys []string) Result {
-	return s.requested(e, keys, todoEvict, func(key string, row *pb.FactRow) Result {
+	return s.requested(e, keys, todoEvict, func(key string, row *rowspb.FactRow) Result {
 		if row.Evicted != nil {
 			return refused("fact %q is evicted already, at %s", key, ledger.FormatAddress(row.Evicted))
 		}
@@ -243,7 +244,7 @@ func (s *State) evictRequested(e ledger.Entry, keys []string) Result {
 }
 
 func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
-	return s.requested(e, keys, todoRestore, func(key string, row *pb.FactRow) Result {
+	return s.requested(e, keys, todoRestore, func(key string, row *rowspb.FactRow) Result {
 		if row.Evicted == nil {
 			return refused("fact %q is in memory", key)
 		}
@@ -251,8 +252,8 @@ func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
 	})
 }
 
-func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *pb.FactRow) Result) Result {
-	rows := make([]*pb.FactRow, len(keys))
+func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *rowspb.FactRow) Result) Result {
+	rows := make([]*rowspb.FactRow, len(keys))
 	for i, key := range keys {
 		row, gone := s.standingFact(key)
 		switch {

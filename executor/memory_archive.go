@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -41,7 +42,7 @@ func FactAt(tenant string, m ledger.Message, at *pb.Address, key string) (json.R
 }
 
 // recall reads the value of an evicted fact.
-func (s *State) recall(key string, row *pb.FactRow) json.RawMessage {
+func (s *State) recall(key string, row *rowspb.FactRow) json.RawMessage {
 	if s.archive == nil {
 		panic(&StoreError{"get", fmt.Errorf("%w: the value of fact %q at %s: there is no archive", ErrArchive, key, ledger.FormatAddress(row.Source))})
 	}
@@ -61,7 +62,7 @@ const missesMax = 256
 // missed is recall for a lease. That the value was read is no state, so that no row
 // depends on how conditions are evaluated: what a restart forgets, the next read
 // notes again.
-func (s *State) missed(key string, row *pb.FactRow) json.RawMessage {
+func (s *State) missed(key string, row *rowspb.FactRow) json.RawMessage {
 	s.miss(key)
 	return s.recall(key, row)
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -95,7 +96,7 @@ func (d *decider) evict(key string, sinceNs int64, cause *pb.Address) {
 }
 
 // reingest proposes to bring an evicted fact back; false when the commit is full.
-func (d *decider) reingest(key string, row *pb.FactRow, cause *pb.Address) bool {
+func (d *decider) reingest(key string, row *rowspb.FactRow, cause *pb.Address) bool {
 	k := &pb.FactReingested{Key: key, Fact: row.Source, Value: d.state.recall(key, row), Evicted: row.Evicted}
 	r := &pb.Record{Cause: cause, Kind: &pb.Record_FactReingested{FactReingested: k}}
 	if ledger.RecordSize(r) > dispatchMax {
@@ -107,7 +108,7 @@ func (d *decider) reingest(key string, row *pb.FactRow, cause *pb.Address) bool 
 // candidate is a fact that may be evicted.
 type candidate struct {
 	key string
-	row *pb.FactRow
+	row *rowspb.FactRow
 
 	oversize bool // larger than the capacity
 	watched  bool

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -28,7 +29,7 @@ func (r *Reader) Fact(key string) (view FactView, ok bool) {
 	return view, true
 }
 
-func (r *Reader) factView(key string, row *pb.FactRow) FactView {
+func (r *Reader) factView(key string, row *rowspb.FactRow) FactView {
 	view := FactView{
 		Key: key, State: FactInMemory, Value: bytes.Clone(row.Value), Bytes: size(key, row) + row.Size,
 		AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, SinceNs: row.SinceNs, RetractedNs: row.RetractedNs,

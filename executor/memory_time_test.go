@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -178,7 +179,7 @@ func (p *pairOfStates) compare() error {
 		for _, l := range append(slices.Clone(s.plan("p").row.Leases), s.action("p", 1).row.Leases...) {
 			rows[i] = append(rows[i], fmt.Sprintf("%s wakes %d watches %q moot %v faulty %v", l.Name, l.WakeNs, l.Keys, l.Moot, l.Faulty))
 		}
-		for _, turn := range append([]*pb.Turned{s.plan("p").row.Turned}, s.plan("p").row.Behind...) {
+		for _, turn := range append([]*rowspb.Turned{s.plan("p").row.Turned}, s.plan("p").row.Behind...) {
 			rows[i] = append(rows[i], fmt.Sprintf("turned: %v", turn))
 		}
 	}

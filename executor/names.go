@@ -1,28 +1,29 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // stateName is the state of a plan as people read it.
-func stateName(r *pb.PlanRow) string {
+func stateName(r *rowspb.PlanRow) string {
 	switch r.Phase {
-	case pb.Phase_PHASE_OPEN:
+	case rowspb.Phase_PHASE_OPEN:
 		return ledger.StateOpen
-	case pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_COMMITTING:
 		return ledger.StateCommitting
-	case pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTED:
 		return ledger.StateCommitted
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		return ledger.StateUnwinding
-	case pb.Phase_PHASE_COMPENSATED:
+	case rowspb.Phase_PHASE_COMPENSATED:
 		return ledger.StateCompensated
-	case pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_QUARANTINED:
 		return ledger.StateQuarantined
-	case pb.Phase_PHASE_FAILED:
+	case rowspb.Phase_PHASE_FAILED:
 		return ledger.StateFailed
-	case pb.Phase_PHASE_RESOLVED:
+	case rowspb.Phase_PHASE_RESOLVED:
 		return ledger.StateResolved
 	default:
 		panic("executor: unknown phase")
@@ -31,23 +32,23 @@ func stateName(r *pb.PlanRow) string {
 
 // statusName is plan.status as conditions read it: the state, and on an open
 // plan what was asked of it.
-func statusName(r *pb.PlanRow) string {
+func statusName(r *rowspb.PlanRow) string {
 	if stops(r) {
 		switch r.Signal {
-		case pb.Signal_SIGNAL_FAILED:
+		case rowspb.Signal_SIGNAL_FAILED:
 			return "failed"
-		case pb.Signal_SIGNAL_CANCELLED:
+		case rowspb.Signal_SIGNAL_CANCELLED:
 			return "cancelled"
 		}
 	}
 	return stateName(r)
 }
 
-func outcomeName(o pb.Outcome) string {
+func outcomeName(o rowspb.Outcome) string {
 	return [...]string{"unknown", "completed", "failed", "in_doubt"}[o]
 }
 
-func undoName(u pb.Undo) string {
+func undoName(u rowspb.Undo) string {
 	return [...]string{"held", "retired", "owed", "ready", "dispatched", "waiting", "compensated", "skipped", "quarantined", "resolved", "exhausted", "settling"}[u]
 }
 

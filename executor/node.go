@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -12,8 +13,8 @@ import (
 // over facts that a hundred thousand plans hold. It is indexed and asked in their
 // place; they are looked at when it turns true.
 
-func (s *State) nodeRow(node []byte) *pb.NodeRow {
-	row := new(pb.NodeRow)
+func (s *State) nodeRow(node []byte) *rowspb.NodeRow {
+	row := new(rowspb.NodeRow)
 	if !s.find(nodeKey(node), row) {
 		return nil
 	}
@@ -22,7 +23,7 @@ func (s *State) nodeRow(node []byte) *pb.NodeRow {
 
 // joinNode makes a lease one of a node. It reports false when it needs a look of its
 // own: the condition is true or moot now.
-func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node []byte) bool {
+func (s *State) joinNode(ref leaseRef, l *rowspb.LeaseRow, held *triggers.Held, node []byte) bool {
 	row := s.nodeRow(node)
 	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs { // a flip that nobody was asked at yet
 		result := s.ask(held, s.meta.TimeNs)
@@ -30,7 +31,7 @@ func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node
 			return false
 		}
 		if row == nil {
-			row = new(pb.NodeRow)
+			row = new(rowspb.NodeRow)
 			s.indexNode(node, row, held, result, false)
 		}
 	}
@@ -42,7 +43,7 @@ func (s *State) joinNode(ref leaseRef, l *pb.LeaseRow, held *triggers.Held, node
 }
 
 // leaveNode takes a lease out of its node; the last one ends it.
-func (s *State) leaveNode(ref leaseRef, l *pb.LeaseRow) {
+func (s *State) leaveNode(ref leaseRef, l *rowspb.LeaseRow) {
 	node := l.Node
 	l.Node = nil
 	s.delete(memberKey(node, ref))
@@ -63,7 +64,7 @@ func (s *State) leaveNode(ref leaseRef, l *pb.LeaseRow) {
 
 // indexNode moves a node to the facts and the instant it waits for now; wasFaulty
 // says whether it is on the list of those in error.
-func (s *State) indexNode(node []byte, row *pb.NodeRow, held *triggers.Held, result triggers.Result, wasFaulty bool) {
+func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held, result triggers.Result, wasFaulty bool) {
 	keys := held.Watched(result, s.meta.TimeNs, factView{s})
 	s.setWatches(nodeID(node), row.Keys, keys)
 	if row.WakeNs != result.WakeNs {
@@ -128,7 +129,7 @@ func (s *State) members(node []byte) iter.Seq[leaseRef] {
 }
 
 // member is the first lease of a node: all see the same.
-func (s *State) member(node []byte) (p *plan, a *action, l *pb.LeaseRow) {
+func (s *State) member(node []byte) (p *plan, a *action, l *rowspb.LeaseRow) {
 	for ref := range s.members(node) {
 		if p = s.plan(ref.plan); p != nil {
 			if l, a = s.lease(p, ref); l != nil && l.Node != nil {

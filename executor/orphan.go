@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -52,7 +53,7 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	if p == nil || p.row.Agent != e.Source.Name || !s.claims(p, r) {
 		return
 	}
-	o := &pb.Orphan{Action: r.Action, Writer: r.Writer, At: e.Address, Reason: clip(reason)}
+	o := &rowspb.Orphan{Action: r.Action, Writer: r.Writer, At: e.Address, Reason: clip(reason)}
 	if f := r.GetForwardRegistered(); f != nil {
 		o.Capability, o.Digest = f.Capability, actDigest(f, r.Payload.GetInput())
 		s.halfClaim = orphanPlace(r.Action, &pb.Address{Sequence: e.Address.GetSequence()})
@@ -69,13 +70,13 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	s.reopen(p)
 	s.touchTree(p)
 	switch p.row.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
 		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
 		s.page(p, nil, ledger.PageActClaimed, text, e.Address)
 	}
 }
 
-func (s *State) addOrphan(p *plan, o *pb.Orphan) {
+func (s *State) addOrphan(p *plan, o *rowspb.Orphan) {
 	switch n := len(p.row.Orphans); {
 	case n < orphansMax-1:
 	case n == orphansMax-1:
@@ -92,7 +93,7 @@ func (s *State) addOrphan(p *plan, o *pb.Orphan) {
 // sameClaim is the orphan that a record claims once more, or nil. What its process has
 // taken back and claims again is another one: it may have been called again. An outcome says nothing of
 // what was called, and half a pair only belongs to the other half in its commit.
-func sameClaim(row *pb.PlanRow, o *pb.Orphan, r *pb.Record) *pb.Orphan {
+func sameClaim(row *rowspb.PlanRow, o *rowspb.Orphan, r *pb.Record) *rowspb.Orphan {
 	for _, known := range row.Orphans {
 		same := known.Action == o.Action && known.Writer == o.Writer
 		beside := known.At.GetSequence() == o.At.GetSequence()
@@ -110,7 +111,7 @@ func sameClaim(row *pb.PlanRow, o *pb.Orphan, r *pb.Record) *pb.Orphan {
 }
 
 // addClaim adds what a record says to an orphan that is known.
-func (s *State) addClaim(p *plan, known, o *pb.Orphan) {
+func (s *State) addClaim(p *plan, known, o *rowspb.Orphan) {
 	if o.Happened && !known.Happened {
 		known.Happened, known.Withdrawn = true, false
 		s.reopen(p) // it was taken back before
@@ -131,7 +132,7 @@ func (s *State) touchTree(p *plan) {
 
 // orphanName is the action's id, or its place where that means something else already.
 func (s *State) orphanName(p *plan, action string, at *pb.Address) string {
-	taken := func(o *pb.Orphan) bool { return o.Name == action }
+	taken := func(o *rowspb.Orphan) bool { return o.Name == action }
 	if s.number(p.id, action) != 0 || slices.ContainsFunc(p.row.Orphans, taken) {
 		return orphanPlace(action, at)
 	}
@@ -184,7 +185,7 @@ func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
 		return
 	}
 	digest := actDigest(f, e.Record.Payload.GetInput())
-	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(o *pb.Orphan) bool {
+	p.row.Orphans = slices.DeleteFunc(p.row.Orphans, func(o *rowspb.Orphan) bool {
 		same := o.Action == e.Record.Action && o.Writer == e.Record.Writer
 		return same && (len(o.Digest) == 0 || bytes.Equal(o.Digest, digest))
 	})
@@ -204,7 +205,7 @@ func (s *State) orphansChanged(p *plan) {
 	}
 }
 
-func cloneOrphans(r *pb.PlanRow) (list []*pb.Orphan) {
+func cloneOrphans(r *rowspb.PlanRow) (list []*rowspb.Orphan) {
 	for _, o := range r.Orphans {
 		list = append(list, o.CloneVT())
 	}
@@ -212,15 +213,15 @@ func cloneOrphans(r *pb.PlanRow) (list []*pb.Orphan) {
 }
 
 // orphaned reports whether an orphan of a plan waits for its owner.
-func orphaned(r *pb.PlanRow) bool {
+func orphaned(r *rowspb.PlanRow) bool {
 	return slices.ContainsFunc(r.Orphans, waits)
 }
 
 // waits reports whether nobody has said yet what became of an orphan.
-func waits(o *pb.Orphan) bool { return !o.Answered && !o.Withdrawn }
+func waits(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn }
 
 // orphans are the names of those that wait for the plan's owner.
-func orphans(r *pb.PlanRow) (names []string) {
+func orphans(r *rowspb.PlanRow) (names []string) {
 	for _, o := range r.Orphans {
 		if waits(o) {
 			names = append(names, o.Name)
@@ -250,7 +251,7 @@ func (s *State) heldByOrphans(p *plan) bool {
 	r := p.row
 	turned := r.Fired != nil || r.Turned != nil && !r.Turned.Clocked
 	asks := len(r.Parked) > 0 || len(r.Ready) > 0 && r.InFlight < concurrency(r)
-	return r.Phase == pb.Phase_PHASE_COMMITTING && !turned && !asks && s.orphanedBelow(p) != ""
+	return r.Phase == rowspb.Phase_PHASE_COMMITTING && !turned && !asks && s.orphanedBelow(p) != ""
 }
 
 // orphansOf calls each with the orphans that keep the commit of a root waiting, as the
@@ -274,15 +275,15 @@ func (s *State) orphansOf(root *plan, each func(name, why string) bool) {
 // refused.
 func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, bool) {
 	id := e.Record.Action
-	at := slices.IndexFunc(p.row.Orphans, func(o *pb.Orphan) bool { return o.Name == id && waits(o) })
+	at := slices.IndexFunc(p.row.Orphans, func(o *rowspb.Orphan) bool { return o.Name == id && waits(o) })
 	if at < 0 {
 		return Result{}, false
 	}
-	if !s.orphanSeconded(e, p, &pb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+	if !s.orphanSeconded(e, p, &rowspb.Proposal{Orphan: id, Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
 		return effective, true
 	}
 	s.reopen(p)
-	if p.row.Phase == pb.Phase_PHASE_UNWINDING {
+	if p.row.Phase == rowspb.Phase_PHASE_UNWINDING {
 		p.row.Resumed = e.Address
 	}
 	p.row.Orphans[at].Answered = true
@@ -293,12 +294,12 @@ func (s *State) resolveOrphan(e ledger.Entry, p *plan, k *pb.Resolved) (Result, 
 }
 
 // orphanSeconded is seconded for an orphan, which has no row of its own.
-func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *pb.Proposal) bool {
+func (s *State) orphanSeconded(e ledger.Entry, p *plan, answer *rowspb.Proposal) bool {
 	if !p.row.Declared.SecondApprover {
 		return true
 	}
-	at := slices.IndexFunc(p.row.Proposals, func(q *pb.Proposal) bool { return q.Orphan == answer.Orphan })
-	var first *pb.Proposal
+	at := slices.IndexFunc(p.row.Proposals, func(q *rowspb.Proposal) bool { return q.Orphan == answer.Orphan })
+	var first *rowspb.Proposal
 	if at >= 0 {
 		first = p.row.Proposals[at]
 		p.row.Proposals = slices.Delete(p.row.Proposals, at, at+1)

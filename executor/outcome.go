@@ -3,8 +3,8 @@ package executor
 import (
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Outcome returns a plan's state, why it is so, and the actions that wait for
@@ -15,20 +15,20 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 		return "", "", nil, false
 	}
 	for n := uint32(1); n <= p.row.Actions && p.row.Quarantined > uint32(len(quarantined)); n++ {
-		if a := r.s.action(id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+		if a := r.s.action(id, n); a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 			quarantined = append(quarantined, a.fixed.Id)
 		}
 	}
 	state = stateName(p.row)
-	if stops(p.row) && (p.row.Signal != pb.Signal_SIGNAL_NONE || p.row.Fired != nil) {
+	if stops(p.row) && (p.row.Signal != rowspb.Signal_SIGNAL_NONE || p.row.Fired != nil) {
 		state = ledger.StateUnwinding // as good as: its lease has turned, or fired
 	}
 	return state, r.reasonOf(p.row), append(quarantined, orphans(p.row)...), true
 }
 
 // reasonOf is the reason of a plan's end; of an opening that was refused it has the field.
-func (r *Reader) reasonOf(p *pb.PlanRow) string {
-	row := new(pb.RefusedRow)
+func (r *Reader) reasonOf(p *rowspb.PlanRow) string {
+	row := new(rowspb.RefusedRow)
 	at := p.Opened
 	if !unopened(p) || !r.s.find(recordKey(keyRefused, at.GetSequence(), at.GetIndex()), row) {
 		return p.Reason

@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -18,13 +19,13 @@ func (s *State) answerable(p *plan, id string) (*action, Result) {
 		return nil, refused("action %s is not registered in plan %s", id, p.id)
 	case a.fixed.Child != "":
 		return nil, refused("%s is a plan of its own: answer its own quarantine", a.fixed.Child)
-	case a.row.Undo == pb.Undo_UNDO_RESOLVED:
+	case a.row.Undo == rowspb.Undo_UNDO_RESOLVED:
 		return nil, refused("action %s was resolved as %s by %s", id, resolutionName(a.row.Resolution.Outcome), a.row.Resolution.Actor)
-	case a.row.Undo == pb.Undo_UNDO_QUARANTINED:
+	case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED:
 		return a, effective
 	case !owing(a.row.Undo):
 		return nil, refused("action %s is not owed: its undo is %s", id, undoName(a.row.Undo))
-	case p.row.Phase != pb.Phase_PHASE_UNWINDING && p.row.Phase != pb.Phase_PHASE_QUARANTINED:
+	case p.row.Phase != rowspb.Phase_PHASE_UNWINDING && p.row.Phase != rowspb.Phase_PHASE_QUARANTINED:
 		return nil, refused("action %s is not owed: plan %s is %s", id, p.id, statusName(p.row))
 	case reportedDone(a):
 		return nil, refused("the undo of action %s was reported done at %s", id, ledger.FormatAddress(a.row.ReportedAt))
@@ -33,9 +34,9 @@ func (s *State) answerable(p *plan, id string) (*action, Result) {
 }
 
 // owing reports whether an unwind has yet to deal with an action.
-func owing(u pb.Undo) bool {
+func owing(u rowspb.Undo) bool {
 	switch u {
-	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING, pb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_EXHAUSTED:
 		return true
 	default:
 		return false
@@ -48,7 +49,7 @@ func pointsBack(r *pb.Record, a *action) Result {
 	if r.About != nil && !sameAddress(r.About, a.fixed.Registered) {
 		return refused("about: %s, but action %s was registered at %s", ledger.FormatAddress(r.About), a.fixed.Id, ledger.FormatAddress(a.fixed.Registered))
 	}
-	switch quarantined := a.row.Undo == pb.Undo_UNDO_QUARANTINED; {
+	switch quarantined := a.row.Undo == rowspb.Undo_UNDO_QUARANTINED; {
 	case r.Cause == nil:
 		return effective
 	case quarantined && !sameAddress(r.Cause, a.row.Settled):
@@ -86,18 +87,18 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 	if s.committing(p) {
 		return s.answeredAtCommit(e, p, a, k)
 	}
-	if !s.seconded(e, p, a, &pb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
+	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: resolutionName(k.Outcome), Halt: k.Halt, Actor: k.Actor}) {
 		return effective
 	}
 	s.reopen(p)
 	p.row.Resumed = e.Address
 	s.giveUp(e, a)
-	if a.row.Undo != pb.Undo_UNDO_QUARANTINED {
+	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
 		s.land(p, a)
 	}
 	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
 	s.unpage(p, a, ledger.PageQuarantined)
-	s.settle(p, a, pb.Undo_UNDO_RESOLVED, e.Address)
+	s.settle(p, a, rowspb.Undo_UNDO_RESOLVED, e.Address)
 	return effective
 }
 
@@ -114,11 +115,11 @@ func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Re
 	if why := s.retryRefused(a, k.Force); why != "" {
 		return refused("%s", why)
 	}
-	if !s.seconded(e, p, a, &pb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
+	if !s.seconded(e, p, a, &rowspb.Proposal{Answer: "retry", Force: k.Force, Actor: k.Actor}) {
 		return effective
 	}
 	a.row.AttemptsFrom, a.row.Approved, a.row.Unserved = a.row.Attempt, true, false
-	if a.row.Undo != pb.Undo_UNDO_QUARANTINED {
+	if a.row.Undo != rowspb.Undo_UNDO_QUARANTINED {
 		s.goOn(e, p, a)
 		return effective
 	}
@@ -133,7 +134,7 @@ func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Re
 // retryRefused says why an undo must not be tried again now, or "".
 func (s *State) retryRefused(a *action, force bool) string {
 	class, id := a.fixed.Forward.Class, a.fixed.Id
-	waits := !flying(a.row.Undo) && a.row.Undo != pb.Undo_UNDO_QUARANTINED && a.row.Undo != pb.Undo_UNDO_EXHAUSTED
+	waits := !flying(a.row.Undo) && a.row.Undo != rowspb.Undo_UNDO_QUARANTINED && a.row.Undo != rowspb.Undo_UNDO_EXHAUSTED
 	switch {
 	case class == pb.Class_CLASS_IRREVERSIBLE || a.fixed.Compensation.GetCapability() == "":
 		return "there is nothing to retry: " + a.fixed.Forward.Capability + " has no inverse"
@@ -143,7 +144,7 @@ func (s *State) retryRefused(a *action, force bool) string {
 		return "the undo of action " + id + " goes on already, as its owner said: it is " + undoName(a.row.Undo)
 	case force:
 		return ""
-	case a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
+	case a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Asking == pb.Question_QUESTION_UNSPECIFIED:
 		return fmt.Sprintf("attempt %d of action %s is on its way since %s and has no answer: wait, or force the retry", a.row.Attempt, id, instant(a.row.DispatchedNs))
 	case a.row.AliveUntilNs > s.meta.TimeNs:
 		return fmt.Sprintf("attempt %d of action %s had no answer and may be at work until %s: wait, or force the retry", a.row.Attempt, id, instant(a.row.AliveUntilNs))
@@ -154,7 +155,7 @@ func (s *State) retryRefused(a *action, force bool) string {
 // goOn takes an action that is not quarantined to its next attempt. What is owed before
 // it, and a forward that may still land, hold that back as they did.
 func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
-	if a.row.Undo == pb.Undo_UNDO_OWED {
+	if a.row.Undo == rowspb.Undo_UNDO_OWED {
 		s.change(a)
 		return
 	}
@@ -175,7 +176,7 @@ func (s *State) goOn(e ledger.Entry, p *plan, a *action) {
 
 // giveUp closes the attempt that is out: its owner waits for its answer no longer.
 func (s *State) giveUp(e ledger.Entry, a *action) {
-	out := a.row.Undo == pb.Undo_UNDO_DISPATCHED && a.row.Attempt > 0
+	out := a.row.Undo == rowspb.Undo_UNDO_DISPATCHED && a.row.Attempt > 0
 	if out && (a.row.Asking == pb.Question_QUESTION_UNSPECIFIED || a.row.Asking == pb.Question_QUESTION_VERIFY) {
 		s.attemptEnded(e, a, a.row.Attempt, attemptEnd{state: "in_doubt", message: "its owner has answered before it did"})
 	}
@@ -184,7 +185,7 @@ func (s *State) giveUp(e ledger.Entry, a *action) {
 // atOwner reports whether an action waits for its owner or has had the answer: nothing
 // more is tried for it.
 func atOwner(a *action) bool {
-	return a.row.Undo == pb.Undo_UNDO_QUARANTINED || a.row.Undo == pb.Undo_UNDO_RESOLVED
+	return a.row.Undo == rowspb.Undo_UNDO_QUARANTINED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
 }
 
 // late reports whether a word that an attempt is done would come behind the action's
@@ -205,11 +206,11 @@ func (s *State) doneLate(e ledger.Entry, p *plan, a *action, end attemptEnd, att
 	s.attemptEnded(e, a, attempt, end)
 	a.row.SaidDone = attempt
 	s.change(a)
-	if a.row.Undo == pb.Undo_UNDO_QUARANTINED {
+	if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {
 		a.row.Note = clip(a.row.Note + "; " + said)
 		return effective
 	}
-	s.owedAnew(e, p, a, &pb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef, Presence: a.row.Presence, Undone: true}, noteUndone)
+	s.owedAnew(e, p, a, &rowspb.ActionRow{Outcome: a.row.Outcome, ExternalRef: a.row.ExternalRef, Presence: a.row.Presence, Undone: true}, noteUndone)
 	a.row.Note = clip(said + noteOwed + dutyID(s.origin(p, a), s.origin(p, a).row.Duties))
 	return effective
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -30,7 +31,7 @@ func pageKey(plan string, n uint32, kind string) []byte {
 // page asks for a page to an owner; it stays a row until a hook has taken it, so
 // that a restart forgets none. a is nil for one about a plan.
 func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
-	row := &pb.PageRow{Kind: kind, Hook: ledger.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
+	row := &rowspb.PageRow{Kind: kind, Hook: ledger.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
 	if hook := a.hook(); hook != "" {
 		row.Hook = hook
 	}
@@ -53,7 +54,7 @@ func number(a *action) uint32 {
 	return a.id.n
 }
 
-func (s *State) pageOf(p *plan, a *action, row *pb.PageRow) Page {
+func (s *State) pageOf(p *plan, a *action, row *rowspb.PageRow) Page {
 	page := Page{Number: number(a), Page: ledger.Page{
 		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant, Plan: p.id,
 		Label: p.row.Declared.Label, Owner: s.owner(p), Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
@@ -80,8 +81,8 @@ func (s *State) ownerPaged(e ledger.Entry, p *plan, k *pb.OwnerPaged) Result {
 }
 
 // pageRow is an open page, or nil.
-func (s *State) pageRow(key []byte) *pb.PageRow {
-	row := new(pb.PageRow)
+func (s *State) pageRow(key []byte) *rowspb.PageRow {
+	row := new(rowspb.PageRow)
 	if !s.find(key, row) {
 		return nil
 	}
@@ -130,7 +131,7 @@ func (s *State) Unpaged() []Page {
 	var out []Page
 	from := []byte{keyPage}
 	for k, v := range s.kv.Scan(from, after(from)) {
-		row := new(pb.PageRow)
+		row := new(rowspb.PageRow)
 		decode("scan", v, row)
 		planID, n := splitActionKey(k[:len(k)-len(row.Kind)])
 		p := s.plan(planID)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -53,21 +54,21 @@ func (r *Reader) Preview(q PreviewQuery, nowNs int64) (PreviewView, error) {
 }
 
 // rewindable reports whether a plan is open again: what is held is not outstanding.
-func rewindable(r *pb.PlanRow) bool { return r.Phase == pb.Phase_PHASE_OPEN }
+func rewindable(r *rowspb.PlanRow) bool { return r.Phase == rowspb.Phase_PHASE_OPEN }
 
 // rehearse asks for the unwind in the scratch state, as an operator would.
 func (d *decider) rehearse(p *plan, to string) (*plan, string) {
 	here := &pb.Address{Sequence: d.state.meta.Applied.GetSequence() + 1}
 	e := ledger.Entry{Address: here, StampNs: d.in.EpochNs, Record: &pb.Record{Plan: p.id}}
 	switch p.row.Phase {
-	case pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
 		if to != "" && to != p.row.ToSavepoint {
 			return p, already(p)
 		}
 		return p, ""
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
-		switch begun := p.row.Fired != nil || p.row.Signal != pb.Signal_SIGNAL_NONE; {
-		case to != "" && p.row.Phase == pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+		switch begun := p.row.Fired != nil || p.row.Signal != rowspb.Signal_SIGNAL_NONE; {
+		case to != "" && p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
 			return p, "plan " + p.id + " is being committed: all of it is undone, or nothing"
 		case to != "" && savepoint(p, to) == nil:
 			return p, "plan " + p.id + " has no savepoint " + to
@@ -76,7 +77,7 @@ func (d *decider) rehearse(p *plan, to string) (*plan, string) {
 		case p.row.Fired != nil:
 			return p, ""
 		}
-	case pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTED:
 		if result := d.state.undoCommitted(e, p, to, "preview"); result.Verdict != Effective {
 			return p, result.Reason
 		}
@@ -84,7 +85,7 @@ func (d *decider) rehearse(p *plan, to string) (*plan, string) {
 	default:
 		return p, "plan " + p.id + " is " + stateName(p.row)
 	}
-	p.row.Signal, p.row.ToSavepoint, p.row.Fired, p.row.Turned, p.row.Behind = pb.Signal_SIGNAL_CANCELLED, to, here, nil, nil
+	p.row.Signal, p.row.ToSavepoint, p.row.Fired, p.row.Turned, p.row.Behind = rowspb.Signal_SIGNAL_CANCELLED, to, here, nil, nil
 	return p, ""
 }
 
@@ -146,9 +147,9 @@ func (r *rehearsal) all(p *plan) []*plan {
 }
 
 // each calls f for every action of an unwinding plan that is in this state.
-func (r *rehearsal) each(p *plan, undo pb.Undo, f func(*plan, *action)) {
+func (r *rehearsal) each(p *plan, undo rowspb.Undo, f func(*plan, *action)) {
 	for _, q := range r.all(p) {
-		for n := q.row.Actions; n >= 1 && q.row.Phase == pb.Phase_PHASE_UNWINDING; n-- {
+		for n := q.row.Actions; n >= 1 && q.row.Phase == rowspb.Phase_PHASE_UNWINDING; n-- {
 			if a := r.d.state.action(q.id, n); a.fixed.Child == "" && a.row.Undo == undo {
 				f(q, a)
 			}
@@ -158,7 +159,7 @@ func (r *rehearsal) each(p *plan, undo pb.Undo, f func(*plan, *action)) {
 
 // flying are the calls that were out before the preview began.
 func (r *rehearsal) flying(p *plan) (calls []call) {
-	r.each(p, pb.Undo_UNDO_DISPATCHED, func(_ *plan, a *action) { calls = append(calls, call{a, a.row.Asking}) })
+	r.each(p, rowspb.Undo_UNDO_DISPATCHED, func(_ *plan, a *action) { calls = append(calls, call{a, a.row.Asking}) })
 	return calls
 }
 
@@ -171,8 +172,8 @@ func (r *rehearsal) due(p *plan) {
 			r.d.next(q, a)
 		}
 	}
-	r.each(p, pb.Undo_UNDO_WAITING, start)
-	r.each(p, pb.Undo_UNDO_SETTLING, start)
+	r.each(p, rowspb.Undo_UNDO_WAITING, start)
+	r.each(p, rowspb.Undo_UNDO_SETTLING, start)
 }
 
 // wait lets time pass until the next try; false: nothing waits for one.
@@ -183,8 +184,8 @@ func (r *rehearsal) wait(p *plan) bool {
 			first = a.row.DueNs
 		}
 	}
-	r.each(p, pb.Undo_UNDO_WAITING, earliest)
-	r.each(p, pb.Undo_UNDO_SETTLING, earliest)
+	r.each(p, rowspb.Undo_UNDO_WAITING, earliest)
+	r.each(p, rowspb.Undo_UNDO_SETTLING, earliest)
 	if first == 0 {
 		return false
 	}
@@ -262,7 +263,7 @@ func (r *rehearsal) step(p *plan, a *action) PreviewStep {
 // checks after an undo find nothing.
 func (r *rehearsal) answer(c call) {
 	p, a := r.d.state.plan(c.a.id.plan), c.a
-	if a.row.Undo != pb.Undo_UNDO_DISPATCHED {
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED {
 		return
 	}
 	if c.question == pb.Question_QUESTION_UNSPECIFIED {

@@ -4,15 +4,15 @@ import (
 	"errors"
 	"slices"
 
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
 var errMissingRow = errors.New("a row is missing")
 
 // clonePlan copies what the fold changes and shares what it never does. A test
 // holds it to the fields of PlanRow.
-func clonePlan(r *pb.PlanRow) *pb.PlanRow {
-	return &pb.PlanRow{
+func clonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
+	return &rowspb.PlanRow{
 		Agent: r.Agent, Opened: r.Opened, OpenedNs: r.OpenedNs, Declared: r.Declared, Implicit: r.Implicit,
 		Phase: r.Phase, Signal: r.Signal, Reason: r.Reason, Signalled: r.Signalled,
 		Turned: r.Turned, Behind: slices.Clone(r.Behind), Fired: r.Fired, Unwinding: r.Unwinding, Resumed: r.Resumed,
@@ -32,8 +32,8 @@ func clonePlan(r *pb.PlanRow) *pb.PlanRow {
 }
 
 // cloneAction is clonePlan for actions.
-func cloneAction(r *pb.ActionRow) *pb.ActionRow {
-	return &pb.ActionRow{
+func cloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
+	return &rowspb.ActionRow{
 		Outcome: r.Outcome, ExternalRef: r.ExternalRef, Failure: r.Failure, OutcomeAt: r.OutcomeAt,
 		Undo: r.Undo, Blockers: r.Blockers, Attempt: r.Attempt, AttemptsFrom: r.AttemptsFrom, Blind: r.Blind,
 		Dispatched: r.Dispatched, DueNs: r.DueNs, Settled: r.Settled, SettledNs: r.SettledNs, Note: r.Note,
@@ -47,13 +47,13 @@ func cloneAction(r *pb.ActionRow) *pb.ActionRow {
 	}
 }
 
-func cloneLeases(list []*pb.LeaseRow) []*pb.LeaseRow {
+func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 	if list == nil {
 		return nil
 	}
-	out := make([]*pb.LeaseRow, len(list))
+	out := make([]*rowspb.LeaseRow, len(list))
 	for i, l := range list {
-		out[i] = &pb.LeaseRow{
+		out[i] = &rowspb.LeaseRow{
 			Name: l.Name, ArmedNs: l.ArmedNs, WakeNs: l.WakeNs,
 			Keys: l.Keys, Fired: l.Fired, Moot: l.Moot, Node: l.Node, Faulty: l.Faulty, Cascade: l.Cascade,
 		}

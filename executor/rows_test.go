@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -62,7 +63,7 @@ func scalar(f protoreflect.FieldDescriptor, n int) protoreflect.Value {
 // TestACloneHasEveryField: a field that clonePlan or cloneAction forgets would be
 // lost in the scratch fold of Decide.
 func TestACloneHasEveryField(t *testing.T) {
-	p, a := new(pb.PlanRow), new(pb.ActionRow)
+	p, a := new(rowspb.PlanRow), new(rowspb.ActionRow)
 	fill(p.ProtoReflect(), 3)
 	fill(a.ProtoReflect(), 3)
 	if c := clonePlan(p); !proto.Equal(p, c) {
@@ -75,7 +76,7 @@ func TestACloneHasEveryField(t *testing.T) {
 
 // TestACloneIsApart: what the fold changes in place is not shared.
 func TestACloneIsApart(t *testing.T) {
-	p, a := new(pb.PlanRow), new(pb.ActionRow)
+	p, a := new(rowspb.PlanRow), new(rowspb.ActionRow)
 	fill(p.ProtoReflect(), 3)
 	fill(a.ProtoReflect(), 3)
 	p2, a2 := p.CloneVT(), a.CloneVT()

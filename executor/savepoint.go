@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -22,18 +23,18 @@ func (s *State) savepointSet(e ledger.Entry, p *plan, k *pb.SavepointSet) Result
 		return repeated
 	case old != nil:
 		return refused("savepoint_set.name: savepoint %s of plan %s was set before, at %s", name, p.id, ledger.FormatAddress(old.At))
-	case p.row.Phase != pb.Phase_PHASE_OPEN:
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN:
 		return refused("plan %s is %s and takes no savepoint", p.id, statusName(p.row))
 	case len(p.row.Savepoints) >= savepointsMax:
 		return refused("savepoint_set.name: plan %s has %d savepoints, and no more fit", p.id, savepointsMax)
 	}
 	p.row.SavepointsSet = k.Number
-	p.row.Savepoints = append(p.row.Savepoints, &pb.Savepoint{Name: name, Actions: p.row.Actions, At: e.Address})
+	p.row.Savepoints = append(p.row.Savepoints, &rowspb.Savepoint{Name: name, Actions: p.row.Actions, At: e.Address})
 	s.touch(p)
 	return effective
 }
 
-func savepoint(p *plan, name string) *pb.Savepoint {
+func savepoint(p *plan, name string) *rowspb.Savepoint {
 	for _, sp := range p.row.Savepoints {
 		if sp.Name == name {
 			return sp
@@ -57,14 +58,14 @@ func (s *State) target(p *plan) (rewinding bool, last uint32) {
 
 // rewindDuty undoes a duty of an open plan: its action was rewound before.
 func (s *State) rewindDuty(e ledger.Entry, p *plan, d *action, why string) {
-	if p.row.Signal == pb.Signal_SIGNAL_NONE {
-		s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, why, d.fixed.Id)
+	if p.row.Signal == rowspb.Signal_SIGNAL_NONE {
+		s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, why, d.fixed.Id)
 	}
 }
 
 // rewound reports whether an unwind back to a savepoint has nothing left to do.
-func rewound(r *pb.PlanRow) bool {
-	return r.Rewinding && r.Phase == pb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && !orphaned(r)
+func rewound(r *rowspb.PlanRow) bool {
+	return r.Rewinding && r.Phase == rowspb.Phase_PHASE_UNWINDING && idle(r) && r.Quarantined == 0 && !orphaned(r)
 }
 
 // planRewound opens a plan again. Its leases are armed anew: what has turned true
@@ -76,20 +77,20 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 	widened := p.row.ToSavepoint == ""
 	p.row.Rewinding, p.row.Fired, p.row.Unwinding, p.row.Resumed, p.row.ToSavepoint = false, nil, nil, nil, ""
 	if !widened {
-		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = pb.Signal_SIGNAL_NONE, nil, "", nil
+		p.row.Signal, p.row.Signalled, p.row.Reason, p.row.Passed = rowspb.Signal_SIGNAL_NONE, nil, "", nil
 	}
 	for len(p.row.Savepoints) > 0 && p.row.Savepoints[len(p.row.Savepoints)-1].Actions > p.row.Target {
 		p.row.Savepoints = p.row.Savepoints[:len(p.row.Savepoints)-1]
 	}
-	state, phase := ledger.StateOpen, pb.Phase_PHASE_OPEN
+	state, phase := ledger.StateOpen, rowspb.Phase_PHASE_OPEN
 	if p.row.Committed != nil { // for a late duty: its commit goes on
-		state, phase = ledger.StateCommitting, pb.Phase_PHASE_COMMITTING
+		state, phase = ledger.StateCommitting, rowspb.Phase_PHASE_COMMITTING
 	}
 	s.phase(p, phase)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		if a.row.Undo == pb.Undo_UNDO_OWED { // its owner said halt
-			s.move(p, a, pb.Undo_UNDO_HELD)
+		if a.row.Undo == rowspb.Undo_UNDO_OWED { // its owner said halt
+			s.move(p, a, rowspb.Undo_UNDO_HELD)
 		}
 		if a.row.Blockers != 0 { // nobody keeps count while it is open
 			a.row.Blockers = 0
@@ -99,7 +100,7 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 	p.row.Target = 0
 	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: state, Savepoint: k.Savepoint})
 	s.rearm(p, e.Address)
-	if phase == pb.Phase_PHASE_COMMITTING {
+	if phase == rowspb.Phase_PHASE_COMMITTING {
 		s.settleDoubts(p)
 	}
 	return effective
@@ -107,10 +108,10 @@ func (s *State) planRewound(e ledger.Entry, p *plan, k *pb.PlanRewound) Result {
 
 // rearm takes out the leases of a plan again.
 func (s *State) rearm(p *plan, at *pb.Address) {
-	again := func(l *pb.LeaseRow) {
+	again := func(l *rowspb.LeaseRow) {
 		l.Fired, l.Moot = false, false
 		if !stopped(l) {
-			l.Cascade = pb.Cascade_CASCADE_NONE
+			l.Cascade = rowspb.Cascade_CASCADE_NONE
 		}
 	}
 	for _, l := range p.row.Leases {

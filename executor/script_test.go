@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -131,7 +132,7 @@ func (s *script) goesOn() {
 	s.t.Helper()
 	plans, _ := rowsOf(s.t, s.kv)
 	for _, p := range plans {
-		if p.row.Phase == pb.Phase_PHASE_UNWINDING && p.row.InFlight == 0 && len(p.row.Settling) == 0 && !hasWork(p.row) {
+		if p.row.Phase == rowspb.Phase_PHASE_UNWINDING && p.row.InFlight == 0 && len(p.row.Settling) == 0 && !hasWork(p.row) {
 			s.t.Fatalf("plan %s unwinds with no call out", p.id)
 		}
 	}

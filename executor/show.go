@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -93,7 +94,7 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 		from = []byte{keyPlan}
 	}
 	for k, v := range r.s.kv.Scan(from, after([]byte{keyPlan})) {
-		row := new(pb.PlanRow)
+		row := new(rowspb.PlanRow)
 		decode("scan", v, row)
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
@@ -111,7 +112,7 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 const windowsShown = 64
 
 // windowCloses is the end of the first undo window of a plan's held actions.
-func (r *Reader) windowCloses(id string, row *pb.PlanRow) (first int64) {
+func (r *Reader) windowCloses(id string, row *rowspb.PlanRow) (first int64) {
 	for _, n := range row.Windows[:min(len(row.Windows), windowsShown)] {
 		if ns := r.s.action(id, n).row.ClosesNs; first == 0 || ns < first {
 			first = ns
@@ -213,7 +214,7 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 		view := viewOf(p.id, p.row)
 		view.Owner, view.Cuts = r.s.owner(p), r.cuts(p)
 		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
-			if a := r.s.action(p.id, n); a.row.Undo == pb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
+			if a := r.s.action(p.id, n); a.row.Undo == rowspb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
 				view.Actions = append(view.Actions, r.action(p, a))
 			}
 		}
@@ -266,7 +267,7 @@ func (r *Reader) Status() StatusView {
 	}
 	for k, v := range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
 		view.Unpaged++
-		row := new(pb.PageRow)
+		row := new(rowspb.PageRow)
 		if decode("scan", v, row); view.OldestPage == nil || row.AtNs < view.OldestPage.AtNs {
 			plan, n := splitActionKey(k[:len(k)-len(row.Kind)])
 			view.OldestPage = &PageView{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
@@ -282,7 +283,7 @@ func (r *Reader) Status() StatusView {
 }
 
 func (r *Reader) refused(sequence uint64, index uint32) RefusedView {
-	row := new(pb.RefusedRow)
+	row := new(rowspb.RefusedRow)
 	r.s.load(recordKey(keyRefused, sequence, index), row)
 	return RefusedView{
 		Sequence: sequence, Index: index, Kind: row.Kind, Plan: row.Plan, Subject: row.Subject,
@@ -290,7 +291,7 @@ func (r *Reader) refused(sequence uint64, index uint32) RefusedView {
 	}
 }
 
-func viewOf(id string, row *pb.PlanRow) PlanView {
+func viewOf(id string, row *rowspb.PlanRow) PlanView {
 	view := PlanView{
 		Plan: id, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner, State: stateName(row), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs, LastNs: row.LastNs,
@@ -315,9 +316,9 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 		view.Labels[l.Key] = l.Value
 	}
 	switch row.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
 		view.Held = int(row.Unsettled)
-	case pb.Phase_PHASE_COMMITTED:
+	case rowspb.Phase_PHASE_COMMITTED:
 		if keeps(row) {
 			view.Held = int(row.Unsettled)
 		}
@@ -328,14 +329,14 @@ func viewOf(id string, row *pb.PlanRow) PlanView {
 	if row.Ended != nil {
 		view.Ended = ledger.FormatAddress(row.Ended)
 	}
-	if row.Phase == pb.Phase_PHASE_COMMITTED {
+	if row.Phase == rowspb.Phase_PHASE_COMMITTED {
 		view.Ended = ledger.FormatAddress(row.Committed)
 	}
 	return view
 }
 
 // answerOf is a proposal as its command line has it: "skipped --halt".
-func answerOf(q *pb.Proposal) string {
+func answerOf(q *rowspb.Proposal) string {
 	answer := q.Answer
 	if q.Halt {
 		answer += " --halt"
@@ -389,7 +390,7 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		}
 		view.ResolvedReason = row.Resolution.Reason
 	}
-	if row.Undo == pb.Undo_UNDO_QUARANTINED && row.Settled != nil {
+	if row.Undo == rowspb.Undo_UNDO_QUARANTINED && row.Settled != nil {
 		view.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
 	view.WaitsFor = r.waitOf(p, a)
@@ -404,21 +405,21 @@ func (r *Reader) waitOf(p *plan, a *action) string {
 		return "what is in doubt in plan " + a.fixed.Child
 	}
 	switch row.Undo {
-	case pb.Undo_UNDO_OWED:
+	case rowspb.Undo_UNDO_OWED:
 		if row.Blockers > 0 {
 			return "what came after it"
 		}
-	case pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_SETTLING:
 		return settling(p, a)
-	case pb.Undo_UNDO_QUARANTINED:
+	case rowspb.Undo_UNDO_QUARANTINED:
 		if commits {
 			return "its owner's word, before the plan is committed"
 		}
-	case pb.Undo_UNDO_WAITING, pb.Undo_UNDO_READY:
+	case rowspb.Undo_UNDO_WAITING, rowspb.Undo_UNDO_READY:
 		if commits {
 			return "the next question to " + callOf(c, pb.Question_QUESTION_EFFECT).GetCapability()
 		}
-	case pb.Undo_UNDO_DISPATCHED:
+	case rowspb.Undo_UNDO_DISPATCHED:
 		switch {
 		case a.fixed.Child != "":
 			return "the unwind of plan " + a.fixed.Child
@@ -433,12 +434,12 @@ func (r *Reader) waitOf(p *plan, a *action) string {
 }
 
 // undoOf is the undo as people read it: a whole held set is retired by its plan.
-func undoOf(p *pb.PlanRow, a *pb.ActionRow) string {
-	if a.Undo == pb.Undo_UNDO_HELD && p.Phase == pb.Phase_PHASE_COMMITTED && !keeps(p) {
-		return undoName(pb.Undo_UNDO_RETIRED)
+func undoOf(p *rowspb.PlanRow, a *rowspb.ActionRow) string {
+	if a.Undo == rowspb.Undo_UNDO_HELD && p.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p) {
+		return undoName(rowspb.Undo_UNDO_RETIRED)
 	}
-	if (stops(p) || keeps(p)) && !settled(a.Undo) && a.Undo != pb.Undo_UNDO_QUARANTINED {
-		return undoName(pb.Undo_UNDO_HELD) // also while a commit asks about it
+	if (stops(p) || keeps(p)) && !settled(a.Undo) && a.Undo != rowspb.Undo_UNDO_QUARANTINED {
+		return undoName(rowspb.Undo_UNDO_HELD) // also while a commit asks about it
 	}
 	return undoName(a.Undo)
 }

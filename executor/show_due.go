@@ -3,7 +3,7 @@ package executor
 import (
 	"encoding/binary"
 
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -82,7 +82,7 @@ func (r *Reader) again(key []byte, clock int64) int64 {
 
 // trueAt is ns where a condition is true by the clock, and else when time alone
 // could make it so, or 0.
-func (r *Reader) trueAt(p *plan, a *action, l *pb.LeaseRow, ns, clock int64) int64 {
+func (r *Reader) trueAt(p *plan, a *action, l *rowspb.LeaseRow, ns, clock int64) int64 {
 	condition, err := r.condition(conditionOf(p, a, l))
 	if err != nil {
 		return 0

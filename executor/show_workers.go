@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
 // workersPlans and workersActions bound what one look at the capabilities reads.
@@ -68,7 +68,7 @@ func (r *Reader) Workers() (views []WorkerView, partial bool) {
 		if plans++; plans > workersPlans || actions > workersActions {
 			return sortedWorkers(views), true
 		}
-		row := new(pb.PlanRow)
+		row := new(rowspb.PlanRow)
 		decode("scan", v, row)
 		if row.Unsettled == 0 || row.Retired {
 			continue
@@ -105,9 +105,9 @@ func awaitsWorker(a *action) (due, held bool) {
 		return false, false
 	}
 	switch a.row.Undo {
-	case pb.Undo_UNDO_HELD:
+	case rowspb.Undo_UNDO_HELD:
 		return false, true
-	case pb.Undo_UNDO_OWED, pb.Undo_UNDO_READY, pb.Undo_UNDO_SETTLING, pb.Undo_UNDO_DISPATCHED, pb.Undo_UNDO_WAITING:
+	case rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY, rowspb.Undo_UNDO_SETTLING, rowspb.Undo_UNDO_DISPATCHED, rowspb.Undo_UNDO_WAITING:
 		return true, true
 	default:
 		return false, false

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -44,26 +45,26 @@ type actionID struct {
 // plan is a decoded PlanRow. row is owned by this state and may be changed.
 type plan struct {
 	id    string
-	row   *pb.PlanRow
+	row   *rowspb.PlanRow
 	dirty bool
 	work  string // its entry in the to-do set
 	bytes int    // that it takes, if it is large
 
-	listed pb.Phase // as its entries in the lists have it; unspecified: it has none
+	listed rowspb.Phase // as its entries in the lists have it; unspecified: it has none
 
 	numbers map[string]uint32 // of its actions by id, as far as they were asked for
 	all     bool              // numbers has every action: the plan was opened under this State
 }
 
-func newPlan(id string, row *pb.PlanRow) *plan {
+func newPlan(id string, row *rowspb.PlanRow) *plan {
 	return &plan{id: id, row: row, work: todoPlan + id}
 }
 
 // action is a decoded action. fixed is shared and never changed.
 type action struct {
 	id    actionID
-	fixed *pb.ActionStatic
-	row   *pb.ActionRow
+	fixed *rowspb.ActionStatic
+	row   *rowspb.ActionRow
 	dirty bool
 	begun bool   // fixed was written since the last Flush
 	bytes [2]int // that fixed and row take, if they are large
@@ -76,7 +77,7 @@ type State struct {
 	// archive gives the values of evicted facts; nil where there are none
 	archive Archive
 	base    *State // set in a fork: reads go through to it, writes stay here
-	meta    *pb.Meta
+	meta    *rowspb.Meta
 
 	plans   map[string]*plan
 	actions map[actionID]*action
@@ -150,7 +151,7 @@ func look(kv KV, tenant string) *State {
 		plans: map[string]*plan{}, actions: map[actionID]*action{},
 		watchers: newWatchers(), facts: newFacts(), absent: newKept[struct{}](absentMax),
 		facted: map[string]*keptFact{},
-		meta:   &pb.Meta{FoldVersion: FoldVersion},
+		meta:   &rowspb.Meta{FoldVersion: FoldVersion},
 	}
 	if v, ok := kv.Get([]byte(keyMeta)); ok {
 		decode("get", v, s.meta)
@@ -160,7 +161,7 @@ func look(kv KV, tenant string) *State {
 
 // Meta returns the head of the state: cursor, clock, term, counters. It must
 // not be changed.
-func (s *State) Meta() *pb.Meta { return s.meta }
+func (s *State) Meta() *rowspb.Meta { return s.meta }
 
 // Between sets what is called before each evaluation of a condition, and before each
 // text that may have to be compiled, so that a host may give other tenants a processor
@@ -237,7 +238,7 @@ func (s *State) plan(id string) *plan {
 			p = newPlan(id, clonePlan(b.row))
 		}
 	} else if v, ok := s.kv.Get(planKey(keyPlan, id)); ok {
-		row := new(pb.PlanRow)
+		row := new(rowspb.PlanRow)
 		decode("get", v, row)
 		p = newPlan(id, row)
 		p.numbers, p.listed = map[string]uint32{}, row.Phase
@@ -249,7 +250,7 @@ func (s *State) plan(id string) *plan {
 	return p
 }
 
-func (s *State) addPlan(id string, row *pb.PlanRow) *plan {
+func (s *State) addPlan(id string, row *rowspb.PlanRow) *plan {
 	p := newPlan(id, row)
 	p.numbers, p.all = map[string]uint32{}, true
 	s.plans[id] = p
@@ -281,7 +282,7 @@ func (s *State) action(planID string, n uint32) *action {
 		b := s.base.action(planID, n)
 		a.fixed, a.row = b.fixed, cloneAction(b.row)
 	} else {
-		a.fixed, a.row = new(pb.ActionStatic), new(pb.ActionRow)
+		a.fixed, a.row = new(rowspb.ActionStatic), new(rowspb.ActionRow)
 		s.cache(&a.bytes[0], s.load(actionKey(keyStatic, planID, n), a.fixed), 0)
 		s.cache(&a.bytes[1], s.load(actionKey(keyAction, planID, n), a.row), len(a.row.Leases))
 	}
@@ -327,7 +328,7 @@ func (s *State) cache(counted *int, bytes, leases int) {
 	*counted = bytes
 }
 
-func (s *State) addAction(planID string, n uint32, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
+func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
 	a := &action{id: actionID{planID, n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
 	if p := s.plan(planID); p.numbers != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -23,16 +24,16 @@ const (
 
 // crossed reports whether an action's effect crossed the boundary or may have.
 func crossed(a *action) bool {
-	return a.row.Outcome != pb.Outcome_OUTCOME_FAILED && a.row.Presence != pb.Presence_PRESENCE_ABSENT
+	return a.row.Outcome != rowspb.Outcome_OUTCOME_FAILED && a.row.Presence != pb.Presence_PRESENCE_ABSENT
 }
 
 // blind reports whether an undo runs without knowing that the forward completed.
-func blind(a *action) bool { return a.row.Outcome != pb.Outcome_OUTCOME_COMPLETED }
+func blind(a *action) bool { return a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED }
 
 // superseded reports whether an undo that has begun has nothing to do any more: the
 // forward is known to have failed, or its late completion is a duty of its own.
 func superseded(a *action) bool {
-	return a.row.Outcome == pb.Outcome_OUTCOME_FAILED || a.row.Late && a.fixed.DutyOf == 0
+	return a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED || a.row.Late && a.fixed.DutyOf == 0
 }
 
 // nextStep says what to do with a ready action at the logical time, and why.
@@ -48,7 +49,7 @@ func (s *State) nextStep(a *action) (step, string) {
 		return stepChild, ""
 	case a.row.Undone:
 		return stepQuarantine, noteUndone
-	case a.row.Outcome == pb.Outcome_OUTCOME_FAILED:
+	case a.row.Outcome == rowspb.Outcome_OUTCOME_FAILED:
 		return stepSkip, "never crossed the boundary: the forward is known to have failed"
 	case superseded(a):
 		return stepSkip, "what became known of its forward after its blind undo began is owed as a duty of its own"

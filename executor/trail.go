@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -80,7 +81,7 @@ func (r *Reader) trailPlan(t *Trail, p *plan) {
 		t.add(a.fixed.Registered, a.row.OutcomeAt, a.row.Settled, a.row.Dispatched, a.row.PresenceAt)
 		prefix := actionKey(keyAttempt, p.id, n)
 		for _, v := range r.s.kv.Scan(prefix, after(prefix)) {
-			attempt := new(pb.AttemptRow)
+			attempt := new(rowspb.AttemptRow)
 			decode("scan", v, attempt)
 			t.add(attempt.Dispatched, attempt.Ended)
 		}
@@ -142,7 +143,7 @@ func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
 	if r.s.committing(p) {
 		return r.commitWaits(p, of)
 	}
-	if closed(p.row.Phase) || p.row.Phase == pb.Phase_PHASE_OPEN {
+	if closed(p.row.Phase) || p.row.Phase == rowspb.Phase_PHASE_OPEN {
 		return nil
 	}
 	for n := uint32(1); n <= p.row.Actions && len(views) < waitsMax; n++ {
@@ -177,11 +178,11 @@ func (r *Reader) commitWaits(root *plan, of *action) (views []WaitView) {
 
 func (r *Reader) waitsFor(p *plan, a *action) string {
 	switch {
-	case a.row.Undo == pb.Undo_UNDO_QUARANTINED:
+	case a.row.Undo == rowspb.Undo_UNDO_QUARANTINED:
 		return "its owner: " + a.row.Note
-	case a.row.Undo == pb.Undo_UNDO_OWED:
+	case a.row.Undo == rowspb.Undo_UNDO_OWED:
 		return "what came after it: " + strings.Join(r.blocking(p, a), ", ")
-	case a.row.Undo == pb.Undo_UNDO_WAITING:
+	case a.row.Undo == rowspb.Undo_UNDO_WAITING:
 		return fmt.Sprintf("attempt %d: %s", a.row.Attempt+1, a.row.Note)
 	}
 	if view := r.action(p, a); view.WaitsFor != "" {

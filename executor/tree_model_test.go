@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -33,7 +34,7 @@ type modelAction struct {
 	before  []int // that it came after, directly
 	branch  bool
 	class   pb.Class
-	outcome pb.Outcome
+	outcome rowspb.Outcome
 	doubt   string // the contract's on_in_doubt: ask, probe, blind (a probe for attempts only), or nothing
 	effect  string // what the probe says of the effect in doubt
 	binds   bool   // an argument reads meta.external_ref
@@ -57,16 +58,16 @@ func (a modelAction) probed() bool { return a.doubt == "probe" || a.doubt == "bl
 
 // forbidden reports whether the owner must be asked first.
 func (a modelAction) forbidden() bool {
-	late := a.gate == "until" || a.gate == "for" && a.outcome == pb.Outcome_OUTCOME_COMPLETED
+	late := a.gate == "until" || a.gate == "for" && a.outcome == rowspb.Outcome_OUTCOME_COMPLETED
 	return late || a.gate == "pivot" || a.gate == "approve"
 }
 
 // alone is the fate of an action whose turn has come, and how many extra effects
 // were found on the way.
 func (a modelAction) alone() (undo string, extra int) {
-	known := a.outcome == pb.Outcome_OUTCOME_COMPLETED
+	known := a.outcome == rowspb.Outcome_OUTCOME_COMPLETED
 	switch {
-	case a.outcome == pb.Outcome_OUTCOME_FAILED, a.class == pb.Class_CLASS_EFFECTLESS:
+	case a.outcome == rowspb.Outcome_OUTCOME_FAILED, a.class == pb.Class_CLASS_EFFECTLESS:
 		return "skipped", 0
 	case a.class == pb.Class_CLASS_IRREVERSIBLE, !known && a.doubt == "ask":
 		return "quarantined", 0
@@ -230,7 +231,7 @@ func (f *fates) end(p *modelPlan) string {
 			case "compensated":
 				inScope = true
 			case "skipped":
-				inScope = inScope || a.class == pb.Class_CLASS_EFFECTLESS && a.outcome != pb.Outcome_OUTCOME_FAILED
+				inScope = inScope || a.class == pb.Class_CLASS_EFFECTLESS && a.outcome != rowspb.Outcome_OUTCOME_FAILED
 			}
 		}
 	}
@@ -280,7 +281,7 @@ func (p *modelPlan) past(f *fates, from int) bool {
 			if a.child.past(f, 0) {
 				return true
 			}
-		case a.outcome != pb.Outcome_OUTCOME_FAILED && (a.gate == "until" || a.gate == "for" && a.outcome == pb.Outcome_OUTCOME_COMPLETED):
+		case a.outcome != rowspb.Outcome_OUTCOME_FAILED && (a.gate == "until" || a.gate == "for" && a.outcome == rowspb.Outcome_OUTCOME_COMPLETED):
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -64,8 +65,8 @@ func (g *grower) action(p *modelPlan, branch bool) {
 			a.before = append(a.before, j)
 		}
 	}
-	a.outcome = [...]pb.Outcome{pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED, pb.Outcome_OUTCOME_COMPLETED,
-		pb.Outcome_OUTCOME_FAILED, pb.Outcome_OUTCOME_IN_DOUBT, pb.Outcome_OUTCOME_UNKNOWN}[g.IntN(6)]
+	a.outcome = [...]rowspb.Outcome{rowspb.Outcome_OUTCOME_COMPLETED, rowspb.Outcome_OUTCOME_COMPLETED, rowspb.Outcome_OUTCOME_COMPLETED,
+		rowspb.Outcome_OUTCOME_FAILED, rowspb.Outcome_OUTCOME_IN_DOUBT, rowspb.Outcome_OUTCOME_UNKNOWN}[g.IntN(6)]
 	a.doubt = [...]string{"", "", "probe", "probe", "blind", "ask"}[g.IntN(6)]
 	a.effect = g.one("present", "absent", "duplicate", "inconclusive", "lost")
 	a.binds = a.probed() && g.IntN(8) > 0
@@ -158,11 +159,11 @@ func (w *planted) plant(p *modelPlan, from, to int) {
 
 func outcomeOf(a modelAction) *pb.Record {
 	switch a.outcome {
-	case pb.Outcome_OUTCOME_COMPLETED:
+	case rowspb.Outcome_OUTCOME_COMPLETED:
 		return completed(a.id)
-	case pb.Outcome_OUTCOME_FAILED:
+	case rowspb.Outcome_OUTCOME_FAILED:
 		return failedForward(a.id)
-	case pb.Outcome_OUTCOME_IN_DOUBT:
+	case rowspb.Outcome_OUTCOME_IN_DOUBT:
 		return inDoubt(a.id)
 	default:
 		return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -17,12 +18,12 @@ import (
 func (s *State) compensationRequested(e ledger.Entry, p *plan, k *pb.CompensationRequested) Result {
 	reason := byActor(k.Reason, k.Actor)
 	switch {
-	case p.row.Phase == pb.Phase_PHASE_COMMITTED:
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:
 		return s.undoCommitted(e, p, k.ToSavepoint, reason)
 	case k.ToSavepoint != "":
 		return s.unwindTo(e, p, "compensation_requested", k.ToSavepoint, reason)
 	default:
-		return s.signal(e, p, pb.Signal_SIGNAL_CANCELLED, reason, "")
+		return s.signal(e, p, rowspb.Signal_SIGNAL_CANCELLED, reason, "")
 	}
 }
 
@@ -59,12 +60,12 @@ func (s *State) undoCommitted(e ledger.Entry, p *plan, to, reason string) Result
 		return refused("undo windows have closed: %s%s", strings.Join(gone[:min(len(gone), closedShown)], "; "), more)
 	}
 	u := s.copyCommitted(e, p, p.id+undoneSuffix, target, "")
-	u.row.Phase = pb.Phase_PHASE_OPEN
+	u.row.Phase = rowspb.Phase_PHASE_OPEN
 	s.meta.Ended--
 	s.meta.Open++
 	u.row.Committed, u.row.EndedNs = nil, 0
 	s.armPlan(u, e.Address)
-	return s.signal(e, u, pb.Signal_SIGNAL_CANCELLED, reason, "")
+	return s.signal(e, u, rowspb.Signal_SIGNAL_CANCELLED, reason, "")
 }
 
 // unfinished finds a child plan that is being undone by itself: what its agent did
@@ -100,9 +101,9 @@ func (s *State) irreversibleNow(p *plan, target uint32) (gone []string) {
 func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32, parent string) *plan {
 	d := p.row.Declared.CloneVT()
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, parent, ""
-	u := s.addPlan(id, &pb.PlanRow{
+	u := s.addPlan(id, &rowspb.PlanRow{
 		Agent: p.row.Agent, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs, Declared: d, Origin: p.id,
-		Phase: pb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Actions: p.row.Actions,
+		Phase: rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Actions: p.row.Actions,
 		Orphans: cloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener, ResumedNs: p.row.ResumedNs, // nobody knows what they did
 		// What was rewound before the commit counts on.
 		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped, Resolved: p.row.Resolved, ByHand: p.row.ByHand,
@@ -113,7 +114,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 	s.touch(p)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		fixed := &pb.ActionStatic{
+		fixed := &rowspb.ActionStatic{
 			Id: a.fixed.Id, Registered: a.fixed.Registered, AtNs: a.fixed.AtNs, Forward: a.fixed.Forward, Compensation: a.fixed.Compensation,
 			Before: a.fixed.Before, DutyOf: a.fixed.DutyOf, Child: a.fixed.Child, Writer: a.fixed.Writer,
 		}
@@ -123,7 +124,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 		row := cloneAction(a.row)
 		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
 		if n <= target && !settled(row.Undo) {
-			row.Undo, row.Note = pb.Undo_UNDO_SKIPPED, "before the savepoint"
+			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, "before the savepoint"
 			u.row.Skipped++
 		}
 		if a.fixed.Child != "" && !settled(row.Undo) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -21,7 +22,7 @@ func unservedAfter(c *pb.CompensationRegistered) int64 {
 // nobody takes it; 0: never.
 func unservedFrom(a *action) int64 {
 	switch {
-	case a.row.Undo != pb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
+	case a.row.Undo != rowspb.Undo_UNDO_DISPATCHED || a.fixed.Child != "":
 		return 0
 	case a.row.Asking != pb.Question_QUESTION_UNSPECIFIED:
 		return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation))

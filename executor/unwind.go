@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -12,11 +13,11 @@ import (
 // passed reports whether an action lets what it came after go.
 func passed(p *plan, a *action) bool {
 	switch a.row.Undo {
-	case pb.Undo_UNDO_COMPENSATED, pb.Undo_UNDO_SKIPPED:
+	case rowspb.Undo_UNDO_COMPENSATED, rowspb.Undo_UNDO_SKIPPED:
 		return true
-	case pb.Undo_UNDO_RESOLVED:
+	case rowspb.Undo_UNDO_RESOLVED:
 		return !a.row.Resolution.GetHalt()
-	case pb.Undo_UNDO_QUARANTINED:
+	case rowspb.Undo_UNDO_QUARANTINED:
 		return p.row.Declared.GetOnUndoFailure() == pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	default:
 		return false
@@ -28,9 +29,9 @@ func passed(p *plan, a *action) bool {
 func isClear(p *plan, a *action) bool { return passed(p, a) && a.row.Blockers == 0 }
 
 // settled reports whether an action's part in the held set has ended.
-func settled(u pb.Undo) bool {
+func settled(u rowspb.Undo) bool {
 	switch u {
-	case pb.Undo_UNDO_COMPENSATED, pb.Undo_UNDO_SKIPPED, pb.Undo_UNDO_RESOLVED:
+	case rowspb.Undo_UNDO_COMPENSATED, rowspb.Undo_UNDO_SKIPPED, rowspb.Undo_UNDO_RESOLVED:
 		return true
 	default:
 		return false
@@ -38,14 +39,14 @@ func settled(u pb.Undo) bool {
 }
 
 // flying reports whether a call of an action is out, or waits for its next try.
-func flying(u pb.Undo) bool {
-	return u == pb.Undo_UNDO_DISPATCHED || u == pb.Undo_UNDO_WAITING
+func flying(u rowspb.Undo) bool {
+	return u == rowspb.Undo_UNDO_DISPATCHED || u == rowspb.Undo_UNDO_WAITING
 }
 
 // ordered reports whether a plan keeps count of blockers: from its unwind on.
-func ordered(r *pb.PlanRow) bool {
+func ordered(r *rowspb.PlanRow) bool {
 	switch r.Phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTED, pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTED, rowspb.Phase_PHASE_COMMITTING:
 		return false
 	default:
 		return true
@@ -54,46 +55,46 @@ func ordered(r *pb.PlanRow) bool {
 
 // move takes an action into another state of its undo. Every list and counter of
 // its plan that depends on the state is kept here and nowhere else.
-func (s *State) move(p *plan, a *action, to pb.Undo) {
+func (s *State) move(p *plan, a *action, to rowspb.Undo) {
 	r, n, from := p.row, a.id.n, a.row.Undo
 	was := isClear(p, a)
 	switch from {
-	case pb.Undo_UNDO_DISPATCHED:
+	case rowspb.Undo_UNDO_DISPATCHED:
 		if s.base == nil {
 			s.landed = append(s.landed, About{p.id, a.fixed.Id})
 		}
-	case pb.Undo_UNDO_READY:
+	case rowspb.Undo_UNDO_READY:
 		r.Ready = without(r.Ready, n)
-	case pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_SETTLING:
 		r.Settling = without(r.Settling, n)
-	case pb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_EXHAUSTED:
 		r.Parked = without(r.Parked, n)
-	case pb.Undo_UNDO_QUARANTINED:
+	case rowspb.Undo_UNDO_QUARANTINED:
 		r.Quarantined--
-	case pb.Undo_UNDO_COMPENSATED:
+	case rowspb.Undo_UNDO_COMPENSATED:
 		r.Compensated--
 		r.InScope--
-	case pb.Undo_UNDO_SKIPPED:
+	case rowspb.Undo_UNDO_SKIPPED:
 		r.Skipped--
-	case pb.Undo_UNDO_RESOLVED:
+	case rowspb.Undo_UNDO_RESOLVED:
 		r.Resolved--
 	}
 	switch to {
-	case pb.Undo_UNDO_READY:
+	case rowspb.Undo_UNDO_READY:
 		r.Ready = insert(r.Ready, n)
 		a.row.ReadyNs = s.meta.TimeNs
-	case pb.Undo_UNDO_SETTLING:
+	case rowspb.Undo_UNDO_SETTLING:
 		r.Settling = insert(r.Settling, n)
-	case pb.Undo_UNDO_EXHAUSTED:
+	case rowspb.Undo_UNDO_EXHAUSTED:
 		r.Parked = insert(r.Parked, n)
-	case pb.Undo_UNDO_QUARANTINED:
+	case rowspb.Undo_UNDO_QUARANTINED:
 		r.Quarantined++
-	case pb.Undo_UNDO_COMPENSATED:
+	case rowspb.Undo_UNDO_COMPENSATED:
 		r.Compensated++
 		r.InScope++
-	case pb.Undo_UNDO_SKIPPED:
+	case rowspb.Undo_UNDO_SKIPPED:
 		r.Skipped++
-	case pb.Undo_UNDO_RESOLVED:
+	case rowspb.Undo_UNDO_RESOLVED:
 		r.Resolved++
 		r.ByHand = true
 	}
@@ -111,7 +112,7 @@ func (s *State) move(p *plan, a *action, to pb.Undo) {
 }
 
 // count keeps what is held and what is in flight.
-func (s *State) count(p *plan, a *action, from, to pb.Undo) {
+func (s *State) count(p *plan, a *action, from, to rowspb.Undo) {
 	if flying(to) && !flying(from) {
 		p.row.InFlight++
 	} else if flying(from) && !flying(to) {
@@ -134,7 +135,7 @@ func (s *State) count(p *plan, a *action, from, to pb.Undo) {
 }
 
 // settle ends an action's part in the unwind.
-func (s *State) settle(p *plan, a *action, undo pb.Undo, at *pb.Address) {
+func (s *State) settle(p *plan, a *action, undo rowspb.Undo, at *pb.Address) {
 	a.row.Settled, a.row.SettledNs = at, s.meta.TimeNs
 	if settled(undo) {
 		a.row.AliveUntilNs = 0
@@ -149,9 +150,9 @@ func (s *State) block(p *plan, a *action) {
 		was := isClear(p, b)
 		b.row.Blockers++
 		s.change(b)
-		if b.row.Undo == pb.Undo_UNDO_READY || b.row.Undo == pb.Undo_UNDO_SETTLING {
+		if b.row.Undo == rowspb.Undo_UNDO_READY || b.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			s.dropRetry(p, b)
-			s.move(p, b, pb.Undo_UNDO_OWED)
+			s.move(p, b, rowspb.Undo_UNDO_OWED)
 		}
 		if was {
 			s.block(p, b)
@@ -167,7 +168,7 @@ func (s *State) release(p *plan, a *action) {
 		s.change(b)
 		switch {
 		case b.row.Blockers > 0:
-		case b.row.Undo == pb.Undo_UNDO_OWED:
+		case b.row.Undo == rowspb.Undo_UNDO_OWED:
 			s.makeReady(p, b)
 		case passed(p, b):
 			s.release(p, b)
@@ -182,7 +183,7 @@ func (s *State) startUnwind(p *plan) {
 	s.disarm(p)
 	p.row.Turned, p.row.Behind = nil, nil
 	p.row.UnwindingNs = s.meta.TimeNs
-	s.phase(p, pb.Phase_PHASE_UNWINDING)
+	s.phase(p, rowspb.Phase_PHASE_UNWINDING)
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		s.action(p.id, n).row.Blockers = 0
 	}
@@ -190,8 +191,8 @@ func (s *State) startUnwind(p *plan) {
 	for n := p.row.Actions; n >= 1; n-- {
 		a := s.action(p.id, n)
 		s.change(a)
-		if a.row.Undo == pb.Undo_UNDO_HELD && n > p.row.Target {
-			a.row.Undo = pb.Undo_UNDO_OWED
+		if a.row.Undo == rowspb.Undo_UNDO_HELD && n > p.row.Target {
+			a.row.Undo = rowspb.Undo_UNDO_OWED
 		}
 		if !isClear(p, a) {
 			for _, m := range a.fixed.Before {
@@ -200,7 +201,7 @@ func (s *State) startUnwind(p *plan) {
 		}
 	}
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		if a := s.action(p.id, n); a.row.Blockers == 0 && a.row.Undo == pb.Undo_UNDO_OWED {
+		if a := s.action(p.id, n); a.row.Blockers == 0 && a.row.Undo == rowspb.Undo_UNDO_OWED {
 			s.makeReady(p, a)
 		}
 	}
@@ -214,22 +215,22 @@ func (s *State) makeReady(p *plan, a *action) {
 		if ns := s.settlesAt(p, a); ns != 0 {
 			s.settleUntil(p, a, ns)
 		} else {
-			s.move(p, a, pb.Undo_UNDO_READY)
+			s.move(p, a, rowspb.Undo_UNDO_READY)
 		}
 		return
 	}
 	switch s.plan(a.fixed.Child).row.Phase {
-	case pb.Phase_PHASE_UNWINDING:
-		s.move(p, a, pb.Undo_UNDO_DISPATCHED)
-	case pb.Phase_PHASE_QUARANTINED:
-		s.move(p, a, pb.Undo_UNDO_QUARANTINED)
+	case rowspb.Phase_PHASE_UNWINDING:
+		s.move(p, a, rowspb.Undo_UNDO_DISPATCHED)
+	case rowspb.Phase_PHASE_QUARANTINED:
+		s.move(p, a, rowspb.Undo_UNDO_QUARANTINED)
 	default:
-		s.move(p, a, pb.Undo_UNDO_READY)
+		s.move(p, a, rowspb.Undo_UNDO_READY)
 	}
 }
 
 // enlist gives a plan its next action, held, or the entry of a child plan.
-func (s *State) enlist(p *plan, fixed *pb.ActionStatic, row *pb.ActionRow) *action {
+func (s *State) enlist(p *plan, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
 	p.row.Actions++
 	p.row.Unsettled++
 	if fixed.Child == "" {
@@ -243,7 +244,7 @@ func (s *State) enlist(p *plan, fixed *pb.ActionStatic, row *pb.ActionRow) *acti
 // after, and has not been started, waits for it.
 func (s *State) joinUnwind(p *plan, a *action) {
 	s.reopen(p)
-	a.row.Undo = pb.Undo_UNDO_OWED
+	a.row.Undo = rowspb.Undo_UNDO_OWED
 	s.block(p, a)
 	s.makeReady(p, a)
 }
@@ -256,22 +257,22 @@ func (s *State) owe(p *plan, a *action) {
 		return
 	}
 	s.dropRetry(p, a)
-	s.move(p, a, pb.Undo_UNDO_OWED)
+	s.move(p, a, rowspb.Undo_UNDO_OWED)
 	if a.row.Blockers == 0 {
 		s.makeReady(p, a)
 	}
 }
 
 // park marks an action whose undo cannot go on by itself: Decide quarantines it.
-func (s *State) park(p *plan, a *action) { s.move(p, a, pb.Undo_UNDO_EXHAUSTED) }
+func (s *State) park(p *plan, a *action) { s.move(p, a, rowspb.Undo_UNDO_EXHAUSTED) }
 
 // phase takes a plan into another phase, and its entry in a parent with it.
-func (s *State) phase(p *plan, to pb.Phase) {
+func (s *State) phase(p *plan, to rowspb.Phase) {
 	from := p.row.Phase
 	*s.counter(from)--
 	*s.counter(to)++
 	p.row.Phase = to
-	if from == pb.Phase_PHASE_QUARANTINED || to == pb.Phase_PHASE_QUARANTINED || len(p.row.Orphans) > 0 {
+	if from == rowspb.Phase_PHASE_QUARANTINED || to == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Orphans) > 0 {
 		s.listOwner(p)
 	}
 	s.touch(p)
@@ -279,13 +280,13 @@ func (s *State) phase(p *plan, to pb.Phase) {
 }
 
 // counter is where a phase is counted.
-func (s *State) counter(phase pb.Phase) *uint64 {
+func (s *State) counter(phase rowspb.Phase) *uint64 {
 	switch phase {
-	case pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING:
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
 		return &s.meta.Open
-	case pb.Phase_PHASE_UNWINDING:
+	case rowspb.Phase_PHASE_UNWINDING:
 		return &s.meta.Unwinding
-	case pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_QUARANTINED:
 		return &s.meta.Quarantined
 	default:
 		return &s.meta.Ended
@@ -296,14 +297,14 @@ func (s *State) counter(phase pb.Phase) *uint64 {
 // again, and a terminal state must mean what it says.
 func (s *State) reopen(p *plan) {
 	switch p.row.Phase {
-	case pb.Phase_PHASE_RESOLVED:
+	case rowspb.Phase_PHASE_RESOLVED:
 		s.meta.Held += uint64(s.registrations(p))
-	case pb.Phase_PHASE_COMPENSATED, pb.Phase_PHASE_FAILED, pb.Phase_PHASE_QUARANTINED:
+	case rowspb.Phase_PHASE_COMPENSATED, rowspb.Phase_PHASE_FAILED, rowspb.Phase_PHASE_QUARANTINED:
 	default:
 		return
 	}
 	p.row.EndedNs, p.row.Ended = 0, nil
-	s.phase(p, pb.Phase_PHASE_UNWINDING)
+	s.phase(p, rowspb.Phase_PHASE_UNWINDING)
 }
 
 // registrations counts the unsettled actions of a plan that are not entries of

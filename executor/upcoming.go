@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
 // Pulse is where the fold of a tenant stands: its counters.
@@ -74,7 +74,7 @@ func (r *Reader) Upcoming(limit int) UpcomingView {
 			view.Due = append(view.Due, due)
 		}
 	}
-	for _, phase := range []pb.Phase{pb.Phase_PHASE_OPEN, pb.Phase_PHASE_COMMITTING, pb.Phase_PHASE_UNWINDING, pb.Phase_PHASE_QUARANTINED} {
+	for _, phase := range []rowspb.Phase{rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED} {
 		if id := r.oldest(listPrefix(listState, phaseValue(phase))); id != "" {
 			view.Oldest = append(view.Oldest, viewOf(id, r.s.plan(id).row))
 		}
@@ -88,7 +88,7 @@ func (r *Reader) dueView(key []byte) (view DueView, ok bool) {
 	var p *plan
 	var a *action
 	if key[9] == dueNode {
-		var l *pb.LeaseRow
+		var l *rowspb.LeaseRow
 		if p, a, l = r.s.member(key[10:]); l == nil {
 			return view, false
 		}
@@ -109,7 +109,7 @@ func (r *Reader) dueView(key []byte) (view DueView, ok bool) {
 	view.Plan, view.Label = p.id, p.row.Declared.GetLabel()
 	if a != nil {
 		view.Action = a.fixed.Id
-		if key[9] == dueRetry && a.row.Undo == pb.Undo_UNDO_SETTLING {
+		if key[9] == dueRetry && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			view.Kind = "settle"
 		}
 	}
@@ -209,7 +209,7 @@ func (r *Reader) addWorkers(view *CapabilityView, behind uint64) bool {
 			break
 		}
 		v, _ := r.s.get(k)
-		row := new(pb.AttemptRow)
+		row := new(rowspb.AttemptRow)
 		r.s.load(append([]byte{keyAttempt}, v...), row)
 		if row.Worker == "" {
 			continue

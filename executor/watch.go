@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -252,7 +253,7 @@ func (s *State) heldBy(w *watcher) *triggers.Held {
 }
 
 // leaseBehind is the lease that a watcher is, or the first of its node.
-func (s *State) leaseBehind(id string) (p *plan, a *action, l *pb.LeaseRow) {
+func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) {
 	if id[0] == 0 {
 		return s.member([]byte(id[1:]))
 	}
@@ -312,7 +313,7 @@ func (s *State) condition(text string) (*triggers.Condition, error) {
 
 // hold reads what a lease's condition needs of its plan and action. It is nil when
 // the condition cannot be read.
-func (s *State) hold(p *plan, a *action, l *pb.LeaseRow) *triggers.Held {
+func (s *State) hold(p *plan, a *action, l *rowspb.LeaseRow) *triggers.Held {
 	condition, err := s.condition(conditionOf(p, a, l))
 	if err != nil {
 		return nil
@@ -321,7 +322,7 @@ func (s *State) hold(p *plan, a *action, l *pb.LeaseRow) *triggers.Held {
 }
 
 // scopeOf is what a lease may read of its plan and action.
-func scopeOf(p *plan, a *action, l *pb.LeaseRow) triggers.Scope {
+func scopeOf(p *plan, a *action, l *rowspb.LeaseRow) triggers.Scope {
 	scope := triggers.Scope{Plan: planScope(p), ArmedNs: l.ArmedNs}
 	if a == nil {
 		return scope

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // checkWatches recounts who watches which fact, and the nodes.
 func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes map[string]bool) error {
 	watching, leases := map[string][]string{}, map[string]uint64{}
-	note := func(planID string, n uint32, rows []*pb.LeaseRow) {
+	note := func(planID string, n uint32, rows []*rowspb.LeaseRow) {
 		for _, l := range rows {
 			for _, k := range l.Keys {
 				watching[k] = append(watching[k], string(leaseRef{planID, n, l.Name}.append(nil)))
@@ -183,7 +184,7 @@ func TestLargeFactsDoNotFillTheMemory(t *testing.T) {
 	facts := newFacts()
 	value := make([]byte, 60<<10)
 	for i := range 9000 {
-		facts.put(fmt.Sprint(i), &keptFact{row: &pb.FactRow{Value: value}})
+		facts.put(fmt.Sprint(i), &keptFact{row: &rowspb.FactRow{Value: value}})
 	}
 	if n := len(facts.young) + len(facts.old); n == 0 || n*len(value) > factBytesMax {
 		t.Fatalf("%d facts are remembered", n)

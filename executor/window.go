@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -14,7 +15,7 @@ import (
 func (s *State) windowOf(p *plan, a *action) {
 	c := a.fixed.Compensation
 	closes := c.GetValidUntilNs()
-	if c.GetValidForNs() > 0 && a.row.Outcome == pb.Outcome_OUTCOME_COMPLETED {
+	if c.GetValidForNs() > 0 && a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED {
 		if end := s.meta.TimeNs + min(c.ValidForNs, epochMax-s.meta.TimeNs); closes == 0 || end < closes {
 			closes = end
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -252,7 +253,7 @@ func (w *world) settling() (ns int64, ok bool) {
 		}
 		a := w.state.action(ref.plan, ref.n)
 		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests && a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
-		if ns > w.now && soon && a.row.Undo == pb.Undo_UNDO_SETTLING {
+		if ns > w.now && soon && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			return ns, true
 		}
 	}

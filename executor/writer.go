@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -42,7 +43,7 @@ func (s *State) planResumed(e ledger.Entry, p *plan) Result {
 	switch {
 	case e.Record.Writer == p.row.Writer:
 		return repeated
-	case p.row.Phase != pb.Phase_PHASE_OPEN || p.row.Signal != pb.Signal_SIGNAL_NONE:
+	case p.row.Phase != rowspb.Phase_PHASE_OPEN || p.row.Signal != rowspb.Signal_SIGNAL_NONE:
 		return refused("plan %s is %s and is not resumed", p.id, statusName(p.row))
 	}
 	p.row.Writer, p.row.ResumedNs = e.Record.Writer, s.meta.TimeNs

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // haltedName keeps a halt over a restart, beside the tiles.
@@ -288,7 +288,7 @@ func (a *actor) noteHalt(halted *ledger.Halted) {
 }
 
 // checkAnchor is turn.CheckAnchor over a store.
-func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *pb.Meta) error {
+func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *rowspb.Meta) error {
 	return turn.CheckAnchor(head, meta, func(sequence uint64) ([]ledger.Entry, error) {
 		m, err := store.Get(ctx, sequence)
 		if err != nil {

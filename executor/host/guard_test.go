@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -194,7 +195,7 @@ func TestAStateOfOtherRulesIsFoldedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, key, meta := h.actors[0].kv, []byte("m"), new(pb.Meta)
+	kv, key, meta := h.actors[0].kv, []byte("m"), new(rowspb.Meta)
 	row, ok := kv.Get(key)
 	if err := meta.UnmarshalVT(row); err != nil || !ok || meta.FoldVersion != executor.FoldVersion || held != 2 {
 		t.Fatalf("%v: version %d, %d held", err, meta.FoldVersion, held)

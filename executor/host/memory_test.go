@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -271,7 +272,7 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	r.inState("a", executor.FactEvicted)
 	key := append(tenantPrefix("t"), "fa"...)
 	v, _ := get(h.db, key)
-	row := new(pb.FactRow)
+	row := new(rowspb.FactRow)
 	if err := row.UnmarshalVT(v); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -19,7 +20,7 @@ func (p *planCheck) accepts() bool {
 func (p *planCheck) doubts(root *planCheck) (names []string) {
 	var parts []*planCheck
 	for _, it := range p.items {
-		known := it.outcome == pb.Outcome_OUTCOME_COMPLETED || it.outcome == pb.Outcome_OUTCOME_FAILED
+		known := it.outcome == rowspb.Outcome_OUTCOME_COMPLETED || it.outcome == rowspb.Outcome_OUTCOME_FAILED
 		switch {
 		case it.child != nil:
 			parts = append(parts, it.child)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -163,13 +164,13 @@ func (c *checker) checkEffects(v executor.PlanView) {
 		if it.child != nil || it.kept || s == nil || it.class != pb.Class_CLASS_COMPENSABLE || it.compensation.Actuator == ledger.ActuatorMemory {
 			continue
 		}
-		known := it.outcome == pb.Outcome_OUTCOME_COMPLETED
+		known := it.outcome == rowspb.Outcome_OUTCOME_COMPLETED
 		for _, e := range c.w.provider.forward[s.key] {
 			switch {
 			case e.extra || e.byOwner || s.lied || c.clocksWrong():
 			case (v.State == ledger.StateCompensated || v.State == ledger.StateFailed) && e.stands:
 				c.fail("I29", 0, "plan %s is %s, and %s of action %s stands", v.Plan, v.State, e.ref, it.id)
-			case v.State == ledger.StateCommitted && it.absent && !it.spoken && it.outcome != pb.Outcome_OUTCOME_COMPLETED && e.stands && !p.root().accepts():
+			case v.State == ledger.StateCommitted && it.absent && !it.spoken && it.outcome != rowspb.Outcome_OUTCOME_COMPLETED && e.stands && !p.root().accepts():
 				c.fail("I36", 0, "plan %s is committed without action %s, and %s of it stands", v.Plan, it.id, e.ref)
 			case v.State == ledger.StateCommitted && v.UndoneAs == "" && !e.stands && it.undo == undoHeld && known && !c.hasDuty(p, it):
 				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan, e.ref, it.id)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -50,7 +51,7 @@ type itemCheck struct {
 	writer       string // the process that registered it
 	child        *planCheck
 	apart        bool // the child had ended when its parent was committed: what reopens it later holds nobody back
-	outcome      pb.Outcome
+	outcome      rowspb.Outcome
 	presence     pb.Presence
 	absent       bool // the last answer about its effect has found nothing
 	undo         undo
@@ -110,7 +111,7 @@ func (p *planCheck) item(id string) (int, *itemCheck) {
 		return -1, nil
 	}
 	// A duty stands beside the action that it comes from.
-	d := &itemCheck{id: id, before: p.items[i].before, class: it.class, compensation: it.compensation, forward: it.forward, duty: true, outcome: pb.Outcome_OUTCOME_COMPLETED, taken: it.taken, earlier: it.taken}
+	d := &itemCheck{id: id, before: p.items[i].before, class: it.class, compensation: it.compensation, forward: it.forward, duty: true, outcome: rowspb.Outcome_OUTCOME_COMPLETED, taken: it.taken, earlier: it.taken}
 	p.items = append(p.items, d)
 	return len(p.items) - 1, d
 }
@@ -314,7 +315,7 @@ func (c *checker) ended(p *planCheck, at uint64, k *pb.PlanEnded) {
 			continue
 		}
 		named := slices.Contains(k.Outstanding, it.id)
-		crossed := it.outcome == pb.Outcome_OUTCOME_COMPLETED && it.presence != pb.Presence_PRESENCE_ABSENT
+		crossed := it.outcome == rowspb.Outcome_OUTCOME_COMPLETED && it.presence != pb.Presence_PRESENCE_ABSENT
 		if it.owesWord && !c.isTold(p, it) {
 			c.fail("I23", at, "plan %s ends %s, and nobody is told that %s was undone behind its owner's answer", p.id, k.End, it.id)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -27,9 +28,9 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 		if r.Writer != it.writer && r.Writer != p.writer {
 			return // it takes back what it has claimed itself
 		}
-		c.outcome(p, it, pb.Outcome_OUTCOME_FAILED)
+		c.outcome(p, it, rowspb.Outcome_OUTCOME_FAILED)
 	case *pb.Record_ForwardInDoubt:
-		c.outcome(p, it, pb.Outcome_OUTCOME_IN_DOUBT)
+		c.outcome(p, it, rowspb.Outcome_OUTCOME_IN_DOUBT)
 	case *pb.Record_CompensationDispatched:
 		c.argued(at, p, it, r)
 		c.dispatched(at, p, it, k.CompensationDispatched)
@@ -55,8 +56,8 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 	case *pb.Record_CompensationSucceeded, *pb.Record_CompensationReported:
 		c.undone(at, p, it, r)
 	case *pb.Record_CompensationSkipped:
-		late := c.hasDuty(p, it) || it.blindBegun && it.outcome != pb.Outcome_OUTCOME_UNKNOWN
-		if it.outcome != pb.Outcome_OUTCOME_FAILED && !it.effectless() && !it.absent && !late {
+		late := c.hasDuty(p, it) || it.blindBegun && it.outcome != rowspb.Outcome_OUTCOME_UNKNOWN
+		if it.outcome != rowspb.Outcome_OUTCOME_FAILED && !it.effectless() && !it.absent && !late {
 			c.fail("I22", at, "%s of plan %s is skipped, and may have crossed", it.id, p.id)
 		}
 		it.undo = undoSkipped
@@ -82,7 +83,7 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 
 // completed notes a completion, and whether what its undo reads was kept.
 func (c *checker) completed(p *planCheck, it *itemCheck, r *pb.Record) {
-	c.outcome(p, it, pb.Outcome_OUTCOME_COMPLETED)
+	c.outcome(p, it, rowspb.Outcome_OUTCOME_COMPLETED)
 	it.lost = r.GetForwardCompleted().OutputIncomplete && len(r.Payload.GetOutput()) == 0
 	if it.lost {
 		c.w.options.Seen.commit("lost")
@@ -175,12 +176,12 @@ func (c *checker) reopen(p *planCheck, at uint64) {
 	}
 }
 
-func (c *checker) outcome(p *planCheck, it *itemCheck, outcome pb.Outcome) {
-	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.outcome == pb.Outcome_OUTCOME_FAILED {
+func (c *checker) outcome(p *planCheck, it *itemCheck, outcome rowspb.Outcome) {
+	if outcome == rowspb.Outcome_OUTCOME_COMPLETED && it.outcome == rowspb.Outcome_OUTCOME_FAILED {
 		it.from = it.attempt // it was said to have failed behind a blind attempt, and is owed anew
 	}
 	it.outcome = outcome
-	if outcome == pb.Outcome_OUTCOME_COMPLETED && it.undo != undoSkipped {
+	if outcome == rowspb.Outcome_OUTCOME_COMPLETED && it.undo != undoSkipped {
 		it.absent = false // the probe was too early
 	}
 	if u := c.plans[p.id+"~1"]; u != nil { // what undoes a committed plan knows, too
@@ -211,7 +212,7 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 	if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
 		c.reopen(p, at)
 	}
-	blind := it.outcome != pb.Outcome_OUTCOME_COMPLETED
+	blind := it.outcome != rowspb.Outcome_OUTCOME_COMPLETED
 	refused := it.forward.Late == pb.Late_LATE_REFUSED
 	asks := contract.Probe != nil && !refused && (contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_PROBE || contract.OnInDoubt == pb.OnInDoubt_ON_IN_DOUBT_UNSPECIFIED)
 	switch {
@@ -221,7 +222,7 @@ func (c *checker) dispatched(at uint64, p *planCheck, it *itemCheck, k *pb.Compe
 		c.fail("I19", at, "%s of plan %s is dispatched, and its undo is settled", it.id, p.id)
 	case it.class != pb.Class_CLASS_COMPENSABLE:
 		c.fail("I23", at, "%s of plan %s is dispatched, and has no inverse: %s", it.id, p.id, it.class)
-	case it.outcome == pb.Outcome_OUTCOME_FAILED:
+	case it.outcome == rowspb.Outcome_OUTCOME_FAILED:
 		c.fail("I20", at, "%s of plan %s is dispatched, and is known to have failed", it.id, p.id)
 	case blind && !it.duty && asks && it.presence == pb.Presence_PRESENCE_UNSPECIFIED:
 		c.fail("I20", at, "%s of plan %s is dispatched in doubt, and its probe has found nothing yet", it.id, p.id)
@@ -308,7 +309,7 @@ func (c *checker) succeeded(at uint64, p *planCheck, it *itemCheck, k *pb.Compen
 	}
 	it.undo = undoDone
 	s := c.w.workers.spec(p.id, it.id)
-	if s == nil || it.duty || it.compensation.Actuator == ledger.ActuatorMemory || k.Probed && it.outcome != pb.Outcome_OUTCOME_COMPLETED {
+	if s == nil || it.duty || it.compensation.Actuator == ledger.ActuatorMemory || k.Probed && it.outcome != rowspb.Outcome_OUTCOME_COMPLETED {
 		return
 	}
 	if slices.ContainsFunc(p.claims, func(k *claim) bool { return k.action == it.id }) {

@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // CheckAnchor holds the stream against the state that was folded from it: nothing may be
 // missing (guard G1), and the record at the cursor must have the address that the state
 // remembers (G2). read gives the entries of one message. What does not agree is a
 // *ledger.Halted; any other error is read's.
-func CheckAnchor(head ledger.Head, meta *pb.Meta, read func(sequence uint64) ([]ledger.Entry, error)) error {
+func CheckAnchor(head ledger.Head, meta *rowspb.Meta, read func(sequence uint64) ([]ledger.Entry, error)) error {
 	cursor := meta.GetApplied().GetSequence()
 	switch {
 	case head.Deleted != 0:

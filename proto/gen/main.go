@@ -1,14 +1,17 @@
-// Gen compiles proto/**.proto to Go, without protoc and without network: the
+// Gen compiles .proto files to Go, without protoc and without network: the
 // compiler and both generators are Go modules pinned in this folder's go.mod,
 // which keeps them out of the product's own module.
 //
-//	go run . DIR        # DIR is the folder that holds sagenbaum/v1/*.proto
+//	go run . DIR...     # each DIR has .proto files two or three folders down
+//
+// A file is named for its path below its DIR, and its Go is written beside it.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/bufbuild/protocompile"
@@ -28,29 +31,35 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gen DIR")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: gen DIR...")
 		os.Exit(64)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "cannot generate:", err)
 		os.Exit(2)
 	}
 }
 
-func run(dir string) error {
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.proto"))
-	if err != nil || len(paths) == 0 {
-		return fmt.Errorf("no .proto below %s (%v)", dir, err)
-	}
-	names := make([]string, len(paths))
-	for i, p := range paths {
-		if names[i], err = filepath.Rel(dir, p); err != nil {
-			return err
+func run(dirs []string) error {
+	var names []string
+	home := map[string]string{} // the DIR of each folder
+	for _, dir := range dirs {
+		paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.proto"))
+		if err != nil || len(paths) == 0 {
+			return fmt.Errorf("no .proto below %s (%v)", dir, err)
+		}
+		for _, p := range paths {
+			name, err := filepath.Rel(dir, p)
+			if err != nil {
+				return err
+			}
+			names = append(names, name)
+			home[path.Dir(filepath.ToSlash(name))] = dir
 		}
 	}
 	compiler := protocompile.Compiler{
-		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{dir}}),
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: dirs}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	files, err := compiler.Compile(context.Background(), names...)
@@ -76,7 +85,7 @@ func run(dir string) error {
 	for _, fd := range files {
 		add(fd)
 	}
-	return generate(dir, request)
+	return generate(home, request)
 }
 
 // descriptorOf keeps source info, which carries the comments.
@@ -89,7 +98,7 @@ func descriptorOf(fd protoreflect.FileDescriptor) *descriptorpb.FileDescriptorPr
 	return protodesc.ToFileDescriptorProto(fd)
 }
 
-func generate(dir string, request *pluginpb.CodeGeneratorRequest) error {
+func generate(home map[string]string, request *pluginpb.CodeGeneratorRequest) error {
 	plugin, err := protogen.Options{}.New(request)
 	if err != nil {
 		return err
@@ -112,7 +121,7 @@ func generate(dir string, request *pluginpb.CodeGeneratorRequest) error {
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
-		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(home[path.Dir(f.GetName())], f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
 			return err
 		}
 	}
