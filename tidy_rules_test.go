@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -307,16 +306,18 @@ func words(name string) (parts []string) {
 	return parts
 }
 
-// timersAllowed lists, per file of executor/host, the functions of package time
+// timersAllowed lists, per file below executor/host, the functions of package time
 // that it may use and what for. None of them knows a plan's deadline: that is a
 // lease, and the wake timer of the actor serves all leases (S74).
 var timersAllowed = map[string]map[string]string{
-	"actor.go":    {"NewTimer": "the wake timer of all leases, and pauses after a failure"},
-	"dispatch.go": {"AfterFunc": "asking a worker again"},
-	"holder.go":   {"NewTimer": "renewing the holder's lease", "NewTicker": "renewing the holder's lease"},
-	"page.go":     {"AfterFunc": "publishing a page again that nobody has taken"},
-	"query.go":    {"NewTimer": "how long a question may wait"},
-	"room.go":     {"After": "looking again at a full disk"},
+	"actor.go":       {"NewTimer": "the wake timer of all leases"},
+	"checkpoint.go":  {"NewTimer": "the next checkpoint"},
+	"pause/pause.go": {"NewTimer": "pauses after a failure"},
+	"dispatch.go":    {"AfterFunc": "asking a worker again"},
+	"holder.go":      {"NewTimer": "renewing the holder's lease", "NewTicker": "renewing the holder's lease"},
+	"page.go":        {"AfterFunc": "publishing a page again that nobody has taken"},
+	"query.go":       {"NewTimer": "how long a question may wait"},
+	"store/room.go":  {"After": "looking again at a full disk"},
 }
 
 var timers = []string{"AfterFunc", "NewTimer", "NewTicker", "After", "Tick"}
@@ -324,10 +325,11 @@ var timers = []string{"AfterFunc", "NewTimer", "NewTicker", "After", "Tick"}
 // checkTimers keeps deadlines a matter of leases: the shell has no timers but
 // those above and never looks at a deadline.
 func checkTimers(s source) (findings []string) {
-	if s.test() || s.folder() != "executor/host" {
+	name, shell := strings.CutPrefix(s.path, "executor/host/")
+	if s.test() || !shell || strings.HasPrefix(name, "console/") {
 		return nil
 	}
-	allowed := timersAllowed[path.Base(s.path)]
+	allowed := timersAllowed[name]
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok {
 			if name := selects(e, "time"); slices.Contains(timers, name) && allowed[name] == "" {

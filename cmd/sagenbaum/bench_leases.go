@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -19,7 +19,7 @@ import (
 // leaseBench folds a ledger that it makes up, and measures what leases cost.
 type leaseBench struct {
 	dir      string
-	folder   *host.Folder
+	folder   *store.Folder
 	sequence uint64
 	ns       int64
 	out      io.Writer
@@ -61,7 +61,7 @@ func newLeaseBench(out io.Writer, b *benching, dir string) (*leaseBench, error) 
 }
 
 func (l *leaseBench) open() (err error) {
-	l.folder, err = host.OpenFolder(filepath.Join(l.dir, "state"), benchTenant)
+	l.folder, err = store.OpenFolder(filepath.Join(l.dir, "state"), benchTenant)
 	return err
 }
 

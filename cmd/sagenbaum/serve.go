@@ -20,6 +20,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
@@ -321,7 +322,7 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 		started := time.Now()
 		server, err := embedded.Start(config)
 		switch {
-		case err != nil && host.Unwritable(err) && (again || !errors.Is(err, fs.ErrPermission)):
+		case err != nil && store.Unwritable(err) && (again || !errors.Is(err, fs.ErrPermission)):
 			config.Port = v.standInAlone(ctx, config, log, err)
 		case err != nil && !again:
 			return v.explainStart(err)

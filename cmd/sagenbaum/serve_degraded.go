@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
@@ -26,7 +27,7 @@ func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logge
 	said := ""
 	for {
 		h, err := host.New(cfg)
-		if err == nil || !host.Unwritable(err) || errors.Is(err, fs.ErrPermission) {
+		if err == nil || !store.Unwritable(err) || errors.Is(err, fs.ErrPermission) {
 			if leave != nil {
 				leave()
 			}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -32,7 +34,7 @@ type actor struct {
 	fresh    bool            // the next session folds from the beginning, from no snapshot
 	session  context.Context // ends with the attachment to the ledger
 	store    ledger.Store
-	kv       *tenantKV
+	kv       *store.KV
 	state    *executor.State
 	stint    *stint
 	dispatch *dispatcher
@@ -85,7 +87,7 @@ type actor struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: newTenantKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
+		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
 		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
 		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[turn.About]int64{},
@@ -110,11 +112,11 @@ func (a *actor) run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
 			return err
-		case isAny(err, failingDisk): // of the tiles, and for this process it stays so
+		case store.Failing(err): // of the tiles, and for this process it stays so
 			return fmt.Errorf("%w: %w", ErrState, err)
-		case Unwritable(err): // of the tiles; without them nothing may be folded
+		case store.Unwritable(err): // of the tiles; without them nothing may be folded
 			a.degraded(ctx, err)
-			if !sleep(ctx, retryDelayMax) {
+			if !pause.For(ctx, retryDelayMax) {
 				return nil
 			}
 			delay = retryDelayMin
@@ -143,23 +145,12 @@ func (a *actor) run(ctx context.Context) error {
 		}
 		a.setMode(executor.ModeStarting, err.Error())
 		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
-		if !sleep(ctx, delay) {
+		if !pause.For(ctx, delay) {
 			return nil
 		}
 		delay = min(delay*2, retryDelayMax)
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // attend attaches to the ledger and runs turns until something breaks. State
@@ -194,7 +185,7 @@ func (a *actor) attend(ctx context.Context) (err error) {
 				return
 			}
 			a.log.Error("state store is broken; folding the ledger again", "error", broken)
-			if wipe := a.kv.wipe(); wipe != nil {
+			if wipe := a.kv.Wipe(); wipe != nil {
 				err = fmt.Errorf("cannot wipe the state: %w", wipe)
 				return
 			}
@@ -242,7 +233,7 @@ func (a *actor) endSession() {
 	a.noProgress()
 	clear(a.sent)
 	a.acks = make(chan ack, 1)
-	a.kv.abandon()
+	a.kv.Abandon()
 	if a.tiles != nil {
 		if err := a.tiles.close(); err != nil {
 			a.log.Warn("tiles not closed as they should be; they are looked through at the next start", "error", err)
@@ -269,12 +260,12 @@ func (a *actor) attach(ctx context.Context) error {
 	a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	if v := a.state.Meta().FoldVersion; v != executor.FoldVersion {
 		a.log.Info("state was folded by other rules; folding the ledger again", "was", v, "is", executor.FoldVersion)
-		if err := a.kv.wipe(); err != nil {
+		if err := a.kv.Wipe(); err != nil {
 			return err
 		}
 		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
-	if a.state.Meta().Applied == nil && !a.fresh && a.restore() {
+	if a.state.Meta().Applied == nil && !a.fresh && a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
 		a.state = executor.Open(a.kv, a.tenant, newArchive(a.tenant, store))
 	}
 	a.fresh = false
@@ -425,7 +416,7 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 		return fmt.Errorf("cannot write the tiles: %w", err)
 	}
 	a.machine.Flush()
-	a.kv.commit()
+	a.kv.Commit()
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (a *actor) dropState(r request) error {
 		return nil
 	}
 	applied := a.state.Meta().GetApplied().GetSequence()
-	if err := a.kv.wipe(); err != nil {
+	if err := a.kv.Wipe(); err != nil {
 		r.answer <- executor.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 )
 
@@ -20,7 +21,7 @@ type ack struct {
 func (a *actor) publish(p turn.Append) {
 	acks, store, session := a.acks, a.store, a.session
 	go func() {
-		if p.AfterNs > 0 && !sleep(session, time.Duration(p.AfterNs)) {
+		if p.AfterNs > 0 && !pause.For(session, time.Duration(p.AfterNs)) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -236,6 +237,15 @@ func (a *actor) signedNow(r signed) {
 	}
 }
 
+// tellDigest leaves the digest of a snapshot to the actor of its tenant.
+func (h *Host) tellDigest(tenant string, records uint64, digest []byte) {
+	for _, a := range h.actors {
+		if a.tenant == tenant {
+			a.tellDigest(stateDigest{records, digest})
+		}
+	}
+}
+
 // tellDigest leaves the digest of a snapshot to be signed; a later one takes its place.
 func (a *actor) tellDigest(d stateDigest) {
 	select {
@@ -367,7 +377,7 @@ func (j signJob) publish(r signed, before uint64) error {
 	}
 	j.file.Lock()
 	defer j.file.Unlock()
-	if err := writeSynced(files.path(checkpointName), r.note); err != nil {
+	if err := store.WriteSynced(files.path(checkpointName), r.note); err != nil {
 		return err
 	}
 	return files.dropPartials([]uint64{before, r.checkpoint.Size}, r.checkpoint.Size)

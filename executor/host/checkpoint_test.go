@@ -466,7 +466,7 @@ func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.checkpoint()
-	if err := h.snapshot(context.Background()); err != nil {
+	if err := h.copies.Take(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var with []ledger.Entry

@@ -92,7 +92,7 @@ func writeForDiskOrder(t *testing.T, dir string) {
 	tl.from(0)
 	signed := func(before uint64) {
 		j := signJob{tenant: "t", tree: readTree(tl.tileFiles, tl.edge.Clone()), file: new(sync.Mutex)}
-		if err := j.publish(signedAt(tl.size()), before); err != nil {
+		if err := j.publish(signedAt(tl.Size()), before); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +268,7 @@ func TestARecordIsInTheTilesBeforeItIsState(t *testing.T) {
 		if err := a.foldBatch(m, nil); (err != nil) != broken {
 			t.Fatalf("broken=%v: %v", broken, err)
 		}
-		a.kv.abandon()
+		a.kv.Abandon()
 		kept := executor.Open(a.kv, "t", nil).Meta().GetApplied().GetSequence()
 		if kept != 1 || a.tiles.last() != 1 {
 			t.Errorf("broken=%v: the state is that of %d, and the tiles have %d", broken, kept, a.tiles.last())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -50,7 +51,7 @@ func BenchmarkDistinctConditions(b *testing.B) {
 			var took time.Duration
 			var bytes uint64
 			for b.Loop() {
-				f, err := OpenFolder(b.TempDir(), "t")
+				f, err := store.OpenFolder(b.TempDir(), "t")
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 )
 
 // eraser destroys the keys of erased plans, during one term, until the store says that
@@ -69,7 +71,7 @@ func (e *eraser) run() {
 			e.mu.Lock()
 			e.queue = append(e.queue[1:], plan) // the others first
 			e.mu.Unlock()
-			sleep(e.until, delay)
+			pause.For(e.until, delay)
 			delay = min(delay*2, retryDelayMax)
 			continue
 		}

@@ -29,7 +29,7 @@ func (a *actor) askExport(q executor.ExportQuery) any {
 }
 
 func (t *tileFiles) export(q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
-	answer.Size, answer.Last = t.size(), t.last()
+	answer.Size, answer.Last = t.Size(), t.last()
 	answer.Index = q.Index
 	if q.Sequence > 0 {
 		if q.Sequence > answer.Last {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -141,7 +142,7 @@ func sameMessage(a, b ledger.Message) bool {
 // that end before it (another disk, a power cut) are filled in from the stream.
 func (a *actor) guardState(ctx context.Context) error {
 	meta := a.state.Meta()
-	if meta.Records > a.tiles.size() {
+	if meta.Records > a.tiles.Size() {
 		if err := a.refill(ctx, meta.Applied.GetSequence()); err != nil {
 			return err
 		}
@@ -150,7 +151,7 @@ func (a *actor) guardState(ctx context.Context) error {
 	if meta.Records == 0 {
 		return nil
 	}
-	leaf, err := a.tiles.leaf(meta.Records - 1)
+	leaf, err := a.tiles.Leaf(meta.Records - 1)
 	if err != nil {
 		return haltOnTiles(err, meta.Applied.GetSequence())
 	}
@@ -165,7 +166,7 @@ func (a *actor) guardState(ctx context.Context) error {
 func (a *actor) refill(ctx context.Context, upTo uint64) error {
 	t, from := a.tiles, a.tiles.last()+1
 	a.log.Info(fillingTiles, "from", from, "to", upTo)
-	a.underWay(fillingTiles, from-1, upTo, t.size())
+	a.underWay(fillingTiles, from-1, upTo, t.Size())
 	if err := t.fromMessage(from); err != nil {
 		return haltOnTiles(err, from)
 	}
@@ -187,7 +188,7 @@ func (a *actor) refill(ctx context.Context, upTo uint64) error {
 			if err := t.flush(); err != nil {
 				return err
 			}
-			a.progressed(m.Sequence, t.size())
+			a.progressed(m.Sequence, t.Size())
 			bytes = 0
 		}
 		if m.Sequence == upTo {
@@ -200,7 +201,7 @@ func (a *actor) refill(ctx context.Context, upTo uint64) error {
 // fromMessage says that the next record to be added is the first of a message; the
 // tiles end before it, or within it.
 func (t *tiles) fromMessage(sequence uint64) error {
-	index := t.size()
+	index := t.Size()
 	for index > 0 {
 		leaves, err := t.tile((index - 1) / ledger.TileWidth)
 		if err != nil {
@@ -280,7 +281,7 @@ func (a *actor) noteHalt(halted *ledger.Halted) {
 	}
 	data, err := json.Marshal(haltFile{halted.Guard, halted.Sequence, halted.Problem, a.created})
 	if err == nil {
-		err = writeSynced(filepath.Join(a.host.tilesRoot(), a.tenant, haltedName), data)
+		err = store.WriteSynced(filepath.Join(a.host.tilesRoot(), a.tenant, haltedName), data)
 	}
 	if err != nil {
 		a.log.Warn("cannot keep the halt for the next start", "error", err)

@@ -205,7 +205,7 @@ func TestAStateOfOtherRulesIsFoldedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	kv.Set(key, row)
-	kv.commit()
+	kv.Commit()
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -67,7 +68,7 @@ func (a *actor) giveBack(ctx context.Context, k *keeper) {
 	defer cancel()
 	// A renewal that this end has interrupted may be on its way to the bucket still.
 	for k.holders.Release(ctx, k.lease) != nil {
-		if !sleep(ctx, eagerPause) {
+		if !pause.For(ctx, eagerPause) {
 			return
 		}
 	}
@@ -256,7 +257,7 @@ func (a *actor) watchHolder(ctx context.Context) {
 	}()
 	for {
 		a.lookForHolder(ctx)
-		if !sleep(ctx, a.host.holders.TTL()/holderPollFactor) {
+		if !pause.For(ctx, a.host.holders.TTL()/holderPollFactor) {
 			return
 		}
 	}

@@ -35,6 +35,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
@@ -44,13 +46,12 @@ import (
 // the server, then run a new Host.
 var ErrMute = errors.New("the server does not answer appends any more")
 
-// ErrNoRoom is what New returns when the disk of the state store is full. Try
-// again when there is room.
-var ErrNoRoom = errors.New("no room on the disk of the state store")
-
-// ErrState is what Run returns when the state store's disk has failed. This
-// process cannot use the store any more; the next one can, or folds anew.
-var ErrState = errors.New("the state store has failed")
+// ErrNoRoom and ErrState are package store's: what New and Run return of a state store
+// whose disk is full, and of one that has failed.
+var (
+	ErrNoRoom = store.ErrNoRoom
+	ErrState  = store.ErrState
+)
 
 // Config says what a host runs. Conn, Tenants and Dir are required.
 type Config struct {
@@ -141,6 +142,7 @@ type Host struct {
 	hooks    *http.Client // posts pages, and asks the witness
 	actors   []*actor
 	share    *share
+	copies   *store.Snapshots
 	programs sync.Pool // *triggers.Cache, of one question at a time
 
 	checkpointRecords uint64        // as the bounds of these names
@@ -183,7 +185,7 @@ func New(cfg Config) (*Host, error) {
 		cfg.Clock = NewClock()
 	}
 	corrupt := make(chan error, 1) // the first is enough
-	db, err := openWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp, func(err error) {
+	db, err := store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp, func(err error) {
 		select {
 		case corrupt <- err:
 		default:
@@ -196,6 +198,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
 	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry, progressEvery: progressEvery}
+	h.copies = store.NewSnapshots(cfg.Dir, db, cfg.Tenants, cfg.Logger, h.tellDigest)
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
 	}
@@ -324,7 +327,7 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 	}()
 	var running sync.WaitGroup
-	running.Go(func() { h.takeSnapshots(ctx) })
+	running.Go(func() { h.copies.Run(ctx, &h.folded) })
 	for _, a := range h.actors {
 		silence, err := h.serveAll(a)
 		defer silence()
@@ -371,7 +374,7 @@ func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
 		holders, err := jetstream.OpenHolders(once, jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
 		done()
 		var refused *ledger.Refused
-		if err == nil || errors.As(err, &refused) || !sleep(ctx, retryDelayMin) {
+		if err == nil || errors.As(err, &refused) || !pause.For(ctx, retryDelayMin) {
 			return holders, err
 		}
 		h.log.Warn("no leases yet; trying on", "error", err)
@@ -385,7 +388,7 @@ func (h *Host) Close() error {
 		return nil
 	}
 	for _, a := range h.actors {
-		if err := a.kv.close(); err != nil {
+		if err := a.kv.Close(); err != nil {
 			return fmt.Errorf("cannot close the state of %s: %w", a.tenant, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -59,10 +60,10 @@ func NewKey(root, tenant string) (Key, error) {
 		return fail(err)
 	}
 	path := filepath.Join(dir, hashOf(public))
-	if err := writeSynced(path+signerSuffix, []byte(private+"\n")); err != nil {
+	if err := store.WriteSynced(path+signerSuffix, []byte(private+"\n")); err != nil {
 		return fail(err)
 	}
-	if err := writeSynced(path+verifierSuffix, []byte(public+"\n")); err != nil {
+	if err := store.WriteSynced(path+verifierSuffix, []byte(public+"\n")); err != nil {
 		return fail(err)
 	}
 	return Key{Verifier: public, Signs: true, Made: time.Now(), Path: path + verifierSuffix}, nil

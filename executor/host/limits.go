@@ -28,8 +28,6 @@ const (
 	holderLateFactor  = 20                     // of its TTL: how long before its end a lease that cannot be renewed is given up, and how often one that is due to end is looked at
 	eagerTries        = 20                     // to take a lease that was given back
 	eagerPause        = 10 * time.Millisecond  // between them
-	roomMin           = 1 << 20                // bytes free on the state store's disk, or writes wait
-	roomPoll          = 500 * time.Millisecond // how often a full disk is looked at
 	pagesAtOnce       = 4                      // pages on their way to one webhook
 	pageQueueMax      = 10_000                 // pages of one hook that wait in memory; the state has the rest
 	pageQueueMin      = 100                    // of one hook that do so however many wait for other hooks
@@ -48,10 +46,6 @@ const (
 	eventsSizeMax     = 512 << 10              // bytes of records in one answer
 	eventSizeMin      = 512                    // that one event takes beside its value
 	rebuildMax        = time.Hour              // for one rebuild
-	snapshotRecords   = 100_000                // folded since the last snapshot of the state, then the next one is taken
-	snapshotEvery     = 10 * time.Minute       // or after this, if anything was folded
-	snapshotPoll      = 10 * time.Second       // how often a host looks whether it is time
-	snapshotsKept     = 2                      //
 	checkpointRecords = 1000                   // after the last checkpoint, then the next one is signed
 	checkpointAfter   = 10 * time.Second       // or so long after the first record that none covers
 	checkpointRetry   = 10 * time.Second       // after one that could not be signed

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -213,8 +214,8 @@ func (a *actor) askRebuild() any {
 }
 
 func (a *actor) rebuild(ctx context.Context) (answer executor.RebuildAnswer, err error) {
-	store := a.ledgerSeen()
-	if store == nil {
+	records := a.ledgerSeen()
+	if records == nil {
 		return answer, errors.New("the ledger is not open yet")
 	}
 	dir, err := os.MkdirTemp(a.host.cfg.Dir, rebuildPrefix)
@@ -222,33 +223,33 @@ func (a *actor) rebuild(ctx context.Context) (answer executor.RebuildAnswer, err
 		return answer, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	db, err := openPebble(filepath.Join(dir, "state"), a.log, ctx.Done())
+	db, err := store.Open(filepath.Join(dir, "state"), a.log, ctx.Done())
 	if err != nil {
 		return answer, err
 	}
-	anew := newFolder(db, a.tenant, newArchive(a.tenant, store))
+	anew := store.NewFolder(db, a.tenant, newArchive(a.tenant, records))
 	defer func() { err = errors.Join(err, anew.Close()) }()
 	snapshot := a.host.db.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
-	had := snapshotKV{snapshot, tenantPrefix(a.tenant)}
+	had := store.NewView(snapshot, a.tenant)
 	answer.Applied = executor.NewReader(had, a.tenant, nil).Applied()
-	if err := refold(ctx, anew, a.tenant, store, answer.Applied); err != nil {
+	if err := refold(ctx, anew, a.tenant, records, answer.Applied); err != nil {
 		return answer, err
 	}
 	state, rebuilt := executor.Digest(had), anew.Digest()
 	facts, rows := executor.FactsDigest(had)
-	refolded, _ := executor.FactsDigest(anew.kv)
+	refolded, _ := executor.FactsDigest(anew.Rows())
 	answer.Equal, answer.Rows = state == rebuilt, rows
 	answer.State, answer.Rebuilt = executor.FormatDigest(state), executor.FormatDigest(rebuilt)
 	answer.Facts, answer.Refolded = executor.FormatDigest(facts), executor.FormatDigest(refolded)
 	if !answer.Equal {
-		answer.Differ = executor.Differences(had, anew.kv, differencesMax)
+		answer.Differ = executor.Differences(had, anew.Rows(), differencesMax)
 	}
 	return answer, nil
 }
 
 // refold folds a ledger into an empty folder, up to a sequence.
-func refold(ctx context.Context, f *Folder, tenant string, store ledger.Store, upTo uint64) error {
+func refold(ctx context.Context, f *store.Folder, tenant string, store ledger.Store, upTo uint64) error {
 	if upTo == 0 {
 		return nil
 	}
@@ -262,10 +263,10 @@ func refold(ctx context.Context, f *Folder, tenant string, store ledger.Store, u
 			return err
 		}
 		for _, e := range entries {
-			f.state.Apply(e)
+			f.State().Apply(e)
 		}
 		if turn += len(m.Data); turn > turnBytesMax || m.Sequence == upTo {
-			f.flush()
+			f.Flush()
 			turn = 0
 		}
 		if m.Sequence == upTo {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -194,7 +195,7 @@ func TestRebuildComparesStateAndLedger(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v %v", left, err)
 	}
-	key := append(tenantPrefix("t"), "fk1"...)
+	key := append(store.TenantPrefix("t"), "fk1"...)
 	if err := h.db.Set(key, []byte{8, 1}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +271,8 @@ func TestALedgerWithAnotherRecordHaltsTheTenant(t *testing.T) {
 	r.assert("b", `2`)
 	r.append(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"a"}, Actor: "ops"}}})
 	r.inState("a", executor.FactEvicted)
-	key := append(tenantPrefix("t"), "fa"...)
-	v, _ := get(h.db, key)
+	key := append(store.TenantPrefix("t"), "fa"...)
+	v, _ := store.Get(h.db, key)
 	row := new(rowspb.FactRow)
 	if err := row.UnmarshalVT(v); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func nobodyElseReadsTheFilesOfAHost(t *testing.T) {
 	r.fail("p1")
 	r.ended("p1")
 	r.caughtUp()
-	if err := h.snapshot(t.Context()); err != nil {
+	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantOwned(t, filepath.Join(r.dir, "a"), 10)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -75,9 +76,9 @@ func (p *pager) next(l *lane) (e errand, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.stopped && len(l.queue) > 0 {
-		if pause := time.Until(l.until); pause > 0 {
+		if left := time.Until(l.until); left > 0 {
 			p.mu.Unlock()
-			sleep(p.until, pause)
+			pause.For(p.until, left)
 			p.mu.Lock()
 			continue
 		}

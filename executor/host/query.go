@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -100,7 +101,7 @@ func (a *actor) look(read func(*executor.Reader)) {
 	if programs == nil {
 		programs = triggers.NewCache(questionPrograms)
 	}
-	read(executor.NewReaderWith(snapshotKV{snapshot, tenantPrefix(a.tenant)}, a.tenant, newArchive(a.tenant, a.ledgerSeen()), programs).At(a.host.clock.now().UnixNano()))
+	read(executor.NewReaderWith(store.NewView(snapshot, a.tenant), a.tenant, newArchive(a.tenant, a.ledgerSeen()), programs).At(a.host.clock.now().UnixNano()))
 	a.host.programs.Put(programs) // not after a panic
 }
 
@@ -352,7 +353,7 @@ func (a *actor) askStatus() any {
 		view.Problem = a.refusal
 	}
 	for _, d := range view.Disks {
-		if d.FreeBytes < roomMin && view.Problem == "" { // what is to be written there waits
+		if d.FreeBytes < store.RoomMin && view.Problem == "" { // what is to be written there waits
 			view.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -106,7 +108,7 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 	if err != nil {
 		return plan, err
 	}
-	if err := writeSynced(a.tiles.path(planName), data); err != nil {
+	if err := store.WriteSynced(a.tiles.path(planName), data); err != nil {
 		return plan, err
 	}
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
@@ -119,7 +121,7 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 			return plan, errors.Join(err, os.Remove(a.tiles.path(planName)))
 		}
 		a.log.Warn("a step of the repair failed; it is tried again", "error", err, "in", delay)
-		if !sleep(ctx, delay) {
+		if !pause.For(ctx, delay) {
 			return plan, fmt.Errorf("this server stops; the repair goes on by itself when it is up again: %w", err)
 		}
 	}
@@ -140,7 +142,7 @@ func (a *actor) leaseForRepair(ctx context.Context) (release func(), err error) 
 	done := make(chan struct{})
 	go func() { // ends with release
 		defer close(done)
-		for sleep(ctx, holders.TTL()/holderPollFactor) {
+		for pause.For(ctx, holders.TTL()/holderPollFactor) {
 			if next, ok, _, err := holders.Acquire(ctx, a.tenant, me); err == nil && ok {
 				lease = next
 			}
@@ -191,7 +193,7 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 	a.listFolded(plan)
 	if dry {
 		plan.Root = make([]byte, ledger.LeafSize)
-		if plan.Size = a.tiles.size(); plan.Through == plan.Tiles {
+		if plan.Size = a.tiles.Size(); plan.Through == plan.Tiles {
 			root := a.tiles.edge.Root()
 			plan.Root = root[:]
 		}
@@ -201,7 +203,7 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 		return err
 	}
 	root := a.tiles.edge.Root()
-	plan.Size, plan.Root = a.tiles.size(), root[:]
+	plan.Size, plan.Root = a.tiles.Size(), root[:]
 	if err := a.tiles.settle(); err != nil {
 		return err
 	}
@@ -344,7 +346,7 @@ func (a *actor) saveOld(plan *repairPlan, rest []salvagedMessage) error {
 			}
 		}
 		plan.File = filepath.Join(dir, name+".jsonl")
-		if err := writeSynced(plan.File, lines.Bytes()); err != nil {
+		if err := store.WriteSynced(plan.File, lines.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -371,7 +373,7 @@ func copyFolder(to, from string) error {
 		if err != nil {
 			return err
 		}
-		return syncFile(path)
+		return store.SyncFile(path)
 	})
 }
 
@@ -403,7 +405,7 @@ func (a *actor) resumeRepair(ctx context.Context) error {
 		return err
 	}
 	a.log.Warn("the ledger is repaired", "through", plan.Through, "lost", ledger.FormatRanges(plan.Lost), "carried", ledger.FormatRanges(plan.Carried), "dropped", ledger.FormatRanges(plan.Dropped))
-	return syncFile(a.tiles.dir)
+	return store.SyncFile(a.tiles.dir)
 }
 
 // replaceStream is steps 4 to 7.
@@ -477,17 +479,17 @@ func (a *actor) dropAhead(plan repairPlan) error {
 	}
 	a.log.Warn("the state was folded from records that have another place now; folding again", "applied", meta.Applied.GetSequence())
 	a.fresh = true
-	return a.kv.wipe()
+	return a.kv.Wipe()
 }
 
 // settle has all tiles on disk, the growing one too.
 func (t *tiles) settle() error {
-	return errors.Join(t.entries.Sync(), t.hashes.Sync(), t.publish(), syncFile(t.dir))
+	return errors.Join(t.entries.Sync(), t.hashes.Sync(), t.publish(), store.SyncFile(t.dir))
 }
 
 // cutToLast drops the records of a message that is not whole.
 func (t *tiles) cutToLast() error {
-	size := t.size()
+	size := t.Size()
 	if err := t.fromMessage(t.last() + 1); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -255,13 +256,13 @@ func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.caughtUp()
-	if err := h.snapshot(t.Context()); err != nil {
+	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	dir := filepath.Join(r.dir, "h1", snapshotsFolder, "1")
-	data, err := os.ReadFile(filepath.Join(dir, snapshotName))
-	var file snapshotFile
+	dir := filepath.Join(r.dir, "h1", store.SnapshotsFolder, "1")
+	data, err := os.ReadFile(filepath.Join(dir, store.SnapshotName))
+	var file store.SnapshotFile
 	if err = errors.Join(err, json.Unmarshal(data, &file)); err != nil {
 		t.Fatal(err)
 	}
@@ -272,12 +273,12 @@ func TestASnapshotWhoseLeafHasAnotherLengthIsNotUsed(t *testing.T) {
 		said.Leaf = leaf
 		file.Tenants["t"] = said
 		if data, err = json.Marshal(file); err == nil {
-			err = os.WriteFile(filepath.Join(dir, snapshotName), data, 0o600)
+			err = os.WriteFile(filepath.Join(dir, store.SnapshotName), data, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.restoreFrom(dir); err == nil || !strings.Contains(err.Error(), "its leaf has") {
+		if _, err := a.host.copies.RestoreFrom(dir, a.kv, a.tenant, a.tiles); err == nil || !strings.Contains(err.Error(), "its leaf has") {
 			t.Errorf("a leaf of %d bytes: %v", len(leaf), err)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -426,11 +428,11 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 		r.halted("G1")
 		stop()
 		a := newActor(h, "t") // what the host would do, step by step
-		db, err := openPebble(filepath.Join(r.dir, "h1", "state"), h.log, nil)
+		db, err := store.Open(filepath.Join(r.dir, "h1", "state"), h.log, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.kv = newTenantKV(db, "t")
+		a.kv = store.NewKV(db, "t")
 		if a.tiles, err = openTiles(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +444,7 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 			t.Logf("the server has lost more than the message: %+v", plan)
 		}
 		data, _ := json.Marshal(plan)
-		if err := writeSynced(a.tiles.path(planName), data); err != nil {
+		if err := store.WriteSynced(a.tiles.path(planName), data); err != nil {
 			t.Fatal(err)
 		}
 		a.stepsOfRepair(t, plan, step)
@@ -501,7 +503,7 @@ func (a *actor) stepsOfRepair(t *testing.T, plan repairPlan, steps int) {
 		if i < steps {
 			err := step()
 			for tries := 0; err != nil && tries < 50; tries++ { // the server may still be deleting the old one
-				if sleep(t.Context(), retryDelayMin) {
+				if pause.For(t.Context(), retryDelayMin) {
 					err = step()
 				}
 			}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -50,7 +52,7 @@ func (a *actor) scrubDaily(ctx context.Context) {
 		}
 		a.scrubs.next = next
 		a.scrubs.mu.Unlock()
-		if !sleep(ctx, max(time.Until(next), time.Second)) {
+		if !pause.For(ctx, max(time.Until(next), time.Second)) {
 			return
 		}
 		answer, err := a.scrub(ctx, true)
@@ -86,7 +88,7 @@ func (a *actor) askScrub(ctx context.Context) any {
 func (a *actor) awaitHalt(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
-	for sleep(ctx, alarmPoll) {
+	for pause.For(ctx, alarmPoll) {
 		a.mu.Lock()
 		mode := a.mode
 		a.mu.Unlock()
@@ -112,7 +114,7 @@ func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAn
 		return answer, err
 	}
 	upTo := tiles.last()
-	answer.Records = tiles.size()
+	answer.Records = tiles.Size()
 	for from := uint64(1); from <= upTo; {
 		began := time.Now()
 		to := min(from+scrubChunk-1, upTo)
@@ -131,7 +133,7 @@ func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAn
 		}
 		from = to + 1
 		a.scrubAt(from)
-		if slowly && !sleep(ctx, time.Since(began)*(scrubShare-1)) {
+		if slowly && !pause.For(ctx, time.Since(began)*(scrubShare-1)) {
 			return answer, ctx.Err()
 		}
 	}
@@ -210,7 +212,7 @@ func (a *actor) scrubbed(tiles *tileFiles) error {
 	if err != nil {
 		return err
 	}
-	return writeSynced(tiles.path(scrubbedName), data)
+	return store.WriteSynced(tiles.path(scrubbedName), data)
 }
 
 // copiesSeen are the tiles as others than the actor read them; nil before they are open.
@@ -226,7 +228,7 @@ func (a *actor) showCopy(view *executor.StatusView) {
 	if tiles == nil {
 		return
 	}
-	copies := executor.CopyView{Records: tiles.size(), Last: tiles.last()}
+	copies := executor.CopyView{Records: tiles.Size(), Last: tiles.last()}
 	a.look(func(r *executor.Reader) { copies.Repairs = r.Repairs() })
 	a.scrubs.mu.Lock()
 	defer a.scrubs.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
@@ -19,7 +20,7 @@ import (
 // manifest of several records; it returns the digest after each turn, by sequence.
 func foldStore(t *testing.T, dir string, messages []ledger.Message) map[uint64][32]byte {
 	t.Helper()
-	f, err := OpenFolder(dir, "t")
+	f, err := store.OpenFolder(dir, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func foldStore(t *testing.T, dir string, messages []ledger.Message) map[uint64][
 			digests[m.Sequence] = f.Digest()
 		}
 		if i%100 == 50 {
-			if err := f.db.Flush(); err != nil {
+			if _, err := f.Settle(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,12 +59,12 @@ func readStore(dir string) (digest [32]byte, applied uint64, err error) {
 			err = broken
 		}
 	}()
-	f, err := OpenFolder(dir, "t")
+	f, err := store.OpenFolder(dir, "t")
 	if err != nil {
 		return digest, 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return f.Digest(), f.state.Meta().GetApplied().GetSequence(), nil
+	return f.Digest(), f.State().Meta().GetApplied().GetSequence(), nil
 }
 
 // One bit of a state store's files is flipped. Either the damage is found, and the
@@ -123,7 +124,7 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 	h, stop := r.host("h1")
 	r.plan("p", 3, 0)
 	r.caughtUp()
-	if err := h.snapshot(t.Context()); err != nil {
+	if err := h.copies.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	at := r.status().Applied
@@ -146,7 +147,7 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 		if a.tiles, err = openTiles(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
-		if !a.restore() {
+		if !a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
 			t.Fatal("no snapshot was used")
 		}
 		if got := executor.NewReader(a.kv, "t", nil).Applied(); got != at {
@@ -192,19 +193,19 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 	r.plan("p", 3, 0)
 	r.caughtUp()
 	for range 3 {
-		if err := h.snapshot(t.Context()); err != nil {
+		if err := h.copies.Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := h.snapshots(); len(got) != snapshotsKept || got[0] != 3 {
+	if got := h.copies.Numbers(); len(got) != store.SnapshotsKept || got[0] != 3 {
 		t.Fatalf("snapshots %v", got)
 	}
 	stop()
 	if err := os.RemoveAll(filepath.Join(r.dir, "h1", "state")); err != nil {
 		t.Fatal(err)
 	}
-	newest := filepath.Join(r.dir, "h1", snapshotsFolder, "3")
-	for i, name := range []string{"MANIFEST", "0", snapshotName} { // "0": the log, by its number
+	newest := filepath.Join(r.dir, "h1", store.SnapshotsFolder, "3")
+	for i, name := range []string{"MANIFEST", "0", store.SnapshotName} { // "0": the log, by its number
 		saved := t.TempDir()
 		if err := os.CopyFS(saved, os.DirFS(newest)); err != nil {
 			t.Fatal(err)
@@ -220,21 +221,21 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 		if a.tiles, err = openTiles(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.restoreFrom(newest); err == nil {
+		if _, err := a.host.copies.RestoreFrom(newest, a.kv, a.tenant, a.tiles); err == nil {
 			t.Errorf("%d: a snapshot with a flipped bit in %s was used", i, name)
 		}
-		a.kv.abandon()
-		if !a.restore() {
+		a.kv.Abandon()
+		if !a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
 			t.Errorf("%d: the one before it was not used", i)
 		}
 		other := newActor(h, "s") // the same rows under tiles of another ledger
 		if other.tiles, err = openTiles(t.TempDir(), "s", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
-		if other.restore() {
+		if other.host.copies.Restore(other.kv, other.tenant, other.tiles) {
 			t.Error("a snapshot of another tenant was used")
 		}
-		if err := errors.Join(a.kv.wipe(), a.tiles.close(), other.tiles.close(), other.kv.close(), h.Close(), os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
+		if err := errors.Join(a.kv.Wipe(), a.tiles.close(), other.tiles.close(), other.kv.Close(), h.Close(), os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
 			t.Fatal(err)
 		}
 	}

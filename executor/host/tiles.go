@@ -13,8 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -37,7 +36,7 @@ import (
 type tiles struct {
 	*tileFiles
 	log  *slog.Logger
-	room diskRoom
+	room store.Room
 	lock io.Closer
 	edge *ledger.Edge
 
@@ -79,13 +78,13 @@ func openTiles(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*
 	if err := os.MkdirAll(filepath.Join(dir, "tile"), 0o700); err != nil {
 		return fail(err)
 	}
-	lock, err := ownFS{vfs.Default}.Lock(filepath.Join(dir, "lock"))
+	lock, err := store.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return fail(err)
 	}
 	t := &tiles{
 		tileFiles: &tileFiles{dir: dir, tenant: tenant}, log: log, lock: lock,
-		room: diskRoom{dir: dir, log: log, giveUp: giveUp}, wake: make(chan struct{}, 1),
+		room: store.NewRoom(dir, log, giveUp), wake: make(chan struct{}, 1),
 	}
 	if err := t.recover(); err != nil {
 		return fail(errors.Join(err, t.release()))
@@ -102,7 +101,7 @@ func (t *tiles) add(m ledger.Message, e ledger.Entry) error {
 	index := t.cursor
 	t.cursor++
 	if index < size {
-		if index < t.size() {
+		if index < t.Size() {
 			return t.compare(index, e.Address.Leaf)
 		}
 		panic("host: a record of this turn came twice")
@@ -154,7 +153,7 @@ func (t *tiles) writePending() (added uint64, err error) {
 	if err := t.write(t.entries, t.entriesAt, t.pendingEntries); err != nil {
 		return 0, err
 	}
-	width := t.size() % ledger.TileWidth
+	width := t.Size() % ledger.TileWidth
 	if err := t.write(t.hashes, int64(width)*ledger.LeafSize, t.pendingHashes); err != nil {
 		return 0, err
 	}
@@ -171,7 +170,7 @@ func (t *tiles) write(f *os.File, at int64, data []byte) error {
 		if !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
-		if t.room.await(); !t.room.pause() {
+		if t.room.Await(); !t.room.Pause() {
 			return err
 		}
 	}
@@ -268,7 +267,7 @@ func (t *tiles) publish() error {
 // abandon forgets what this turn has added and not written.
 func (t *tiles) abandon() error {
 	t.pendingEntries, t.pendingHashes, t.pendingLast = nil, nil, 0
-	edge, err := t.openEdge(t.size())
+	edge, err := t.openEdge(t.Size())
 	if err == nil {
 		t.edge = edge
 	}
@@ -317,7 +316,7 @@ type syncedFile struct {
 
 // syncFull syncs the full tiles that are not known to be on disk, then says so.
 func (t *tiles) syncFull() error {
-	full := t.size() / ledger.TileWidth
+	full := t.Size() / ledger.TileWidth
 	if full == t.synced {
 		return nil
 	}
@@ -327,7 +326,7 @@ func (t *tiles) syncFull() error {
 		for dir := filepath.Dir(path); dir != t.dir; dir = filepath.Dir(dir) {
 			folders[dir] = true
 		}
-		return syncFile(path)
+		return store.SyncFile(path)
 	}
 	for n := t.synced; n < full; n++ {
 		if err := errors.Join(sync(ledger.BundlePath(n, ledger.TileWidth)), sync(ledger.TilePath(0, n, ledger.TileWidth))); err != nil {
@@ -342,7 +341,7 @@ func (t *tiles) syncFull() error {
 		}
 	}
 	for dir := range folders {
-		if err := syncFile(dir); err != nil {
+		if err := store.SyncFile(dir); err != nil {
 			return err
 		}
 	}
@@ -350,34 +349,9 @@ func (t *tiles) syncFull() error {
 	if err != nil {
 		return err
 	}
-	if err := writeSynced(t.path(syncedName), data); err != nil {
+	if err := store.WriteSynced(t.path(syncedName), data); err != nil {
 		return err
 	}
 	t.synced = full
 	return nil
-}
-
-// writeSynced writes a small file, whole or not at all, and has it on disk.
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFile(filepath.Dir(path))
-}
-
-// syncFile syncs a file or a folder.
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

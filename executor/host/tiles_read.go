@@ -40,8 +40,8 @@ type extent struct {
 
 func (t *tileFiles) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }
 
-// size is the number of records in the files.
-func (t *tileFiles) size() uint64 {
+// Size is the number of records in the files.
+func (t *tileFiles) Size() uint64 {
 	if e := t.extent.Load(); e != nil {
 		return e.size
 	}
@@ -57,12 +57,12 @@ func (t *tileFiles) last() uint64 {
 }
 
 func (t *tileFiles) grown(records, last uint64) {
-	t.extent.Store(&extent{t.size() + records, max(t.last(), last)})
+	t.extent.Store(&extent{t.Size() + records, max(t.last(), last)})
 }
 
 // read reads a full tile's file, or the growing one while it is that.
 func (t *tileFiles) read(full, edge string, n uint64) ([]byte, error) {
-	growing := n == t.size()/ledger.TileWidth // first: a tile that is full to the size has its name
+	growing := n == t.Size()/ledger.TileWidth // first: a tile that is full to the size has its name
 	data, err := os.ReadFile(t.path(full))
 	if !growing || !errors.Is(err, fs.ErrNotExist) {
 		return data, err
@@ -101,7 +101,7 @@ func (t *tileFiles) readHashes(level int, n uint64) ([]ledger.Hash, error) {
 
 // width is how many records tile n of level 0 has.
 func (t *tileFiles) width(n uint64) int {
-	if size := t.size(); n == size/ledger.TileWidth {
+	if size := t.Size(); n == size/ledger.TileWidth {
 		return int(size % ledger.TileWidth)
 	}
 	return ledger.TileWidth
@@ -128,7 +128,7 @@ func (t *tileFiles) readEntries(n uint64) ([][]byte, error) {
 // error is a *tileReadErr.
 func (t *tileFiles) records(index uint64) iter.Seq2[ledger.Leafed, error] {
 	return func(yield func(ledger.Leafed, error) bool) {
-		for index < t.size() {
+		for index < t.Size() {
 			n := index / ledger.TileWidth
 			leaves, err := t.tile(n)
 			if err != nil {
@@ -171,7 +171,7 @@ func (t *tileFiles) tile(n uint64) ([]ledger.Leafed, error) {
 // find returns the index of the first record of a message; the message must be in
 // the files.
 func (t *tileFiles) find(sequence uint64) (uint64, error) {
-	low, high := uint64(0), (t.size()+ledger.TileWidth-1)/ledger.TileWidth // the tile is in low..high-1
+	low, high := uint64(0), (t.Size()+ledger.TileWidth-1)/ledger.TileWidth // the tile is in low..high-1
 	for high-low > 1 {
 		middle := (low + high) / 2
 		first, err := t.first(middle)
@@ -221,7 +221,7 @@ func (t *tileFiles) first(n uint64) (ledger.Leafed, error) {
 
 // openBundle opens what read reads of the entries.
 func (t *tileFiles) openBundle(n uint64) (*os.File, error) {
-	growing := n == t.size()/ledger.TileWidth
+	growing := n == t.Size()/ledger.TileWidth
 	full := t.path(ledger.BundlePath(n, ledger.TileWidth))
 	f, err := os.Open(full)
 	if !growing || !errors.Is(err, fs.ErrNotExist) {
@@ -278,11 +278,11 @@ func (t *tileFiles) message(sequence uint64) (ledger.Message, error) {
 	for m, err := range t.messages(sequence) {
 		return m, err
 	}
-	return ledger.Message{}, &tileReadErr{t.size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
+	return ledger.Message{}, &tileReadErr{t.Size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
 }
 
-// leaf returns the hash of the record at an index.
-func (t *tileFiles) leaf(index uint64) (ledger.Hash, error) {
+// Leaf returns the hash of the record at an index.
+func (t *tileFiles) Leaf(index uint64) (ledger.Hash, error) {
 	hashes, err := t.readHashes(0, index/ledger.TileWidth)
 	if at := int(index % ledger.TileWidth); err == nil && at < len(hashes) {
 		return hashes[at], nil
@@ -343,7 +343,7 @@ func (t *tiles) recover() error {
 		return err
 	}
 	var err error
-	t.edge, err = t.openEdge(t.size())
+	t.edge, err = t.openEdge(t.Size())
 	return err
 }
 
@@ -426,7 +426,7 @@ func (t *tiles) follows(full uint64, width int, leaf ledger.Leafed) bool {
 
 // findLast finds the last message that is whole.
 func (t *tiles) findLast() error {
-	size := t.size()
+	size := t.Size()
 	if size == 0 {
 		return nil
 	}

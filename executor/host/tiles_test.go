@@ -110,7 +110,7 @@ func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
 			for upTo := range []int{0, 1, 2} {
 				tl := openTestTiles(t, dir)
 				from := int(tl.last())
-				tl.from(tl.size())
+				tl.from(tl.Size())
 				addAll(t, tl, messages[from:(upTo+1)*300], turn)
 				wantMessages(t, tl.tileFiles, messages[:(upTo+1)*300])
 				for _, at := range []uint64{1, 2, 255, tl.last()} {
@@ -160,7 +160,7 @@ func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := []string{edgeEntries, edgeHashes}
-		for n := range tl.size() / ledger.TileWidth {
+		for n := range tl.Size() / ledger.TileWidth {
 			files = append(files, ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth))
 		}
 		for range 1 + r.IntN(3) {
@@ -248,7 +248,7 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantMessages(t, tl.tileFiles, messages[:whole])
-		tl.from(tl.size())
+		tl.from(tl.Size())
 		addAll(t, tl, messages[whole:], 100)
 		wantMessages(t, tl.tileFiles, messages)
 		if err := tl.close(); err != nil {
@@ -386,12 +386,12 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 	read := uint64(0)
 	for _, err := range tl.records(0) {
 		if err != nil {
-			t.Fatalf("record %d of %d: %v", read, tl.size(), err)
+			t.Fatalf("record %d of %d: %v", read, tl.Size(), err)
 		}
 		read++
 	}
-	if read != tl.size() || read == 0 || read >= ledger.TileWidth {
-		t.Errorf("%d records read, the size is %d", read, tl.size())
+	if read != tl.Size() || read == 0 || read >= ledger.TileWidth {
+		t.Errorf("%d records read, the size is %d", read, tl.Size())
 	}
 	_ = tl.killed() // the files of the growing tile are closed already
 }
@@ -408,7 +408,7 @@ func TestAGrowingTileThatWasCutOffIsNotPublished(t *testing.T) {
 	if err := tl.close(); err == nil || !strings.Contains(err.Error(), "end in entry 119 of 120") {
 		t.Fatalf("%v", err)
 	}
-	if _, err := os.Stat(tl.path(ledger.BundlePath(0, int(tl.size())))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(tl.path(ledger.BundlePath(0, int(tl.Size())))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -39,7 +40,7 @@ func benchPlans(b *testing.B, plans int) (messages []ledger.Message, records int
 // for each record and at the end of each turn.
 func foldOnce(b *testing.B, messages []ledger.Message, record func(ledger.Message, ledger.Entry), turn func()) time.Duration {
 	b.Helper()
-	f, err := OpenFolder(b.TempDir(), "t")
+	f, err := store.OpenFolder(b.TempDir(), "t")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -56,11 +57,11 @@ func foldOnce(b *testing.B, messages []ledger.Message, record func(ledger.Messag
 		}
 		for _, e := range entries {
 			record(m, e)
-			f.state.Apply(e)
+			f.State().Apply(e)
 		}
 		if i%256 == 255 || i == len(messages)-1 {
 			turn()
-			f.flush()
+			f.Flush()
 		}
 	}
 	return time.Since(start)

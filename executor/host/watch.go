@@ -277,7 +277,7 @@ func (h *Host) Copied(tenant string, sequence uint64, records int) (CopyOf, erro
 	if tiles == nil || sequence == 0 || sequence > tiles.last() {
 		return CopyOf{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
 	}
-	c := CopyOf{Size: tiles.size()}
+	c := CopyOf{Size: tiles.Size()}
 	if c.Index, err = tiles.find(sequence); err != nil {
 		return c, err
 	}

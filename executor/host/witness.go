@@ -17,6 +17,7 @@ import (
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -152,8 +153,8 @@ func (w *witnessing) cosigned(ctx context.Context, r signed) error {
 		switch {
 		case seen == old:
 			return fmt.Errorf("%w: of the same %d records it has another tree", errDenied, seen)
-		case seen > r.tree.files.size():
-			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen, r.tree.files.size())
+		case seen > r.tree.files.Size():
+			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen, r.tree.files.Size())
 		case seen > r.checkpoint.Size:
 			return nil // a later one of ours
 		}
@@ -231,7 +232,7 @@ func (w *witnessing) add(r signed, lines string) error {
 			text = append(text, line...)
 		}
 	}
-	return writeSynced(files.path(checkpointName), text)
+	return store.WriteSynced(files.path(checkpointName), text)
 }
 
 // splitNote splits a signed note into its text and its signature lines.

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"log/slog"
@@ -7,28 +7,33 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// diskRoom watches the disk of the state store. Where it is full, writes wait: a
+// Room watches the disk of the state store. Where it is full, writes wait: a
 // turn is then late, and nothing is lost by that.
-type diskRoom struct {
+type Room struct {
 	dir    string // there already
 	log    *slog.Logger
 	giveUp <-chan struct{} // closed: do not wait any more
 }
 
-// there reports whether a write has a chance. What a file system does not tell
-// counts as room.
-func (r diskRoom) there() bool {
-	usage, err := vfs.Default.GetDiskUsage(r.dir)
-	return err != nil || usage.AvailBytes >= roomMin
+// NewRoom watches the disk of a folder that is there already.
+func NewRoom(dir string, log *slog.Logger, giveUp <-chan struct{}) Room {
+	return Room{dir: dir, log: log, giveUp: giveUp}
 }
 
-// await returns when a write that found the disk full may be tried again. Pebble
+// there reports whether a write has a chance. What a file system does not tell
+// counts as room.
+func (r Room) there() bool {
+	usage, err := vfs.Default.GetDiskUsage(r.dir)
+	return err != nil || usage.AvailBytes >= RoomMin
+}
+
+// Await returns when a write that found the disk full may be tried again. Pebble
 // calls it and lets all its writes wait meanwhile.
-func (r diskRoom) await() {
+func (r Room) Await() {
 	if r.there() {
 		return
 	}
-	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes", roomMin)
+	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes", RoomMin)
 	for !r.there() {
 		select {
 		case <-r.giveUp:
@@ -39,9 +44,9 @@ func (r diskRoom) await() {
 	r.log.Info("the disk of the state store has room again", "dir", r.dir)
 }
 
-// pause waits a little before a write that found the disk full is tried again; false:
+// Pause waits a little before a write that found the disk full is tried again; false:
 // do not try.
-func (r diskRoom) pause() bool {
+func (r Room) Pause() bool {
 	select {
 	case <-r.giveUp:
 		return false

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 // in order, whatever was committed before.
 func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 	t.Parallel()
-	db, err := openPebble(t.TempDir(), slog.New(slog.DiscardHandler), nil)
+	db, err := Open(t.TempDir(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newTenantKV(db, "s")
+	other := NewKV(db, "s")
 	other.Set([]byte("k1"), []byte("of another tenant"))
-	other.commit()
-	kv, model := newTenantKV(db, "t"), executor.NewMemoryKV()
+	other.Commit()
+	kv, model := NewKV(db, "t"), executor.NewMemoryKV()
 	r := rand.New(rand.NewPCG(1, 2))
 	key := func() []byte { return fmt.Appendf(nil, "k%d", r.IntN(40)) }
 	for i := range 20_000 {
@@ -43,7 +43,7 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 				t.Fatalf("step %d: get %s = %q %v, want %q %v", i, k, got, ok, want, ok2)
 			}
 		case 6:
-			kv.commit()
+			kv.Commit()
 		case 7:
 			from, to := key(), key()
 			if got, want := scanned(kv, from, to), scanned(model, from, to); got != want {
@@ -51,11 +51,11 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 			}
 		}
 	}
-	kv.commit()
+	kv.Commit()
 	if executor.Digest(kv) != executor.Digest(model) {
 		t.Fatal("digests differ")
 	}
-	if err := kv.wipe(); err != nil {
+	if err := kv.Wipe(); err != nil {
 		t.Fatal(err)
 	}
 	if got := scanned(kv, []byte{0}, []byte{0xff}); got != "" {
@@ -64,8 +64,8 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 	if v, ok := other.Get([]byte("k1")); !ok || string(v) != "of another tenant" {
 		t.Fatal("wipe reached another tenant")
 	}
-	for _, k := range []*tenantKV{kv, other} {
-		if err := k.close(); err != nil {
+	for _, k := range []*KV{kv, other} {
+		if err := k.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"errors"
@@ -86,3 +86,31 @@ func ownFiles(dir string) error {
 	}
 	return nil
 }
+
+// WriteSynced writes a small file, whole or not at all, and has it on disk.
+func WriteSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return SyncFile(filepath.Dir(path))
+}
+
+// SyncFile syncs a file or a folder.
+func SyncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Lock takes a file as a lock, until it is closed or the process ends.
+func Lock(name string) (io.Closer, error) { return ownFS{vfs.Default}.Lock(name) }

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"errors"
@@ -22,8 +22,12 @@ var (
 
 // Unwritable reports whether an error says that a disk cannot be written now: it is full,
 // read-only, closed to this process, or failing. What is on it is as good as before.
-func Unwritable(err error) bool { return isAny(err, closedDisk) || isAny(err, failingDisk) }
+func Unwritable(err error) bool { return isAny(err, closedDisk) || Failing(err) }
 
+// Failing reports whether an error says that a disk cannot be used in this process.
+func Failing(err error) bool { return isAny(err, failingDisk) }
+
+// isAny reports whether an error is one of a list.
 func isAny(err error, list []error) bool {
 	return slices.ContainsFunc(list, func(e error) bool { return errors.Is(err, e) })
 }

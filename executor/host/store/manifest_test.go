@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func stateWithTables(t *testing.T) (dir, manifest string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "state")
 	for _, key := range []string{"table", "log"} { // a start makes a table of the log before it
-		db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+		db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestAFlippedBitOfTheManifestLeavesNoHalfState(t *testing.T) {
 
 func rowsOf(t *testing.T, dir string) string {
 	t.Helper()
-	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+	db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 	if err := os.WriteFile(tables[0], table, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+	db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 				t.Error("a corrupt block was read")
 			}
 		}()
-		get(db, []byte("table"))
+		Get(db, []byte("table"))
 	}()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 func TestALogThatIsGoneIsMissed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
-	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+	db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"errors"
@@ -15,16 +15,24 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 )
 
-// openPebble opens the state store of a host. The store is a cache of the
+// ErrNoRoom is what opening a state store returns when its disk is full. Try again when
+// there is room.
+var ErrNoRoom = errors.New("no room on the disk of the state store")
+
+// ErrState says that the disk of a state store has failed. This process cannot use the
+// store any more; the next one can, or folds the ledger again.
+var ErrState = errors.New("the state store has failed")
+
+// Open opens the state store of a host. The store is a cache of the
 // ledgers: one that cannot be opened is moved aside and built again.
-func openPebble(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, error) {
-	return openWatched(dir, log, giveUp, func(error) {})
+func Open(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, error) {
+	return OpenWatched(dir, log, giveUp, func(error) {})
 }
 
-// openWatched is openPebble for an owner who is told when a block turns out to be
+// OpenWatched is openPebble for an owner who is told when a block turns out to be
 // corrupt, from any goroutine and more than once.
-func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt func(error)) (*pebble.DB, error) {
-	room := diskRoom{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
+func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt func(error)) (*pebble.DB, error) {
+	room := Room{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
 	if !room.there() {
 		return nil, ErrNoRoom // Pebble would try on for ever
 	}
@@ -35,7 +43,7 @@ func openWatched(dir string, log *slog.Logger, giveUp <-chan struct{}, corrupt f
 		events := &pebble.EventListener{DataCorruption: onCorrupt(dir, log, corrupt)}
 		(&logs{dir: dir, log: log}).listen(events)
 		o := &pebble.Options{
-			FS:                 vfs.OnDiskFull(ownFS{vfs.Default}, room.await),
+			FS:                 vfs.OnDiskFull(ownFS{vfs.Default}, room.Await),
 			FormatMajorVersion: pebble.FormatValueSeparation,
 			Logger:             pebbleLog{log},
 			EventListener:      events,
@@ -84,14 +92,14 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 	panic(&executor.StoreError{Op: "run", Err: fmt.Errorf(format, args...)})
 }
 
-// tenantPrefix keeps tenants apart in one store; a token has no zero byte.
-func tenantPrefix(tenant string) []byte { return append([]byte(tenant), 0) }
+// TenantPrefix keeps tenants apart in one store; a token has no zero byte.
+func TenantPrefix(tenant string) []byte { return append([]byte(tenant), 0) }
 
-// tenantKV is one tenant's executor.KV: a batch over the store, so that state
+// KV is one tenant's executor.KV: a batch over the store, so that state
 // and cursor are committed as one. A turn reads its own writes from a map, which
 // is much cheaper than an indexed batch; the first scan within a turn that has
 // written (facts do that) turns the batch into an indexed one.
-type tenantKV struct {
+type KV struct {
 	db     *pebble.DB
 	batch  *pebble.Batch
 	wrote  map[string][]byte // this turn's writes by whole key; nil value: deleted
@@ -102,25 +110,27 @@ type tenantKV struct {
 // wroteMax is when the map of a turn's writes is made anew instead of cleared.
 const wroteMax = 1 << 16
 
-func newTenantKV(db *pebble.DB, tenant string) *tenantKV {
-	return &tenantKV{db: db, batch: db.NewBatch(), wrote: map[string][]byte{}, prefix: tenantPrefix(tenant)}
+// NewKV is the part of a tenant.
+func NewKV(db *pebble.DB, tenant string) *KV {
+	return &KV{db: db, batch: db.NewBatch(), wrote: map[string][]byte{}, prefix: TenantPrefix(tenant)}
 }
 
-func (t *tenantKV) full(key []byte) []byte {
+func (t *KV) full(key []byte) []byte {
 	t.key = append(append(t.key[:0], t.prefix...), key...)
 	return t.key
 }
 
 // Get implements executor.KV.
-func (t *tenantKV) Get(key []byte) ([]byte, bool) {
+func (t *KV) Get(key []byte) ([]byte, bool) {
 	full := t.full(key)
 	if v, ok := t.wrote[string(full)]; ok {
 		return v, v != nil
 	}
-	return get(t.db, full)
+	return Get(t.db, full)
 }
 
-func get(r pebble.Reader, key []byte) ([]byte, bool) {
+// Get reads a key of the whole store. A failing store panics with *executor.StoreError.
+func Get(r pebble.Reader, key []byte) ([]byte, bool) {
 	v, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false
@@ -136,7 +146,7 @@ func get(r pebble.Reader, key []byte) ([]byte, bool) {
 }
 
 // Set implements executor.KV.
-func (t *tenantKV) Set(key, value []byte) {
+func (t *KV) Set(key, value []byte) {
 	full := t.full(key)
 	if err := t.batch.Set(full, value, nil); err != nil {
 		panic(&executor.StoreError{Op: "set", Err: err})
@@ -145,7 +155,7 @@ func (t *tenantKV) Set(key, value []byte) {
 }
 
 // Delete implements executor.KV.
-func (t *tenantKV) Delete(key []byte) {
+func (t *KV) Delete(key []byte) {
 	full := t.full(key)
 	if err := t.batch.Delete(full, nil); err != nil {
 		panic(&executor.StoreError{Op: "delete", Err: err})
@@ -154,7 +164,7 @@ func (t *tenantKV) Delete(key []byte) {
 }
 
 // Scan implements executor.KV.
-func (t *tenantKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+func (t *KV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	if t.batch.Empty() {
 		return scan(t.db, t.prefix, from, to)
 	}
@@ -169,7 +179,7 @@ func (t *tenantKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return scan(t.batch, t.prefix, from, to)
 }
 
-func (t *tenantKV) drop() {
+func (t *KV) drop() {
 	if err := t.batch.Close(); err != nil {
 		panic(&executor.StoreError{Op: "commit", Err: err})
 	}
@@ -198,9 +208,9 @@ func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// commit ends a turn: its rows and its cursor become the state together. There
+// Commit ends a turn: its rows and its cursor become the state together. There
 // is no fsync: what a power cut takes is folded again from the ledger.
-func (t *tenantKV) commit() {
+func (t *KV) Commit() {
 	if t.batch.Empty() {
 		return
 	}
@@ -213,7 +223,7 @@ func (t *tenantKV) commit() {
 
 // write commits the batch. Pebble panics when it cannot write its log, with locks
 // held: the store cannot be used, nor closed, from then on.
-func (t *tenantKV) write() (err error) {
+func (t *KV) write() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", ErrState, r)
@@ -222,7 +232,7 @@ func (t *tenantKV) write() (err error) {
 	return t.batch.Commit(pebble.NoSync)
 }
 
-func (t *tenantKV) reset() {
+func (t *KV) reset() {
 	t.batch = t.db.NewBatch()
 	if len(t.wrote) > wroteMax {
 		t.wrote = map[string][]byte{}
@@ -231,41 +241,47 @@ func (t *tenantKV) reset() {
 	clear(t.wrote)
 }
 
-// abandon forgets what this turn has written.
-func (t *tenantKV) abandon() {
+// Abandon forgets what this turn has written.
+func (t *KV) Abandon() {
 	_ = t.batch.Close()
 	t.reset()
 }
 
-// wipe forgets the whole state of the tenant.
-func (t *tenantKV) wipe() error {
-	t.abandon()
+// Wipe forgets the whole state of the tenant.
+func (t *KV) Wipe() error {
+	t.Abandon()
 	end := append([]byte{}, t.prefix...)
 	end[len(end)-1] = 1
 	return t.db.DeleteRange(t.prefix, end, pebble.NoSync)
 }
 
-func (t *tenantKV) close() error { return t.batch.Close() }
+// Close drops what was written and not committed.
+func (t *KV) Close() error { return t.batch.Close() }
 
-// snapshotKV is a read-only executor.KV over a snapshot, for queries beside the
+// View is a read-only executor.KV over a snapshot, for queries beside the
 // actor.
-type snapshotKV struct {
+type View struct {
 	snapshot *pebble.Snapshot
 	prefix   []byte
 }
 
+// NewView is the part of a tenant in a snapshot, which the caller closes.
+func NewView(s *pebble.Snapshot, tenant string) View {
+	return View{s, TenantPrefix(tenant)}
+}
+
 // Get implements executor.KV.
-func (s snapshotKV) Get(key []byte) ([]byte, bool) {
-	return get(s.snapshot, append(append([]byte{}, s.prefix...), key...))
+func (s View) Get(key []byte) ([]byte, bool) {
+	return Get(s.snapshot, append(append([]byte{}, s.prefix...), key...))
 }
 
 // Set implements executor.KV; a snapshot cannot be written.
-func (s snapshotKV) Set(_, _ []byte) { panic("host: write to a snapshot") }
+func (s View) Set(_, _ []byte) { panic("host: write to a snapshot") }
 
 // Delete implements executor.KV; a snapshot cannot be written.
-func (s snapshotKV) Delete(_ []byte) { panic("host: write to a snapshot") }
+func (s View) Delete(_ []byte) { panic("host: write to a snapshot") }
 
 // Scan implements executor.KV.
-func (s snapshotKV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
+func (s View) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return scan(s.snapshot, s.prefix, from, to)
 }

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"encoding/binary"
@@ -44,7 +44,7 @@ func (l *logs) write() {
 		text += filepath.Base(name) + "\n"
 	}
 	if err == nil {
-		err = writeSynced(path, []byte(text))
+		err = WriteSynced(path, []byte(text))
 	}
 	if err != nil {
 		l.log.Warn("cannot note the logs of the state store", "error", errors.Join(err, os.Remove(path)))

@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"io"
@@ -16,7 +16,7 @@ import (
 // crashingStore is the state of a simulated host in a real Pebble, on a disk that
 // loses what was not synced.
 type crashingStore struct {
-	*tenantKV
+	*KV
 	t     *testing.T
 	disk  *vfs.MemFS
 	db    *pebble.DB
@@ -38,15 +38,15 @@ func (s *crashingStore) open() {
 	if err != nil {
 		s.t.Fatalf("a crash broke the state store: %v", err)
 	}
-	s.db, s.tenantKV = db, newTenantKV(db, "t")
+	s.db, s.KV = db, NewKV(db, "t")
 }
 
-func (s *crashingStore) Commit() { s.commit() }
+func (s *crashingStore) Commit() { s.KV.Commit() }
 
 // Crash cuts the power: of what was not synced a random share is there afterwards.
 func (s *crashingStore) Crash(lost int) {
 	if lost == 0 {
-		s.abandon()
+		s.Abandon()
 		return
 	}
 	*s.crash++
@@ -57,13 +57,13 @@ func (s *crashingStore) Crash(lost int) {
 }
 
 func (s *crashingStore) Wipe() {
-	if err := s.wipe(); err != nil {
+	if err := s.KV.Wipe(); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *crashingStore) Close() {
-	if err := s.close(); err != nil {
+	if err := s.KV.Close(); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := s.db.Close(); err != nil {

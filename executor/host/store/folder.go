@@ -1,4 +1,4 @@
-package host
+package store
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 // is evicted from it. It belongs to one goroutine.
 type Folder struct {
 	db    *pebble.DB
-	kv    *tenantKV
+	kv    *KV
 	state *executor.State
 }
 
 // OpenFolder opens the state of tenant in dir, which it creates; nothing else may
 // have it open.
 func OpenFolder(dir, tenant string) (f *Folder, err error) {
-	db, err := openPebble(dir, slog.New(slog.DiscardHandler), nil)
+	db, err := Open(dir, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state folder: %w", err)
 	}
@@ -32,11 +32,12 @@ func OpenFolder(dir, tenant string) (f *Folder, err error) {
 			_ = db.Close()
 		}
 	}()
-	return newFolder(db, tenant, nil), nil
+	return NewFolder(db, tenant, nil), nil
 }
 
-func newFolder(db *pebble.DB, tenant string, archive executor.Archive) *Folder {
-	kv := newTenantKV(db, tenant)
+// NewFolder is the folder of a tenant over an open store; archive may be nil.
+func NewFolder(db *pebble.DB, tenant string, archive executor.Archive) *Folder {
+	kv := NewKV(db, tenant)
 	return &Folder{db: db, kv: kv, state: executor.Open(kv, tenant, archive)}
 }
 
@@ -47,19 +48,22 @@ func (f *Folder) Fold(entries []ledger.Entry) []executor.Result {
 	for i, e := range entries {
 		results[i] = f.state.Apply(e)
 	}
-	f.flush()
+	f.Flush()
 	return results
 }
 
-// flush ends a turn. What it would have sent and told is dropped: nobody is there.
-func (f *Folder) flush() {
+// Flush ends a turn. What it would have sent and told is dropped: nobody is there.
+func (f *Folder) Flush() {
 	f.state.Flush()
-	f.kv.commit()
+	f.kv.Commit()
 	_, _, _, _ = f.state.Commands(), f.state.Notices(), f.state.Pages(), f.state.Erasures()
 }
 
 // State returns the folded state; Decide may be asked of it between folds.
 func (f *Folder) State() *executor.State { return f.state }
+
+// Rows are the folded rows.
+func (f *Folder) Rows() executor.KV { return f.kv }
 
 // Digest returns the digest of the folded rows.
 func (f *Folder) Digest() [32]byte { return executor.Digest(f.kv) }
@@ -78,7 +82,7 @@ func (f *Folder) Settle() (bytes uint64, err error) {
 
 // Close releases the folder.
 func (f *Folder) Close() error {
-	if err := f.kv.close(); err != nil {
+	if err := f.kv.Close(); err != nil {
 		return err
 	}
 	return f.db.Close()
