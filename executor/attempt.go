@@ -1,10 +1,7 @@
 package executor
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/hex"
-	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -63,77 +60,4 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 		row.Timing = end.timing
 	}
 	s.set(key, encode(row))
-}
-
-// Undos returns one page of attempts: of a plan, of one of its actions, or of a
-// capability in the order of dispatch; and where to go on ("" when there is no more).
-func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
-	prefix, err := r.undosOf(q)
-	if err != nil {
-		return nil, "", err
-	}
-	from := prefix
-	if q.After != "" {
-		last, err := hex.DecodeString(q.After)
-		from = append(last, 0)
-		if err != nil || !bytes.HasPrefix(last, prefix) {
-			return nil, "", ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
-		}
-	}
-	size, last := 0, ""
-	for k := range r.s.kv.Scan(from, after(prefix)) {
-		key := k
-		if prefix[0] == keyUndone {
-			v, _ := r.s.get(k)
-			key = append([]byte{keyAttempt}, v...)
-		}
-		view := r.undo(key)
-		size += len(mustJSON(view))
-		if len(views) == limitOf(q.Limit) || len(views) > 0 && size > pageSizeMax {
-			return views, last, nil
-		}
-		views, last = append(views, view), hex.EncodeToString(k)
-	}
-	return views, "", nil
-}
-
-// undosOf is what the keys of the attempts that q asks for begin with.
-func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
-	switch {
-	case q.Plan == "" && q.Capability == "":
-		return nil, ledger.Refuse("plan", "missing", "a plan, or a capability")
-	case q.Plan != "" && q.Capability != "":
-		return nil, ledger.Refuse("capability", "given beside plan", "one of the two")
-	case q.Capability != "":
-		return sized(keyUndone, q.Capability, 0), nil
-	case r.s.plan(q.Plan) == nil:
-		return nil, ledger.Refuse("plan", fmt.Sprintf("there is no plan %s", q.Plan), "a plan of this tenant")
-	case q.Action == "":
-		return append(planKey(keyAttempt, q.Plan), 0), nil
-	}
-	n := r.s.number(q.Plan, q.Action)
-	if n == 0 {
-		return nil, ledger.Refuse("action", fmt.Sprintf("plan %s has no action %s", q.Plan, q.Action), "an action of the plan")
-	}
-	return actionKey(keyAttempt, q.Plan, n), nil
-}
-
-// undo reads the attempt under an attemptKey.
-func (r *Reader) undo(key []byte) UndoView {
-	row := new(rowspb.AttemptRow)
-	r.s.load(key, row)
-	planID, n := splitActionKey(key[:len(key)-4])
-	a := r.s.action(planID, n)
-	view := UndoView{
-		Plan: planID, Number: int(n), Action: a.fixed.Id, Capability: a.fixed.Forward.GetCapability(), Compensation: a.fixed.Compensation.GetCapability(),
-		About: ledger.FormatAddress(a.fixed.Registered), Key: r.s.key(a), Attempt: int(row.Attempt), State: row.State,
-		BlindCleanup: row.BlindCleanup, DirtyFailure: row.DirtyFailure, HasForwardOutput: row.HasForwardOutput,
-		Dispatched: ledger.FormatAddress(row.Dispatched), DispatchedNs: row.DispatchedNs, EndedNs: row.EndedNs, WaitedNs: row.WaitedNs,
-		QueuedNs: row.Timing.GetQueuedNs(), WorkNs: row.Timing.GetWorkNs(), SetupNs: row.Timing.GetSetupNs(),
-		ToolNs: row.Timing.GetToolNs(), LLMNs: row.Timing.GetLlmNs(), Worker: row.Worker, Code: row.Code, Message: row.Message,
-	}
-	if row.Ended != nil {
-		view.Ended = ledger.FormatAddress(row.Ended)
-	}
-	return view
 }

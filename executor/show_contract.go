@@ -1,0 +1,60 @@
+package executor
+
+import (
+	"encoding/hex"
+
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Contracts returns one page of published contracts in order of capability, each
+// with its current revision or all of them, and the capability to continue after.
+func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) {
+	from, to := []byte{keyContract}, after([]byte{keyContract})
+	if q.After != "" {
+		from = after(append(planKey(keyContract, q.After), 0))
+	}
+	if q.Capability != "" {
+		from = append(planKey(keyContract, q.Capability), 0)
+		to = after(from)
+	}
+	size := 0
+	var group []ContractView // revisions of one capability
+	flush := func() bool {
+		if len(group) == 0 {
+			return true
+		}
+		group[len(group)-1].Current = true
+		if !q.Revisions {
+			group = group[len(group)-1:]
+		}
+		add := len(mustJSON(group))
+		if len(views) > 0 && (len(views)+len(group) > limitOf(q.Limit) || size+add > pageSizeMax) {
+			next = views[len(views)-1].Capability
+			return false
+		}
+		views, size, group = append(views, group...), size+add, nil
+		return true
+	}
+	for k, v := range r.s.kv.Scan(from, to) {
+		view := contractView(k, v)
+		if len(group) > 0 && group[0].Capability != view.Capability {
+			if !flush() {
+				return views, next
+			}
+		}
+		view.Revision = len(group) + 1
+		group = append(group, view)
+	}
+	flush()
+	return views, next
+}
+
+func contractView(k, v []byte) ContractView {
+	row := new(rowspb.ContractRow)
+	decode("scan", v, row)
+	return ContractView{
+		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,
+		At: ledger.FormatAddress(row.At), AtNs: row.AtNs, Contract: append([]byte(nil), row.Contract...),
+	}
+}
