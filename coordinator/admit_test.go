@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestAnIDIsOfOneAction: the same id with another capability is another action, and what has
@@ -96,12 +97,12 @@ func TestAnAnswerThatTookLongIsAskedForAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		asked := 0
 		e := &executor{serve: map[string]func([]byte) any{
-			ledger.QuerySubject(tenant, "plan.outcome"): func([]byte) any {
+			api.QuerySubject(tenant, "plan.outcome"): func([]byte) any {
 				if asked++; asked == 1 {
 					elapse(startSlack + 1)
-					return ledger.OutcomeAnswer{State: ledger.StateOpen}
+					return api.OutcomeAnswer{State: ledger.StateOpen}
 				}
-				return ledger.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "sold"}
+				return api.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "sold"}
 			},
 		}}
 		g := newGate(memory())

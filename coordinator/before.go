@@ -10,12 +10,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Answer answers a question in this process, where a worker would: what it returns
 // is the before-image, as JSON. Nil is null: there was nothing. It changes nothing
 // and may be asked again.
-type Answer func(ctx context.Context, question ledger.Command) (any, error)
+type Answer func(ctx context.Context, question api.Command) (any, error)
 
 // planVars and metaVars are what the arguments of a question read as plan and
 // meta, as far as they are known before the forward is registered.
@@ -58,8 +59,8 @@ func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compi
 	}
 	call := t.Before
 	timeout := cmp.Or(time.Duration(call.TimeoutNs), questionTimeoutDefault)
-	question := ledger.Command{
-		Purpose: ledger.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: call.Capability,
+	question := api.Command{
+		Purpose: api.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: call.Capability,
 		Arguments: arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
 	}
 	attempts, delay := cmp.Or(call.Attempts, questionAttemptsDefault), cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
@@ -83,7 +84,7 @@ func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compi
 // question asks once, in this process or over NATS. final says that asking again
 // will not help.
 func (c *Coordinator) question(
-	ctx context.Context, asked ledger.Command, timeout time.Duration,
+	ctx context.Context, asked api.Command, timeout time.Duration,
 ) (answer json.RawMessage, final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -105,23 +106,23 @@ func (c *Coordinator) question(
 		return nil, false, err
 	}
 	switch {
-	case reply.Status == ledger.StatusDone && len(reply.Output) > 0:
+	case reply.Status == api.StatusDone && len(reply.Output) > 0:
 		return reply.Output, true, nil
-	case reply.Status == ledger.StatusDone:
+	case reply.Status == api.StatusDone:
 		return nil, true, errors.New("the worker's answer has no output")
 	}
-	return nil, reply.Status == ledger.StatusStop, fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+	return nil, reply.Status == api.StatusStop, fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
 }
 
 // askWorker asks over NATS. An answer that does not repeat key and attempt is none.
-func (c *Coordinator) askWorker(ctx context.Context, asked ledger.Command) (ledger.Reply, error) {
-	var reply ledger.Reply
+func (c *Coordinator) askWorker(ctx context.Context, asked api.Command) (api.Reply, error) {
+	var reply api.Reply
 	_, err := c.bus.question(ctx, question{
-		subject: ledger.AskSubject(c.tenant, asked.Capability),
-		replies: ledger.AgentReplySubject(c.tenant, c.agent, ""),
+		subject: api.AskSubject(c.tenant, asked.Capability),
+		replies: api.AgentReplySubject(c.tenant, c.agent, ""),
 		body:    mustJSON(asked),
 		accept: func(answer []byte) error {
-			reply = ledger.Reply{}
+			reply = api.Reply{}
 			if err := json.Unmarshal(answer, &reply); err != nil {
 				return fmt.Errorf("cannot read answer of worker: %w", err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // moving is a contract that keeps where the event was before it is moved.
@@ -46,10 +47,10 @@ const pairOfMove = "plan_opened forward_registered/m compensation_registered/m"
 
 // calendar answers questions from a script, as a worker does; the last line
 // answers for ever.
-func calendar(script ...any) (*executor, *[]ledger.Command) {
-	asked := &[]ledger.Command{}
+func calendar(script ...any) (*executor, *[]api.Command) {
+	asked := &[]api.Command{}
 	return &executor{serve: map[string]func([]byte) any{"ask.default.calendar.get": func(body []byte) any {
-		var q ledger.Command
+		var q api.Command
 		if err := json.Unmarshal(body, &q); err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func calendar(script ...any) (*executor, *[]ledger.Command) {
 		if len(script) > 1 {
 			script = script[1:]
 		}
-		if reply, ok := answer.(ledger.Reply); ok {
+		if reply, ok := answer.(api.Reply); ok {
 			return q.Answer(reply)
 		}
 		return answer
@@ -68,7 +69,7 @@ func calendar(script ...any) (*executor, *[]ledger.Command) {
 func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		e, asked := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`{"at":"9:00"}`)})
+		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`{"at":"9:00"}`)})
 		p := begin(t, startMoving(t, store, e, nil), Plan{Label: "week"})
 		if _, err := p.Do(t.Context(), move("m"), func(ctx context.Context, c Call) (Outcome, error) {
 			wantLines(t, store, pairOfMove)
@@ -80,7 +81,7 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 			t.Errorf("kept %s", before)
 		}
 		key := ledger.Key(tenant, p.ID(), "m", ledger.PurposeDo)
-		want := ledger.Command{
+		want := api.Command{
 			Purpose: "before", Tenant: tenant, Plan: p.ID(), Action: "m", Capability: "calendar.get", Forward: "calendar.move",
 			Arguments: json.RawMessage(`{"id":"e1","key":"` + key + `","plan":"week"}`), Key: key, Attempt: 1, TimeoutMs: 30_000,
 		}
@@ -91,8 +92,8 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 }
 
 func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
-	done := func(output string) ledger.Reply { return ledger.Reply{Status: "done", Output: json.RawMessage(output)} }
-	failed := ledger.Reply{Status: "failed", Code: "locked", Message: "later"}
+	done := func(output string) api.Reply { return api.Reply{Status: "done", Output: json.RawMessage(output)} }
+	failed := api.Reply{Status: "failed", Code: "locked", Message: "later"}
 	for _, c := range []struct {
 		name   string
 		script []any
@@ -105,9 +106,9 @@ func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 		{"at the third attempt", []any{errNobody, failed, done(`{}`)}, 3, `{}`, 3 * time.Second},
 		{"nobody answers", []any{errNobody}, 3, "", 3 * time.Second},
 		{"it fails", []any{failed}, 3, "", 3 * time.Second},
-		{"it never will", []any{ledger.Reply{Status: "stop", Code: "gone"}}, 1, "", 0},
-		{"no output", []any{ledger.Reply{Status: "done"}}, 1, "", 0},
-		{"working", []any{ledger.Reply{Status: "working"}}, 3, "", 3 * time.Second},
+		{"it never will", []any{api.Reply{Status: "stop", Code: "gone"}}, 1, "", 0},
+		{"no output", []any{api.Reply{Status: "done"}}, 1, "", 0},
+		{"working", []any{api.Reply{Status: "working"}}, 3, "", 3 * time.Second},
 		{"no JSON", []any{[]byte("{")}, 3, "", 3 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestACaptureEndsWithItsCaller(t *testing.T) {
 func TestABeforeImageThatIsTooLargeIsRefused(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		e, _ := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`"` + strings.Repeat("x", BeforeMax) + `"`)})
+		e, _ := calendar(api.Reply{Status: "done", Output: json.RawMessage(`"` + strings.Repeat("x", BeforeMax) + `"`)})
 		p := begin(t, startMoving(t, store, e, nil), Plan{})
 		_, err := p.Do(t.Context(), move("m"), never(t))
 		wantRefused(t, err, "action.before")
@@ -167,7 +168,7 @@ func TestABeforeImageThatIsTooLargeIsRefused(t *testing.T) {
 func TestAnAnswerInThisProcessNeedsNoWorker(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		answers := map[string]Answer{"calendar.get": func(_ context.Context, q ledger.Command) (any, error) {
+		answers := map[string]Answer{"calendar.get": func(_ context.Context, q api.Command) (any, error) {
 			if q.Attempt == 1 {
 				return nil, errors.New("busy")
 			}
@@ -209,7 +210,7 @@ func TestACallThatJoinsAsksNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		e, asked := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`1`)}, ledger.Reply{Status: "done", Output: json.RawMessage(`2`)})
+		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)}, api.Reply{Status: "done", Output: json.RawMessage(`2`)})
 		p := begin(t, startMoving(t, g, e, nil), Plan{})
 		soon, cancel := context.WithTimeout(t.Context(), startSlack/2)
 		defer cancel()
@@ -231,7 +232,7 @@ func TestActionsWithoutAnIDAskUnderTheirOwnKeys(t *testing.T) {
 		var mu sync.Mutex
 		keys := map[string]string{}
 		release := make(chan struct{})
-		answers := map[string]Answer{"calendar.get": func(_ context.Context, q ledger.Command) (any, error) {
+		answers := map[string]Answer{"calendar.get": func(_ context.Context, q api.Command) (any, error) {
 			mu.Lock()
 			keys[q.Action] = q.Key
 			mu.Unlock()
@@ -268,7 +269,7 @@ func TestActionsWithoutAnIDAskUnderTheirOwnKeys(t *testing.T) {
 func TestTheEndOfTheUndoWindowIsFrozenWithThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		e, asked := calendar(ledger.Reply{Status: "done", Output: json.RawMessage(`1`)})
+		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)})
 		p := begin(t, startMoving(t, store, e, nil), Plan{})
 		bad := move("bad")
 		bad.Input = json.RawMessage(`{"id":"e1","ends":"tomorrow"}`)

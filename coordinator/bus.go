@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // bus is what a coordinator needs of NATS beside appends: questions to the
@@ -99,9 +99,9 @@ func (b natsBus) explained(err error, replies, reply string) error {
 // noRespondersStatus is the status header of a request that nobody serves.
 const noRespondersStatus = "503"
 
-// newToken is the end of a reply subject: ledger.ReplyTokenLen hex digits of randomness.
+// newToken is the end of a reply subject: api.ReplyTokenLen hex digits of randomness.
 func newToken() string {
-	var raw [ledger.ReplyTokenLen / 2]byte
+	var raw [api.ReplyTokenLen / 2]byte
 	rand.Read(raw[:]) // never fails, as crypto/rand documents
 	return hex.EncodeToString(raw[:])
 }

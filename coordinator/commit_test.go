@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -95,7 +96,7 @@ func unasked(t *testing.T) coordinator.Forward {
 // answers serves a probe.
 func (l *live) answers(capability, output string) {
 	l.t.Helper()
-	if err := l.work.Answer(capability, func(context.Context, ledger.Command) (worker.Answer, error) {
+	if err := l.work.Answer(capability, func(context.Context, api.Command) (worker.Answer, error) {
 		return worker.Answer{Output: json.RawMessage(output)}, nil
 	}); err != nil {
 		l.t.Fatal(err)

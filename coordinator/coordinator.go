@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Appender appends commits to the tenant's ledger, as ledger.Store does.
@@ -139,7 +140,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		}
 	}
 	if b != nil {
-		stop, err := b.listen(ledger.NoticeSubject(c.tenant, c.agent, "*"), c.notice)
+		stop, err := b.listen(api.NoticeSubject(c.tenant, c.agent, "*"), c.notice)
 		if err != nil {
 			return nil, fmt.Errorf("cannot subscribe notices: %w", err)
 		}
@@ -241,7 +242,7 @@ func (c *Coordinator) forget(p *OpenPlan) {
 // notice handles what the holder says became of a plan. A notice of a plan that
 // is none of ours, or that makes no sense, is ignored: it is a hint.
 func (c *Coordinator) notice(body []byte) {
-	var n ledger.Notice
+	var n api.Notice
 	if json.Unmarshal(body, &n) != nil {
 		return
 	}

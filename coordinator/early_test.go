@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // unserved is a port of this machine that nobody listens on, and a connection that waits for
@@ -111,7 +112,7 @@ func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
 	if head, err := store.Head(ctx); err != nil || head.Last == 0 {
 		t.Errorf("head %+v, %v", head, err)
 	}
-	handler := func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil }
+	handler := func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil }
 	if err := w.Handle("mail.unsend", handler); err != nil {
 		t.Errorf("a worker on the same connection: %v", err)
 	}

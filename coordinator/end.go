@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -159,7 +160,7 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 	var last error
 	var waits *CommitWaits
 	for bounded.Err() == nil {
-		answer, err := p.ask(bounded, ledger.OutcomeQuery{Plan: p.id, Sequence: seq})
+		answer, err := p.ask(bounded, api.OutcomeQuery{Plan: p.id, Sequence: seq})
 		switch {
 		case err != nil:
 			last = err
@@ -173,7 +174,7 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 			}
 		case answer.State == ledger.StateUnwinding:
 			p.goOn(seq)
-			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
 		case answer.State != ledger.StateOpen:
 			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
@@ -197,7 +198,7 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 }
 
 // waits notes that the commit of the plan waits.
-func (p *OpenPlan) waits(answer ledger.OutcomeAnswer) *CommitWaits {
+func (p *OpenPlan) waits(answer api.OutcomeAnswer) *CommitWaits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.end != nil {
@@ -221,7 +222,7 @@ func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
 	}
 	var last error
 	for ctx.Err() == nil {
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored(), Ended: true})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored(), Ended: true})
 		switch {
 		case err != nil:
 			last = err
@@ -279,7 +280,7 @@ func (p *OpenPlan) noteStored(b *bundle) {
 
 // ask sends one question about the plan and returns its answer, which says a
 // state.
-func (p *OpenPlan) ask(ctx context.Context, query ledger.OutcomeQuery) (ledger.OutcomeAnswer, error) {
+func (p *OpenPlan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnswer, error) {
 	query.WaitMs = askWaitMax.Milliseconds()
 	if deadline, ok := ctx.Deadline(); ok {
 		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()))
@@ -290,16 +291,16 @@ func (p *OpenPlan) ask(ctx context.Context, query ledger.OutcomeQuery) (ledger.O
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWaitMax+askSlack)
 	defer cancel()
-	reply, err := p.c.bus.ask(ctx, ledger.QuerySubject(p.c.tenant, "plan.outcome"), body)
+	reply, err := p.c.bus.ask(ctx, api.QuerySubject(p.c.tenant, "plan.outcome"), body)
 	if err != nil {
-		return ledger.OutcomeAnswer{}, err
+		return api.OutcomeAnswer{}, err
 	}
-	var answer ledger.OutcomeAnswer
+	var answer api.OutcomeAnswer
 	if err := json.Unmarshal(reply, &answer); err != nil {
-		return ledger.OutcomeAnswer{}, fmt.Errorf("cannot read answer of executor: %v", err)
+		return api.OutcomeAnswer{}, fmt.Errorf("cannot read answer of executor: %v", err)
 	}
 	if answer.Error != "" || answer.State == "" {
-		return ledger.OutcomeAnswer{}, fmt.Errorf("executor: %s", cmp.Or(answer.Error, "no state"))
+		return api.OutcomeAnswer{}, fmt.Errorf("executor: %s", cmp.Or(answer.Error, "no state"))
 	}
 	return answer, nil
 }

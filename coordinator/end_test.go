@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
-	open := ledger.OutcomeAnswer{State: ledger.StateOpen}
-	slow := ledger.OutcomeAnswer{Error: "sequence 2 is not folded yet"}
+	open := api.OutcomeAnswer{State: ledger.StateOpen}
+	slow := api.OutcomeAnswer{Error: "sequence 2 is not folded yet"}
 	for _, c := range []struct {
 		name   string
-		script []ledger.OutcomeAnswer
+		script []api.OutcomeAnswer
 		want   error
 	}{
-		{"committed", []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}, nil},
-		{"committed, after a while", []ledger.OutcomeAnswer{slow, open, {State: ledger.StateCommitted}}, nil},
-		{"lost to a deadline", []ledger.OutcomeAnswer{{State: ledger.StateUnwinding, Reason: "deadline"}}, ErrUnwound},
-		{"undone already", []ledger.OutcomeAnswer{{State: ledger.StateCompensated}}, ErrUnwound},
-		{"quarantined already", []ledger.OutcomeAnswer{{State: ledger.StateQuarantined}}, ErrUnwound},
-		{"never folded", []ledger.OutcomeAnswer{slow}, ErrUnconfirmed},
+		{"committed", []api.OutcomeAnswer{{State: ledger.StateCommitted}}, nil},
+		{"committed, after a while", []api.OutcomeAnswer{slow, open, {State: ledger.StateCommitted}}, nil},
+		{"lost to a deadline", []api.OutcomeAnswer{{State: ledger.StateUnwinding, Reason: "deadline"}}, ErrUnwound},
+		{"undone already", []api.OutcomeAnswer{{State: ledger.StateCompensated}}, ErrUnwound},
+		{"quarantined already", []api.OutcomeAnswer{{State: ledger.StateQuarantined}}, ErrUnwound},
+		{"never folded", []api.OutcomeAnswer{slow}, ErrUnconfirmed},
 		{"no executor", nil, ErrUnconfirmed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 
 func TestARefusedCommitSaysWhy(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
 		store := memory()
 		c := start(t, store, e)
 		p := begin(t, c, Plan{})
@@ -63,11 +64,11 @@ func TestARefusedCommitSaysWhy(t *testing.T) {
 			t.Error(err)
 		}
 		mustDo(t, p, write("a")) // the plan is open, and goes on
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		_, err = p.Do(t.Context(), write("b"), never(t))
 		wantIs(t, err, ErrUnwinding)
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s"})
-		e.say(ledger.OutcomeAnswer{State: ledger.StateCommitted})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s"})
+		e.say(api.OutcomeAnswer{State: ledger.StateCommitted})
 		if err := p.Commit(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -86,7 +87,7 @@ func TestAnUnconfirmedCommitGoesOnWhereItWas(t *testing.T) {
 		err := p.Commit(ctx)
 		wantIs(t, err, ErrUnconfirmed)
 		wantIs(t, err, context.DeadlineExceeded)
-		e.say(ledger.OutcomeAnswer{State: ledger.StateCommitted})
+		e.say(api.OutcomeAnswer{State: ledger.StateCommitted})
 		if err := p.Commit(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -132,7 +133,7 @@ func TestAPlanEndsOnce(t *testing.T) {
 
 func TestACommitInDoubtIsTheOnlyEndThatMayBeTriedAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitted}}}
 		g := newGate(store)
 		p := begin(t, start(t, g, e), Plan{})
 		wantIs(t, p.Commit(t.Context()), ledger.ErrInDoubt)
@@ -242,7 +243,7 @@ func TestANoticeStopsThePlan(t *testing.T) {
 					done <- err
 				}()
 				synctest.Wait()
-				e.notify(t, ledger.Notice{Plan: p.ID(), State: state, Reason: "deadline"})
+				e.notify(t, api.Notice{Plan: p.ID(), State: state, Reason: "deadline"})
 				err := <-done
 				wantIs(t, err, ErrUnwinding)
 				wantIs(t, err, ErrNotTaken)
@@ -280,7 +281,7 @@ func TestANoticeBeforeTheForwardKeepsItFromRunning(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		close(g.open)
 		wantIs(t, <-done, ErrUnwinding)
 		elapse(LingerMax)
@@ -295,9 +296,9 @@ func TestNoticesThatAreNoneOfOursAreIgnored(t *testing.T) {
 		p := begin(t, c, Plan{})
 		c.notice([]byte("no JSON"))
 		c.notice(nil)
-		e.notify(t, ledger.Notice{Plan: "another", State: ledger.StateUnwinding})
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen})
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: "of a later version"})
+		e.notify(t, api.Notice{Plan: "another", State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen})
+		e.notify(t, api.Notice{Plan: p.ID(), State: "of a later version"})
 		mustDo(t, p, write("a"))
 	})
 }
@@ -324,8 +325,8 @@ func TestWaitReturnsThePlansEnd(t *testing.T) {
 		defer cancel()
 		_, err = p.Wait(ctx) // no executor
 		wantIs(t, err, context.DeadlineExceeded)
-		e.say(ledger.OutcomeAnswer{Error: "unknown plan"}, ledger.OutcomeAnswer{State: ledger.StateUnwinding},
-			ledger.OutcomeAnswer{State: ledger.StateQuarantined, Reason: "attempts spent", Outstanding: []string{"a"}})
+		e.say(api.OutcomeAnswer{Error: "unknown plan"}, api.OutcomeAnswer{State: ledger.StateUnwinding},
+			api.OutcomeAnswer{State: ledger.StateQuarantined, Reason: "attempts spent", Outstanding: []string{"a"}})
 		end, err := p.Wait(t.Context())
 		if err != nil || end.State != ledger.StateQuarantined || end.Reason != "attempts spent" || len(end.Outstanding) != 1 {
 			t.Errorf("%+v, %v", end, err)

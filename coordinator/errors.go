@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Errors beside *ledger.Refused (the input breaks a rule, nothing was queued),
@@ -119,7 +120,7 @@ func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
 // trigger or a verdict undoes the plan. It is ErrCommitWaits.
 type CommitWaits struct {
 	Plan   string
-	Doubts []ledger.Doubt // the first 100: in the order of registration, then acts that refused records claim
+	Doubts []api.Doubt // the first 100: in the order of registration, then acts that refused records claim
 }
 
 // Error names the actions and what each waits for.
@@ -143,7 +144,7 @@ func (e *CommitWaits) Is(target error) bool { return target == ErrCommitWaits }
 
 // Owner reports whether nothing but its owner's word lets the commit go on.
 func (e *CommitWaits) Owner() bool {
-	return !slices.ContainsFunc(e.Doubts, func(d ledger.Doubt) bool { return !d.Owner })
+	return !slices.ContainsFunc(e.Doubts, func(d api.Doubt) bool { return !d.Owner })
 }
 
 // isRefused reports whether nothing was stored because a rule was broken.

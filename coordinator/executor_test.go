@@ -22,6 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -41,7 +42,7 @@ type live struct {
 	declared []contract.Contract // of the processes of Run
 
 	mu     sync.Mutex
-	undone []ledger.Command
+	undone []api.Command
 }
 
 func files() contract.Contract {
@@ -103,7 +104,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	if l.work, err = worker.New(worker.Config{Conn: connect("w1"), Tenant: "default", Name: "w1"}); err != nil {
 		t.Fatal(err)
 	}
-	l.undo("file.delete", func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil })
+	l.undo("file.delete", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	config.Conn, config.Tenant, config.Agent = connect("a1"), "default", "a1"
 	if l.agent, err = coordinator.New(config); err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 // undo serves an inverse and keeps what it is told.
 func (l *live) undo(capability string, h worker.Handler) {
 	l.t.Helper()
-	if err := l.work.Handle(capability, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+	if err := l.work.Handle(capability, func(ctx context.Context, c api.Command) (worker.Result, error) {
 		l.mu.Lock()
 		l.undone = append(l.undone, c)
 		l.mu.Unlock()
@@ -325,12 +326,12 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Kind: &pb.Record_ContractPublished{
 		ContractPublished: &pb.ContractPublished{Capability: moving.Capability, Digest: compiled.Digest[:], Contract: compiled.Canonical},
 	}})
-	if err := l.work.Answer("calendar.get", func(context.Context, ledger.Command) (worker.Answer, error) {
+	if err := l.work.Answer("calendar.get", func(context.Context, api.Command) (worker.Answer, error) {
 		return worker.Answer{Output: map[string]string{"at": "9:00"}}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	l.undo("calendar.put", func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil })
+	l.undo("calendar.put", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	p := l.begin(coordinator.Plan{})
 	action := coordinator.Action{ID: "m", Capability: "calendar.move", Input: map[string]string{"id": "e1"}}
 	for ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second); ; { // until the executor has folded the contract

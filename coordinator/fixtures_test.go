@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -205,8 +206,8 @@ func (g *gate) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 // line of it answers for ever. Without a script no one listens.
 type executor struct {
 	mu      sync.Mutex
-	script  []ledger.OutcomeAnswer
-	asked   []ledger.OutcomeQuery
+	script  []api.OutcomeAnswer
+	asked   []api.OutcomeQuery
 	subject string
 	notices map[string]func([]byte)
 	back    func()
@@ -226,10 +227,10 @@ func (e *executor) ask(ctx context.Context, subject string, body []byte) ([]byte
 			return json.Marshal(answer)
 		}
 	}
-	if subject != ledger.QuerySubject(tenant, "plan.outcome") || len(e.script) == 0 {
+	if subject != api.QuerySubject(tenant, "plan.outcome") || len(e.script) == 0 {
 		return nil, errNobody
 	}
-	var q ledger.OutcomeQuery
+	var q api.OutcomeQuery
 	if err := json.Unmarshal(body, &q); err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (e *executor) question(ctx context.Context, q question) ([]byte, error) {
 	return body, err
 }
 
-func (e *executor) say(answers ...ledger.OutcomeAnswer) {
+func (e *executor) say(answers ...api.OutcomeAnswer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.script = answers
@@ -276,14 +277,14 @@ func (e *executor) listen(subject string, f func([]byte)) (func(), error) {
 	}, nil
 }
 
-func (e *executor) notify(t *testing.T, n ledger.Notice) {
+func (e *executor) notify(t *testing.T, n api.Notice) {
 	t.Helper()
 	body, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.mu.Lock()
-	f := e.notices[ledger.NoticeSubject(tenant, "a1", "*")]
+	f := e.notices[api.NoticeSubject(tenant, "a1", "*")]
 	e.mu.Unlock()
 	if f == nil {
 		t.Fatal("no one listens to notices")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -118,7 +119,7 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 	defer cancel()
 	for bounded.Err() == nil {
 		asked := time.Now()
-		query := ledger.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.stored())}
+		query := api.OutcomeQuery{Plan: p.id, Sequence: cmp.Or(sequence, p.stored())}
 		answer, err := p.ask(bounded, query)
 		switch {
 		case err != nil || time.Since(asked) > startSlack:
@@ -131,7 +132,7 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 			p.mu.Unlock()
 			return nil
 		default:
-			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 			return nil // start says it
 		}
 	}
@@ -197,7 +198,7 @@ func (p *OpenPlan) missed() (answered bool) {
 	defer cancel()
 	for delay := askDelay; p.needsWord(); delay = min(2*delay, askDelayMax) {
 		asked := time.Now()
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
 		switch {
 		case err == nil:
 			p.heardAt(asked, answer)
@@ -218,12 +219,12 @@ func (p *OpenPlan) needsWord() bool {
 }
 
 // heardAt takes what an executor that was asked at an instant says of the plan.
-func (p *OpenPlan) heardAt(asked time.Time, answer ledger.OutcomeAnswer) {
+func (p *OpenPlan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 	if answer.Writer != "" {
 		p.supersede(answer.Writer)
 	}
 	if answer.State != ledger.StateOpen {
-		p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

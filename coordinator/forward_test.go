@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // limited is the contract of file.write with a timeout and a grace.
@@ -66,20 +67,20 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 		"deadline":             {limited(0, 300*time.Millisecond), Plan{Deadline: time.Second}, nil, 1300 * time.Millisecond},
 		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), Plan{Deadline: 900 * time.Millisecond}, nil, time.Second},
 		"notice": {limited(0, 300*time.Millisecond), Plan{}, func(p *OpenPlan, e *executor) {
-			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 800 * time.Millisecond},
 		"default grace": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
-			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 2500 * time.Millisecond},
 		"missed notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
-			e.say(ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+			e.say(api.OutcomeAnswer{State: ledger.StateUnwinding})
 			e.back()
 		}, 500 * time.Millisecond},
 		"lost notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
-			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+			e.say(api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateUnwinding})
 		}, 15 * time.Second}, // asked each 7.5 s
 		"lost notice of what ends with its caller": {ended(limited(0, 0)), Plan{}, func(p *OpenPlan, e *executor) {
-			e.say(ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateUnwinding})
+			e.say(api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateUnwinding})
 		}, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,18 +104,18 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 // TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen: its plan may have been undone
 // since, and an undo of what had not started yet have been sent.
 func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
-	open, unwinding := ledger.OutcomeAnswer{State: ledger.StateOpen}, ledger.OutcomeAnswer{State: ledger.StateCompensated, Reason: "sold"}
+	open, unwinding := api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateCompensated, Reason: "sold"}
 	for name, c := range map[string]struct {
 		stored  time.Duration // after its call
 		timeout time.Duration
-		answers []ledger.OutcomeAnswer
+		answers []api.OutcomeAnswer
 		runs    bool
 		asked   bool
 		err     error
 	}{
 		"soon":     {startSlack, 0, nil, true, false, nil},
-		"open":     {startSlack + 1, 0, []ledger.OutcomeAnswer{open}, true, true, nil},
-		"undone":   {startSlack + 1, 0, []ledger.OutcomeAnswer{unwinding}, false, true, ErrUnwinding},
+		"open":     {startSlack + 1, 0, []api.OutcomeAnswer{open}, true, true, nil},
+		"undone":   {startSlack + 1, 0, []api.OutcomeAnswer{unwinding}, false, true, ErrUnwinding},
 		"no word":  {startSlack + 1, 0, nil, false, false, ErrNotStarted},
 		"too late": {startSlack, startSlack, nil, false, false, ErrNotStarted},
 	} {
@@ -150,7 +151,7 @@ func settled(settle, grace time.Duration) contract.Contract {
 // TestAForwardOfAnAgentThatIsCutOffIsInterrupted: its plan may be undone where the agent
 // hears nothing, and the executor counts on it having given the forward up.
 func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
-	open := ledger.OutcomeAnswer{State: ledger.StateOpen}
+	open := api.OutcomeAnswer{State: ledger.StateOpen}
 	for name, c := range map[string]struct {
 		contract contract.Contract
 		hears    time.Duration // for so long an executor answers
@@ -198,7 +199,7 @@ func TestAShortOutageInterruptsNoForward(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{}
 		p := begin(t, startLimited(t, memory(), e, settled(0, 0)), Plan{})
-		open := ledger.OutcomeAnswer{State: ledger.StateOpen}
+		open := api.OutcomeAnswer{State: ledger.StateOpen}
 		for at := time.Duration(0); at < 5*time.Minute; at += 20 * time.Second { // silent for 12 s of each 20
 			time.AfterFunc(at+12*time.Second, func() { e.say(open) })
 			time.AfterFunc(at+20*time.Second, func() { e.say() })
@@ -245,7 +246,7 @@ func TestAForwardWithAnotherBoundNeedsNoExecutor(t *testing.T) {
 // TestNothingIsAskedAfterAnOutageWithoutForwards: only what runs needs to know.
 func TestNothingIsAskedAfterAnOutageWithoutForwards(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateUnwinding}}}
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateUnwinding}}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		mustDo(t, p, write("a"))
 		e.back()

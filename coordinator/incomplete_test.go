@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // large is an output of 100 KB, of which the undo reads the id, or a value of 80 KB.
@@ -32,7 +33,7 @@ func reports() (declared []contract.Contract) {
 // TestAnUndoHasWhatItReadsOfALargeOutput: the id is kept, and it is undone by it.
 func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: reports()})
-	l.undo("report.drop", func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil })
+	l.undo("report.drop", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	for name, want := range map[string]struct {
 		arguments string
 		refused   bool // by Do: something that is read was not kept

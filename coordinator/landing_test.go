@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -53,7 +54,7 @@ func (s *slowProvider) do(ctx context.Context, call coordinator.Call) (coordinat
 	}
 }
 
-func (s *slowProvider) undo(_ context.Context, c ledger.Command) (worker.Result, error) {
+func (s *slowProvider) undo(_ context.Context, c api.Command) (worker.Result, error) {
 	_, key, _ := strings.Cut(string(c.Arguments), `"forward":"`)
 	key = key[:32]
 	s.mu.Lock()
@@ -65,7 +66,7 @@ func (s *slowProvider) undo(_ context.Context, c ledger.Command) (worker.Result,
 	return worker.Result{}, nil
 }
 
-func (s *slowProvider) look(_ context.Context, c ledger.Command) (worker.Answer, error) {
+func (s *slowProvider) look(_ context.Context, c api.Command) (worker.Answer, error) {
 	_, key, _ := strings.Cut(string(c.Arguments), `"forward":"`)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -100,10 +101,10 @@ func last(t *testing.T, store ledger.Store) uint64 {
 
 func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
 	agent, root, store := serve(t)
-	answer := ledger.OutcomeAnswer{State: ledger.StateCommitted}
-	asked := make(chan ledger.OutcomeQuery, 10)
+	answer := api.OutcomeAnswer{State: ledger.StateCommitted}
+	asked := make(chan api.OutcomeQuery, 10)
 	if _, err := root.Subscribe("query.default.plan.outcome", func(m *nats.Msg) {
-		var q ledger.OutcomeQuery
+		var q api.OutcomeQuery
 		if err := json.Unmarshal(m.Data, &q); err != nil {
 			t.Error(err)
 		}
@@ -151,11 +152,11 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write"}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-		body, err := json.Marshal(ledger.Notice{Plan: call.Plan, State: ledger.StateUnwinding, Reason: "cancelled by the owner"})
+		body, err := json.Marshal(api.Notice{Plan: call.Plan, State: ledger.StateUnwinding, Reason: "cancelled by the owner"})
 		if err != nil {
 			t.Error(err)
 		}
-		if err := root.Publish(ledger.NoticeSubject("default", "a1", call.Plan), body); err != nil {
+		if err := root.Publish(api.NoticeSubject("default", "a1", call.Plan), body); err != nil {
 			t.Error(err)
 		}
 		<-ctx.Done()
@@ -187,7 +188,7 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Answer("calendar.get", func(_ context.Context, c ledger.Command) (worker.Answer, error) {
+	if err := w.Answer("calendar.get", func(_ context.Context, c api.Command) (worker.Answer, error) {
 		return worker.Answer{Output: map[string]any{"at": "9:00", "asked": c.Arguments, "for": c.Forward}}, nil
 	}); err != nil {
 		t.Fatal(err)
@@ -229,18 +230,18 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 	agent, root, _ := serve(t)
 	answer(t, root, "query.default.plan.outcome", func(body []byte) any { // an executor that has no verdict yet, and says so
-		var q ledger.OutcomeQuery
+		var q api.OutcomeQuery
 		if err := json.Unmarshal(body, &q); err != nil || q.Action != "a" {
 			t.Errorf("asked %+v, %v", q, err)
 		}
-		notice, err := json.Marshal(ledger.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect", Reason: "use the test account", By: "compliance"})
+		notice, err := json.Marshal(api.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect", Reason: "use the test account", By: "compliance"})
 		if err == nil {
-			err = root.Publish(ledger.NoticeSubject("default", "a1", q.Plan), notice)
+			err = root.Publish(api.NoticeSubject("default", "a1", q.Plan), notice)
 		}
 		if err != nil {
 			t.Error(err)
 		}
-		return ledger.OutcomeAnswer{State: ledger.StateOpen}
+		return api.OutcomeAnswer{State: ledger.StateOpen}
 	})
 	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.Plan{})
 	if err != nil {

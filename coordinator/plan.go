@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -448,7 +449,7 @@ func (p *OpenPlan) changes() <-chan struct{} {
 }
 
 // unwind takes a notice that the plan is being undone.
-func (p *OpenPlan) unwind(n ledger.Notice) {
+func (p *OpenPlan) unwind(n api.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unwinding() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // registry finds the contract of a capability: in code, or published by an
@@ -146,7 +147,7 @@ func (r *registry) page(ctx context.Context, q contractsQuery) (answer contracts
 	if err != nil {
 		panic("coordinator: a question that is no JSON: " + err.Error())
 	}
-	reply, err := r.bus.ask(ctx, ledger.QuerySubject(r.tenant, "contract.ls"), body)
+	reply, err := r.bus.ask(ctx, api.QuerySubject(r.tenant, "contract.ls"), body)
 	if err != nil {
 		return answer, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // RunConfig says what Run runs, and how.
@@ -173,7 +174,7 @@ type Recorded struct {
 
 // Error reads "action a: not_taken: no room (as recorded)".
 func (r *Recorded) Error() string {
-	if r.Outcome == ledger.OutcomeUnknown {
+	if r.Outcome == api.OutcomeUnknown {
 		return "action " + r.Action + ": its process ended, and nothing says whether it happened"
 	}
 	return fmt.Sprintf("action %s: %s: %s (as recorded)", r.Action, r.Code, r.Message)
@@ -249,7 +250,7 @@ func (c *Coordinator) newRun(config RunConfig) (*run, error) {
 	}
 	opening.GetPlanOpened().Function = config.Function
 	r := &run{
-		c: c, config: config, opening: opening, past: map[string]*ledger.PastAction{}, called: map[string]bool{},
+		c: c, config: config, opening: opening, past: map[string]*api.PastAction{}, called: map[string]bool{},
 		finished: make(chan struct{}),
 	}
 	r.life, r.halt = context.WithCancelCause(context.Background())

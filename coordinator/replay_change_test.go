@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -140,8 +141,8 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 	if err := l.process().Run(ctx, config("theirs"), w.play(nil, ends(nil))); !errors.As(err, &refused) || refused.Problem != "a plan of agent a2" {
 		t.Errorf("a plan of another agent: %v", err)
 	}
-	var theirs ledger.HistoryAnswer
-	if l.ask("history.a1", ledger.HistoryQuery{Plan: "theirs"}, &theirs); theirs.Agent != "a2" || theirs.State != "" || theirs.Opened != nil || theirs.Actions != nil {
+	var theirs api.HistoryAnswer
+	if l.ask("history.a1", api.HistoryQuery{Plan: "theirs"}, &theirs); theirs.Agent != "a2" || theirs.State != "" || theirs.Opened != nil || theirs.Actions != nil {
 		t.Errorf("told of another agent's plan: %+v", theirs)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -15,12 +16,12 @@ import (
 // doubted says what runs in the place of a forward that may have been under way
 // when its process ended.
 func (r *run) doubted(
-	ctx context.Context, a *action, declared Action, past *ledger.PastAction, forward Forward,
+	ctx context.Context, a *action, declared Action, past *api.PastAction, forward Forward,
 ) (Forward, error) {
 	switch {
 	case a.reviewTimeout > 0 && past.Verdict == "", declared.Repeat:
 		return forward, nil // it has not started, or may do so twice
-	case declared.Find == nil && past.Outcome == ledger.OutcomeInDoubt:
+	case declared.Find == nil && past.Outcome == api.OutcomeInDoubt:
 		return nil, &Recorded{
 			Action: past.Action, Outcome: past.Outcome, Code: past.Code, Message: past.Message,
 		}

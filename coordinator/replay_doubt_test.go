@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -192,7 +193,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 		},
 		"blocked": func(_ context.Context, _ *tour, _ *coordinator.ReplayPlan, plan string) {
 			l.rule(plan, "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
-			l.showsAction(plan, "b", func(a executor.ActionView) bool { return a.Outcome != ledger.OutcomeUnknown })
+			l.showsAction(plan, "b", func(a executor.ActionView) bool { return a.Outcome != api.OutcomeUnknown })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 			})
 			wantUnwound(t, err, ledger.StateCompensated)
 			// Unknown: the undo was done before the process could say that it is in doubt.
-			if b := l.shown(plan).Actions[1]; b.Outcome != ledger.OutcomeInDoubt && b.Outcome != ledger.OutcomeUnknown || !w.calls["b"].Blind || strings.Contains(w.ranText(), "b") {
+			if b := l.shown(plan).Actions[1]; b.Outcome != api.OutcomeInDoubt && b.Outcome != api.OutcomeUnknown || !w.calls["b"].Blind || strings.Contains(w.ranText(), "b") {
 				t.Errorf("recorded %s, the handler is told %+v; ran %s", b.Outcome, w.calls["b"], w.ranText())
 			}
 		})
@@ -312,7 +313,7 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 	if err := first.Run(ctx1, config("review"), function); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	asked, err := l.root.SubscribeSync(ledger.QuerySubject("default", "plan.outcome"))
+	asked, err := l.root.SubscribeSync(api.QuerySubject("default", "plan.outcome"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +449,7 @@ func TestAContractBesideAHandlerHolds(t *testing.T) {
 	defer cancel()
 	conn := l.connect("a1")
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Answers: map[string]coordinator.Answer{
-		"tour.before": func(context.Context, ledger.Command) (any, error) { return map[string]int{"seats": 3}, nil },
+		"tour.before": func(context.Context, api.Command) (any, error) { return map[string]int{"seats": 3}, nil },
 	}})
 	if err != nil {
 		t.Fatal(err)

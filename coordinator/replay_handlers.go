@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // handlers are those of one run (S37, S38). A version of them is offered to the executor
@@ -59,12 +60,12 @@ func newHandlers(c *Coordinator, config RunConfig) *handlers {
 func (h *handlers) capability(version string) string {
 	sum := sha256.Sum256([]byte(h.c.tenant + "\n" + h.c.agent + "\n" + h.config.Function + "\n" + h.config.Plan.ID))
 	digest := hex.EncodeToString(sum[:5])
-	room := ledger.TokenLenMax - len(ledger.HandlerPrefix) - len(h.c.agent) - 1 - 1 - len(digest) - 1 - len(version)
-	return ledger.HandlerPrefix + h.c.agent + "." + h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
+	room := ledger.TokenLenMax - len(api.HandlerPrefix) - len(h.c.agent) - 1 - 1 - len(digest) - 1 - len(version)
+	return api.HandlerPrefix + h.c.agent + "." + h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
 }
 
 // owe says which recorded actions need their handlers.
-func (h *handlers) owe(past map[string]*ledger.PastAction, owed map[string]bool) {
+func (h *handlers) owe(past map[string]*api.PastAction, owed map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, p := range past {
@@ -80,7 +81,7 @@ func (h *handlers) owe(past map[string]*ledger.PastAction, owed map[string]bool)
 
 // put holds the handler of an action, before the pair of a new one can be stored,
 // and offers its version when that is complete. past is what is recorded; nil: nothing.
-func (h *handlers) put(a Action, call Handler, input json.RawMessage, past *ledger.PastAction) error {
+func (h *handlers) put(a Action, call Handler, input json.RawMessage, past *api.PastAction) error {
 	if call == nil {
 		return nil // a worker undoes it, or another process has the recorded version
 	}
@@ -118,7 +119,7 @@ func (h *handlers) serve(version string) error {
 }
 
 // undo carries out a command.
-func (h *handlers) undo(ctx context.Context, c ledger.Command) (worker.Result, error) {
+func (h *handlers) undo(ctx context.Context, c api.Command) (worker.Result, error) {
 	action, _, _ := strings.Cut(c.Action, "~") // of a duty: that of the action
 	h.mu.Lock()
 	held := h.held[action]
@@ -179,7 +180,7 @@ const versionMax = 12
 
 // compile finds the contract of a call, and its handler: nil where a worker undoes
 // it, or where only another process can. Called with mu held.
-func (r *run) compile(ctx context.Context, a *Action, past *ledger.PastAction) (call Handler, err error) {
+func (r *run) compile(ctx context.Context, a *Action, past *api.PastAction) (call Handler, err error) {
 	u := a.Undo
 	if u == nil {
 		a.compiled, err = r.c.registry.find(ctx, a.Capability, false)

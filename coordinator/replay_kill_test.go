@@ -24,6 +24,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // asAgent makes the test binary an agent: a process of its own, to be killed. Its
@@ -117,7 +118,7 @@ func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Co
 func allSteps(ctx context.Context, p *coordinator.OpenPlan, provider string, good bool) error {
 	recorded := p.Recorded()
 	for _, past := range recorded {
-		if past.Outcome != ledger.OutcomeCompleted {
+		if past.Outcome != api.OutcomeCompleted {
 			return &past
 		}
 	}
@@ -159,17 +160,17 @@ func steps() contract.Contract {
 
 // undoSteps serves the undos of steps, and the questions about them.
 func (l *live) undoSteps() {
-	called := func(c ledger.Command) (plan string, arguments map[string]string, err error) {
+	called := func(c api.Command) (plan string, arguments map[string]string, err error) {
 		return c.Plan, arguments, json.Unmarshal(c.Arguments, &arguments)
 	}
-	l.undo("tour.back", func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+	l.undo("tour.back", func(ctx context.Context, c api.Command) (worker.Result, error) {
 		plan, with, err := called(c)
 		if err != nil {
 			return worker.Result{}, err
 		}
 		return worker.Result{}, post(ctx, with["provider"], "undo", plan, with["id"], c.Key)
 	})
-	if err := l.work.Answer("tour.find", func(ctx context.Context, c ledger.Command) (worker.Answer, error) {
+	if err := l.work.Answer("tour.find", func(ctx context.Context, c api.Command) (worker.Answer, error) {
 		plan, with, err := called(c)
 		if err != nil {
 			return worker.Answer{}, err

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // ReplayPlan is the plan of a Run, as its function sees it. It is safe for
@@ -57,7 +58,7 @@ func (r *run) do(ctx context.Context, declared Action, forward Forward) (json.Ra
 
 // enter finds what is recorded of a call, nil for nothing, and refuses one that is
 // another than recorded. The handler of the action is in place when it returns.
-func (r *run) enter(ctx context.Context, declared Action) (Action, *ledger.PastAction, error) {
+func (r *run) enter(ctx context.Context, declared Action) (Action, *api.PastAction, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.broken != nil {
@@ -118,7 +119,7 @@ func (r *run) draftOf(ctx context.Context, declared Action) (*draft, error) {
 // follows refuses a call whose place is another than recorded (S39). A sequential
 // action comes after all that is recorded before it; a new one, after all that is
 // recorded. Branches may be started in any order.
-func (r *run) follows(declared Action, past *ledger.PastAction) error {
+func (r *run) follows(declared Action, past *api.PastAction) error {
 	for r.next < len(r.order) && r.called[r.order[r.next]] {
 		r.next++
 	}
@@ -138,7 +139,7 @@ func (r *run) follows(declared Action, past *ledger.PastAction) error {
 
 // compare refuses a call that differs from what is recorded of it, by its first
 // field that does; its capability is the same.
-func (r *run) compare(d *draft, past *ledger.PastAction) error {
+func (r *run) compare(d *draft, past *api.PastAction) error {
 	f := r.forwards[past.Action]
 	input := inputDigest(r.vault.seal(d.contract, past.Action, "input", d.input)) // as it is recorded
 	if plain := inputDigest(d.input); bytes.Equal(past.Input, plain) {
@@ -189,12 +190,12 @@ func digestText(sum []byte) string {
 }
 
 // again answers a call that is recorded.
-func (r *run) again(ctx context.Context, declared Action, past *ledger.PastAction, forward Forward) (json.RawMessage, error) {
-	unknown := past.Outcome == ledger.OutcomeUnknown || past.Code == codePanic && past.Outcome == ledger.OutcomeInDoubt
+func (r *run) again(ctx context.Context, declared Action, past *api.PastAction, forward Forward) (json.RawMessage, error) {
+	unknown := past.Outcome == api.OutcomeUnknown || past.Code == codePanic && past.Outcome == api.OutcomeInDoubt
 	switch {
-	case past.Outcome == ledger.OutcomeCompleted && past.Incomplete:
+	case past.Outcome == api.OutcomeCompleted && past.Incomplete:
 		return output(past), fmt.Errorf("cannot read output of action %q: %w", past.Action, errNotKept)
-	case past.Outcome == ledger.OutcomeCompleted:
+	case past.Outcome == api.OutcomeCompleted:
 		return output(past), nil
 	case unknown && r.plan == nil:
 		return nil, fmt.Errorf("cannot start action %q: %w (%s)", past.Action, ErrUnwinding, r.state)
@@ -216,7 +217,7 @@ func (r *run) again(ctx context.Context, declared Action, past *ledger.PastActio
 var errNotKept = ledger.Refuse("records", "the output was too large to be recorded",
 	"an output that fits, with larger values by reference")
 
-func output(past *ledger.PastAction) json.RawMessage {
+func output(past *api.PastAction) json.RawMessage {
 	if len(past.Output) == 0 {
 		return nil
 	}

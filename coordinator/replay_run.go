@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -33,8 +34,8 @@ type run struct {
 	serves  string          // the plan whose handlers are offered: this one, or the one that undoes it
 	present *nats.Subscription
 
-	past     map[string]*ledger.PastAction // the function's calls as recorded, by action
-	order    []string                      // of them, as registered
+	past     map[string]*api.PastAction // the function's calls as recorded, by action
+	order    []string                   // of them, as registered
 	forwards map[string]*pb.ForwardRegistered
 	owed     map[string]bool // their undo may still be asked for
 	handlers *handlers
@@ -88,7 +89,7 @@ func (r *run) all(ctx context.Context, function func(context.Context, *ReplayPla
 // open reads what is recorded, and claims the plan when it is open or new. serves
 // stays empty when the plan has ended and there is nothing to do.
 func (r *run) open(ctx context.Context) error {
-	history, err := r.c.history(ctx, ledger.HistoryQuery{Plan: r.config.Plan.ID, Limit: 1}, false)
+	history, err := r.c.history(ctx, api.HistoryQuery{Plan: r.config.Plan.ID, Limit: 1}, false)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (r *run) open(ctx context.Context) error {
 		history, err = r.claim(ctx, history)
 		r.fenced = time.Now()
 	} else {
-		history, err = r.c.history(ctx, ledger.HistoryQuery{Plan: r.config.Plan.ID}, true)
+		history, err = r.c.history(ctx, api.HistoryQuery{Plan: r.config.Plan.ID}, true)
 	}
 	if err != nil {
 		return err
@@ -130,13 +131,13 @@ func (r *run) open(ctx context.Context) error {
 
 // openUndone finds what is left to do under a committed plan: nothing, or to offer
 // the handlers to the plan that undoes it.
-func (r *run) openUndone(ctx context.Context, history ledger.HistoryAnswer) error {
+func (r *run) openUndone(ctx context.Context, history api.HistoryAnswer) error {
 	r.offerOnly()
 	r.serves = ""
 	if history.UndoneAs == "" {
 		return nil
 	}
-	undoing, err := r.c.history(ctx, ledger.HistoryQuery{Plan: history.UndoneAs}, true)
+	undoing, err := r.c.history(ctx, api.HistoryQuery{Plan: history.UndoneAs}, true)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (r *run) openUndone(ctx context.Context, history ledger.HistoryAnswer) erro
 }
 
 // compareOpening refuses a plan that was begun as another one.
-func (r *run) compareOpening(history ledger.HistoryAnswer) error {
+func (r *run) compareOpening(history api.HistoryAnswer) error {
 	id := r.config.Plan.ID
 	switch {
 	case history.Agent == "":
@@ -187,7 +188,7 @@ func (r *run) compareOpening(history ledger.HistoryAnswer) error {
 
 // claim makes this process the only one whose records of the plan are stored, by
 // an append behind which its further ones are fenced, and reads what stands before it.
-func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.HistoryAnswer, error) {
+func (r *run) claim(ctx context.Context, history api.HistoryAnswer) (api.HistoryAnswer, error) {
 	if err := r.announce(ctx); err != nil {
 		return history, err
 	}
@@ -206,7 +207,7 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 		if err := r.plan.flush(ctx, true); err != nil {
 			return history, err
 		}
-		history, err := r.c.history(ctx, ledger.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()}, true)
+		history, err := r.c.history(ctx, api.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()}, true)
 		if err != nil || history.State != ledger.StateOpen || history.Writer == own.writer || r.plan.opening == resumed {
 			return history, err
 		}
@@ -216,7 +217,7 @@ func (r *run) claim(ctx context.Context, history ledger.HistoryAnswer) (ledger.H
 
 // announce says that this process runs the plan, unless another one does.
 func (r *run) announce(ctx context.Context) error {
-	subject := ledger.RunSubject(r.c.tenant, r.c.agent, r.config.Plan.ID)
+	subject := api.RunSubject(r.c.tenant, r.c.agent, r.config.Plan.ID)
 	if !r.config.TakeOver {
 		if err := r.alone(ctx, subject); err != nil {
 			return err
@@ -258,7 +259,7 @@ func (r *run) alone(ctx context.Context, subject string) error {
 
 // load takes what is recorded of the function's calls. The handlers are owed to
 // the plan that is undone.
-func (r *run) load(ctx context.Context, history, undone ledger.HistoryAnswer) error {
+func (r *run) load(ctx context.Context, history, undone api.HistoryAnswer) error {
 	if err := r.vault.openPast(ctx, history.Actions); err != nil {
 		return err
 	}
@@ -306,7 +307,7 @@ func (r *run) adopt() {
 }
 
 // adopted makes an action of another process, whose outcome is open, ready to run.
-func (p *OpenPlan) adopted(declared Action, past *ledger.PastAction) (*action, error) {
+func (p *OpenPlan) adopted(declared Action, past *api.PastAction) (*action, error) {
 	input, err := encode("action.input", declared.Input)
 	if err != nil {
 		return nil, err
@@ -325,7 +326,7 @@ func (p *OpenPlan) adopted(declared Action, past *ledger.PastAction) (*action, e
 		}
 	}
 	switch {
-	case past.Outcome == ledger.OutcomeInDoubt:
+	case past.Outcome == api.OutcomeInDoubt:
 		a.doubt = &pb.ForwardInDoubt{Code: past.Code, Message: past.Message} // as recorded
 	case a.reviewTimeout == 0 || past.Verdict != "": // without its verdict it was not called
 		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted, Message: "its process ended, and it was not called again"}
@@ -516,7 +517,7 @@ func (c *Coordinator) closeRuns(ctx context.Context) (errs []error) {
 
 // history reads what is recorded of a plan: all of it, page by page, or one page. It
 // waits for an executor until ctx ends. Agent is empty when there is no such plan.
-func (c *Coordinator) history(ctx context.Context, q ledger.HistoryQuery, all bool) (whole ledger.HistoryAnswer, err error) {
+func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery, all bool) (whole api.HistoryAnswer, err error) {
 	if q.Limit == 0 {
 		q.Limit = historyPage
 	}
@@ -542,10 +543,10 @@ func (c *Coordinator) history(ctx context.Context, q ledger.HistoryQuery, all bo
 	}
 }
 
-func (c *Coordinator) historyPage(ctx context.Context, q ledger.HistoryQuery) (answer ledger.HistoryAnswer, err error) {
+func (c *Coordinator) historyPage(ctx context.Context, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
-	reply, err := c.bus.ask(ctx, ledger.HistorySubject(c.tenant, c.agent), mustJSON(q))
+	reply, err := c.bus.ask(ctx, api.HistorySubject(c.tenant, c.agent), mustJSON(q))
 	if err != nil {
 		return answer, fmt.Errorf("cannot ask what is recorded: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // errNoRoom is what a forward of these tests refuses with.
@@ -251,7 +252,7 @@ func (l *live) ask(verb string, q, answer any) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	reply, err := l.root.Request(ledger.QuerySubject("default", verb), body, 10*time.Second)
+	reply, err := l.root.Request(api.QuerySubject("default", verb), body, 10*time.Second)
 	if err == nil {
 		err = json.Unmarshal(reply.Data, answer)
 	}

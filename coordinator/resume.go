@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -45,7 +46,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) 
 	case !ledger.ValidToken(id):
 		return nil, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", id), "the id of an open plan of this agent")
 	}
-	history, err := c.history(ctx, ledger.HistoryQuery{Plan: id, Limit: 1}, false)
+	history, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) 
 		return nil, err
 	}
 	if err = p.flush(ctx, true); err == nil {
-		history, err = c.history(ctx, ledger.HistoryQuery{Plan: id, Sequence: p.stored()}, true)
+		history, err = c.history(ctx, api.HistoryQuery{Plan: id, Sequence: p.stored()}, true)
 	}
 	switch {
 	case err != nil:
@@ -100,7 +101,7 @@ func (c *Coordinator) hold(p *OpenPlan) error {
 }
 
 // resumable says why a plan cannot be resumed, or how it was opened.
-func (c *Coordinator) resumable(id string, history ledger.HistoryAnswer) (*pb.Record, error) {
+func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Record, error) {
 	const want = "the id of an open plan of this agent"
 	switch history.Agent {
 	case c.agent:
@@ -132,7 +133,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startSlack)
 	defer cancel()
-	answer, err := (&OpenPlan{c: c, id: id}).ask(ctx, ledger.OutcomeQuery{Plan: id})
+	answer, err := (&OpenPlan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
 	switch {
 	case err != nil:
 		return nil // there is none, or nobody knows
@@ -144,7 +145,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 
 // taken reports whether what this process registers under the plan is the plan's, by what
 // an executor says of the pair of an action. The error says why it is not.
-func (p *OpenPlan) taken(answer ledger.OutcomeAnswer) error {
+func (p *OpenPlan) taken(answer api.OutcomeAnswer) error {
 	switch {
 	case answer.Writer != "" && answer.Writer != p.c.writer:
 		p.mu.Lock()
@@ -161,7 +162,7 @@ func (p *OpenPlan) taken(answer ledger.OutcomeAnswer) error {
 }
 
 // refuses gives up an action whose pair was not taken, and says why.
-func (p *OpenPlan) refuses(a *action, answer ledger.OutcomeAnswer, why *error) bool {
+func (p *OpenPlan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool {
 	err := p.taken(answer)
 	if *why = err; err == nil {
 		return false
@@ -195,7 +196,7 @@ func (p *OpenPlan) askWriter() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.stored()})
 		if err == nil {
 			if answer.Writer != "" {
 				p.supersede(answer.Writer)
@@ -227,7 +228,7 @@ func (p *OpenPlan) supersede(writer string) {
 }
 
 // recall has the plan know what is recorded of it.
-func (p *OpenPlan) recall(ctx context.Context, history ledger.HistoryAnswer) error {
+func (p *OpenPlan) recall(ctx context.Context, history api.HistoryAnswer) error {
 	if err := p.vault.openPast(ctx, history.Actions); err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func (p *OpenPlan) recall(ctx context.Context, history ledger.HistoryAnswer) err
 }
 
 // recallAction has the plan know an action of an earlier process. Called with mu held.
-func (p *OpenPlan) recallAction(past *ledger.PastAction, registered *pb.ForwardRegistered) {
+func (p *OpenPlan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
 	a := &action{
 		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
 		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability, Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
@@ -306,7 +307,7 @@ func (p *OpenPlan) admitPast(a *action, d *draft) error {
 func (p *OpenPlan) recorded(a *action) (json.RawMessage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.past.Outcome == ledger.OutcomeCompleted {
+	if a.past.Outcome == api.OutcomeCompleted {
 		return slices.Clone(a.past.Output), nil
 	}
 	past := *a.past
@@ -331,10 +332,10 @@ func (p *OpenPlan) settlePast(ctx context.Context, a *action, d *draft) error {
 	case p.ended() != nil:
 		defer p.mu.Unlock()
 		return p.ended()
-	case a.past.Outcome == ledger.OutcomeCompleted:
+	case a.past.Outcome == api.OutcomeCompleted:
 		p.mu.Unlock()
 		return nil
-	case a.past.Outcome == ledger.OutcomeFailed:
+	case a.past.Outcome == api.OutcomeFailed:
 		defer p.mu.Unlock()
 		past := *a.past
 		return &past
@@ -344,7 +345,7 @@ func (p *OpenPlan) settlePast(ctx context.Context, a *action, d *draft) error {
 	b := newBundle(p.id, done.record)
 	err := p.queue(b)
 	if err == nil {
-		a.past.Outcome, a.past.Output, a.past.ExternalRef = ledger.OutcomeCompleted, done.output, d.happened.ExternalRef
+		a.past.Outcome, a.past.Output, a.past.ExternalRef = api.OutcomeCompleted, done.output, d.happened.ExternalRef
 	}
 	p.mu.Unlock()
 	if err != nil {

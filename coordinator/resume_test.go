@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // another is another process of the agent.
@@ -295,7 +296,7 @@ func (l *live) runsNothingAgain(q *coordinator.OpenPlan, ran *int) {
 	if err := again("2", "two"); !errors.As(err, &recorded) || !errors.Is(err, coordinator.ErrNotTaken) {
 		t.Errorf("what had failed: %v", err)
 	}
-	if err := again("3", "three"); !errors.As(err, &recorded) || recorded.Outcome != ledger.OutcomeUnknown {
+	if err := again("3", "three"); !errors.As(err, &recorded) || recorded.Outcome != api.OutcomeUnknown {
 		t.Errorf("what nobody knows of: %v", err)
 	}
 	if err := again("1", "another"); !errors.As(err, &refused) {

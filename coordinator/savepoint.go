@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -216,7 +217,7 @@ func (p *OpenPlan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) e
 	told := false // that it is open, before the notice of it
 	for delay := askDelay; ctx.Err() == nil; delay = min(2*delay, askDelayMax) {
 		changed := p.changes()
-		answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: seq})
+		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: seq})
 		switch {
 		case err != nil:
 			last = err
@@ -233,7 +234,7 @@ func (p *OpenPlan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) e
 			// once, so that they do not stop what comes next.
 			told, delay = true, askDelay
 		case answer.State != ledger.StateUnwinding:
-			p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
 		default:
 			last = errors.New("it is still unwinding" + because(answer.Reason))
@@ -253,7 +254,7 @@ func (p *OpenPlan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) e
 }
 
 // refusedBy is the ledger's refusal, as an executor tells it.
-func refusedBy(answer ledger.OutcomeAnswer, field, want string) error {
+func refusedBy(answer api.OutcomeAnswer, field, want string) error {
 	return ledger.Refuse(field, strings.Join(answer.Refused, "; "), want)
 }
 

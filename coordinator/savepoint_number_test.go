@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestNoSavepointNumberIsUsedTwice: a number that was used before the plan went back is the
@@ -20,8 +21,8 @@ func TestNoSavepointNumberIsUsedTwice(t *testing.T) {
 			mustDo(t, p, write("b"))
 			mustSet(t, p, "s3")
 			if byNotice { // an operator has it rewound
-				e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
-				e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 			} else {
 				e.say(isOpen)
 				if err := p.UnwindTo(t.Context(), "s1", "x"); err != nil {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 var (
-	isOpen      = ledger.OutcomeAnswer{State: ledger.StateOpen}
-	isUnwinding = ledger.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "wrong hotel"}
+	isOpen      = api.OutcomeAnswer{State: ledger.StateOpen}
+	isUnwinding = api.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "wrong hotel"}
 )
 
 func mustSet(t *testing.T, p *OpenPlan, name string) {
@@ -26,7 +27,7 @@ func mustSet(t *testing.T, p *OpenPlan, name string) {
 
 func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isUnwinding, isUnwinding, isOpen}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isUnwinding, isUnwinding, isOpen}}
 		p := begin(t, start(t, store, e), Plan{})
 		mustDo(t, p, write("a"))
 		mustSet(t, p, "s1")
@@ -60,7 +61,7 @@ func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 
 func TestS61ANoticeSaysThatThePlanIsOpenAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{isUnwinding}}
+		e := &executor{script: []api.OutcomeAnswer{isUnwinding}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
@@ -68,9 +69,9 @@ func TestS61ANoticeSaysThatThePlanIsOpenAgain(t *testing.T) {
 		elapse(time.Minute)
 		began := time.Now()
 		e.say(isOpen)
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "another"}) // of an unwind before
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "another"}) // of an unwind before
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -85,14 +86,14 @@ func TestS61ANoticeSaysThatThePlanIsOpenAgain(t *testing.T) {
 // the notices that were sent before it.
 func TestLateNoticesOfARewindingStopNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		e := &executor{script: []api.OutcomeAnswer{isOpen}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
 		go func() { done <- p.UnwindTo(t.Context(), "s1", "x") }()
 		synctest.Wait()
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -104,13 +105,13 @@ func TestLateNoticesOfARewindingStopNothing(t *testing.T) {
 // and a late notice of the rewinding before says nothing about this one.
 func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Reason: "back to savepoint s1"}}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Reason: "back to savepoint s1"}}}
 		p := begin(t, start(t, store, e), Plan{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
 		go func() { done <- p.UnwindTo(t.Context(), "s1", "") }()
 		synctest.Wait()
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"}) // of one before
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"}) // of one before
 		elapse(time.Minute)
 		select {
 		case err := <-done:
@@ -133,7 +134,7 @@ func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 // TestANoticeOpensAPlanThatNoCallWaitsFor: its UnwindTo has given up.
 func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{isUnwinding}}
+		e := &executor{script: []api.OutcomeAnswer{isUnwinding}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		mustSet(t, p, "s1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -141,7 +142,7 @@ func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 		wantIs(t, p.UnwindTo(ctx, "s1", "x"), context.DeadlineExceeded)
 		_, err := p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrUnwinding)
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 		mustDo(t, p, write("a"))
 	})
 }
@@ -149,7 +150,7 @@ func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 // TestWhatARewindingGivesUpSaysSo: its forward was waiting for a verdict.
 func TestWhatARewindingGivesUpSaysSo(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
 		p := begin(t, start(t, store, e), Plan{})
 		mustSet(t, p, "s1")
 		reviewed := write("b")
@@ -176,8 +177,8 @@ func TestWhatARewindingGivesUpSaysSo(t *testing.T) {
 // also where one before was refused.
 func TestSavepointsAndRequestsAreNumberedUpwards(t *testing.T) {
 	in(t, func(t *testing.T) {
-		refusal := ledger.OutcomeAnswer{State: ledger.StateOpen, Refused: []string{"no"}}
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{refusal}}
+		refusal := api.OutcomeAnswer{State: ledger.StateOpen, Refused: []string{"no"}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{refusal}}
 		p := begin(t, start(t, store, e), Plan{})
 		mustSet(t, p, "s1")
 		store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultRefused }
@@ -220,10 +221,10 @@ func TestAnOperatorsRewindingIsANoticeToo(t *testing.T) {
 		mustSet(t, p, "s1")
 		mustDo(t, p, write("a"))
 		mustSet(t, p, "s2")
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		_, err := p.Do(t.Context(), write("b"), never(t))
 		wantIs(t, err, ErrUnwinding)
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 		mustDo(t, p, write("b"))
 		wantRefused(t, p.UnwindTo(t.Context(), "s2", "x"), "unwind_requested.to_savepoint") // gone with what came before it
 		mustSet(t, p, "s2")
@@ -232,7 +233,7 @@ func TestAnOperatorsRewindingIsANoticeToo(t *testing.T) {
 
 func TestSavepointsThatNothingWasUndoneBeforeStay(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		e := &executor{script: []api.OutcomeAnswer{isOpen}}
 		c := start(t, memory(), e)
 		p := begin(t, c, Plan{})
 		mustSet(t, p, "s1")
@@ -256,7 +257,7 @@ func TestSavepointsThatNothingWasUndoneBeforeStay(t *testing.T) {
 func TestBadSavepointsAreRefusedAndNothingChanges(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		e := &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		e := &executor{script: []api.OutcomeAnswer{isOpen}}
 		p := begin(t, start(t, store, e), Plan{})
 		mustSet(t, p, "s1")
 		before := lines(t, store)
@@ -285,7 +286,7 @@ func TestBadSavepointsAreRefusedAndNothingChanges(t *testing.T) {
 
 func TestTheLedgersRefusalOfASavepointIsTyped(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"plan p has no savepoint"}}}}
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"plan p has no savepoint"}}}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		mustSet(t, p, "s1")
 		err := p.UnwindTo(t.Context(), "s1", "x")
@@ -300,7 +301,7 @@ func TestTheLedgersRefusalOfASavepointIsTyped(t *testing.T) {
 func TestARewindingThatDoesNotOpenThePlan(t *testing.T) {
 	for _, state := range []string{ledger.StateCompensated, ledger.StateQuarantined} {
 		in(t, func(t *testing.T) {
-			e := &executor{script: []ledger.OutcomeAnswer{isUnwinding, {State: state, Reason: "deadline"}}}
+			e := &executor{script: []api.OutcomeAnswer{isUnwinding, {State: state, Reason: "deadline"}}}
 			p := begin(t, start(t, memory(), e), Plan{})
 			mustSet(t, p, "s1")
 			err := p.UnwindTo(t.Context(), "s1", "x")
@@ -321,7 +322,7 @@ func TestARewindingThatDoesNotOpenThePlan(t *testing.T) {
 
 func TestARewindingInDoubtGoesOnWhereItWas(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isUnwinding}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isUnwinding}}
 		g := newGate(store)
 		p := begin(t, start(t, g, e), Plan{})
 		err := p.Savepoint(t.Context(), "s1")
@@ -344,7 +345,7 @@ func TestARewindingInDoubtGoesOnWhereItWas(t *testing.T) {
 
 func TestARewindingInterruptsWhatCameAfterTheSavepointOnly(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
 		p := begin(t, start(t, store, e), Plan{})
 		finish, done := make(chan struct{}), make(chan error, 2)
 		long := func(ctx context.Context, c Call) (Outcome, error) {
@@ -382,7 +383,7 @@ func TestARewindingInterruptsWhatCameAfterTheSavepointOnly(t *testing.T) {
 
 func TestARewindingGivesUpWhatWasNeverCalled(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
 		p := begin(t, start(t, store, e), Plan{})
 		hold := func(id string) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -399,7 +400,7 @@ func TestARewindingGivesUpWhatWasNeverCalled(t *testing.T) {
 		if code := find(t, store, "forward_failed/b").GetForwardFailed().Code; code != "not_started" {
 			t.Errorf("code %s", code)
 		}
-		e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Verdict: "allow"})
+		e.say(api.OutcomeAnswer{State: ledger.StateOpen, Verdict: "allow"})
 		if _, err := p.Do(t.Context(), reviewed("a"), happens); err != nil {
 			t.Error(err)
 		}
@@ -408,7 +409,7 @@ func TestARewindingGivesUpWhatWasNeverCalled(t *testing.T) {
 
 func TestARewindingThatWasRefusedAfterItsCallerGaveUp(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{isOpen}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
 		var g *gate
 		p := begin(t, start(t, appenderFunc(func(ctx context.Context, a ledger.Append) (uint64, error) {
 			if g != nil {
@@ -437,7 +438,7 @@ func (f appenderFunc) Append(ctx context.Context, a ledger.Append) (uint64, erro
 
 func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateCommitted}}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitted}}}
 		c := start(t, store, e)
 		parent := begin(t, c, Plan{})
 		mustDo(t, parent, write("a"))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -22,19 +23,19 @@ func behind(t *testing.T, c *Coordinator, e *executor, plan string, asked *int) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.serve = map[string]func([]byte) any{
-		ledger.HistorySubject(tenant, "a1"): func([]byte) any {
-			return ledger.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: c.writer}
+		api.HistorySubject(tenant, "a1"): func([]byte) any {
+			return api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: c.writer}
 		},
-		ledger.QuerySubject(tenant, "plan.outcome"): func(body []byte) any {
-			var q ledger.OutcomeQuery
+		api.QuerySubject(tenant, "plan.outcome"): func(body []byte) any {
+			var q api.OutcomeQuery
 			if err := json.Unmarshal(body, &q); err != nil || q.Plan != plan {
 				t.Errorf("asked %s, %v", body, err)
 			}
 			*asked++
 			if q.Sequence == 0 {
-				return ledger.OutcomeAnswer{State: ledger.StateOpen, Writer: "an earlier process"}
+				return api.OutcomeAnswer{State: ledger.StateOpen, Writer: "an earlier process"}
 			}
-			return ledger.OutcomeAnswer{State: ledger.StateOpen, Writer: c.writer}
+			return api.OutcomeAnswer{State: ledger.StateOpen, Writer: c.writer}
 		},
 	}
 }
@@ -53,7 +54,7 @@ func TestAHostThatStillCatchesUpTakesNoPlanFromItsWriter(t *testing.T) {
 		"a question": func(*OpenPlan, *executor) {},
 		"an outage":  func(_ *OpenPlan, e *executor) { e.back() },
 		"a notice that comes late": func(p *OpenPlan, e *executor) {
-			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "an earlier process"})
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "an earlier process"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,12 +103,12 @@ func TestANoticeThatAnotherProcessHasResumedIsBelieved(t *testing.T) {
 					e.mu.Lock()
 					e.serve = nil
 					e.mu.Unlock()
-					e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Writer: "a later process"})
+					e.say(api.OutcomeAnswer{State: ledger.StateOpen, Writer: "a later process"})
 				} else {
 					p = begin(t, c, Plan{})
 					mustDo(t, p, write("a"))
 				}
-				e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "a later process"})
+				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "a later process"})
 				elapse(LingerMax)
 				_, err := p.Do(t.Context(), write("b"), never(t))
 				wantIs(t, err, ErrSuperseded)

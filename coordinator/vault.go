@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // vault has the key of one plan in this process, from when a contract first asks for it.
@@ -37,11 +38,11 @@ func (v *vault) unlock(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.confirmTimeout)
 	defer cancel()
-	reply, err := v.c.bus.ask(ctx, ledger.KeySubject(v.c.tenant, v.c.agent), mustJSON(ledger.KeyQuery{Plan: v.plan}))
+	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent), mustJSON(api.KeyQuery{Plan: v.plan}))
 	if err != nil {
 		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v", v.c.tenant, err), "an executor that answers; call again")
 	}
-	var answer ledger.KeyAnswer
+	var answer api.KeyAnswer
 	switch err := json.Unmarshal(reply, &answer); {
 	case err != nil:
 		return ledger.Refuse("plan.key", "the answer of the executor is not JSON", "an executor of this version")
@@ -100,7 +101,7 @@ func (p *OpenPlan) scrubbed(a *action, text string) string {
 }
 
 // openPast opens what is recorded of a function's calls.
-func (v *vault) openPast(ctx context.Context, actions []ledger.PastAction) error {
+func (v *vault) openPast(ctx context.Context, actions []api.PastAction) error {
 	for i := range actions {
 		past := &actions[i]
 		if !seal.Sealed(past.Output) && !seal.Sealed(past.Before) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Verdict is a supervisor's word on an action. As an error it says that the
@@ -104,14 +105,14 @@ func (p *OpenPlan) askVerdict(ctx context.Context, a *action, changed <-chan str
 		case <-ctx.Done():
 		}
 	}()
-	answer, err := p.ask(ctx, ledger.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq, Action: a.call.Action})
+	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq, Action: a.call.Action})
 	switch {
 	case err != nil:
 		return nil // asked again
 	case answer.Verdict != "":
 		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason, By: answer.VerdictBy})
 	case answer.State != ledger.StateOpen:
-		p.unwind(ledger.Notice{State: answer.State, Reason: answer.Reason})
+		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "action", "an action that the plan still allows")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func reviewed(id string) Action {
@@ -41,7 +42,7 @@ func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
 		for _, how := range []string{"notice", "answer"} {
 			t.Run(c.outcome+" by "+how, func(t *testing.T) {
 				in(t, func(t *testing.T) {
-					store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+					store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
 					p := begin(t, start(t, store, e), Plan{})
 					ran := false
 					done := make(chan error, 1)
@@ -57,9 +58,9 @@ func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
 					switch {
 					case c.outcome == "":
 					case how == "notice":
-						e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: c.outcome, Reason: "policy 7", By: "compliance"})
+						e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: c.outcome, Reason: "policy 7", By: "compliance"})
 					default:
-						e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Verdict: c.outcome, VerdictReason: "policy 7", VerdictBy: "compliance"})
+						e.say(api.OutcomeAnswer{State: ledger.StateOpen, Verdict: c.outcome, VerdictReason: "policy 7", VerdictBy: "compliance"})
 					}
 					err := <-done
 					if ran != (c.err == nil) || (err == nil) != (c.err == nil) || !errors.Is(err, c.err) {
@@ -94,7 +95,7 @@ func TestS77AContractWithReviewWaitsForEachAction(t *testing.T) {
 	in(t, func(t *testing.T) {
 		own := contracts()[0]
 		own.Review, own.ReviewTimeout = true, time.Hour
-		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
 		c, err := newCoordinator(Config{Appender: memory(), Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{own}}, e)
 		if err != nil {
 			t.Fatal(err)
@@ -133,8 +134,8 @@ func TestS77ABlockThatComesBetweenPairAndForward(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block", By: "compliance"})
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "z", Verdict: "block"}) // none of ours
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block", By: "compliance"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "z", Verdict: "block"}) // none of ours
 		close(g.open)
 		wantIs(t, <-done, ErrBlocked)
 		elapse(LingerMax)
@@ -147,12 +148,12 @@ func TestS76ABlockAfterTheBoundaryLeavesTheForwardAlone(t *testing.T) {
 		store, e := memory(), &executor{}
 		p := begin(t, start(t, store, e), Plan{})
 		if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, c Call) (Outcome, error) {
-			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
 			return happens(ctx, c)
 		}); err != nil {
 			t.Error(err)
 		}
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
 		elapse(LingerMax)
 		wantLines(t, store, pairOfA, "forward_completed/a") // the executor's lease undoes it
 	})
@@ -172,15 +173,15 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 			}
 		}, ErrClosed, "not_started"},
 		{"a notice", func(t *testing.T, p *OpenPlan, e *executor, _ func()) {
-			e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, ErrUnwinding, "not_started"},
 		{"an answer", func(_ *testing.T, _ *OpenPlan, e *executor, _ func()) {
-			e.say(ledger.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "deadline"})
+			e.say(api.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "deadline"})
 		}, ErrUnwinding, "not_started"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+				store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
 				p := begin(t, start(t, store, e), Plan{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -200,7 +201,7 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 					return
 				}
 				wantLines(t, store, pairOfA)
-				e.say(ledger.OutcomeAnswer{State: ledger.StateOpen, Verdict: "allow"})
+				e.say(api.OutcomeAnswer{State: ledger.StateOpen, Verdict: "allow"})
 				if _, err := p.Do(t.Context(), reviewed("a"), happens); err != nil {
 					t.Error(err)
 				}
@@ -213,16 +214,16 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 // that may have crossed.
 func TestABlockIsRecordedThoughNobodyWaits(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen}}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
 		p := begin(t, start(t, store, e), Plan{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Do(ctx, reviewed("a"), never(t))
 		wantIs(t, err, context.DeadlineExceeded)
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
 		elapse(LingerMax)
 		wantLines(t, store, pairOfA, "forward_failed/a")
-		e.notify(t, ledger.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "allow"}) // too late
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "allow"}) // too late
 		_, err = p.Do(t.Context(), reviewed("a"), never(t))
 		wantIs(t, err, ErrBlocked)
 	})
@@ -240,7 +241,7 @@ func TestAReviewNeedsAConnection(t *testing.T) {
 
 func TestAPairThatTheLedgerDoesNotTakeIsNotWaitedFor(t *testing.T) {
 	in(t, func(t *testing.T) {
-		e := &executor{script: []ledger.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
 		p := begin(t, start(t, memory(), e), Plan{})
 		_, err := p.Do(t.Context(), reviewed("a"), never(t))
 		wantRefused(t, err, "action")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -268,7 +269,7 @@ func (s *State) quarantined(e ledger.Entry, p *plan, a *action, k *pb.ActionQuar
 	}
 	a.row.Note, a.row.Proposal = k.Reason, nil // an answer to what was before is none to this
 	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
-	s.page(p, a, ledger.PageQuarantined, k.Reason, e.Address)
+	s.page(p, a, api.PageQuarantined, k.Reason, e.Address)
 	return effective
 }
 
@@ -296,7 +297,7 @@ func (s *State) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) Result {
 		s.phase(p, rowspb.Phase_PHASE_QUARANTINED)
 		if orphaned(p.row) {
 			const text = "an act was claimed by a record that was refused: it may have happened, and nothing undoes it"
-			s.page(p, nil, ledger.PageActClaimed, text, e.Address)
+			s.page(p, nil, api.PageActClaimed, text, e.Address)
 		}
 	default:
 		panic("executor: unknown plan end")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -95,7 +96,7 @@ func unwindAll(b *testing.B, s *State, sequence uint64) (undone int) {
 		var answers []Answer
 		for _, c := range s.Commands() {
 			undone++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		for first := true; ; first = false {
 			if !first {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -86,7 +87,7 @@ func TestJitterIsDrawnFromKeyAndAttempt(t *testing.T) {
 // different instants, and no earlier than their contract says.
 func TestRetriesOfTwoActionsComeApart(t *testing.T) {
 	s := newSchedule(t)
-	s.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked"} }
+	s.worker = func(Command) *api.Reply { return &api.Reply{Status: api.StatusFailed, Code: "locked"} }
 	s.must(s.agent("p", opened(0)))
 	for _, id := range []string{"a", "b"} {
 		s.must(s.agent("p", append(pair(id, func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
@@ -161,12 +162,12 @@ func TestAnAnswerIsAboutTheRegistrationThatItNames(t *testing.T) {
 func TestAKeyIsRememberedFromItsFirstAttempt(t *testing.T) {
 	s := newSchedule(t)
 	var sent []Command
-	s.worker = func(c Command) *ledger.Reply {
+	s.worker = func(c Command) *api.Reply {
 		sent = append(sent, c)
-		if c.Purpose == ledger.PurposeProbe {
-			return &ledger.Reply{Status: ledger.StatusDone, Output: []byte(`{"presence":"absent"}`)}
+		if c.Purpose == api.PurposeProbe {
+			return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"absent"}`)}
 		}
-		return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked"}
+		return &api.Reply{Status: api.StatusFailed, Code: "locked"}
 	}
 	s.must(s.agent("p", opened(0)))
 	s.must(s.agent("p", append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {

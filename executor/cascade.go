@@ -6,6 +6,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -257,7 +258,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	f.Fired = nil
 	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.n, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
 	s.listOwner(p)
-	s.page(p, a, ledger.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
+	s.page(p, a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
 	s.touch(p)
 	s.evaluatePlan(p, e.Address) // another lease may have turned behind this one
 	return effective
@@ -298,7 +299,7 @@ func (s *State) uncut(p *plan, to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
 			if c.Action != 0 {
 				a = s.action(p.id, c.Action)
 			}
-			s.unpage(p, a, ledger.PageCascadeCut)
+			s.unpage(p, a, api.PageCascadeCut)
 		}
 	}
 	p.row.Cuts = kept

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -82,9 +83,9 @@ func TestAChildPassesItsDepthToItsRoot(t *testing.T) {
 	s.must(s.agent("q", records...))
 	s.must(s.agent("q", completed("c"), planCommitted()))
 	s.must(s.agent("o", planFailed()))
-	s.worker = func(c Command) *ledger.Reply {
+	s.worker = func(c Command) *api.Reply {
 		s.must(s.made(c.Plan, c.Action, c.Action, "1"))
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	s.turn()
 	if got := fmt.Sprint(s.fired()); got != "[1 2 2 3]" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -235,9 +236,9 @@ func TestAChainThatEndedWellIsNoCycle(t *testing.T) {
 		w.must(w.agent(plan, opened(0, trigger)))
 		w.do(plan, "a")
 	}
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		w.must(w.made(c.Plan, c.Action, "done/"+c.Plan[2:], "1"))
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	w.limits.Depth = 4
 	w.must(w.agent("ch0", planFailed()))

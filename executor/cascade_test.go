@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -66,7 +67,7 @@ func undone(place int) string {
 }
 
 // work undoes an action, and says so as a fact that names what it undid.
-func (r *ring) work(c Command) *ledger.Reply {
+func (r *ring) work(c Command) *api.Reply {
 	var place, round int
 	if _, err := fmt.Sscanf(c.Plan, "w%d-%d", &place, &round); err != nil {
 		r.t.Fatal(err)
@@ -76,7 +77,7 @@ func (r *ring) work(c Command) *ledger.Reply {
 	}
 	r.undos[place]++
 	r.must(r.made(c.Plan, c.Action, undone(place), fmt.Sprint(r.undos[place])))
-	return &ledger.Reply{Status: ledger.StatusDone}
+	return &api.Reply{Status: api.StatusDone}
 }
 
 // made asserts a fact as what an undo has made.
@@ -210,7 +211,7 @@ func TestARingOfPlansIsCutAtTheDepthLimit(t *testing.T) {
 		if got != c.cycle && (c.cycle == "" || !strings.HasPrefix(got, c.cycle)) {
 			t.Errorf("%d places: %q, want %q", c.places, got, c.cycle)
 		}
-		if pages := r.state.Unpaged(); len(pages) != 1 || pages[0].Kind != ledger.PageCascadeCut || pages[0].Plan != plan {
+		if pages := r.state.Unpaged(); len(pages) != 1 || pages[0].Kind != api.PageCascadeCut || pages[0].Plan != plan {
 			t.Errorf("pages %+v", pages)
 		}
 		r.now += 1000 * hourNs // nothing but the owner's word lets it go on
@@ -316,9 +317,9 @@ func TestTheBudgetOfATenantCutsAndCountsByTheHour(t *testing.T) {
 func rewindingPlan(t *testing.T, limits CascadeLimits) *schedule {
 	s := newSchedule(t)
 	s.limits = limits
-	s.worker = func(c Command) *ledger.Reply {
+	s.worker = func(c Command) *api.Reply {
 		s.must(s.made(c.Plan, c.Action, "again", `"`+c.Action+`"`))
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	s.play("open x x+ save:s y y+ back:s turn")
 	for i := range 3 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -34,7 +35,7 @@ type Command struct {
 	// ForwardTrace and PlanTrace are the W3C trace contexts of the agent, as recorded
 	// with the forward and with the plan; empty: none.
 	ForwardTrace, PlanTrace string
-	ledger.Command
+	api.Command
 }
 
 // Notice tells an agent what became of its plan.
@@ -51,16 +52,16 @@ func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 		arguments = []byte("{}")
 	}
 	c := a.fixed.Compensation
-	command := Command{Number: a.id.n, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: ledger.Command{
+	command := Command{Number: a.id.n, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: api.Command{
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
 		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
 		BlindCleanup: blind(a), DirtyFailure: blind(a), HasForwardOutput: hasOutput(a),
 	}}
 	if k := row.Asked; k != nil {
-		command.Purpose = ledger.PurposeProbe
+		command.Purpose = api.PurposeProbe
 		if k.Question == pb.Question_QUESTION_VERIFY {
-			command.Purpose = ledger.PurposeVerify
+			command.Purpose = api.PurposeVerify
 		}
 		command.Capability, command.Key, command.Attempt, command.TimeoutMs = k.Capability, k.Key, k.Attempt, k.TimeoutNs/1e6
 		return command
@@ -76,13 +77,13 @@ func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 		command.ResendUntilNs = a.row.SentNs + min(c.DedupeNs, epochMax-a.row.SentNs)
 	}
 	if c.HandlerVersion != "" {
-		command.Handler = ledger.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
+		command.Handler = api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}
 	if inMemory(a) {
 		command.Actuator = ledger.ActuatorMemory
 	}
 	if t := c.Agent; t != nil {
-		command.Agent = &ledger.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns, Model: t.Model}
+		command.Agent = &api.AgentTask{Tools: t.Tools, Prompt: t.Prompt, MaxTurns: t.MaxTurns, Model: t.Model}
 	}
 	return command
 }
@@ -165,9 +166,9 @@ func outstandingCall(a *action, purpose string, attempt uint32) bool {
 	case pb.Question_QUESTION_UNSPECIFIED:
 		return purpose == ledger.PurposeUndo && a.row.Attempt == attempt
 	case pb.Question_QUESTION_VERIFY:
-		return purpose == ledger.PurposeVerify && a.row.Asked == attempt
+		return purpose == api.PurposeVerify && a.row.Asked == attempt
 	default:
-		return purpose == ledger.PurposeProbe && a.row.Asked == attempt
+		return purpose == api.PurposeProbe && a.row.Asked == attempt
 	}
 }
 

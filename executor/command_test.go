@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -34,7 +35,7 @@ func TestWhatACompensationReceives(t *testing.T) {
 	} {
 		w := newWorld(t)
 		var got []Command
-		w.worker = func(c Command) *ledger.Reply { got = append(got, c); return &ledger.Reply{Status: ledger.StatusDone} }
+		w.worker = func(c Command) *api.Reply { got = append(got, c); return &api.Reply{Status: api.StatusDone} }
 		w.must(w.agent("p", append([]*pb.Record{opened(0)}, pair("a", binding)...)...))
 		if len(c.outcome) > 0 {
 			w.must(w.agent("p", c.outcome...))
@@ -84,7 +85,7 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 		})
 		t.Run(name+", later", func(t *testing.T) {
 			w := newWorld(t)
-			w.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusFailed} }
+			w.worker = func(Command) *api.Reply { return &api.Reply{Status: api.StatusFailed} }
 			w.must(w.agent("p", opened(0)))
 			w.must(w.agent("p", pair("a", c.change)...))
 			w.must(w.agent("p", planFailed()))
@@ -110,9 +111,9 @@ func TestACallThatCannotBeBuiltIsItsOwners(t *testing.T) {
 func TestTheSecondCallIsBuiltFromWhatIsKnownThen(t *testing.T) {
 	w := newWorld(t)
 	var arguments []string
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		arguments = append(arguments, fmt.Sprintf("%s %v", c.Arguments, c.BlindCleanup))
-		return &ledger.Reply{Status: ledger.StatusFailed}
+		return &api.Reply{Status: api.StatusFailed}
 	}
 	w.must(w.agent("p", opened(0)))
 	w.must(w.agent("p", pair("a", bind("ref", "output.ref"))...))
@@ -165,7 +166,7 @@ func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 	waits := func(plan string, n, attempt uint32) bool {
 		return s.state.Outstanding(plan, n, ledger.PurposeUndo, attempt)
 	}
-	if !waits("p", 1, 1) || waits("p", 2, 1) || waits("p", 1, 2) || waits("p", 9, 1) || waits("q", 1, 1) || s.state.Outstanding("p", 1, ledger.PurposeProbe, 1) {
+	if !waits("p", 1, 1) || waits("p", 2, 1) || waits("p", 1, 2) || waits("p", 9, 1) || waits("q", 1, 1) || s.state.Outstanding("p", 1, api.PurposeProbe, 1) {
 		t.Fatal("outstanding")
 	}
 }
@@ -175,7 +176,7 @@ func TestARestartSendsAgainWhatIsInFlight(t *testing.T) {
 func TestAnswersThatNoLongerMatterAreIgnored(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ a=late fail turn")
-	done := &ledger.Reply{Status: ledger.StatusDone}
+	done := &api.Reply{Status: api.StatusDone}
 	for _, a := range []Answer{
 		{Plan: "p", Number: 1, Purpose: "undo", Attempt: 2, Reply: done}, {Plan: "p", Number: 0, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 2, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "q", Number: 1, Purpose: "undo", Attempt: 1, Reply: done}, {Plan: "p", Number: 1, Purpose: "probe", Attempt: 1, Reply: done},
 	} {
@@ -225,15 +226,15 @@ func TestAReportBeatsATimeout(t *testing.T) {
 // TestAWorkersTextIsClipped: an answer of any size and bytes fits into a record.
 func TestAWorkersTextIsClipped(t *testing.T) {
 	bad := strings.Repeat("\xff", 100<<10)
-	for _, reply := range []*ledger.Reply{
-		{Status: ledger.StatusDone, Output: []byte(`"` + strings.Repeat("x", 100<<10) + `"`), ExternalRef: bad, Worker: bad},
-		{Status: ledger.StatusDone, Output: []byte("not JSON")},
-		{Status: ledger.StatusStop, Code: bad, Message: bad, Worker: bad},
+	for _, reply := range []*api.Reply{
+		{Status: api.StatusDone, Output: []byte(`"` + strings.Repeat("x", 100<<10) + `"`), ExternalRef: bad, Worker: bad},
+		{Status: api.StatusDone, Output: []byte("not JSON")},
+		{Status: api.StatusStop, Code: bad, Message: bad, Worker: bad},
 		{Status: "nonsense", Message: bad},
 		{},
 	} {
 		w := newWorld(t)
-		w.worker = func(Command) *ledger.Reply { return reply }
+		w.worker = func(Command) *api.Reply { return reply }
 		w.must(w.agent("p", opened(0)))
 		w.do("p", "a")
 		w.must(w.agent("p", planFailed()))

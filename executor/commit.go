@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -164,8 +165,8 @@ func (s *State) holdAgain(p *plan, a *action) {
 // unpageDoubt closes what its owner was paged about an action of a commit that waits: the
 // doubt, or a duty that became the owner's meanwhile.
 func (s *State) unpageDoubt(p *plan, a *action) {
-	s.unpage(p, a, ledger.PageCommitWaits)
-	s.unpage(p, a, ledger.PageQuarantined)
+	s.unpage(p, a, api.PageCommitWaits)
+	s.unpage(p, a, api.PageQuarantined)
 }
 
 // knownSince ends the doubt about an action by what its agent reports.
@@ -265,7 +266,7 @@ func (s *State) commitWaits(e ledger.Entry, p *plan, a *action, k *pb.CommitWait
 	a.row.Note = k.Reason
 	s.settle(p, a, rowspb.Undo_UNDO_QUARANTINED, e.Address)
 	s.listOwner(p)
-	s.page(p, a, ledger.PageCommitWaits, "its plan cannot be committed: "+k.Reason, e.Address)
+	s.page(p, a, api.PageCommitWaits, "its plan cannot be committed: "+k.Reason, e.Address)
 	return effective
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -37,7 +38,7 @@ type Answer struct {
 	Number   uint32
 	Purpose  string // of the command
 	Attempt  uint32
-	Reply    *ledger.Reply
+	Reply    *api.Reply
 	QueuedNs int64 // from dispatch until the worker had it
 	// Unserved says that there is no answer because nobody takes the call. It counts
 	// once its contract's unserved_after is over, and may be given again and again.

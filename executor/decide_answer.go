@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -40,7 +41,7 @@ func (d *decider) answer(in Answer) {
 		}
 		return
 	}
-	if reportedDone(a) && (in.Reply == nil || in.Reply.Status != ledger.StatusDone) {
+	if reportedDone(a) && (in.Reply == nil || in.Reply.Status != api.StatusDone) {
 		return // its own report says better
 	}
 	if d.attempted(p, a, in) {
@@ -68,13 +69,13 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 		return d.propose(r)
 	}
 	timing := timingOf(in)
-	done, final, note := reply.Status == ledger.StatusDone, reply.Status == ledger.StatusStop, ""
+	done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, ""
 	if !done {
 		done, final, note = d.meaning(p, a, reply, final)
 	}
 	if done {
 		k := &pb.CompensationSucceeded{Attempt: in.Attempt, ExternalRef: clip(reply.ExternalRef), Worker: clip(reply.Worker), Timing: timing}
-		if reply.Status != ledger.StatusDone {
+		if reply.Status != api.StatusDone {
 			k.Code = clip(reply.Code)
 		}
 		return d.done(p, a, k, output(reply), a.row.Dispatched)
@@ -102,7 +103,7 @@ func timingOf(in Answer) *pb.Timing {
 // tellsLate reports whether an answer says that an attempt is done which nobody waits for
 // any more: its owner was faster, or has had it tried again.
 func tellsLate(p *plan, a *action, in Answer) bool {
-	if in.Purpose != ledger.PurposeUndo || in.Reply == nil || in.Reply.Status != ledger.StatusDone {
+	if in.Purpose != ledger.PurposeUndo || in.Reply == nil || in.Reply.Status != api.StatusDone {
 		return false
 	}
 	switch {
@@ -133,7 +134,7 @@ func (d *decider) told(p *plan, a *action, in Answer) bool {
 const outputMax = 16 << 10
 
 // output is what is kept of an answer's output.
-func output(reply *ledger.Reply) []byte {
+func output(reply *api.Reply) []byte {
 	if len(reply.Output) > outputMax || !json.Valid(reply.Output) {
 		return nil
 	}
@@ -141,7 +142,7 @@ func output(reply *ledger.Reply) []byte {
 }
 
 // meaning asks the contract what a failure means: undone already, or never.
-func (d *decider) meaning(p *plan, a *action, reply *ledger.Reply, stop bool) (done, final bool, note string) {
+func (d *decider) meaning(p *plan, a *action, reply *api.Reply, stop bool) (done, final bool, note string) {
 	c := a.fixed.Compensation
 	fill := func(v *triggers.BindingVars) {
 		v.Error = mustJSON(map[string]string{"code": clip(reply.Code), "message": clip(reply.Message)})
@@ -205,7 +206,7 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 		k.Message = clip(unservedText(p, a, callOf(a.fixed.Compensation, a.row.Asking).GetCapability()))
 	case reply == nil:
 		k.Message = "no answer in time"
-	case reply.Status != ledger.StatusDone:
+	case reply.Status != api.StatusDone:
 		k.Message, k.Worker = clip(joinText(clip(reply.Code), clip(reply.Message))), clip(reply.Worker)
 	default:
 		k.Worker = clip(reply.Worker)
@@ -227,7 +228,7 @@ func (d *decider) found(p *plan, a *action, in Answer) bool {
 }
 
 // readVerify reads the answer to a check: true means that the effect is gone.
-func (d *decider) readVerify(p *plan, a *action, reply *ledger.Reply) (pb.Presence, error) {
+func (d *decider) readVerify(p *plan, a *action, reply *api.Reply) (pb.Presence, error) {
 	result := d.state.commandRow(a).GetResult()
 	value, err := d.state.read(p, a, a.fixed.Compensation.Verify.Ok, func(v *triggers.BindingVars) {
 		v.Verify, v.Result = output(reply), result
@@ -246,7 +247,7 @@ func (d *decider) readVerify(p *plan, a *action, reply *ledger.Reply) (pb.Presen
 
 // readProbe reads the answer to a probe into k, as the contract says or as it
 // stands.
-func (d *decider) readProbe(p *plan, a *action, reply *ledger.Reply, k *pb.ProbeAnswered) error {
+func (d *decider) readProbe(p *plan, a *action, reply *api.Reply, k *pb.ProbeAnswered) error {
 	probe := a.fixed.Compensation.Probe
 	var plain struct {
 		Presence    json.RawMessage `json:"presence"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -268,7 +269,7 @@ func (s *State) committedDuty(e ledger.Entry, p *plan, d *action, why string) {
 	}
 	s.knownSince(p, d)
 	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too
-		s.page(p, d, ledger.PageQuarantined, why, e.Address)
+		s.page(p, d, api.PageQuarantined, why, e.Address)
 	}
 }
 

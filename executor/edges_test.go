@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -31,7 +32,7 @@ func TestARestoreIsGivenUpWhenAnUndoOfTheSameTurnChangesTheFact(t *testing.T) {
 			w.must(w.append(holder, w.decide(nil)...))
 		}
 		w.must(w.append(ops, restoreAsked("k")))
-		records := w.decide([]Answer{{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &ledger.Reply{Status: ledger.StatusDone}}})
+		records := w.decide([]Answer{{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone}}})
 		for _, r := range records {
 			if r.GetFactReingested() != nil {
 				t.Fatalf("%s: brings back what is no more: %v", capability, r)
@@ -79,7 +80,7 @@ func TestATurnBehindACutIsNotLost(t *testing.T) {
 	w.must(w.agent("p", opened(0, when("a", `facts["m"] == 1`), when("b", `facts["n"] == 1`))))
 	w.do("p", "y")
 	w.must(w.agent("u", planFailed()))
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		if c.Plan == "u" {
 			m := asserted("m", "1")
 			m.Plan, m.Action = "u", "x"
@@ -87,7 +88,7 @@ func TestATurnBehindACutIsNotLost(t *testing.T) {
 			w.must(w.append(sensor, asserted("n", "1")))
 			w.must(w.append(sensor, asserted("n", "0")))
 		}
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	w.turn()
 	if got := w.show("p"); got.State != ledger.StateCompensated || !strings.Contains(got.Reason, "lease b") {

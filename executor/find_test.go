@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -187,7 +188,7 @@ func TestWhatFallsDueNextAndWhatIsOldest(t *testing.T) {
 
 func TestCapabilitiesAreListedWithWhoUndidThem(t *testing.T) {
 	w := newWorld(t)
-	w.worker = func(c Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusDone, Worker: "w1"} }
+	w.worker = func(c Command) *api.Reply { return &api.Reply{Status: api.StatusDone, Worker: "w1"} }
 	w.agent("p1", opened(0))
 	w.do("p1", "a", "b")
 	w.agent("p1", &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "r"}}})

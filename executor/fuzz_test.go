@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -71,11 +72,11 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint8, data []byte) {
 		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{"b": {"fail", "done"}}, plan: "p"}
 		w := s.world
-		w.worker = func(c Command) *ledger.Reply {
+		w.worker = func(c Command) *api.Reply {
 			if c.Action == "b" && c.Attempt == 1 {
 				return nil
 			}
-			return &ledger.Reply{Status: ledger.StatusDone}
+			return &api.Reply{Status: api.StatusDone}
 		}
 		for i, step := range []string{"open", "a", "a+", "b", "b+", "fail", "turn"} {
 			if i == int(at)%8 {
@@ -137,8 +138,8 @@ func playHostile(t *testing.T, programs *triggers.Cache, data []byte) {
 	t.Helper()
 	s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
 	d := &draw{data}
-	s.worker = func(Command) *ledger.Reply {
-		return pick(d, &ledger.Reply{Status: ledger.StatusDone}, nil, &ledger.Reply{Status: nobody}, &ledger.Reply{Status: nobodyMore}, &ledger.Reply{Status: ledger.StatusFailed}, &ledger.Reply{Status: ledger.StatusStop}, &ledger.Reply{Status: ledger.StatusWorking})
+	s.worker = func(Command) *api.Reply {
+		return pick(d, &api.Reply{Status: api.StatusDone}, nil, &api.Reply{Status: nobody}, &api.Reply{Status: nobodyMore}, &api.Reply{Status: api.StatusFailed}, &api.Reply{Status: api.StatusStop}, &api.Reply{Status: api.StatusWorking})
 	}
 	s.word("open")
 	for steps := 0; len(d.data) > 0 && steps < 150; steps++ {
@@ -337,7 +338,7 @@ func (s *schedule) forged(d *draw, r *pb.Record, term bool) {
 		case 1:
 			r.Kind = &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: s.now + int64(d.n(3))*second}}
 		case 2:
-			r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Kind: ledger.PageQuarantined}}
+			r.Kind = &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Kind: api.PageQuarantined}}
 		}
 	case 0, 1:
 		if r.Kind = (&pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: pick(d, leaseFailed, leaseDeadline, leaseVerdict, "t", "none")}}); d.n(2) == 0 {

@@ -5,27 +5,27 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // History returns a page of what is recorded of an agent's plan, in order of
 // registration: what the agent needs to run its function again (S34, S35). Of
 // another agent's plan it says whose it is; of none, nothing.
-func (r *Reader) History(agent string, q ledger.HistoryQuery) ledger.HistoryAnswer {
+func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 	p := r.s.plan(q.Plan)
 	if p == nil {
-		return ledger.HistoryAnswer{}
+		return api.HistoryAnswer{}
 	}
 	if p.row.Agent != agent {
-		return ledger.HistoryAnswer{Agent: p.row.Agent}
+		return api.HistoryAnswer{Agent: p.row.Agent}
 	}
-	answer := ledger.HistoryAnswer{
-		Agent: p.row.Agent, Opened: encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []ledger.PastAction{},
+	answer := api.HistoryAnswer{
+		Agent: p.row.Agent, Opened: encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []api.PastAction{},
 		Writer: p.row.Writer, SavepointsSet: p.row.SavepointsSet, Rewinds: p.row.Rewinds,
 	}
 	for _, s := range p.row.Savepoints {
-		answer.Savepoints = append(answer.Savepoints, ledger.PastSavepoint{Name: s.Name, Actions: s.Actions})
+		answer.Savepoints = append(answer.Savepoints, api.PastSavepoint{Name: s.Name, Actions: s.Actions})
 	}
 	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.id)
 	size := 0
@@ -41,9 +41,9 @@ func (r *Reader) History(agent string, q ledger.HistoryQuery) ledger.HistoryAnsw
 	return answer
 }
 
-func (r *Reader) pastAction(p *plan, a *action) ledger.PastAction {
+func (r *Reader) pastAction(p *plan, a *action) api.PastAction {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
-	past := ledger.PastAction{
+	past := api.PastAction{
 		Number: a.id.n, Action: a.fixed.Id, Child: a.fixed.Child, Sequence: a.fixed.Registered.GetSequence(),
 		Outcome: outcomeName(row.Outcome), ExternalRef: row.ExternalRef, Verdict: verdictName(row.Verdict),
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(), Owed: handlerNeeded(p.row, f, row),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -293,7 +294,7 @@ func TestTwoDecidersOneLog(t *testing.T) {
 		answers = nil
 		for _, c := range s.state.Commands() {
 			sent++
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
 		}
 	}
 	s.wantState("p", "compensated", "a=compensated b=compensated")

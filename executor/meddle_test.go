@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -27,7 +28,7 @@ func TestRandomMeddling(t *testing.T) {
 	for ; seed < uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s := &schedule{world: newWorldWith(t, programs), answers: map[string][]string{}, plan: "p"}
-		s.worker = func(c Command) *ledger.Reply { return s.random(r, c) }
+		s.worker = func(c Command) *api.Reply { return s.random(r, c) }
 		s.word([...]string{"open", "open:1", "open:2+continue", "open:second", "open@9s"}[r.IntN(5)])
 		for range 5 + r.IntN(46) {
 			s.meddle(r)
@@ -48,14 +49,14 @@ func TestRandomMeddling(t *testing.T) {
 }
 
 // random is any answer that fits a call; working: none, or a report later.
-func (s *schedule) random(r *rand.Rand, c Command) *ledger.Reply {
+func (s *schedule) random(r *rand.Rand, c Command) *api.Reply {
 	if r.IntN(4) == 0 {
-		return &ledger.Reply{Status: ledger.StatusWorking}
+		return &api.Reply{Status: api.StatusWorking}
 	}
 	switch c.Purpose {
-	case ledger.PurposeProbe:
+	case api.PurposeProbe:
 		return replyOf([...]string{"present", "absent", "duplicate", "inconclusive", "lost", "fail"}[r.IntN(6)])
-	case ledger.PurposeVerify:
+	case api.PurposeVerify:
 		return replyOf([...]string{"gone", "gone", "there", "lost", "fail"}[r.IntN(5)])
 	default:
 		return replyOf([...]string{"done", "done", "done", "fail", "lost", "stop"}[r.IntN(6)])

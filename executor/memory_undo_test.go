@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -113,7 +114,7 @@ func TestAFactOfTheHolderCountsOnlyAsTheUndoUnderWay(t *testing.T) {
 	void(success(), `has not changed fact "k"`)
 	w.must(w.append(holder, fact("k", "1", "a", dispatched)))
 	void(fact("k", "1", "a", dispatched), "a copy")
-	w.turn(Answer{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+	w.turn(Answer{Plan: "p", Number: 1, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone}})
 	w.wantState("p", ledger.StateCompensated, "a=compensated b=compensated")
 	if n := count[*pb.Record_FactAsserted](w); n != 7 { // one of them counts
 		t.Fatalf("%d facts", n)
@@ -157,11 +158,11 @@ func TestAnUndoOfWorkingMemoryGoesOnAfterAFailedAttempt(t *testing.T) {
 	w.must(w.agent("p", opened(0)))
 	w.must(w.agent("p", pair("a", byFact(ledger.CapabilityRetract, "key", `"k"`))...))
 	w.must(w.agent("p", completed("a"), planFailed()))
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		if c.Attempt == 1 {
 			return nil // never, of a host's; the fold takes it all the same
 		}
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	w.turn()
 	w.must(w.append(sensor, asserted("k", `1`)))

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 	"github.com/sagenbaum/sagenbaum/triggers/oracle"
@@ -202,7 +203,7 @@ func (w *oracleRun) turn() {
 			return
 		}
 		for _, c := range w.state.Commands() {
-			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		in := Input{EpochNs: w.now, HoldClock: w.hold, Answers: answers, SizeMax: 60 << 10}
 		records := w.state.Decide(in)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -72,7 +73,7 @@ func (s *State) noteOrphan(e ledger.Entry, reason string) {
 	switch p.row.Phase {
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED: // no unwind asks for its owner
 		text := "action " + o.Name + " was claimed by a record that was refused: it may have happened, and nothing undoes it"
-		s.page(p, nil, ledger.PageActClaimed, text, e.Address)
+		s.page(p, nil, api.PageActClaimed, text, e.Address)
 	}
 }
 
@@ -201,7 +202,7 @@ func (s *State) adopt(p *plan, e ledger.Entry, f *pb.ForwardRegistered) {
 func (s *State) orphansChanged(p *plan) {
 	s.touchTree(p)
 	if !orphaned(p.row) {
-		s.unpage(p, nil, ledger.PageActClaimed)
+		s.unpage(p, nil, api.PageActClaimed)
 	}
 }
 

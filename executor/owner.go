@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -97,7 +98,7 @@ func (s *State) resolved(e ledger.Entry, p *plan, k *pb.Resolved) Result {
 		s.land(p, a)
 	}
 	a.row.Resolution, a.row.ResolvedBy = k, e.Source.Name
-	s.unpage(p, a, ledger.PageQuarantined)
+	s.unpage(p, a, api.PageQuarantined)
 	s.settle(p, a, rowspb.Undo_UNDO_RESOLVED, e.Address)
 	return effective
 }
@@ -126,7 +127,7 @@ func (s *State) retryRequested(e ledger.Entry, p *plan, k *pb.RetryRequested) Re
 	s.reopen(p)
 	p.row.Resumed = e.Address
 	a.row.Settled, a.row.SettledNs = nil, 0
-	s.unpage(p, a, ledger.PageQuarantined)
+	s.unpage(p, a, api.PageQuarantined)
 	s.owe(p, a)
 	return effective
 }

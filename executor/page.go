@@ -5,13 +5,14 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Page is a call to an owner. Number is the action's in its plan; 0: the plan.
 type Page struct {
 	Number uint32
-	ledger.Page
+	api.Page
 }
 
 // Paged says that a hook has taken a page.
@@ -31,7 +32,7 @@ func pageKey(plan string, n uint32, kind string) []byte {
 // page asks for a page to an owner; it stays a row until a hook has taken it, so
 // that a restart forgets none. a is nil for one about a plan.
 func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
-	row := &rowspb.PageRow{Kind: kind, Hook: ledger.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
+	row := &rowspb.PageRow{Kind: kind, Hook: api.PageDefault, Reason: reason, At: at, AtNs: s.meta.TimeNs}
 	if hook := a.hook(); hook != "" {
 		row.Hook = hook
 	}
@@ -55,13 +56,13 @@ func number(a *action) uint32 {
 }
 
 func (s *State) pageOf(p *plan, a *action, row *rowspb.PageRow) Page {
-	page := Page{Number: number(a), Page: ledger.Page{
+	page := Page{Number: number(a), Page: api.Page{
 		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: s.tenant, Plan: p.id,
 		Label: p.row.Declared.Label, Owner: s.owner(p), Agent: p.row.Agent, Reason: row.Reason, AtNs: row.AtNs,
 	}}
 	if a != nil {
 		page.Action, page.Capability = a.fixed.Id, a.fixed.Forward.GetCapability()
-		if row.Kind == ledger.PageWindowClosing {
+		if row.Kind == api.PageWindowClosing {
 			page.ClosesNs = a.row.ClosesNs
 		}
 	}
@@ -100,7 +101,7 @@ func (s *State) unpage(p *plan, a *action, kind string) (open bool) {
 	s.pages = slices.DeleteFunc(s.pages, func(page Page) bool { // asked for since the last Pages
 		return page.Plan == p.id && page.Number == number(a) && page.Kind == kind
 	})
-	closed := Page{Number: number(a), Page: ledger.Page{Kind: kind, Plan: p.id}}
+	closed := Page{Number: number(a), Page: api.Page{Kind: kind, Plan: p.id}}
 	if a != nil {
 		closed.Action = a.fixed.Id
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -31,7 +32,7 @@ func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("p", opened(0)))
 	w.do("p", "a")
-	w.worker = func(Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusStop, Code: "no"} }
+	w.worker = func(Command) *api.Reply { return &api.Reply{Status: api.StatusStop, Code: "no"} }
 	w.must(w.agent("p", planFailed()))
 	w.turn()
 	page := w.state.Unpaged()[0]
@@ -58,13 +59,13 @@ func TestAPageOfThisTurnWasTakenByNobody(t *testing.T) {
 // until the owner has answered.
 func TestAPageHasTheKindOfWhatItIsAbout(t *testing.T) {
 	for _, c := range []struct{ words, kind, action, answer string }{
-		{"open a a+ a=stop fail turn", ledger.PageQuarantined, "a", "resolve:a"},
-		{"open a a? commit turn", ledger.PageCommitWaits, "a", "resolve:a"},
-		{"open a a? commit turn", ledger.PageCommitWaits, "a", "fail turn"}, // no commit waits any more
-		{"open a:probe a? a.probe=inconclusive commit turn @1s", ledger.PageCommitWaits, "a", "retry:a"},
-		{"open a a+ !lone:c", ledger.PageActClaimed, "", "resolve:c"},
-		{"open a a+ commit turn !lone:c", ledger.PageActClaimed, "", "resolve:c"},
-		{"open a a+ !lone:c fail turn", ledger.PageActClaimed, "", "resolve:c"},
+		{"open a a+ a=stop fail turn", api.PageQuarantined, "a", "resolve:a"},
+		{"open a a? commit turn", api.PageCommitWaits, "a", "resolve:a"},
+		{"open a a? commit turn", api.PageCommitWaits, "a", "fail turn"}, // no commit waits any more
+		{"open a:probe a? a.probe=inconclusive commit turn @1s", api.PageCommitWaits, "a", "retry:a"},
+		{"open a a+ !lone:c", api.PageActClaimed, "", "resolve:c"},
+		{"open a a+ commit turn !lone:c", api.PageActClaimed, "", "resolve:c"},
+		{"open a a+ !lone:c fail turn", api.PageActClaimed, "", "resolve:c"},
 	} {
 		s := newSchedule(t)
 		s.play(c.words)

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // well is a worker for whom all goes well: undos are done, effects are there, checks
 // find nothing.
-func well(c Command) *ledger.Reply {
-	return replyOf(map[string]string{ledger.PurposeUndo: "done", ledger.PurposeProbe: "present", ledger.PurposeVerify: "gone"}[c.Purpose])
+func well(c Command) *api.Reply {
+	return replyOf(map[string]string{ledger.PurposeUndo: "done", api.PurposeProbe: "present", api.PurposeVerify: "gone"}[c.Purpose])
 }
 
 // stages goes on as a preview takes it: all calls of a stage are answered well, and

@@ -1,6 +1,6 @@
 package executor
 
-// The bodies of the query API: NATS requests on ledger.QuerySubject, answered
+// The bodies of the query API: NATS requests on api.QuerySubject, answered
 // in JSON by the host that holds the tenant. docs/cli.md lists the verbs. Every
 // answer may carry an error instead.
 

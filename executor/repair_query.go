@@ -1,6 +1,6 @@
 package executor
 
-// The bodies of what operators ask on ledger.AdminSubject, answered in JSON by the
+// The bodies of what operators ask on api.AdminSubject, answered in JSON by the
 // host of the tenant.
 
 // RepairQuery asks that a halted tenant's stream be made anew (ledger.repair).

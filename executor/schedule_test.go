@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -60,12 +61,12 @@ func newSchedule(t *testing.T) *schedule {
 }
 
 // answer is what the schedule says about a call; by default all goes well.
-func (s *schedule) answer(c Command) *ledger.Reply {
+func (s *schedule) answer(c Command) *api.Reply {
 	name, word := c.Action, "done"
 	switch c.Purpose {
-	case ledger.PurposeProbe:
+	case api.PurposeProbe:
 		name, word = name+".probe", "present"
-	case ledger.PurposeVerify:
+	case api.PurposeVerify:
 		name, word = name+".verify", "gone"
 	}
 	if list := s.answers[name]; len(list) > 0 {
@@ -76,21 +77,21 @@ func (s *schedule) answer(c Command) *ledger.Reply {
 	}
 	switch word {
 	case "done":
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	case "present", "absent", "inconclusive":
-		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"` + word + `"}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"` + word + `"}`)}
 	case "duplicate":
-		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` + c.Action + `"}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"duplicate","external_ref":"extra-` + c.Action + `"}`)}
 	case "gone", "there":
-		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") + `}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"gone":` + strconv.FormatBool(word == "gone") + `}`)}
 	case "fail":
-		return &ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later"}
+		return &api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later"}
 	case "stop":
-		return &ledger.Reply{Status: ledger.StatusStop, Code: "protected", Message: "never"}
+		return &api.Reply{Status: api.StatusStop, Code: "protected", Message: "never"}
 	case "late":
-		return &ledger.Reply{Status: ledger.StatusWorking}
+		return &api.Reply{Status: api.StatusWorking}
 	case nobody, nobodyMore:
-		return &ledger.Reply{Status: word}
+		return &api.Reply{Status: word}
 	case "lost":
 		return nil
 	}
@@ -376,7 +377,7 @@ func (s *schedule) about(verb, rest string) []Result {
 	if verb == "reply" { // of a worker, over NATS, to a command that is out or was
 		s.turn(Answer{
 			Plan: s.plan, Number: s.state.number(s.plan, action), Purpose: ledger.PurposeUndo, Attempt: uint32(n),
-			Reply: &ledger.Reply{Status: ledger.StatusDone, Worker: "w1"},
+			Reply: &api.Reply{Status: api.StatusDone, Worker: "w1"},
 		})
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -80,7 +81,7 @@ func newScript(t *testing.T) *script {
 }
 
 // work notes a command and answers it.
-func (s *script) work(c Command) *ledger.Reply {
+func (s *script) work(c Command) *api.Reply {
 	s.sent = append(s.sent, c)
 	name := c.Action
 	if c.Purpose != ledger.PurposeUndo {
@@ -96,8 +97,8 @@ func (s *script) work(c Command) *ledger.Reply {
 	return s.reply(list[0])
 }
 
-func (s *script) reply(text []byte) *ledger.Reply {
-	reply := new(ledger.Reply)
+func (s *script) reply(text []byte) *api.Reply {
+	reply := new(api.Reply)
 	if err := json.Unmarshal(text, reply); err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -426,7 +427,7 @@ func (r *Reader) waitOf(p *plan, a *action) string {
 		case row.Asking != pb.Question_QUESTION_UNSPECIFIED:
 			return "an answer of " + callOf(c, row.Asking).GetCapability()
 		case c.GetHandlerVersion() != "":
-			return "an answer of " + ledger.HandlerText(a.fixed.Id, c.GetHandlerVersion(), p.row.Agent)
+			return "an answer of " + api.HandlerText(a.fixed.Id, c.GetHandlerVersion(), p.row.Agent)
 		}
 		return "a worker of " + c.GetCapability()
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Each numbered statement of the requirements has a script of its number, and a test
@@ -103,7 +103,7 @@ func TestS4TheDocsNameWhatAWorkerReadsAndSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []reflect.Type{reflect.TypeFor[ledger.Command](), reflect.TypeFor[ledger.AgentTask](), reflect.TypeFor[ledger.Reply]()} {
+	for _, body := range []reflect.Type{reflect.TypeFor[api.Command](), reflect.TypeFor[api.AgentTask](), reflect.TypeFor[api.Reply]()} {
 		for i := range body.NumField() {
 			name, _, _ := strings.Cut(body.Field(i).Tag.Get("json"), ",")
 			if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), `"`+name+`"`) {

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -230,7 +231,7 @@ func (w *planted) close(p *modelPlan) {
 }
 
 // say is what the model says of a call.
-func (w *planted) say(c Command) *ledger.Reply {
+func (w *planted) say(c Command) *api.Reply {
 	plan := strings.TrimSuffix(c.Plan, undoneSuffix)
 	a, ok := w.scripts[plan+"/"+c.Action]
 	if !ok { // an extra effect
@@ -242,7 +243,7 @@ func (w *planted) say(c Command) *ledger.Reply {
 		return replyOf(a.tries[c.Attempt-1].word)
 	}
 	word := a.effect
-	if attempt := w.last[id]; c.Purpose == ledger.PurposeVerify {
+	if attempt := w.last[id]; c.Purpose == api.PurposeVerify {
 		word = a.tries[attempt-1].check
 	} else if attempt > 0 {
 		word = a.tries[attempt-1].asked
@@ -256,18 +257,18 @@ func (w *planted) say(c Command) *ledger.Reply {
 }
 
 // replyOf is a worker's answer in one word.
-func replyOf(word string) *ledger.Reply {
-	say := func(v any) *ledger.Reply {
+func replyOf(word string) *api.Reply {
+	say := func(v any) *api.Reply {
 		output, _ := json.Marshal(v)
-		return &ledger.Reply{Status: ledger.StatusDone, Output: output}
+		return &api.Reply{Status: api.StatusDone, Output: output}
 	}
 	switch word {
 	case "done":
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	case "fail":
-		return &ledger.Reply{Status: ledger.StatusFailed}
+		return &api.Reply{Status: api.StatusFailed}
 	case "stop":
-		return &ledger.Reply{Status: ledger.StatusStop}
+		return &api.Reply{Status: api.StatusStop}
 	case "gone", "there":
 		return say(map[string]bool{"gone": word == "gone"})
 	case "duplicate":
@@ -280,7 +281,7 @@ func replyOf(word string) *ledger.Reply {
 }
 
 // drive lets workers answer in a random order until nothing is left to do.
-func (w *planted) drive(say func(Command) *ledger.Reply) {
+func (w *planted) drive(say func(Command) *api.Reply) {
 	w.t.Helper()
 	if !w.driveFor(2000, say) {
 		w.t.Fatal("it never ends (L1)")
@@ -288,7 +289,7 @@ func (w *planted) drive(say func(Command) *ledger.Reply) {
 }
 
 // driveFor does so for some steps, and reports whether nothing is left.
-func (w *planted) driveFor(steps int, say func(Command) *ledger.Reply) bool {
+func (w *planted) driveFor(steps int, say func(Command) *api.Reply) bool {
 	w.t.Helper()
 	for range steps {
 		w.flying = append(w.flying, w.state.Commands()...)

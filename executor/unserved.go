@@ -6,6 +6,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -66,7 +67,7 @@ func unservedText(p *plan, a *action, capability string) string {
 	c := a.fixed.Compensation
 	who := "no worker serves " + capability
 	if c.HandlerVersion != "" && capability == c.Capability {
-		who = "no process offers " + ledger.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
+		who = "no process offers " + api.HandlerText(a.fixed.Id, c.HandlerVersion, p.row.Agent)
 	}
 	return who + " for " + time.Duration(unservedAfter(c)).String()
 }

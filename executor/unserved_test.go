@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -150,7 +151,7 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	const why = "no worker serves undo.a for 1m0s"
 	a := s.show("p").Actions[0]
 	pages := s.state.Unpaged()
-	if a.Note != why || len(pages) != 1 || pages[0].Reason != why || pages[0].Kind != ledger.PageQuarantined {
+	if a.Note != why || len(pages) != 1 || pages[0].Reason != why || pages[0].Kind != api.PageQuarantined {
 		t.Fatalf("%+v, %+v", a, pages)
 	}
 	undos, _, err := NewReader(s.kv, "t", nil).Undos(UndoQuery{Plan: "p"})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -344,13 +345,13 @@ func TestAttemptsFollowTheClock(t *testing.T) {
 	w := newWorld(t)
 	var instants []time.Duration
 	keys := map[string]bool{}
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		instants = append(instants, time.Duration(w.now-epoch0))
 		keys[c.Key] = true
 		if int(c.Attempt) != len(instants) {
 			t.Errorf("attempt %d is the %dth", c.Attempt, len(instants))
 		}
-		return &ledger.Reply{Status: ledger.StatusFailed}
+		return &api.Reply{Status: api.StatusFailed}
 	}
 	w.must(w.agent("p", opened(0)))
 	w.must(w.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
@@ -461,11 +462,11 @@ func (w *world) effective() []*pb.Record {
 // quarantined (S47), and a second sweep says nothing (S46).
 func TestAHealthySiblingIsCompensated(t *testing.T) {
 	w := newWorld(t)
-	w.worker = func(c Command) *ledger.Reply {
+	w.worker = func(c Command) *api.Reply {
 		if c.Plan == "bad" {
-			return &ledger.Reply{Status: ledger.StatusStop}
+			return &api.Reply{Status: api.StatusStop}
 		}
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	}
 	for _, plan := range []string{"bad", "good"} {
 		w.must(w.agent(plan, opened(0)))

@@ -3,6 +3,7 @@ package executor
 import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -64,7 +65,7 @@ func (s *State) dropWarning(p *plan, a *action) {
 	s.touch(p)
 	if !a.row.Warned {
 		s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
-	} else if s.unpage(p, a, ledger.PageWindowClosing) {
+	} else if s.unpage(p, a, api.PageWindowClosing) {
 		a.row.Warned = false
 		s.change(a)
 	}
@@ -89,6 +90,6 @@ func (s *State) windowClosing(e ledger.Entry, p *plan, a *action, k *pb.UndoWind
 	s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
 	a.row.Warned = true
 	s.change(a)
-	s.page(p, a, ledger.PageWindowClosing, "its undo window closes at "+instant(k.ClosesNs), e.Address)
+	s.page(p, a, api.PageWindowClosing, "its undo window closes at "+instant(k.ClosesNs), e.Address)
 	return effective
 }

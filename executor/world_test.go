@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -25,7 +26,7 @@ type world struct {
 	log   []ledger.Message
 	now   int64
 	// worker answers a command; nil means done.
-	worker func(Command) *ledger.Reply
+	worker func(Command) *api.Reply
 	calls  []string // "capability#attempt" in order of dispatch
 	undone []string // actions whose undo a worker did, in order
 	order  orderCheck
@@ -284,11 +285,11 @@ const (
 
 func (w *world) work(c Command) *Answer {
 	w.calls = append(w.calls, fmt.Sprintf("%s#%d", c.Capability, c.Attempt))
-	reply := &ledger.Reply{Status: ledger.StatusDone}
+	reply := &api.Reply{Status: api.StatusDone}
 	if w.worker != nil {
 		reply = w.worker(c)
 	}
-	if reply != nil && reply.Status == ledger.StatusWorking {
+	if reply != nil && reply.Status == api.StatusWorking {
 		return nil
 	}
 	if reply != nil && (reply.Status == nobody || reply.Status == nobodyMore) {
@@ -297,7 +298,7 @@ func (w *world) work(c Command) *Answer {
 		})
 		return nil
 	}
-	if reply != nil && reply.Status == ledger.StatusDone && c.Purpose == ledger.PurposeUndo {
+	if reply != nil && reply.Status == api.StatusDone && c.Purpose == ledger.PurposeUndo {
 		w.undone = append(w.undone, c.Action)
 	}
 	return &Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: reply}

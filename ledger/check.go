@@ -405,3 +405,12 @@ func object(field string, data []byte) error {
 	}
 	return nil
 }
+
+// cut keeps what a foreign program wrote short enough for a log.
+func cut(text string) string {
+	const most = 64
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}

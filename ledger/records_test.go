@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -113,7 +114,7 @@ func good() []struct {
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_PlanRewound{PlanRewound: &pb.PlanRewound{Savepoint: "s"}}}))},
 		{holderSource, holder(action(&pb.Record{Kind: &pb.Record_UndoWindowClosing{UndoWindowClosing: &pb.UndoWindowClosing{ClosesNs: 9}}}))},
-		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: ledger.PageQuarantined}}}))},
+		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: api.PageQuarantined}}}))},
 		{holderSource, holder(agent(&pb.Record{Kind: &pb.Record_CascadeCut{CascadeCut: &pb.CascadeCut{Lease: "late", Depth: 9}}}))},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{Through: 7, Size: 9, Root: make([]byte, ledger.LeafSize), Reason: "a flipped bit", Actor: "me"}}})},
 		{holderSource, holder(&pb.Record{Kind: &pb.Record_KeyRotated{KeyRotated: rotation()}})},

@@ -8,11 +8,6 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// AdminSubject is where an operator asks the host of a tenant to work on its own
-// copies of the ledger: to repair, scrub or rebuild. Whoever may publish there can
-// replace a damaged stream; query.> does not include it.
-func AdminSubject(tenant, verb string) string { return "admin." + tenant + "." + verb }
-
 // RangesMax bounds the ranges of each list of a repair's record; the file of the
 // repair has all of them.
 const RangesMax = 256

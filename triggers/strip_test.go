@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 func courseOf(t *testing.T, condition string, timeline Timeline) Course {

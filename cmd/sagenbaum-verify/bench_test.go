@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -70,7 +71,7 @@ func (a *author) plan(n int) {
 	var answers []executor.Answer
 	for range 20 {
 		for _, c := range a.state.Commands() {
-			answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &ledger.Reply{Status: ledger.StatusDone}})
+			answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		decided := a.state.Decide(executor.Input{EpochNs: a.now, Answers: answers, SizeMax: 60 << 10})
 		if len(decided) == 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -115,7 +116,7 @@ func startUndoing(rig *bench) (*undoing, func(), error) {
 		return nil, nil, err
 	}
 	if err = w.Handle("bench.undo", u.undo); err == nil {
-		_, err = rig.client.Subscribe(ledger.NoticeSubject(benchTenant, "bench", "*"), u.notice)
+		_, err = rig.client.Subscribe(api.NoticeSubject(benchTenant, "bench", "*"), u.notice)
 	}
 	return u, func() { _ = w.Close(context.Background()) }, err
 }

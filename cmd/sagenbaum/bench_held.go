@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // measureServe starts `serve` on a folder with held registrations, once with
@@ -80,7 +80,7 @@ func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (executor
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
-		m, err := conn.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
+		m, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 		if err != nil {
 			return executor.StatusView{}, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -208,7 +209,7 @@ func (n *neighbours) await(ctx context.Context, sequence uint64) error {
 		return err
 	}
 	for {
-		m, err := n.rig.client.RequestWithContext(ctx, ledger.QuerySubject("quiet", "plan.show"), question)
+		m, err := n.rig.client.RequestWithContext(ctx, api.QuerySubject("quiet", "plan.show"), question)
 		if err != nil {
 			return err
 		}
@@ -243,7 +244,7 @@ func assertHot(ctx context.Context, rig *bench, tenant string, stored *atomic.Ui
 }
 
 func statusOf(ctx context.Context, rig *bench, tenant string) (executor.StatusView, error) {
-	m, err := rig.client.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
+	m, err := rig.client.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 	if err != nil {
 		return executor.StatusView{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // benchContracts declares the one action that the benchmarks take.
@@ -133,7 +134,7 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 	if err := w.Handle("bench.undo", u.undo); err != nil {
 		return err
 	}
-	if _, err := rig.client.Subscribe(ledger.NoticeSubject(benchTenant, "bench", "*"), u.notice); err != nil {
+	if _, err := rig.client.Subscribe(api.NoticeSubject(benchTenant, "bench", "*"), u.notice); err != nil {
 		return err
 	}
 	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
@@ -171,7 +172,7 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 }
 
 // undo is the worker's handler: it counts.
-func (u *undoing) undo(_ context.Context, c ledger.Command) (worker.Result, error) {
+func (u *undoing) undo(_ context.Context, c api.Command) (worker.Result, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p := u.plans[c.Plan]; p != nil {
@@ -182,7 +183,7 @@ func (u *undoing) undo(_ context.Context, c ledger.Command) (worker.Result, erro
 }
 
 func (u *undoing) notice(m *nats.Msg) {
-	var n ledger.Notice
+	var n api.Notice
 	if json.Unmarshal(m.Data, &n) != nil || n.State == ledger.StateUnwinding {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -45,7 +46,7 @@ func benchWakesMode(ctx context.Context, out io.Writer, b *benching, dir string,
 		return err
 	}
 	defer func() { _ = w.Close(ctx) }()
-	if err := w.Handle("bench.undo", func(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil }); err != nil {
+	if err := w.Handle("bench.undo", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil }); err != nil {
 		return err
 	}
 	if err := rig.hold(ctx, benchTenant, b.held, func(int) string { return `elapsed(action.at, duration("72h"))` }); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -141,11 +142,11 @@ func moving(state string) bool {
 
 // awaitEnd asks until the plan has ended, for at most limit; the answer is then
 // the state that it has. It returns earlier when the context ends.
-func (c *client) awaitEnd(ctx context.Context, id string, sequence uint64, limit time.Duration) (ledger.OutcomeAnswer, error) {
+func (c *client) awaitEnd(ctx context.Context, id string, sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for {
 		wait := max(min(time.Until(deadline), c.timeout/2), time.Millisecond)
-		answer, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true, WaitMs: max(wait.Milliseconds(), 1)})
+		answer, err := c.outcome(ctx, api.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true, WaitMs: max(wait.Milliseconds(), 1)})
 		if err != nil {
 			return answer, err
 		}
@@ -160,7 +161,7 @@ func (c *client) awaitEnd(ctx context.Context, id string, sequence uint64, limit
 
 // settled is what becomes of a plan right after an operator's record: an end
 // that follows within milliseconds is told instead of the way there.
-func (c *client) settled(ctx context.Context, id string, sequence uint64, answer ledger.OutcomeAnswer) (ledger.OutcomeAnswer, error) {
+func (c *client) settled(ctx context.Context, id string, sequence uint64, answer api.OutcomeAnswer) (api.OutcomeAnswer, error) {
 	if !moving(answer.State) {
 		return answer, nil
 	}

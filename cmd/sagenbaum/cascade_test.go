@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // loop is a scene of three agents whose plans undo each other: what shop has done
@@ -31,7 +32,7 @@ func newLoop(t *testing.T, args ...string) *loop {
 	t.Helper()
 	l := &loop{scene: newScene(t, args...)}
 	var err error
-	if l.pages, err = l.conn.SubscribeSync(ledger.PageSubject("default", ledger.PageDefault)); err != nil {
+	if l.pages, err = l.conn.SubscribeSync(api.PageSubject("default", api.PageDefault)); err != nil {
 		t.Fatal(err)
 	}
 	l.now(func() { l.free = l.undo })
@@ -61,7 +62,7 @@ func (l *loop) begin(ctx context.Context, place string, n int) error {
 }
 
 // undo begins the next plan of a place, and says as a fact what it undid.
-func (l *loop) undo(ctx context.Context, c ledger.Command) (worker.Result, error) {
+func (l *loop) undo(ctx context.Context, c api.Command) (worker.Result, error) {
 	place, round, _ := strings.Cut(c.Plan, "-")
 	var n int
 	if _, err := fmt.Sscan(round, &n); err != nil {
@@ -84,11 +85,11 @@ func base64Of(text string) string {
 // cut waits until a plan was cut.
 func (l *loop) cut(t *testing.T, plan string) {
 	t.Helper()
-	var seen []ledger.Page
+	var seen []api.Page
 	for { // one that nobody has taken comes again
 		m, err := l.pages.NextMsg(20 * time.Second)
-		var page ledger.Page
-		if err != nil || json.Unmarshal(m.Data, &page) != nil || page.Kind != ledger.PageCascadeCut {
+		var page api.Page
+		if err != nil || json.Unmarshal(m.Data, &page) != nil || page.Kind != api.PageCascadeCut {
 			t.Fatalf("%v, page %+v; before that %+v", err, page, seen)
 		}
 		if seen = append(seen, page); page.Plan == plan {

@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // client is a connection to the server on behalf of one tenant.
@@ -139,12 +140,12 @@ func (s *settings) question(cmd *cobra.Command, doing, verb string, question, an
 // ask puts one question to the tenant's executor and decodes its answer. An
 // answer that is an error comes back as a failure of exit code 2.
 func (c *client) ask(ctx context.Context, verb string, question, answer any) error {
-	return c.request(ctx, ledger.QuerySubject(c.tenant, verb), verb, question, answer)
+	return c.request(ctx, api.QuerySubject(c.tenant, verb), verb, question, answer)
 }
 
 // administer is ask for what operators ask of a host.
 func (c *client) administer(ctx context.Context, verb string, question, answer any) error {
-	return c.request(ctx, ledger.AdminSubject(c.tenant, verb), verb, question, answer)
+	return c.request(ctx, api.AdminSubject(c.tenant, verb), verb, question, answer)
 }
 
 func (c *client) request(ctx context.Context, subject, verb string, question, answer any) error {
@@ -214,8 +215,8 @@ func (c *client) status(ctx context.Context) (executor.StatusView, error) {
 }
 
 // outcome asks what became of a plan once the record at sequence was folded.
-func (c *client) outcome(ctx context.Context, q ledger.OutcomeQuery) (ledger.OutcomeAnswer, error) {
-	var answer ledger.OutcomeAnswer
+func (c *client) outcome(ctx context.Context, q api.OutcomeQuery) (api.OutcomeAnswer, error) {
+	var answer api.OutcomeAnswer
 	err := c.ask(ctx, "plan.outcome", q, &answer)
 	return answer, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -104,7 +105,7 @@ func (a *arena) start(t *testing.T, name string) *served {
 func (a *arena) work(t *testing.T, ctx context.Context) {
 	t.Helper()
 	listener := a.cluster.connect(t, ctx, "host")
-	if _, err := listener.Subscribe(ledger.UndoSubject(tortureTenant, unmakeThing), a.orders.note); err != nil {
+	if _, err := listener.Subscribe(api.UndoSubject(tortureTenant, unmakeThing), a.orders.note); err != nil {
 		t.Fatal(err)
 	}
 	// As startLoad, on connections that notice a server behind a pulled cable.
@@ -124,7 +125,7 @@ func (a *arena) work(t *testing.T, ctx context.Context) {
 }
 
 func (o *orders) note(m *nats.Msg) {
-	var c ledger.Command
+	var c api.Command
 	if json.Unmarshal(m.Data, &c) != nil || m.Reply == "" {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // clusterPace bounds a run of so many faults.
@@ -142,15 +143,15 @@ func (a *arena) refuseOldTerm(t *testing.T, ctx context.Context, was executor.St
 	if command == nil {
 		return // it sent none
 	}
-	var c ledger.Command
+	var c api.Command
 	if err := json.Unmarshal(command, &c); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := a.conn.RequestWithContext(ctx, ledger.UndoSubject(tortureTenant, c.Capability), command)
+	reply, err := a.conn.RequestWithContext(ctx, api.UndoSubject(tortureTenant, c.Capability), command)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer ledger.Reply
+	var answer api.Reply
 	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Code != worker.CodeStaleTerm {
 		t.Errorf("a command of term %d, which has ended, was answered %s, %v", was.Term, reply.Data, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // The inverses of the demo's five actions, as a worker runs them. Each is safe
@@ -60,7 +60,7 @@ func (e *gitError) Code() string { return "git" }
 // handler serves one inverse: it reads the command's arguments and tells the
 // executor whether trying again makes sense.
 func handler(undo func(context.Context, undoArguments) error) worker.Handler {
-	return func(ctx context.Context, command ledger.Command) (worker.Result, error) {
+	return func(ctx context.Context, command api.Command) (worker.Result, error) {
 		var arguments undoArguments
 		if err := json.Unmarshal(command.Arguments, &arguments); err != nil {
 			return worker.Result{}, worker.Stop(&stopError{"arguments", "cannot read arguments: " + err.Error()})

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // play makes a world in which the first n forwards of the demo's plan have
@@ -57,13 +57,13 @@ func look(t *testing.T, world demoWorld) []string {
 	return state
 }
 
-func command(t *testing.T, arguments undoArguments) ledger.Command {
+func command(t *testing.T, arguments undoArguments) api.Command {
 	t.Helper()
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ledger.Command{Arguments: raw}
+	return api.Command{Arguments: raw}
 }
 
 // The ends of an undo, as the executor is told.
@@ -215,7 +215,7 @@ func TestAnInverseThatCannotBeDoneNeverClaimsItWas(t *testing.T) {
 }
 
 func TestBadArgumentsStopAWorker(t *testing.T) {
-	_, err := handler(undoBranch)(t.Context(), ledger.Command{Arguments: json.RawMessage(`[`)})
+	_, err := handler(undoBranch)(t.Context(), api.Command{Arguments: json.RawMessage(`[`)})
 	var stop *stopError
 	if !errors.As(err, &stop) {
 		t.Errorf("ended with %v, want a stop", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // examineQuarantine names the stuck plans and what of them waits (S105).
@@ -77,7 +78,7 @@ func examinePages(v executor.StatusView, now time.Time) finding {
 	next := "let somebody listen: docs/guide/pages.md"
 	if o := v.OldestPage; o != nil {
 		switch o.Kind {
-		case ledger.PageQuarantined, ledger.PageCommitWaits, ledger.PageActClaimed:
+		case api.PageQuarantined, api.PageCommitWaits, api.PageActClaimed:
 			next = "sagenbaum quarantine ls; and let somebody listen: docs/guide/pages.md"
 		}
 	}

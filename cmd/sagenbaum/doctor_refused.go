@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -91,7 +92,7 @@ func (c *client) over(ctx context.Context, plan string) bool {
 	if !ledger.ValidDerived(plan) {
 		return true
 	}
-	view, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: plan})
+	view, err := c.outcome(ctx, api.OutcomeQuery{Plan: plan})
 	if err != nil {
 		return strings.HasPrefix(err.Error(), "there is no plan")
 	}

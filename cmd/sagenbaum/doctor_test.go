@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -83,11 +84,11 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 			return answer
 		},
 		"plan.outcome": func(data []byte) any {
-			var q ledger.OutcomeQuery
+			var q api.OutcomeQuery
 			if err := json.Unmarshal(data, &q); err != nil || states[q.Plan] == "" {
-				return ledger.OutcomeAnswer{Error: "there is no plan " + q.Plan}
+				return api.OutcomeAnswer{Error: "there is no plan " + q.Plan}
 			}
-			return ledger.OutcomeAnswer{State: states[q.Plan]}
+			return api.OutcomeAnswer{State: states[q.Plan]}
 		},
 	})
 	c := &client{conn: dial(t, url), tenant: "default", server: url, timeout: 10 * time.Second}

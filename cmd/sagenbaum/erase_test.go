@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // cardNumber and token are what nobody but the workers may read; they are told in every
@@ -83,7 +84,7 @@ func (p *paying) join(t *testing.T) {
 	}
 }
 
-func (p *paying) refund(_ context.Context, c ledger.Command) (worker.Result, error) {
+func (p *paying) refund(_ context.Context, c api.Command) (worker.Result, error) {
 	p.told.Lock()
 	defer p.told.Unlock()
 	p.told.refunds = append(p.told.refunds, c.Arguments)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Bounds of the question that every host of a tenant answers.
@@ -31,7 +31,7 @@ func (c *client) hosts(ctx context.Context) (views []executor.HostView, err erro
 		return nil, c.explain("the hosts", err)
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails only on a closed connection
-	if err := c.conn.PublishRequest(ledger.QuerySubject(c.tenant, "host"), inbox, []byte("{}")); err != nil {
+	if err := c.conn.PublishRequest(api.QuerySubject(c.tenant, "host"), inbox, []byte("{}")); err != nil {
 		return nil, c.explain("the hosts", err)
 	}
 	for len(views) < hostsMax {

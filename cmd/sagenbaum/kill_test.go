@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // appendsMax is more appends than the demo's plan can take; a loop that gets
@@ -138,7 +139,7 @@ func startWorker(t *testing.T, conn *nats.Conn, counter *undoCounter) *worker.Wo
 	}
 	for _, i := range inverses {
 		run := handler(i.undo)
-		if err := w.Handle(i.capability, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+		if err := w.Handle(i.capability, func(ctx context.Context, c api.Command) (worker.Result, error) {
 			counter.count(i.capability, c.Key)
 			return run(ctx, c)
 		}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -143,7 +144,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	}
 	asked := 0
 	watcher, server := dial(t, s.url), s.command.Process
-	_, err = watcher.Subscribe(ledger.AdminSubject("default", "ledger.export"), func(*nats.Msg) {
+	_, err = watcher.Subscribe(api.AdminSubject("default", "ledger.export"), func(*nats.Msg) {
 		if asked++; asked == 4 {
 			server.Kill()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -38,20 +39,20 @@ func checkActor(actor string) error {
 
 // operate appends one operator record and waits until the executor has folded
 // it. Refused or void there means that the log decided otherwise: conflict.
-func (c *client) operate(ctx context.Context, actor string, record *pb.Record) (ledger.OutcomeAnswer, uint64, error) {
+func (c *client) operate(ctx context.Context, actor string, record *pb.Record) (api.OutcomeAnswer, uint64, error) {
 	source := ledger.Source{Tenant: c.tenant, Class: ledger.ClassOperator, Name: actor}
 	if err := ledger.Check(record, source); err != nil {
-		return ledger.OutcomeAnswer{}, 0, err
+		return api.OutcomeAnswer{}, 0, err
 	}
 	data, err := ledger.EncodeCommit([]*pb.Record{record})
 	if err != nil {
-		return ledger.OutcomeAnswer{}, 0, err
+		return api.OutcomeAnswer{}, 0, err
 	}
 	sequence, err := c.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
-		return ledger.OutcomeAnswer{}, 0, err
+		return api.OutcomeAnswer{}, 0, err
 	}
-	answer, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: c.timeout.Milliseconds() / 2})
+	answer, err := c.outcome(ctx, api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: c.timeout.Milliseconds() / 2})
 	if err != nil {
 		return answer, sequence, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // answering is an executor of a test's own making on a real server: a function
@@ -27,7 +28,7 @@ func answering(t *testing.T, verbs map[string]func(data []byte) any) string {
 	t.Cleanup(server.Close)
 	conn := dial(t, server.URL())
 	for verb, answer := range verbs {
-		if _, err := conn.Subscribe(ledger.QuerySubject("default", verb), func(m *nats.Msg) {
+		if _, err := conn.Subscribe(api.QuerySubject("default", verb), func(m *nats.Msg) {
 			body, err := json.Marshal(answer(m.Data))
 			if err != nil {
 				panic(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // scene is a server with an agent that books trips and a worker that frees them,
@@ -54,9 +54,9 @@ func tripContracts() []contract.Contract {
 	}
 }
 
-func done(context.Context, ledger.Command) (worker.Result, error) { return worker.Result{}, nil }
+func done(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil }
 
-func protected(context.Context, ledger.Command) (worker.Result, error) {
+func protected(context.Context, api.Command) (worker.Result, error) {
 	return worker.Result{}, worker.Stop(errors.New("the room is protected"))
 }
 
@@ -69,12 +69,12 @@ func newScene(t *testing.T, args ...string) *scene {
 		t.Fatal(err)
 	}
 	err = errors.Join(
-		w.Handle("room.free", func(ctx context.Context, c ledger.Command) (worker.Result, error) { return s.handler(&s.free)(ctx, c) }),
-		w.Handle("card.refund", func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+		w.Handle("room.free", func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.free)(ctx, c) }),
+		w.Handle("card.refund", func(ctx context.Context, c api.Command) (worker.Result, error) {
 			return s.handler(&s.refund)(ctx, c)
 		}),
-		w.Handle("safe.shut", func(ctx context.Context, c ledger.Command) (worker.Result, error) { return s.handler(&s.shut)(ctx, c) }),
-		w.Answer("room.look", func(context.Context, ledger.Command) (worker.Answer, error) {
+		w.Handle("safe.shut", func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.shut)(ctx, c) }),
+		w.Answer("room.look", func(context.Context, api.Command) (worker.Answer, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.seen == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -144,6 +144,6 @@ func (c *client) reveal(ctx context.Context, id string) (executor.PlanView, erro
 		return executor.PlanView{}, err
 	}
 	var answer executor.PlanAnswer
-	err := c.request(ctx, ledger.RevealSubject(c.tenant), "reveal", executor.PlanQuery{Plan: id}, &answer)
+	err := c.request(ctx, api.RevealSubject(c.tenant), "reveal", executor.PlanQuery{Plan: id}, &answer)
 	return answer.Plan, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -79,7 +80,7 @@ type cascadeAnswered struct {
 	Record   uint64   `json:"record"` // sequence of the answer in the ledger
 	Leases   []string `json:"leases"`
 	Proposal string   `json:"proposal,omitempty"` // the plan waits for a second operator to say the same
-	ledger.OutcomeAnswer
+	api.OutcomeAnswer
 }
 
 func answerCascade(cmd *cobra.Command, s *settings, c *client, id string, w *cascadeWord) error {

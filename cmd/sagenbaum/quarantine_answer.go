@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -172,7 +173,7 @@ type answered struct {
 	Record uint64 `json:"record"` // sequence of the answer in the ledger
 	// Proposal is set when the plan waits for a second operator to say the same.
 	Proposal string `json:"proposal,omitempty"`
-	ledger.OutcomeAnswer
+	api.OutcomeAnswer
 }
 
 func answerQuarantine(cmd *cobra.Command, s *settings, id, action string, w ownerWord) error {

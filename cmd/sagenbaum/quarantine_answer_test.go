@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // S28: an operator has a quarantined undo tried again; it goes on where it was, and
@@ -48,7 +49,7 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	let := sync.OnceFunc(func() { close(release) })
 	defer let()
 	s.now(func() { // at work beyond its time: an answer would race the executor's own clock
-		s.shut = func(context.Context, ledger.Command) (worker.Result, error) {
+		s.shut = func(context.Context, api.Command) (worker.Result, error) {
 			<-release
 			return worker.Result{}, nil
 		}
@@ -273,7 +274,7 @@ func TestWhatAWorkerAnsweredReachesTheOwnerAsTextOnly(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() {
-		s.free = func(context.Context, ledger.Command) (worker.Result, error) {
+		s.free = func(context.Context, api.Command) (worker.Result, error) {
 			return worker.Result{}, worker.Stop(errors.New(evil))
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // failures are the ways in which a handler raises.
@@ -70,7 +71,7 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 
 // raising fails for the one kind that the plan's id names, as it says there.
 func raising(capability string) worker.Handler {
-	return func(_ context.Context, c ledger.Command) (worker.Result, error) {
+	return func(_ context.Context, c api.Command) (worker.Result, error) {
 		how, number, _ := strings.Cut(c.Plan, "-")
 		if failure := failures[how]; failure != nil && c.Action == number {
 			return worker.Result{}, failure()

@@ -23,6 +23,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // serving is what `serve` was asked to do.
@@ -205,7 +206,7 @@ func (v *serving) hooks() (map[string]string, error) {
 	for _, given := range v.webhooks {
 		hook, webhook, named := strings.Cut(given, "=")
 		if !named || !ledger.ValidToken(hook) {
-			hook, webhook = ledger.PageDefault, given
+			hook, webhook = api.PageDefault, given
 		}
 		if _, twice := hooks[hook]; twice {
 			return nil, fail(exitUsage, "one --webhook for each hook, and one without a hook for all others", "--webhook for %s is given twice", hook)
@@ -536,7 +537,7 @@ func awaitTenants(ctx context.Context, conn *nats.Conn, tenants []string) bool {
 func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	reply, err := conn.RequestWithContext(ctx, ledger.QuerySubject(tenant, "status"), []byte("{}"))
+	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 	var answer executor.StatusAnswer
 	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
 		return false

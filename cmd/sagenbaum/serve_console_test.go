@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestServeShowsAConsoleInWhichOperatorsAct with the token that its first start makes.
@@ -58,7 +58,7 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 		t.Fatal("nobody has signed in")
 	}
 	page(client.PostForm(base+"t/default/plans/p1/cancel", url.Values{"csrf": {csrf[1]}, "reason": {"sold out"}}))
-	var said ledger.OutcomeAnswer
+	var said api.OutcomeAnswer
 	r := s.ask(t, "default", "plan", "show", "p1", "-o", "json")
 	if err := json.Unmarshal([]byte(r.stdout), &said); err != nil || !strings.Contains(said.Reason, "sold out ("+name) {
 		t.Errorf("the plan is %s: %q, %v", said.State, said.Reason, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // dial connects a test's own client to a server.
@@ -56,7 +57,7 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 	openPlan(t, dial(t, s.url), "default", "p1")
 	cancelled := s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait", "-o", "json")
 	cancelled.wants(t, "plan cancel --wait", exitLook)
-	if a := decoded[ledger.OutcomeAnswer](t, cancelled); a.State != ledger.StateQuarantined {
+	if a := decoded[api.OutcomeAnswer](t, cancelled); a.State != ledger.StateQuarantined {
 		t.Errorf("a cancelled plan with an irreversible action is %+v, want quarantined", a)
 	}
 	for _, line := range []string{"plan show p1", "plan tree p1", "quarantine ls", "status", "doctor"} {

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
-	pages := make(chan ledger.Page, 10)
+	pages := make(chan api.Page, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var page ledger.Page
+		var page api.Page
 		if err := json.NewDecoder(r.Body).Decode(&page); err != nil || r.Header.Get("Idempotency-Key") != page.ID {
 			t.Errorf("%v %+v %v", r.Header, page, err)
 		}
@@ -33,7 +33,7 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait", exitLook)
 	select {
 	case page := <-pages:
-		if page.Plan != "p1" || page.Owner != "operator1" || page.Kind != ledger.PageQuarantined || page.Tenant != "default" {
+		if page.Plan != "p1" || page.Owner != "operator1" || page.Kind != api.PageQuarantined || page.Tenant != "default" {
 			t.Errorf("%+v", page)
 		}
 	case <-time.After(20 * time.Second):
@@ -66,7 +66,7 @@ func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
 func TestAPageOutlivesAKilledServer(t *testing.T) {
 	t.Parallel()
 	type call struct {
-		page          ledger.Page
+		page          api.Page
 		id, signature string
 		genuine       bool
 	}
@@ -117,12 +117,12 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 	close(hanging)
 	again := serveFor(t, dir, args...)
 	second := gather()
-	for _, kind := range []string{ledger.PageQuarantined, ledger.PageStuckWorker} {
+	for _, kind := range []string{api.PageQuarantined, api.PageStuckWorker} {
 		if a, b := first[kind], second[kind]; a.id == "" || a.id != b.id || a.page.Plan != b.page.Plan || a.page.ID != b.page.ID {
 			t.Errorf("%s: %+v, and after kill -9 %+v", kind, a, b)
 		}
 	}
-	if stuck := second[ledger.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != ledger.PageOperators {
+	if stuck := second[api.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != api.PageOperators {
 		t.Errorf("%+v", stuck)
 	}
 	eventually(t, "the record", func() (string, bool) {

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // S102: that nobody has taken a page is seen where an operator looks, with the oldest.
 func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	now := time.Now()
-	oldest := &executor.PageView{Kind: ledger.PageQuarantined, Hook: "payments", Plan: "p", Action: "a", AtNs: now.Add(-3 * time.Hour).UnixNano()}
+	oldest := &executor.PageView{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a", AtNs: now.Add(-3 * time.Hour).UnixNano()}
 	for n, want := range map[int]string{1: "unpaged      1 page that nobody has taken; the oldest, quarantined of plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
 		view := executor.StatusView{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
@@ -24,7 +24,7 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 			t.Errorf("%d pages: %+v", n, f)
 		}
 	}
-	for kind, listed := range map[string]bool{ledger.PageCommitWaits: true, ledger.PageActClaimed: true, ledger.PageStuckWorker: false} {
+	for kind, listed := range map[string]bool{api.PageCommitWaits: true, api.PageActClaimed: true, api.PageStuckWorker: false} {
 		view := executor.StatusView{Unpaged: 1, OldestPage: &executor.PageView{Kind: kind, Plan: "p"}}
 		f := examinePages(view, now)
 		if strings.Contains(f.Next, "quarantine ls") != listed || !strings.Contains(f.Text, kind) {

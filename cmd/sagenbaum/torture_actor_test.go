@@ -22,6 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Agents and workers of the torture are processes of their own: the test binary
@@ -66,7 +67,7 @@ func playMaker(ctx context.Context, conn *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	err = w.Handle(unmakeThing, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+	err = w.Handle(unmakeThing, func(ctx context.Context, c api.Command) (worker.Result, error) {
 		var arguments struct{ Thing string }
 		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
 			return worker.Result{}, err

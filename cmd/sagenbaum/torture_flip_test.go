@@ -26,6 +26,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // What becomes of a flipped bit of the ledger.
@@ -352,7 +353,7 @@ func unmakeAside(t *testing.T, s *served, note func(thing string)) (stop func())
 	conn := dial(t, s.url)
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: tortureTenant, Name: "counter"})
 	if err == nil {
-		err = w.Handle(unmakeThing, func(_ context.Context, c ledger.Command) (worker.Result, error) {
+		err = w.Handle(unmakeThing, func(_ context.Context, c api.Command) (worker.Result, error) {
 			var arguments struct{ Thing string }
 			err := json.Unmarshal(c.Arguments, &arguments)
 			note(arguments.Thing)

@@ -27,6 +27,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -138,7 +139,7 @@ func (p *provider) serveUnmake(t *testing.T, conn *nats.Conn) *worker.Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Handle(unmakeThing, func(_ context.Context, c ledger.Command) (worker.Result, error) {
+	if err := w.Handle(unmakeThing, func(_ context.Context, c api.Command) (worker.Result, error) {
 		var arguments struct{ Thing string }
 		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
 			return worker.Result{}, err

@@ -19,7 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // collector takes spans over OTLP/HTTP. It is busy for the first request.
@@ -94,7 +94,7 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close(context.Background())
-	if err := w.Handle("room.free", func(ctx context.Context, _ ledger.Command) (worker.Result, error) {
+	if err := w.Handle("room.free", func(ctx context.Context, _ api.Command) (worker.Result, error) {
 		seen <- trace.SpanContextFromContext(ctx)
 		return worker.Result{}, nil
 	}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // S31, S32: every attempt is listed, by plan, by action and by what it undoes, and
@@ -22,7 +22,7 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	defer s.stop(t)
 	failures := 1
 	s.now(func() {
-		s.refund = func(context.Context, ledger.Command) (worker.Result, error) {
+		s.refund = func(context.Context, api.Command) (worker.Result, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if failures--; failures >= 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -79,7 +80,7 @@ type unwound struct {
 	To     string   `json:"to,omitempty"`           // savepoint
 	Record uint64   `json:"record"`                 // sequence of the request in the ledger
 	Gone   []string `json:"irreversible,omitempty"` // refused: what cannot be undone any more
-	ledger.OutcomeAnswer
+	api.OutcomeAnswer
 }
 
 func unwindPlan(cmd *cobra.Command, s *settings, c *client, id string, v unwinding) error {
@@ -207,12 +208,12 @@ const (
 
 // awaitRewound asks until a plan has gone back to a savepoint and is open again, or
 // stopped on the way, for at most limit. Before is the plan as it was asked.
-func (c *client) awaitRewound(ctx context.Context, before executor.PlanView, to string, sequence uint64, limit time.Duration) (ledger.OutcomeAnswer, error) {
+func (c *client) awaitRewound(ctx context.Context, before executor.PlanView, to string, sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
 		plan, err := c.plan(ctx, before.Plan, sequence)
 		if err != nil {
-			return ledger.OutcomeAnswer{}, err
+			return api.OutcomeAnswer{}, err
 		}
 		state := plan.State
 		if state == ledger.StateOpen && !wentBack(before, plan, to) {
@@ -220,13 +221,13 @@ func (c *client) awaitRewound(ctx context.Context, before executor.PlanView, to 
 		}
 		pause := min(delay, time.Until(deadline))
 		if state != ledger.StateUnwinding || pause <= 0 {
-			answer, err := c.outcome(ctx, ledger.OutcomeQuery{Plan: before.Plan, Sequence: sequence})
+			answer, err := c.outcome(ctx, api.OutcomeQuery{Plan: before.Plan, Sequence: sequence})
 			answer.State = state
 			return answer, err
 		}
 		select {
 		case <-ctx.Done():
-			return ledger.OutcomeAnswer{}, ctx.Err()
+			return api.OutcomeAnswer{}, ctx.Err()
 		case <-time.After(pause):
 		}
 	}

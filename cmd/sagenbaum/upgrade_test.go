@@ -17,6 +17,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // raised is a source file with the value of a constant one higher.
@@ -141,9 +142,9 @@ func serveUndos(t *testing.T, conn *nats.Conn) *atomic.Int32 {
 	calls := new(atomic.Int32)
 	_, err := conn.QueueSubscribe("undo.default.>", "workers", func(m *nats.Msg) {
 		calls.Add(1)
-		var c ledger.Command
+		var c api.Command
 		err := json.Unmarshal(m.Data, &c)
-		body, err2 := json.Marshal(c.Answer(ledger.Reply{Status: ledger.StatusDone}))
+		body, err2 := json.Marshal(c.Answer(api.Reply{Status: api.StatusDone}))
 		if err := errors.Join(err, err2, m.Respond(body)); err != nil {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -104,7 +105,7 @@ func (x *compiler) normalise(c Contract) Contract {
 		}
 		c.OnInDoubt, c.OnLate = cmp.Or(c.OnInDoubt, standard), cmp.Or(c.OnLate, LateCompensate)
 	}
-	c.Page = cmp.Or(c.Page, ledger.PageDefault)
+	c.Page = cmp.Or(c.Page, api.PageDefault)
 	// These came to the format later: a default is left out, so that contracts that were
 	// published before keep their digests.
 	if c.Grace == ledger.GraceDefault {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -155,7 +156,7 @@ func (x *compiler) checkClass(c Contract) {
 // namesForward reports whether the undo can tell its provider which forward it undoes:
 // by an argument, or as a handler in the agent's code, which is told.
 func (x *compiler) namesForward(c Contract) bool {
-	if c.Inverse == nil || strings.HasPrefix(c.Inverse.Call, ledger.HandlerPrefix) {
+	if c.Inverse == nil || strings.HasPrefix(c.Inverse.Call, api.HandlerPrefix) {
 		return true // or refused for another reason
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Inverse.With)) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Whether a worker serves a capability.
@@ -37,7 +38,7 @@ type workerCall struct {
 // need no worker.
 func workerCalls(c Contract) (calls []workerCall) {
 	if i := c.Inverse; i != nil {
-		handled := ledger.MemoryArguments(i.Call) != nil || len(i.Call) > len(ledger.HandlerPrefix) && i.Call[:len(ledger.HandlerPrefix)] == ledger.HandlerPrefix
+		handled := ledger.MemoryArguments(i.Call) != nil || len(i.Call) > len(api.HandlerPrefix) && i.Call[:len(api.HandlerPrefix)] == api.HandlerPrefix
 		if !handled {
 			calls = append(calls, workerCall{WorkerCall{i.Call, true, i.WorkerVersion}, "inverse.call"})
 		}

@@ -10,19 +10,20 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Codes of replies that the worker gives itself. An error with a method
 // Code() string names its own.
 const (
-	CodeError         = "error"                  // the handler failed
-	CodeStop          = "stop"                   // the handler said Stop
-	CodeTimeout       = "timeout"                // the handler ran out of the attempt's time
-	CodePanic         = "panic"                  // the handler panicked
-	CodeWorkerVersion = ledger.CodeWorkerVersion // the registration asks for another version (S7)
-	CodeStaleTerm     = "stale_term"             // the command comes from a holder that was replaced
-	CodeBadCommand    = "bad_command"            // the command makes no sense, or not on its subject
-	CodeBadAnswer     = "bad_answer"             // what an answerer returned cannot be sent
+	CodeError         = "error"               // the handler failed
+	CodeStop          = "stop"                // the handler said Stop
+	CodeTimeout       = "timeout"             // the handler ran out of the attempt's time
+	CodePanic         = "panic"               // the handler panicked
+	CodeWorkerVersion = api.CodeWorkerVersion // the registration asks for another version (S7)
+	CodeStaleTerm     = "stale_term"          // the command comes from a holder that was replaced
+	CodeBadCommand    = "bad_command"         // the command makes no sense, or not on its subject
+	CodeBadAnswer     = "bad_answer"          // what an answerer returned cannot be sent
 )
 
 // ErrStop is what errors of Stop wrap.
@@ -46,7 +47,7 @@ type Timing struct {
 // Handler undoes one action. Its context ends with the attempt's time and when
 // the worker is closed by force. It must tolerate to be called again with the
 // same Key, also after it was done.
-type Handler func(ctx context.Context, c ledger.Command) (Result, error)
+type Handler func(ctx context.Context, c api.Command) (Result, error)
 
 // Stop marks an error as final: no attempt will ever succeed, as for a protected
 // branch. The action is quarantined for its owner at once. Nil stays nil.
@@ -73,7 +74,7 @@ func (e *working) Error() string { return "working until " + e.until.UTC().Forma
 // Answerer answers a question, which changes nothing: c.Purpose says whether it is
 // a probe, a check after an undo (verify) or a before-image (before). Its errors
 // mean what a handler's mean; Working is none of them.
-type Answerer func(ctx context.Context, c ledger.Command) (Answer, error)
+type Answerer func(ctx context.Context, c api.Command) (Answer, error)
 
 // Answer is what the world said.
 type Answer struct {
@@ -117,11 +118,11 @@ func Inconclusive(reason string) Answer {
 }
 
 // answer turns the end of an answerer into the answer of the worker.
-func answer(a Answer, err error) ledger.Reply {
+func answer(a Answer, err error) api.Reply {
 	var still *working
 	switch {
 	case errors.As(err, &still):
-		return problem(ledger.StatusFailed, CodeBadAnswer, "a question cannot be answered later")
+		return problem(api.StatusFailed, CodeBadAnswer, "a question cannot be answered later")
 	case err != nil:
 		return reply(Result{Timing: a.Timing}, err)
 	}
@@ -130,38 +131,38 @@ func answer(a Answer, err error) ledger.Reply {
 		r.Output = json.RawMessage("null")
 	}
 	if r.Message != "" { // an answer without what was asked for is none
-		return problem(ledger.StatusFailed, CodeBadAnswer, r.Message)
+		return problem(api.StatusFailed, CodeBadAnswer, r.Message)
 	}
 	return r
 }
 
 // reply turns the end of a handler into the answer of the worker.
-func reply(result Result, err error) ledger.Reply {
+func reply(result Result, err error) api.Reply {
 	r := ended(result, err)
 	r.SetupNs, r.ToolNs, r.LLMNs = result.Timing.Setup.Nanoseconds(), result.Timing.Tool.Nanoseconds(), result.Timing.LLM.Nanoseconds()
 	return r
 }
 
-func ended(result Result, err error) ledger.Reply {
+func ended(result Result, err error) api.Reply {
 	var still *working
 	switch {
 	case err == nil:
 		return done(result)
 	case errors.As(err, &still):
-		return ledger.Reply{Status: ledger.StatusWorking, UntilMs: still.until.UnixMilli()}
+		return api.Reply{Status: api.StatusWorking, UntilMs: still.until.UnixMilli()}
 	case errors.Is(err, ErrStop):
-		return problem(ledger.StatusStop, codeOf(err, CodeStop), err.Error())
+		return problem(api.StatusStop, codeOf(err, CodeStop), err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem(ledger.StatusFailed, codeOf(err, CodeTimeout), err.Error())
+		return problem(api.StatusFailed, codeOf(err, CodeTimeout), err.Error())
 	default:
-		return problem(ledger.StatusFailed, codeOf(err, CodeError), err.Error())
+		return problem(api.StatusFailed, codeOf(err, CodeError), err.Error())
 	}
 }
 
 // done never turns into a failure: the effect is undone whatever the output. An
 // output that cannot be passed on is left out, and the message says so.
-func done(result Result) ledger.Reply {
-	r := ledger.Reply{Status: ledger.StatusDone, ExternalRef: result.ExternalRef}
+func done(result Result) api.Reply {
+	r := api.Reply{Status: api.StatusDone, ExternalRef: result.ExternalRef}
 	if result.Output == nil {
 		return r
 	}
@@ -177,8 +178,8 @@ func done(result Result) ledger.Reply {
 	return r
 }
 
-func problem(status, code, message string) ledger.Reply {
-	return ledger.Reply{Status: status, Code: code, Message: message}
+func problem(status, code, message string) api.Reply {
+	return api.Reply{Status: status, Code: code, Message: message}
 }
 
 func codeOf(err error, standard string) string {
@@ -191,7 +192,7 @@ func codeOf(err error, standard string) string {
 
 // spoken is an answer as it may be recorded: without what was opened for its command, and
 // only then no longer than a record takes.
-func spoken(r ledger.Reply, c ledger.Command) ledger.Reply {
+func spoken(r api.Reply, c api.Command) api.Reply {
 	had := r.Output != nil
 	if r = seal.ScrubReply(r, seal.At(c.Arguments, c.Opened)); had && r.Output == nil {
 		r.Message = strings.TrimSpace(r.Message + " output left out: it repeats what was sealed")

@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // A worker that starts before its server is busy, and can be told to serve again.
@@ -33,7 +34,7 @@ func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := func(context.Context, ledger.Command) (Result, error) { return Result{}, nil }
+	handler := func(context.Context, api.Command) (Result, error) { return Result{}, nil }
 	if err := w.Handle("mail.unsend", handler); !errors.Is(err, ledger.ErrBusy) {
 		t.Fatalf("before there is a server: %v", err)
 	}
@@ -54,7 +55,7 @@ func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 	}
 	t.Cleanup(asker.Close)
 	body := []byte(`{"tenant":"default","capability":"mail.unsend","purpose":"undo","key":"k","attempt":1,"term":1,"plan":"p","action":"a"}`)
-	if reply, err := asker.Request(ledger.UndoSubject("default", "mail.unsend"), body, 10*time.Second); err != nil {
+	if reply, err := asker.Request(api.UndoSubject("default", "mail.unsend"), body, 10*time.Second); err != nil {
 		t.Errorf("nobody serves: %v", err)
 	} else if want := `"status":"done"`; !strings.Contains(string(reply.Data), want) {
 		t.Errorf("the worker answers %s, want %s", reply.Data, want)

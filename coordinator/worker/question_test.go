@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func (w *wired) answers(capability string, a Answerer) {
@@ -20,7 +21,7 @@ func (w *wired) answers(capability string, a Answerer) {
 }
 
 // question is a probe of the world about the action that command(key) undoes.
-func question(key, purpose string) ledger.Command {
+func question(key, purpose string) api.Command {
 	c := command(key)
 	c.Purpose, c.Capability, c.Forward, c.ExternalRef = purpose, "file.stat", "file.write", "inode-7"
 	return c
@@ -31,29 +32,29 @@ func TestS109WhatAnAnswerersEndMeans(t *testing.T) {
 		name   string
 		answer Answer
 		err    error
-		want   ledger.Reply
+		want   api.Reply
 	}{
-		{"present", Present("r"), nil, ledger.Reply{Status: "done", Output: json.RawMessage(`{"presence":"present","external_ref":"r"}`)}},
-		{"absent", Absent(), nil, ledger.Reply{Status: "done", Output: json.RawMessage(`{"presence":"absent"}`)}},
-		{"duplicate", Duplicate("r2"), nil, ledger.Reply{Status: "done", Output: json.RawMessage(`{"presence":"duplicate","external_ref":"r2"}`)}},
-		{"inconclusive", Inconclusive("two of three say no"), nil, ledger.Reply{Status: "done", Output: json.RawMessage(`{"presence":"inconclusive","reason":"two of three say no"}`)}},
-		{"its own", Answer{Output: []int{1}}, nil, ledger.Reply{Status: "done", Output: json.RawMessage(`[1]`)}},
-		{"nothing", Answer{}, nil, ledger.Reply{Status: "done", Output: json.RawMessage(`null`)}},
-		{"failed", Answer{}, errors.New("locked"), ledger.Reply{Status: "failed", Code: "error", Message: "locked"}},
-		{"stop", Answer{}, Stop(errors.New("no such account")), ledger.Reply{Status: "stop", Code: "stop", Message: "no such account"}},
-		{"later", Answer{}, Working(time.Now()), ledger.Reply{Status: "failed", Code: "bad_answer", Message: "a question cannot be answered later"}},
+		{"present", Present("r"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"present","external_ref":"r"}`)}},
+		{"absent", Absent(), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"absent"}`)}},
+		{"duplicate", Duplicate("r2"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"duplicate","external_ref":"r2"}`)}},
+		{"inconclusive", Inconclusive("two of three say no"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"inconclusive","reason":"two of three say no"}`)}},
+		{"its own", Answer{Output: []int{1}}, nil, api.Reply{Status: "done", Output: json.RawMessage(`[1]`)}},
+		{"nothing", Answer{}, nil, api.Reply{Status: "done", Output: json.RawMessage(`null`)}},
+		{"failed", Answer{}, errors.New("locked"), api.Reply{Status: "failed", Code: "error", Message: "locked"}},
+		{"stop", Answer{}, Stop(errors.New("no such account")), api.Reply{Status: "stop", Code: "stop", Message: "no such account"}},
+		{"later", Answer{}, Working(time.Now()), api.Reply{Status: "failed", Code: "bad_answer", Message: "a question cannot be answered later"}},
 		{"too large", Answer{Output: strings.Repeat("x", OutputMax)}, nil,
-			ledger.Reply{Status: "failed", Code: "bad_answer", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
+			api.Reply{Status: "failed", Code: "bad_answer", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := wire(t, nil)
-			w.answers("file.stat", func(_ context.Context, got ledger.Command) (Answer, error) {
+			w.answers("file.stat", func(_ context.Context, got api.Command) (Answer, error) {
 				if got.Forward != "file.write" || got.ExternalRef != "inode-7" || got.Key != "k1" {
 					t.Errorf("question %+v", got)
 				}
 				return c.answer, c.err
 			})
-			for _, purpose := range []string{ledger.PurposeProbe, ledger.PurposeVerify, ledger.PurposeBefore} {
+			for _, purpose := range []string{api.PurposeProbe, api.PurposeVerify, api.PurposeBefore} {
 				got := <-w.send(question("k1", purpose))
 				got.Worker, got.WorkNs = "", 0
 				want := question("k1", purpose).Answer(c.want)
@@ -67,25 +68,25 @@ func TestS109WhatAnAnswerersEndMeans(t *testing.T) {
 
 func TestACommandMustFitItsSubject(t *testing.T) {
 	w := wire(t, nil)
-	w.handle("file.stat", func(context.Context, ledger.Command) (Result, error) { return Result{}, nil })
-	w.answers("file.stat", func(context.Context, ledger.Command) (Answer, error) { return Absent(), nil })
+	w.handle("file.stat", func(context.Context, api.Command) (Result, error) { return Result{}, nil })
+	w.answers("file.stat", func(context.Context, api.Command) (Answer, error) { return Absent(), nil })
 	for _, c := range []struct {
 		subject, purpose, code string
 	}{
 		{"undo.default.file.stat", "", ""},
 		{"undo.default.file.stat", ledger.PurposeUndo, ""},
-		{"undo.default.file.stat", ledger.PurposeProbe, CodeBadCommand},
-		{"undo.default.file.stat", ledger.PurposeBefore, CodeBadCommand},
-		{"ask.default.file.stat", ledger.PurposeVerify, ""},
+		{"undo.default.file.stat", api.PurposeProbe, CodeBadCommand},
+		{"undo.default.file.stat", api.PurposeBefore, CodeBadCommand},
+		{"ask.default.file.stat", api.PurposeVerify, ""},
 		{"ask.default.file.stat", ledger.PurposeUndo, CodeBadCommand},
 		{"ask.default.file.stat", "", CodeBadCommand},
 		{"ask.default.file.stat", "look", CodeBadCommand},
 	} {
-		if r := <-w.sendTo(c.subject, question("k1", c.purpose)); r.Code != c.code || (r.Status == ledger.StatusDone) != (c.code == "") {
+		if r := <-w.sendTo(c.subject, question("k1", c.purpose)); r.Code != c.code || (r.Status == api.StatusDone) != (c.code == "") {
 			t.Errorf("purpose %q on %s: %+v", c.purpose, c.subject, r)
 		}
 	}
-	wantRefused(t, w.Answer("file.stat", func(context.Context, ledger.Command) (Answer, error) { return Absent(), nil }), "capability")
+	wantRefused(t, w.Answer("file.stat", func(context.Context, api.Command) (Answer, error) { return Absent(), nil }), "capability")
 	wantRefused(t, w.Answer("file.stat2", nil), "answerer")
 }
 
@@ -93,19 +94,19 @@ func TestACommandMustFitItsSubject(t *testing.T) {
 // executor's commands out.
 func TestAQuestionDoesNotFence(t *testing.T) {
 	w := wire(t, nil)
-	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) { return Result{}, nil })
-	w.answers("file.stat", func(context.Context, ledger.Command) (Answer, error) { return Absent(), nil })
+	w.handle("file.delete", func(context.Context, api.Command) (Result, error) { return Result{}, nil })
+	w.answers("file.stat", func(context.Context, api.Command) (Answer, error) { return Absent(), nil })
 	for _, c := range []struct {
 		purpose string
 		term    uint64
 		code    string
 	}{
-		{ledger.PurposeProbe, 1 << 60, ""},
+		{api.PurposeProbe, 1 << 60, ""},
 		{ledger.PurposeUndo, 3, ""},
-		{ledger.PurposeProbe, 2, CodeStaleTerm},
-		{ledger.PurposeVerify, 2, CodeStaleTerm},
-		{ledger.PurposeBefore, 0, ""},
-		{ledger.PurposeBefore, 1 << 60, ""},
+		{api.PurposeProbe, 2, CodeStaleTerm},
+		{api.PurposeVerify, 2, CodeStaleTerm},
+		{api.PurposeBefore, 0, ""},
+		{api.PurposeBefore, 1 << 60, ""},
 		{ledger.PurposeUndo, 3, ""},
 		{ledger.PurposeUndo, 2, CodeStaleTerm},
 	} {
@@ -125,27 +126,27 @@ func TestAQuestionDoesNotFence(t *testing.T) {
 func TestAQuestionWaitsForTheUndoOfItsKey(t *testing.T) {
 	w := wire(t, func(c *Config) { c.Concurrency = 1 })
 	started, finish, order := make(chan struct{}), make(chan struct{}), make(chan string, 10)
-	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) {
+	w.handle("file.delete", func(context.Context, api.Command) (Result, error) {
 		close(started)
 		<-finish
 		order <- "undo"
 		return Result{ExternalRef: "undone"}, nil
 	})
-	w.answers("file.stat", func(_ context.Context, c ledger.Command) (Answer, error) {
+	w.answers("file.stat", func(_ context.Context, c api.Command) (Answer, error) {
 		order <- c.Purpose
 		return Absent(), nil
 	})
 	undo := w.send(command("k1"))
 	<-started
-	probe, verify := w.send(question("k1", ledger.PurposeProbe)), w.send(question("k1", ledger.PurposeVerify))
+	probe, verify := w.send(question("k1", api.PurposeProbe)), w.send(question("k1", api.PurposeVerify))
 	w.waitBehind("k1", 2)
-	again := w.send(question("k1", ledger.PurposeProbe)) // joins the first probe, or asks once more behind it
+	again := w.send(question("k1", api.PurposeProbe)) // joins the first probe, or asks once more behind it
 	close(finish)
 	if r := <-undo; r.ExternalRef != "undone" {
 		t.Errorf("undo: %+v", r)
 	}
-	for _, answer := range []<-chan ledger.Reply{probe, verify, again} {
-		if r := <-answer; r.Status != ledger.StatusDone || string(r.Output) != `{"presence":"absent"}` {
+	for _, answer := range []<-chan api.Reply{probe, verify, again} {
+		if r := <-answer; r.Status != api.StatusDone || string(r.Output) != `{"presence":"absent"}` {
 			t.Errorf("answer %+v", r)
 		}
 	}
@@ -160,10 +161,10 @@ func TestAQuestionWaitsForTheUndoOfItsKey(t *testing.T) {
 // TestAQuestionIsAnsweredAsItWasAsked: agents may ask, under any key. What they ask about
 // another object must not be what the executor, or another agent, is answered.
 func TestAQuestionIsAnsweredAsItWasAsked(t *testing.T) {
-	for _, purpose := range []string{ledger.PurposeProbe, ledger.PurposeBefore} {
+	for _, purpose := range []string{api.PurposeProbe, api.PurposeBefore} {
 		w := wire(t, nil)
 		started, finish := make(chan struct{}, 2), make(chan struct{})
-		w.answers("file.stat", func(_ context.Context, c ledger.Command) (Answer, error) {
+		w.answers("file.stat", func(_ context.Context, c api.Command) (Answer, error) {
 			started <- struct{}{}
 			<-finish
 			if string(c.Arguments) == `{"path":"/tmp/a"}` {
@@ -219,7 +220,7 @@ func (w *wired) waitBehind(key string, n int) {
 func TestS31TheReplyTellsWhereTheTimeWent(t *testing.T) {
 	w := wire(t, nil)
 	for name, failure := range map[string]error{"file.delete": nil, "file.erase": errors.New("locked")} {
-		w.handle(name, func(context.Context, ledger.Command) (Result, error) {
+		w.handle(name, func(context.Context, api.Command) (Result, error) {
 			return Result{Timing: Timing{Setup: 1, Tool: 2, LLM: 3}}, failure
 		})
 		c := command("k1")
@@ -228,10 +229,10 @@ func TestS31TheReplyTellsWhereTheTimeWent(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	w.answers("file.stat", func(context.Context, ledger.Command) (Answer, error) {
+	w.answers("file.stat", func(context.Context, api.Command) (Answer, error) {
 		return Answer{Timing: Timing{Tool: 4}}, nil
 	})
-	if r := <-w.send(question("k1", ledger.PurposeProbe)); r.ToolNs != 4 {
+	if r := <-w.send(question("k1", api.PurposeProbe)); r.ToolNs != 4 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -16,7 +17,7 @@ import (
 // error. It returns when the record is durable and tries until ctx ends; the
 // error then wraps ledger.ErrInDoubt. Call it again to be sure: the fold keeps
 // the first report of an attempt.
-func (w *Worker) Report(ctx context.Context, c ledger.Command, result Result, problem error) error {
+func (w *Worker) Report(ctx context.Context, c api.Command, result Result, problem error) error {
 	record, err := w.reported(c, result, problem)
 	if err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
@@ -32,7 +33,7 @@ func (w *Worker) Report(ctx context.Context, c ledger.Command, result Result, pr
 	return nil
 }
 
-func (w *Worker) reported(c ledger.Command, result Result, problem error) (*pb.Record, error) {
+func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Record, error) {
 	if c.Tenant != w.tenant {
 		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
 	}
@@ -42,11 +43,11 @@ func (w *Worker) reported(c ledger.Command, result Result, problem error) (*pb.R
 		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(), LlmNs: t.LLM.Nanoseconds()}
 	}
 	switch r.Status {
-	case ledger.StatusDone:
+	case api.StatusDone:
 		report.Answer = pb.Answer_ANSWER_DONE
-	case ledger.StatusFailed:
+	case api.StatusFailed:
 		report.Answer = pb.Answer_ANSWER_FAILED
-	case ledger.StatusStop:
+	case api.StatusStop:
 		report.Answer = pb.Answer_ANSWER_STOP
 	default:
 		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Appender appends commits to the tenant's ledger, as ledger.Store does.
@@ -68,10 +69,10 @@ type Worker struct {
 // one flight runs; those with another purpose, as a question about an undo that is
 // still at work, stand behind it. The worker's mu guards waiting and behind.
 type flight struct {
-	command ledger.Command
+	command api.Command
 	ctx     context.Context
 	cancel  context.CancelFunc
-	serve   func(context.Context, ledger.Command) ledger.Reply
+	serve   func(context.Context, api.Command) api.Reply
 	waiting []asked
 	behind  []*flight
 }
@@ -85,7 +86,7 @@ type asked struct {
 
 // same reports whether one answer serves both commands. Keys are no secret, and agents may
 // ask: a question is the same only where it asks the same.
-func (f *flight) same(c ledger.Command) bool {
+func (f *flight) same(c api.Command) bool {
 	own := f.command
 	if own.Purpose != c.Purpose || own.Capability != c.Capability {
 		return false
@@ -137,8 +138,8 @@ func (w *Worker) Handle(capability string, handler Handler) error {
 	if handler == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("handler", "missing", "a function"))
 	}
-	return w.serve(ledger.UndoSubject(w.tenant, capability), capability, []string{ledger.PurposeUndo},
-		func(ctx context.Context, c ledger.Command) ledger.Reply { return reply(handler(ctx, c)) })
+	return w.serve(api.UndoSubject(w.tenant, capability), capability, []string{ledger.PurposeUndo},
+		func(ctx context.Context, c api.Command) api.Reply { return reply(handler(ctx, c)) })
 }
 
 // Answer answers questions of a capability from now on: probes, checks after an
@@ -147,13 +148,13 @@ func (w *Worker) Answer(capability string, answerer Answerer) error {
 	if answerer == nil {
 		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("answerer", "missing", "a function"))
 	}
-	return w.serve(ledger.AskSubject(w.tenant, capability), capability,
-		[]string{ledger.PurposeProbe, ledger.PurposeVerify, ledger.PurposeBefore},
-		func(ctx context.Context, c ledger.Command) ledger.Reply { return answer(answerer(ctx, c)) })
+	return w.serve(api.AskSubject(w.tenant, capability), capability,
+		[]string{api.PurposeProbe, api.PurposeVerify, api.PurposeBefore},
+		func(ctx context.Context, c api.Command) api.Reply { return answer(answerer(ctx, c)) })
 }
 
 // serve subscribes one subject, which takes commands of these purposes.
-func (w *Worker) serve(subject, capability string, purposes []string, serve func(context.Context, ledger.Command) ledger.Reply) error {
+func (w *Worker) serve(subject, capability string, purposes []string, serve func(context.Context, api.Command) api.Reply) error {
 	if !ledger.ValidCapability(capability) {
 		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "not a name", "dotted names, as in git.branch.delete"))
 	}
@@ -220,11 +221,11 @@ func (w *Worker) Close(ctx context.Context) error {
 }
 
 // receive is called for one message of a subject after the other.
-func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serve func(context.Context, ledger.Command) ledger.Reply) {
-	var c ledger.Command
+func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serve func(context.Context, api.Command) api.Reply) {
+	var c api.Command
 	if err := json.Unmarshal(m.Data, &c); err != nil {
 		text := "cannot read command: " + err.Error()
-		w.respond(m, c, problem(ledger.StatusFailed, CodeBadCommand, text))
+		w.respond(m, c, problem(api.StatusFailed, CodeBadCommand, text))
 		return
 	}
 	if c.Purpose == "" {
@@ -245,7 +246,7 @@ func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serv
 
 // board returns the flight to start for a command, or nil when the command waits
 // for the one of its key that is under way.
-func (w *Worker) board(m *nats.Msg, c ledger.Command, serve func(context.Context, ledger.Command) ledger.Reply) *flight {
+func (w *Worker) board(m *nats.Msg, c api.Command, serve func(context.Context, api.Command) api.Reply) *flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	first := w.flights[c.Key]
@@ -270,7 +271,7 @@ func (w *Worker) board(m *nats.Msg, c ledger.Command, serve func(context.Context
 
 // traced has a handler's context be part of the executor's trace of the attempt,
 // which is linked to that of the forward.
-func traced(ctx context.Context, c ledger.Command) context.Context {
+func traced(ctx context.Context, c api.Command) context.Context {
 	traceID, spanID, flags, ok := ledger.ParseTraceparent(c.Traceparent)
 	if !ok {
 		return ctx
@@ -281,7 +282,7 @@ func traced(ctx context.Context, c ledger.Command) context.Context {
 }
 
 // deadline bounds an attempt by the time that its command allows.
-func deadline(c ledger.Command) (context.Context, context.CancelFunc) {
+func deadline(c api.Command) (context.Context, context.CancelFunc) {
 	if c.TimeoutMs <= 0 {
 		return context.WithCancel(context.Background())
 	}
@@ -291,24 +292,24 @@ func deadline(c ledger.Command) (context.Context, context.CancelFunc) {
 
 // admit refuses what must not be done here and now. Only undos raise the term: a
 // question may come from an agent, which must not be able to fence the executor.
-func (w *Worker) admit(c ledger.Command, capability string, purposes []string) (refusal ledger.Reply, ok bool) {
+func (w *Worker) admit(c api.Command, capability string, purposes []string) (refusal api.Reply, ok bool) {
 	switch {
 	case c.Tenant != w.tenant || c.Capability != capability || !slices.Contains(purposes, c.Purpose) || c.Key == "" || c.Attempt == 0:
-		return problem(ledger.StatusFailed, CodeBadCommand, "tenant, capability or purpose is not of this subject, or key or attempt is missing"), false
+		return problem(api.StatusFailed, CodeBadCommand, "tenant, capability or purpose is not of this subject, or key or attempt is missing"), false
 	case c.WorkerVersion != "" && c.WorkerVersion != w.version:
-		return problem(ledger.StatusFailed, CodeWorkerVersion, fmt.Sprintf("the registration asks for version %q, this worker is %q", c.WorkerVersion, w.version)), false
-	case c.Purpose == ledger.PurposeBefore:
-		return ledger.Reply{}, true // asked by the coordinator, which has no term
+		return problem(api.StatusFailed, CodeWorkerVersion, fmt.Sprintf("the registration asks for version %q, this worker is %q", c.WorkerVersion, w.version)), false
+	case c.Purpose == api.PurposeBefore:
+		return api.Reply{}, true // asked by the coordinator, which has no term
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.Term < w.term {
-		return problem(ledger.StatusFailed, CodeStaleTerm, fmt.Sprintf("term %d, and term %d has spoken", c.Term, w.term)), false
+		return problem(api.StatusFailed, CodeStaleTerm, fmt.Sprintf("term %d, and term %d has spoken", c.Term, w.term)), false
 	}
 	if c.Purpose == ledger.PurposeUndo {
 		w.term = c.Term
 	}
-	return ledger.Reply{}, true
+	return api.Reply{}, true
 }
 
 // fly runs a handler and answers everyone who asked the same under its key
@@ -316,7 +317,7 @@ func (w *Worker) admit(c ledger.Command, capability string, purposes []string) (
 // takes over its place.
 func (w *Worker) fly(f *flight) {
 	defer w.handlers.Done()
-	answer := problem(ledger.StatusFailed, CodePanic, "the handler ended its goroutine")
+	answer := problem(api.StatusFailed, CodePanic, "the handler ended its goroutine")
 	defer func() {
 		if next := w.land(f); next != nil {
 			w.handlers.Add(1)
@@ -348,12 +349,12 @@ func (w *Worker) land(f *flight) (next *flight) {
 	return next
 }
 
-func (w *Worker) run(f *flight) (answer ledger.Reply) {
+func (w *Worker) run(f *flight) (answer api.Reply) {
 	c, started := f.command, time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action, "panic", p, "stack", string(debug.Stack()))
-			answer = problem(ledger.StatusFailed, CodePanic, fmt.Sprint(p))
+			answer = problem(api.StatusFailed, CodePanic, fmt.Sprint(p))
 		}
 		answer = spoken(answer, c)
 		answer.Worker, answer.WorkNs = w.name, time.Since(started).Nanoseconds()
@@ -364,8 +365,8 @@ func (w *Worker) run(f *flight) (answer ledger.Reply) {
 // respond answers a command, whose key and attempt the answer repeats: else it counts
 // for nothing. It publishes nothing where a message has an effect of its own, whatever
 // reply subject a question names.
-func (w *Worker) respond(m *nats.Msg, c ledger.Command, answer ledger.Reply) {
-	if err := ledger.CheckReplyTo(m.Reply); err != nil {
+func (w *Worker) respond(m *nats.Msg, c api.Command, answer api.Reply) {
+	if err := api.CheckReplyTo(m.Reply); err != nil {
 		w.logger.Warn("answer not sent", "tenant", w.tenant, "subject", m.Subject, "error", err)
 		return
 	}

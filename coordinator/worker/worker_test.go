@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -73,22 +74,22 @@ func (w *wired) handle(capability string, h Handler) {
 	}
 }
 
-func command(key string) ledger.Command {
-	return ledger.Command{
+func command(key string) api.Command {
+	return api.Command{
 		Tenant: "default", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(`{"path":"/tmp/a"}`),
 		Key: key, Attempt: 1, Term: 3, TimeoutMs: patience.Milliseconds(),
 	}
 }
 
 // send asks as the executor does and returns a channel with the answer.
-func (w *wired) send(c ledger.Command) <-chan ledger.Reply {
+func (w *wired) send(c api.Command) <-chan api.Reply {
 	if c.Purpose == "" || c.Purpose == ledger.PurposeUndo {
 		return w.sendTo("undo.default.file.delete", c)
 	}
 	return w.sendTo("ask.default.file.stat", c)
 }
 
-func (w *wired) sendTo(subject string, c ledger.Command) <-chan ledger.Reply {
+func (w *wired) sendTo(subject string, c api.Command) <-chan api.Reply {
 	body, err := json.Marshal(c)
 	if err != nil {
 		w.t.Fatal(err)
@@ -96,16 +97,16 @@ func (w *wired) sendTo(subject string, c ledger.Command) <-chan ledger.Reply {
 	return w.sendRaw(subject, body)
 }
 
-func (w *wired) sendRaw(subject string, body []byte) <-chan ledger.Reply {
-	answers := make(chan ledger.Reply, 1)
+func (w *wired) sendRaw(subject string, body []byte) <-chan api.Reply {
+	answers := make(chan api.Reply, 1)
 	go func() {
 		m, err := w.executor.Request(subject, body, patience)
-		var r ledger.Reply
+		var r api.Reply
 		if err == nil {
 			err = json.Unmarshal(m.Data, &r)
 		}
 		if err != nil {
-			r = ledger.Reply{Status: "no answer", Message: err.Error()}
+			r = api.Reply{Status: "no answer", Message: err.Error()}
 		}
 		answers <- r
 	}()
@@ -121,35 +122,35 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler Handler
-		want    ledger.Reply
+		want    api.Reply
 	}{
-		{"done", func(context.Context, ledger.Command) (Result, error) {
+		{"done", func(context.Context, api.Command) (Result, error) {
 			return Result{Output: map[string]int{"n": 1}, ExternalRef: "r"}, nil
-		}, ledger.Reply{Status: "done", Output: json.RawMessage(`{"n":1}`), ExternalRef: "r"}},
-		{"failed", func(context.Context, ledger.Command) (Result, error) { return Result{}, errors.New("locked") },
-			ledger.Reply{Status: "failed", Code: "error", Message: "locked"}},
-		{"failed with a code", func(context.Context, ledger.Command) (Result, error) { return Result{}, coded{errors.New("locked")} },
-			ledger.Reply{Status: "failed", Code: "protected", Message: "locked"}},
-		{"stop", func(context.Context, ledger.Command) (Result, error) {
+		}, api.Reply{Status: "done", Output: json.RawMessage(`{"n":1}`), ExternalRef: "r"}},
+		{"failed", func(context.Context, api.Command) (Result, error) { return Result{}, errors.New("locked") },
+			api.Reply{Status: "failed", Code: "error", Message: "locked"}},
+		{"failed with a code", func(context.Context, api.Command) (Result, error) { return Result{}, coded{errors.New("locked")} },
+			api.Reply{Status: "failed", Code: "protected", Message: "locked"}},
+		{"stop", func(context.Context, api.Command) (Result, error) {
 			return Result{}, fmt.Errorf("cannot delete: %w", Stop(errors.New("protected branch")))
-		}, ledger.Reply{Status: "stop", Code: "stop", Message: "cannot delete: protected branch"}},
-		{"stop with a code", func(context.Context, ledger.Command) (Result, error) {
+		}, api.Reply{Status: "stop", Code: "stop", Message: "cannot delete: protected branch"}},
+		{"stop with a code", func(context.Context, api.Command) (Result, error) {
 			return Result{}, Stop(coded{errors.New("protected branch")})
-		}, ledger.Reply{Status: "stop", Code: "protected", Message: "protected branch"}},
-		{"working", func(context.Context, ledger.Command) (Result, error) { return Result{}, Working(until) },
-			ledger.Reply{Status: "working", UntilMs: until.UnixMilli()}},
-		{"panic", func(context.Context, ledger.Command) (Result, error) { panic("boom") },
-			ledger.Reply{Status: "failed", Code: "panic", Message: "boom"}},
-		{"ended goroutine", func(context.Context, ledger.Command) (Result, error) { runtime.Goexit(); return Result{}, nil },
-			ledger.Reply{Status: "failed", Code: "panic", Message: "the handler ended its goroutine"}},
-		{"output too large", func(context.Context, ledger.Command) (Result, error) {
+		}, api.Reply{Status: "stop", Code: "protected", Message: "protected branch"}},
+		{"working", func(context.Context, api.Command) (Result, error) { return Result{}, Working(until) },
+			api.Reply{Status: "working", UntilMs: until.UnixMilli()}},
+		{"panic", func(context.Context, api.Command) (Result, error) { panic("boom") },
+			api.Reply{Status: "failed", Code: "panic", Message: "boom"}},
+		{"ended goroutine", func(context.Context, api.Command) (Result, error) { runtime.Goexit(); return Result{}, nil },
+			api.Reply{Status: "failed", Code: "panic", Message: "the handler ended its goroutine"}},
+		{"output too large", func(context.Context, api.Command) (Result, error) {
 			return Result{Output: strings.Repeat("x", OutputMax)}, nil
-		}, ledger.Reply{Status: "done", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
-		{"output no JSON", func(context.Context, ledger.Command) (Result, error) { return Result{Output: func() {}}, nil },
-			ledger.Reply{Status: "done", Message: "output left out: json: unsupported type: func()"}},
-		{"text too long", func(context.Context, ledger.Command) (Result, error) {
+		}, api.Reply{Status: "done", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
+		{"output no JSON", func(context.Context, api.Command) (Result, error) { return Result{Output: func() {}}, nil },
+			api.Reply{Status: "done", Message: "output left out: json: unsupported type: func()"}},
+		{"text too long", func(context.Context, api.Command) (Result, error) {
 			return Result{}, errors.New(strings.Repeat("x", 2*ledger.TextMax))
-		}, ledger.Reply{Status: "failed", Code: "error", Message: strings.Repeat("x", ledger.TextMax)}},
+		}, api.Reply{Status: "failed", Code: "error", Message: strings.Repeat("x", ledger.TextMax)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := wire(t, nil)
@@ -171,7 +172,7 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 
 func TestTheHandlerGetsTheCommandAndItsTime(t *testing.T) {
 	w := wire(t, nil)
-	w.handle("file.delete", func(ctx context.Context, c ledger.Command) (Result, error) {
+	w.handle("file.delete", func(ctx context.Context, c api.Command) (Result, error) {
 		if c.Key != "k1" || string(c.Arguments) != `{"path":"/tmp/a"}` || !c.BlindCleanup {
 			t.Errorf("command %+v", c)
 		}
@@ -184,7 +185,7 @@ func TestTheHandlerGetsTheCommandAndItsTime(t *testing.T) {
 	})
 	c := command("k1")
 	c.BlindCleanup, c.TimeoutMs = true, 50
-	if r := <-w.send(c); r.Status != ledger.StatusFailed || r.Code != CodeTimeout {
+	if r := <-w.send(c); r.Status != api.StatusFailed || r.Code != CodeTimeout {
 		t.Errorf("answer %+v", r)
 	}
 }
@@ -192,26 +193,26 @@ func TestTheHandlerGetsTheCommandAndItsTime(t *testing.T) {
 func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 	for _, c := range []struct {
 		code   string
-		change func(*ledger.Command)
+		change func(*api.Command)
 	}{
-		{CodeWorkerVersion, func(c *ledger.Command) { c.WorkerVersion = "2.0" }},
-		{CodeStaleTerm, func(c *ledger.Command) { c.Term = 2 }},
-		{CodeBadCommand, func(c *ledger.Command) { c.Tenant = "other" }},
-		{CodeBadCommand, func(c *ledger.Command) { c.Capability = "file.create" }},
-		{CodeBadCommand, func(c *ledger.Command) { c.Key = "" }},
-		{CodeBadCommand, func(c *ledger.Command) { c.Attempt = 0 }},
+		{CodeWorkerVersion, func(c *api.Command) { c.WorkerVersion = "2.0" }},
+		{CodeStaleTerm, func(c *api.Command) { c.Term = 2 }},
+		{CodeBadCommand, func(c *api.Command) { c.Tenant = "other" }},
+		{CodeBadCommand, func(c *api.Command) { c.Capability = "file.create" }},
+		{CodeBadCommand, func(c *api.Command) { c.Key = "" }},
+		{CodeBadCommand, func(c *api.Command) { c.Attempt = 0 }},
 	} {
 		w := wire(t, func(c *Config) { c.Version = "1.0" })
 		ran := make(chan string, 10)
-		w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
+		w.handle("file.delete", func(_ context.Context, c api.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
 		good := command("first") // shows term 3
 		good.WorkerVersion = "1.0"
-		if r := <-w.send(good); r.Status != ledger.StatusDone {
+		if r := <-w.send(good); r.Status != api.StatusDone {
 			t.Fatalf("answer %+v", r)
 		}
 		bad := command("bad")
 		c.change(&bad)
-		if r := <-w.send(bad); r.Status != ledger.StatusFailed || r.Code != c.code || r.Message == "" {
+		if r := <-w.send(bad); r.Status != api.StatusFailed || r.Code != c.code || r.Message == "" {
 			t.Errorf("answer %+v, want code %s", r, c.code)
 		}
 		if len(ran) != 1 {
@@ -219,8 +220,8 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 		}
 	}
 	w := wire(t, nil)
-	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) { t.Error("ran"); return Result{}, nil })
-	if r := <-w.sendRaw("undo.default.file.delete", []byte("{")); r.Status != ledger.StatusFailed || r.Code != CodeBadCommand {
+	w.handle("file.delete", func(context.Context, api.Command) (Result, error) { t.Error("ran"); return Result{}, nil })
+	if r := <-w.sendRaw("undo.default.file.delete", []byte("{")); r.Status != api.StatusFailed || r.Code != CodeBadCommand {
 		t.Errorf("answer %+v", r)
 	}
 }
@@ -228,7 +229,7 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
 	w := wire(t, nil)
 	ran := make(chan string, 10)
-	w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
+	w.handle("file.delete", func(_ context.Context, c api.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
 	heard, err := w.executor.SubscribeSync("saga.>")
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +257,7 @@ func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
 func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 	w := wire(t, nil)
 	for _, capability := range []string{"file.delete", "mail.correct"} {
-		w.handle(capability, func(context.Context, ledger.Command) (Result, error) { return Result{}, nil })
+		w.handle(capability, func(context.Context, api.Command) (Result, error) { return Result{}, nil })
 	}
 	c := command("k1")
 	c.Capability, c.Term = "mail.correct", 9
@@ -264,7 +265,7 @@ func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := <-w.sendRaw("undo.default.mail.correct", body); r.Status != ledger.StatusDone {
+	if r := <-w.sendRaw("undo.default.mail.correct", body); r.Status != api.StatusDone {
 		t.Fatalf("answer %+v", r)
 	}
 	if r := <-w.send(command("k2")); r.Code != CodeStaleTerm {
@@ -275,7 +276,7 @@ func TestTheTermIsSharedByAllCapabilities(t *testing.T) {
 func TestS21AttemptsThatOverlapRunOnce(t *testing.T) {
 	w := wire(t, nil)
 	started, finish := make(chan uint32, 10), make(chan struct{})
-	w.handle("file.delete", func(_ context.Context, c ledger.Command) (Result, error) {
+	w.handle("file.delete", func(_ context.Context, c api.Command) (Result, error) {
 		started <- c.Attempt
 		<-finish
 		return Result{ExternalRef: "r"}, nil
@@ -288,12 +289,12 @@ func TestS21AttemptsThatOverlapRunOnce(t *testing.T) {
 	other := w.send(command("k2")) // of another key: it runs beside, and after the second was taken in
 	<-started
 	close(finish)
-	for i, answer := range []<-chan ledger.Reply{first, second, other} {
+	for i, answer := range []<-chan api.Reply{first, second, other} {
 		r := <-answer
-		if r.Status != ledger.StatusDone || r.ExternalRef != "r" {
+		if r.Status != api.StatusDone || r.ExternalRef != "r" {
 			t.Errorf("answer %d: %+v", i, r)
 		}
-		want := []ledger.Command{command("k1"), again, command("k2")}[i]
+		want := []api.Command{command("k1"), again, command("k2")}[i]
 		if err := want.CheckReply(r); err != nil {
 			t.Errorf("answer %d: %v", i, err)
 		}
@@ -308,7 +309,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	w := wire(t, func(c *Config) { c.Concurrency = 2 })
 	var mu sync.Mutex
 	running, most := 0, 0
-	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) {
+	w.handle("file.delete", func(context.Context, api.Command) (Result, error) {
 		mu.Lock()
 		running++
 		most = max(most, running)
@@ -319,12 +320,12 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		mu.Unlock()
 		return Result{}, nil
 	})
-	var answers []<-chan ledger.Reply
+	var answers []<-chan api.Reply
 	for i := range 50 {
 		answers = append(answers, w.send(command(fmt.Sprint("k", i))))
 	}
 	for _, answer := range answers {
-		if r := <-answer; r.Status != ledger.StatusDone {
+		if r := <-answer; r.Status != api.StatusDone {
 			t.Errorf("answer %+v", r)
 		}
 	}
@@ -340,13 +341,13 @@ func TestOfTwoWorkersOneGetsACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := make(chan string, 100)
-	handler := func(_ context.Context, c ledger.Command) (Result, error) { ran <- c.Key; return Result{}, nil }
+	handler := func(_ context.Context, c api.Command) (Result, error) { ran <- c.Key; return Result{}, nil }
 	w.handle("file.delete", handler)
 	if err := other.Handle("file.delete", handler); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		if r := <-w.send(command(fmt.Sprint("k", i))); r.Status != ledger.StatusDone {
+		if r := <-w.send(command(fmt.Sprint("k", i))); r.Status != api.StatusDone {
 			t.Errorf("answer %+v", r)
 		}
 	}
@@ -361,7 +362,7 @@ func TestOfTwoWorkersOneGetsACommand(t *testing.T) {
 func TestCloseAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 	w := wire(t, nil)
 	started, finish := make(chan struct{}), make(chan struct{})
-	w.handle("file.delete", func(context.Context, ledger.Command) (Result, error) {
+	w.handle("file.delete", func(context.Context, api.Command) (Result, error) {
 		close(started)
 		<-finish
 		return Result{}, nil
@@ -374,13 +375,13 @@ func TestCloseAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if r := <-answer; r.Status != ledger.StatusDone {
+	if r := <-answer; r.Status != api.StatusDone {
 		t.Errorf("answer %+v", r)
 	}
 	if r := <-w.send(command("k2")); r.Status != "no answer" || !strings.Contains(r.Message, "no responders") {
 		t.Errorf("answer %+v after Close", r)
 	}
-	if err := w.Handle("other", func(context.Context, ledger.Command) (Result, error) { return Result{}, nil }); err == nil {
+	if err := w.Handle("other", func(context.Context, api.Command) (Result, error) { return Result{}, nil }); err == nil {
 		t.Error("a closed worker serves")
 	}
 	if err := w.Close(t.Context()); err != nil {
@@ -391,7 +392,7 @@ func TestCloseAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 func TestCloseByForceCancelsHandlers(t *testing.T) {
 	w := wire(t, nil)
 	started := make(chan struct{})
-	w.handle("file.delete", func(ctx context.Context, _ ledger.Command) (Result, error) {
+	w.handle("file.delete", func(ctx context.Context, _ api.Command) (Result, error) {
 		close(started)
 		<-ctx.Done()
 		return Result{}, ctx.Err()
@@ -403,7 +404,7 @@ func TestCloseByForceCancelsHandlers(t *testing.T) {
 	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if r := <-answer; r.Status != ledger.StatusFailed {
+	if r := <-answer; r.Status != api.StatusFailed {
 		t.Errorf("answer %+v", r)
 	}
 }
@@ -422,7 +423,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		_, err := New(c.config)
 		wantRefused(t, err, c.field)
 	}
-	fine := func(context.Context, ledger.Command) (Result, error) { return Result{}, nil }
+	fine := func(context.Context, api.Command) (Result, error) { return Result{}, nil }
 	wantRefused(t, w.Handle("file.>", fine), "capability")
 	wantRefused(t, w.Handle("file.delete", nil), "handler")
 	w.handle("file.delete", fine)

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // BenchmarkSend is the way of a command to a worker and back, without the worker's own
@@ -21,7 +22,7 @@ func BenchmarkSend(b *testing.B) {
 			if _, err := conn.QueueSubscribe("undo.t.x", "workers", func(m *nats.Msg) { _ = m.Respond(answer) }); err != nil {
 				b.Fatal(err)
 			}
-			c := ledger.Command{
+			c := api.Command{
 				Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", Plan: "p", Action: "a", Key: key, Attempt: 1,
 				Arguments: []byte(`{"path":"/tmp/a"}`), TimeoutMs: 60_000,
 			}

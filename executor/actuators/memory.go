@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // memoryName is what Memory answers as.
@@ -14,11 +15,11 @@ const memoryName = "memory"
 type Memory struct{}
 
 // Send calls done before it returns.
-func (Memory) Send(c ledger.Command, done func(Result)) {
-	reply := ledger.Reply{Status: ledger.StatusDone, Worker: memoryName}
+func (Memory) Send(c api.Command, done func(Result)) {
+	reply := api.Reply{Status: api.StatusDone, Worker: memoryName}
 	if c.Purpose != ledger.PurposeUndo || ledger.MemoryArguments(c.Capability) == nil {
-		reply = ledger.Reply{
-			Status: ledger.StatusStop, Code: "unknown_capability", Worker: memoryName,
+		reply = api.Reply{
+			Status: api.StatusStop, Code: "unknown_capability", Worker: memoryName,
 			Message: fmt.Sprintf("working memory has no %s of %s; it has %s and %s", c.Purpose, c.Capability, ledger.CapabilityAssert, ledger.CapabilityRetract),
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Fate and Result say what became of one sending.
@@ -52,7 +53,7 @@ var RefusalReasons = [...]string{RefusedUnknown, RefusedUnreadable, RefusedEcho}
 // one, still waits for its answer.
 type Refusal struct {
 	Reason  string // one of the constants above
-	Command ledger.Command
+	Command api.Command
 	Worker  string // that says it is its author; may be empty
 	Err     error  // what is wrong; for RefusedEcho a *ledger.Refused
 }
@@ -65,8 +66,8 @@ type Config struct {
 	Refused func(Refusal)
 }
 
-// NATS sends the commands of one tenant as requests, undos on ledger.UndoSubject and
-// questions on ledger.AskSubject. Each sending has a reply subject of its own that
+// NATS sends the commands of one tenant as requests, undos on api.UndoSubject and
+// questions on api.AskSubject. Each sending has a reply subject of its own that
 // nobody can guess, and leaves nothing behind when it has its result.
 type NATS struct {
 	conn    *nats.Conn
@@ -81,7 +82,7 @@ type NATS struct {
 }
 
 // token is what makes a reply subject unguessable.
-type token [ledger.ReplyTokenLen / 2]byte
+type token [api.ReplyTokenLen / 2]byte
 
 func newToken() (t token) {
 	rand.Read(t[:]) // never fails, as crypto/rand documents
@@ -99,8 +100,8 @@ type sending struct {
 }
 
 // command is as much as is kept.
-func (s *sending) command(tenant string) ledger.Command {
-	return ledger.Command{
+func (s *sending) command(tenant string) api.Command {
+	return api.Command{
 		Purpose: s.purpose, Tenant: tenant, Plan: s.plan, Action: s.action,
 		Capability: s.capability, Key: s.key, Attempt: s.attempt,
 	}
@@ -109,7 +110,7 @@ func (s *sending) command(tenant string) ledger.Command {
 // NewNATS subscribes to the replies of a tenant on cfg.Conn. Close ends it.
 func NewNATS(cfg Config) (*NATS, error) {
 	n := &NATS{
-		conn: cfg.Conn, tenant: cfg.Tenant, prefix: ledger.ReplySubject(cfg.Tenant, ""),
+		conn: cfg.Conn, tenant: cfg.Tenant, prefix: api.ReplySubject(cfg.Tenant, ""),
 		refused: cfg.Refused, pending: map[token]*sending{},
 	}
 	if n.refused == nil {
@@ -131,7 +132,7 @@ func NewNATS(cfg Config) (*NATS, error) {
 // Send asks a worker for one compensation, or one question, and returns at once;
 // done is called exactly once, from another goroutine, within the command's
 // timeout. After Close it is not called.
-func (n *NATS) Send(c ledger.Command, done func(Result)) {
+func (n *NATS) Send(c api.Command, done func(Result)) {
 	body, err := json.Marshal(c)
 	if err != nil {
 		panic("actuators: cannot encode a command: " + err.Error())
@@ -155,11 +156,11 @@ const traceHeader = "traceparent"
 
 // subject keeps what changes the world apart from what only looks at it, so that
 // permissions can.
-func subject(c ledger.Command) string {
+func subject(c api.Command) string {
 	if c.Purpose == ledger.PurposeUndo {
-		return ledger.UndoSubject(c.Tenant, c.Capability)
+		return api.UndoSubject(c.Tenant, c.Capability)
 	}
-	return ledger.AskSubject(c.Tenant, c.Capability)
+	return api.AskSubject(c.Tenant, c.Capability)
 }
 
 // noRespondersStatus is the status header of a request that nobody serves.
@@ -188,7 +189,7 @@ func (n *NATS) receive(m *nats.Msg) {
 
 // awaited returns the sending whose reply subject ends like this; nil: there is none.
 func (n *NATS) awaited(text string) (id token, s *sending) {
-	if len(text) != ledger.ReplyTokenLen {
+	if len(text) != api.ReplyTokenLen {
 		return id, nil
 	}
 	if _, err := hex.Decode(id[:], []byte(text)); err != nil {
@@ -207,8 +208,8 @@ const badReply = "bad_reply"
 // read reads a worker's reply. One that is no answer to the command is refused; one
 // whose status is none is a failure that says so, and so is a question put off: only an
 // undo has a report that follows.
-func read(data []byte, c ledger.Command) (ledger.Reply, *Refusal) {
-	var reply ledger.Reply
+func read(data []byte, c api.Command) (api.Reply, *Refusal) {
+	var reply api.Reply
 	if err := json.Unmarshal(data, &reply); err != nil {
 		err = fmt.Errorf("the answer is not JSON: %w", err)
 		return reply, &Refusal{Reason: RefusedUnreadable, Command: c, Err: err}
@@ -218,17 +219,17 @@ func read(data []byte, c ledger.Command) (ledger.Reply, *Refusal) {
 	}
 	want := "done, failed, stop or working"
 	switch reply.Status {
-	case ledger.StatusDone, ledger.StatusFailed, ledger.StatusStop:
+	case api.StatusDone, api.StatusFailed, api.StatusStop:
 		return reply, nil
-	case ledger.StatusWorking:
+	case api.StatusWorking:
 		if c.Purpose == ledger.PurposeUndo {
 			return reply, nil
 		}
 		want = "done, failed or stop to a question"
 	}
-	return ledger.Reply{
+	return api.Reply{
 		Key: reply.Key, Attempt: reply.Attempt,
-		Status: ledger.StatusFailed, Code: badReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
+		Status: api.StatusFailed, Code: badReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
 		Message: fmt.Sprintf("the worker's reply has status %q; want %s", reply.Status, want),
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // connected gives a connection to a server of its own, and an actuator on it.
@@ -40,7 +41,7 @@ func connected(t testing.TB) (*nats.Conn, *NATS) {
 }
 
 // respond answers a command as a worker does.
-func respond(t *testing.T, m *nats.Msg, c ledger.Command, r ledger.Reply) {
+func respond(t *testing.T, m *nats.Msg, c api.Command, r api.Reply) {
 	t.Helper()
 	body, err := json.Marshal(c.Answer(r))
 	if err := errors.Join(err, m.Respond(body)); err != nil {
@@ -49,7 +50,7 @@ func respond(t *testing.T, m *nats.Msg, c ledger.Command, r ledger.Reply) {
 }
 
 // send sends a command and waits for what becomes of it.
-func send(a *NATS, c ledger.Command) Result {
+func send(a *NATS, c api.Command) Result {
 	c.Tenant, c.Capability, c.TimeoutMs = "t", "git.branch.delete", 5000
 	results := make(chan Result, 1)
 	a.Send(c, func(r Result) { results <- r })
@@ -61,22 +62,22 @@ func TestACommandGoesWhereItsPurposeBelongs(t *testing.T) {
 	heard := make(chan string, 1)
 	for _, subject := range []string{"undo.t.>", "ask.t.>"} {
 		if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
-			var c ledger.Command
+			var c api.Command
 			if err := json.Unmarshal(m.Data, &c); err != nil {
 				t.Error(err)
 			}
 			heard <- m.Subject + " " + c.Purpose
-			respond(t, m, c, ledger.Reply{Status: ledger.StatusDone, SetupNs: 1, ToolNs: 2, LLMNs: 3, WorkNs: 6})
+			respond(t, m, c, api.Reply{Status: api.StatusDone, SetupNs: 1, ToolNs: 2, LLMNs: 3, WorkNs: 6})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, c := range []struct{ purpose, want string }{
 		{ledger.PurposeUndo, "undo.t.git.branch.delete undo"},
-		{ledger.PurposeProbe, "ask.t.git.branch.delete probe"},
-		{ledger.PurposeVerify, "ask.t.git.branch.delete verify"},
+		{api.PurposeProbe, "ask.t.git.branch.delete probe"},
+		{api.PurposeVerify, "ask.t.git.branch.delete verify"},
 	} {
-		r := send(a, ledger.Command{Purpose: c.purpose})
+		r := send(a, api.Command{Purpose: c.purpose})
 		if got := <-heard; got != c.want {
 			t.Errorf("%s: heard %q, want %q", c.purpose, got, c.want)
 		}
@@ -89,17 +90,17 @@ func TestACommandGoesWhereItsPurposeBelongs(t *testing.T) {
 func TestAReplyThatCannotBeUnderstoodIsAFailure(t *testing.T) {
 	const echo = `"key":"k","attempt":2`
 	for _, c := range []struct{ purpose, reply, status, code string }{
-		{ledger.PurposeUndo, `"status":"done"`, ledger.StatusDone, ""},
-		{ledger.PurposeUndo, `"status":"working"`, ledger.StatusWorking, ""},
-		{ledger.PurposeUndo, `"status":"stop","code":"gone"`, ledger.StatusStop, "gone"},
-		{ledger.PurposeUndo, `"status":"DONE"`, ledger.StatusFailed, badReply},
-		{ledger.PurposeUndo, `"output":1`, ledger.StatusFailed, badReply},
-		{ledger.PurposeProbe, `"status":"done","output":{"presence":"absent"}`, ledger.StatusDone, ""},
-		{ledger.PurposeProbe, `"status":"failed","code":"rate_limit"`, ledger.StatusFailed, "rate_limit"},
-		{ledger.PurposeProbe, `"status":"working","until_ms":1`, ledger.StatusFailed, badReply},
-		{ledger.PurposeVerify, `"status":"working"`, ledger.StatusFailed, badReply},
+		{ledger.PurposeUndo, `"status":"done"`, api.StatusDone, ""},
+		{ledger.PurposeUndo, `"status":"working"`, api.StatusWorking, ""},
+		{ledger.PurposeUndo, `"status":"stop","code":"gone"`, api.StatusStop, "gone"},
+		{ledger.PurposeUndo, `"status":"DONE"`, api.StatusFailed, badReply},
+		{ledger.PurposeUndo, `"output":1`, api.StatusFailed, badReply},
+		{api.PurposeProbe, `"status":"done","output":{"presence":"absent"}`, api.StatusDone, ""},
+		{api.PurposeProbe, `"status":"failed","code":"rate_limit"`, api.StatusFailed, "rate_limit"},
+		{api.PurposeProbe, `"status":"working","until_ms":1`, api.StatusFailed, badReply},
+		{api.PurposeVerify, `"status":"working"`, api.StatusFailed, badReply},
 	} {
-		command := ledger.Command{Purpose: c.purpose, Key: "k", Attempt: 2}
+		command := api.Command{Purpose: c.purpose, Key: "k", Attempt: 2}
 		r, refusal := read([]byte("{"+echo+","+c.reply+"}"), command)
 		if refusal != nil || r.Status != c.status || r.Code != c.code || c.code == badReply && r.Message == "" {
 			t.Errorf("%s %s: %+v, %+v", c.purpose, c.reply, r, refusal)
@@ -142,17 +143,17 @@ func TestOnlyAnAnswerThatRepeatsKeyAndAttemptCounts(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		respond(t, m, ledger.Command{Key: "k", Attempt: 2}, ledger.Reply{Status: ledger.StatusDone, Worker: "new"})
+		respond(t, m, api.Command{Key: "k", Attempt: 2}, api.Reply{Status: api.StatusDone, Worker: "new"})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r := send(a, ledger.Command{Purpose: ledger.PurposeUndo, Key: "k", Attempt: 2})
+	r := send(a, api.Command{Purpose: ledger.PurposeUndo, Key: "k", Attempt: 2})
 	if r.Fate != Replied || r.Reply.Worker != "new" {
 		t.Errorf("%+v", r)
 	}
 	for _, want := range bodies {
 		got := <-refused
-		var field *ledger.Refused
+		var field *api.Mismatch
 		if errors.As(got.Err, &field) != (want.field != "") || field != nil && field.Field != want.field {
 			t.Errorf("%s: %v, want a refusal of %q", want.body, got.Err, want.field)
 		}
@@ -170,7 +171,7 @@ func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
 	if _, err := conn.Subscribe("undo.t.>", func(m *nats.Msg) { sent <- m }); err != nil {
 		t.Fatal(err)
 	}
-	first := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", Key: "k", Attempt: 1}
+	first := api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", Key: "k", Attempt: 1}
 	first.TimeoutMs = 20
 	results := make(chan Result, 2)
 	a.Send(first, func(r Result) { results <- r })
@@ -185,9 +186,9 @@ func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
 	if late.Reply == now.Reply {
 		t.Errorf("two sendings share the reply subject %s", now.Reply)
 	}
-	respond(t, late, first, ledger.Reply{Status: ledger.StatusStop})  // as it was asked
-	respond(t, late, second, ledger.Reply{Status: ledger.StatusStop}) // as if it were the second
-	respond(t, now, first, ledger.Reply{Status: ledger.StatusStop})   // on the second's subject
+	respond(t, late, first, api.Reply{Status: api.StatusStop})  // as it was asked
+	respond(t, late, second, api.Reply{Status: api.StatusStop}) // as if it were the second
+	respond(t, now, first, api.Reply{Status: api.StatusStop})   // on the second's subject
 	for _, reason := range []string{RefusedUnknown, RefusedUnknown, RefusedEcho} {
 		if got := <-refused; got.Reason != reason {
 			t.Errorf("%+v, want %s", got, reason)
@@ -198,8 +199,8 @@ func TestALateAnswerCountsForNoLaterAttempt(t *testing.T) {
 		t.Fatalf("the second attempt was answered: %+v", r)
 	default:
 	}
-	respond(t, now, second, ledger.Reply{Status: ledger.StatusDone})
-	if r := <-results; r.Fate != Replied || r.Reply.Status != ledger.StatusDone {
+	respond(t, now, second, api.Reply{Status: api.StatusDone})
+	if r := <-results; r.Fate != Replied || r.Reply.Status != api.StatusDone {
 		t.Errorf("%+v", r)
 	}
 }
@@ -213,7 +214,7 @@ func TestAReplySubjectCannotBeGuessed(t *testing.T) {
 	}
 	shape := regexp.MustCompile(`^reply\.t\.[0-9a-f]{32}$`)
 	seen, ones := map[string]bool{}, [128]int{}
-	c := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 60_000}
+	c := api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 60_000}
 	for range n {
 		a.Send(c, func(Result) {})
 		reply := (<-sent).Reply
@@ -245,18 +246,18 @@ func TestWhatIsOutstandingIsBounded(t *testing.T) {
 		defer a.mu.Unlock()
 		return len(a.pending)
 	}
-	send(a, ledger.Command{Purpose: ledger.PurposeUndo}) // no worker
+	send(a, api.Command{Purpose: ledger.PurposeUndo}) // no worker
 	if _, err := conn.Subscribe("undo.t.git.branch.delete", func(m *nats.Msg) {
-		respond(t, m, ledger.Command{}, ledger.Reply{Status: ledger.StatusDone})
+		respond(t, m, api.Command{}, api.Reply{Status: api.StatusDone})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Subscribe("undo.t.silent", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	send(a, ledger.Command{Purpose: ledger.PurposeUndo}) // answered
+	send(a, api.Command{Purpose: ledger.PurposeUndo}) // answered
 	results := make(chan Result, 1)
-	silent := ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "silent", TimeoutMs: 1}
+	silent := api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "silent", TimeoutMs: 1}
 	a.Send(silent, func(r Result) { results <- r })
 	if r := <-results; r.Fate != Silent {
 		t.Errorf("%+v", r)
@@ -269,7 +270,7 @@ func TestWhatIsOutstandingIsBounded(t *testing.T) {
 		a.pending[newToken()] = &sending{timer: time.NewTimer(time.Hour)}
 	}
 	a.mu.Unlock()
-	if r := send(a, ledger.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent || r.Problem == "" {
+	if r := send(a, api.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent || r.Problem == "" {
 		t.Errorf("above the bound: %+v", r)
 	}
 	if n := outstanding(); n != outstandingMax {
@@ -279,11 +280,11 @@ func TestWhatIsOutstandingIsBounded(t *testing.T) {
 
 func TestNobodyThereIsNotSilence(t *testing.T) {
 	conn, a := connected(t)
-	if r := send(a, ledger.Command{Purpose: ledger.PurposeProbe}); r.Fate != NoWorker {
+	if r := send(a, api.Command{Purpose: api.PurposeProbe}); r.Fate != NoWorker {
 		t.Errorf("without a worker: %+v", r)
 	}
 	conn.Close()
-	if r := send(a, ledger.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent {
+	if r := send(a, api.Command{Purpose: ledger.PurposeUndo}); r.Fate != Unsent {
 		t.Errorf("without a connection: %+v", r)
 	}
 }
@@ -294,7 +295,7 @@ func TestSilenceEndsWithTheTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := make(chan Result, 1)
-	a.Send(ledger.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 50}, func(r Result) { results <- r })
+	a.Send(api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 50}, func(r Result) { results <- r })
 	if r := <-results; r.Fate != Silent || r.Took < 50*time.Millisecond {
 		t.Errorf("%+v", r)
 	}

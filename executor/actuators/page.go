@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // PurposePage is the purpose of what a Refusal calls a command when it is a page.
@@ -39,7 +40,7 @@ func (n *NATS) receivePage(id token, s *sending, data []byte) {
 	err := json.Unmarshal(data, &t)
 	switch {
 	case err == nil && t.ID == s.key:
-		n.finish(id, Result{Fate: Replied, Reply: ledger.Reply{Status: ledger.StatusDone, Worker: t.By}})
+		n.finish(id, Result{Fate: Replied, Reply: api.Reply{Status: api.StatusDone, Worker: t.By}})
 	case err == nil && t.Stream != "":
 	case err != nil:
 		err = fmt.Errorf("the reply to page %s is not JSON: %w", s.key, err)
@@ -73,7 +74,7 @@ func (n *NATS) send(m *nats.Msg, timeout time.Duration, s *sending) {
 		go n.finish(id, Result{Fate: Unsent})
 		return
 	}
-	m.Reply = ledger.ReplySubject(n.tenant, hex.EncodeToString(id[:]))
+	m.Reply = api.ReplySubject(n.tenant, hex.EncodeToString(id[:]))
 	if err := n.conn.PublishMsg(m); err != nil {
 		go n.finish(id, Result{Fate: Unsent})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -463,9 +464,9 @@ func (a *actor) seenTo(e ledger.Entry) {
 // purposeOf is the purpose of the command that asks a question.
 func purposeOf(q pb.Question) string {
 	if q == pb.Question_QUESTION_VERIFY {
-		return ledger.PurposeVerify
+		return api.PurposeVerify
 	}
-	return ledger.PurposeProbe
+	return api.PurposeProbe
 }
 
 // inputs are the clocks, and what waits for a decision if the next step takes one.
@@ -554,14 +555,14 @@ func (a *actor) notify(notices []executor.Notice) {
 		if n.Action == "" && n.State != ledger.StateUnwinding && n.State != ledger.StateCommitting {
 			a.traces.ended(n.Plan, n.State)
 		}
-		body, err := json.Marshal(ledger.Notice{
+		body, err := json.Marshal(api.Notice{
 			Plan: n.Plan, State: n.State, Reason: n.Reason, Savepoint: n.Savepoint, Writer: n.Writer,
 			Action: n.Action, Verdict: n.Verdict, By: n.By,
 		})
 		if err != nil {
 			panic("host: cannot encode a notice: " + err.Error())
 		}
-		if err := a.host.cfg.Conn.Publish(ledger.NoticeSubject(a.tenant, n.Agent, n.Plan), body); err != nil {
+		if err := a.host.cfg.Conn.Publish(api.NoticeSubject(a.tenant, n.Agent, n.Plan), body); err != nil {
 			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
 		}
 	}

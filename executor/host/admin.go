@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // errRefold ends a session whose state was dropped on request: the next one folds.
@@ -32,9 +33,9 @@ func (h *Host) ledgerConfig(tenant string) jetstream.Config {
 	}
 }
 
-// serveAdmin takes what operators ask of a tenant on ledger.AdminSubject.
+// serveAdmin takes what operators ask of a tenant on api.AdminSubject.
 func (h *Host) serveAdmin(a *actor) (*nats.Subscription, error) {
-	prefix := ledger.AdminSubject(a.tenant, "")
+	prefix := api.AdminSubject(a.tenant, "")
 	return h.serveSubject(a, prefix+">", func(subject string) (string, verb) {
 		name := strings.TrimPrefix(subject, prefix)
 		return name, adminVerb(name)
@@ -43,17 +44,17 @@ func (h *Host) serveAdmin(a *actor) (*nats.Subscription, error) {
 
 // serveKeys gives agents the keys of their plans.
 func (h *Host) serveKeys(a *actor) (*nats.Subscription, error) {
-	prefix := ledger.KeySubject(a.tenant, "")
+	prefix := api.KeySubject(a.tenant, "")
 	return h.serveSubject(a, prefix+"*", func(subject string) (string, verb) {
 		agent := strings.TrimPrefix(subject, prefix)
-		ask := func(a *actor, q ledger.KeyQuery) any { return a.askKey(agent, q) }
+		ask := func(a *actor, q api.KeyQuery) any { return a.askKey(agent, q) }
 		return "key", slow(taking(ask))
 	})
 }
 
 // serveReveal shows operators what was sealed.
 func (h *Host) serveReveal(a *actor) (*nats.Subscription, error) {
-	return h.serveSubject(a, ledger.RevealSubject(a.tenant), func(string) (string, verb) {
+	return h.serveSubject(a, api.RevealSubject(a.tenant), func(string) (string, verb) {
 		return "reveal", slow(taking((*actor).askReveal))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -21,13 +22,13 @@ func (r *rig) watching(plan, key string) {
 }
 
 // cutPage waits for the page about a cascade that was cut.
-func cutPage(t *testing.T, sub *nats.Subscription) (page ledger.Page) {
+func cutPage(t *testing.T, sub *nats.Subscription) (page api.Page) {
 	t.Helper()
 	m, err := sub.NextMsg(10 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(m.Data, &page); err != nil || page.Kind != ledger.PageCascadeCut {
+	if err := json.Unmarshal(m.Data, &page); err != nil || page.Kind != api.PageCascadeCut {
 		t.Fatalf("%s, %v", m.Data, err)
 	}
 	return page
@@ -40,12 +41,12 @@ func TestACutCascadeWaitsForItsOwnerOverARestart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.cascade = executor.CascadeLimits{Depth: 2}
-	r.serve(func(c ledger.Command) *ledger.Reply { // its store says what each undo did
+	r.serve(func(c api.Command) *api.Reply { // its store says what each undo did
 		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: "store"}, &pb.Record{
 			Plan: c.Plan, Action: c.Action, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "undone/" + c.Plan, Value: []byte("1")}}})
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	})
-	sub, err := r.conn.SubscribeSync(ledger.PageSubject("t", ledger.PageDefault))
+	sub, err := r.conn.SubscribeSync(api.PageSubject("t", api.PageDefault))
 	if err != nil {
 		t.Fatal(err)
 	}

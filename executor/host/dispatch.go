@@ -10,11 +10,12 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Actuator takes a command to whoever carries it out; see actuators.NATS.
 type Actuator interface {
-	Send(c ledger.Command, done func(actuators.Result))
+	Send(c api.Command, done func(actuators.Result))
 }
 
 // flight is one command on its way, with its timer.
@@ -124,7 +125,7 @@ func (d *dispatcher) unsealed(f *flight, actuator Actuator) {
 			d.result(f, r)
 		})
 	case gone(err):
-		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusStop, Code: codeSealed, Message: problem}})
+		d.result(f, actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusStop, Code: codeSealed, Message: problem}})
 	default:
 		d.result(f, actuators.Result{Fate: actuators.Unsent, Problem: problem})
 	}

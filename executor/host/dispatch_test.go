@@ -10,15 +10,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // script is an actuator that gives its results in turn, the last one for ever.
 type script struct {
 	results []actuators.Result
-	sent    []ledger.Command
+	sent    []api.Command
 }
 
-func (s *script) Send(c ledger.Command, done func(actuators.Result)) {
+func (s *script) Send(c api.Command, done func(actuators.Result)) {
 	s.sent = append(s.sent, c)
 	r := s.results[0]
 	if len(s.results) > 1 {
@@ -28,11 +29,11 @@ func (s *script) Send(c ledger.Command, done func(actuators.Result)) {
 }
 
 func working(until int64) actuators.Result {
-	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusWorking, UntilMs: until}}
+	return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusWorking, UntilMs: until}}
 }
 
 func command() executor.Command {
-	return executor.Command{Number: 1, Command: ledger.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Capability: "x", Key: "k", Attempt: 1}}
+	return executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Capability: "x", Key: "k", Attempt: 1}}
 }
 
 func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
@@ -156,10 +157,10 @@ func TestACommandThatReachedNobodyGoesOutAtAnyTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nobody := actuators.Result{Fate: actuators.NoWorker}
-		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}}}
+		s := &script{results: []actuators.Result{nobody, nobody, nobody, nobody, nobody, {Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}}}
 		d := newDispatcher(s, instant, nil)
 		d.send(turn.Sending{Command: until(command(), time.Millisecond)})
-		if a := landed(t, d); a.Reply == nil || a.Reply.Status != ledger.StatusDone || len(s.sent) != 6 {
+		if a := landed(t, d); a.Reply == nil || a.Reply.Status != api.StatusDone || len(s.sent) != 6 {
 			t.Fatalf("%+v after %d sendings", a, len(s.sent))
 		}
 		d.stop()
@@ -173,12 +174,12 @@ func TestACommandTakesThePlaceOfTheOneBefore(t *testing.T) {
 		d := newDispatcher(s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		probe := command()
-		probe.Purpose, probe.Capability = ledger.PurposeProbe, "x.get"
+		probe.Purpose, probe.Capability = api.PurposeProbe, "x.get"
 		d.send(turn.Sending{Command: probe})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		for i, c := range s.sent {
-			if i > 0 && c.Purpose != ledger.PurposeProbe {
+			if i > 0 && c.Purpose != api.PurposeProbe {
 				t.Fatalf("sending %d is %+v", i, c)
 			}
 		}

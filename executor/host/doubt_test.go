@@ -7,12 +7,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // notKnown is a probe's answer that says nothing.
-func notKnown(int, ledger.Command) (*ledger.Reply, bool) {
-	return &ledger.Reply{Status: ledger.StatusDone, Output: []byte(`{"presence":"inconclusive"}`)}, true
+func notKnown(int, api.Command) (*api.Reply, bool) {
+	return &api.Reply{Status: api.StatusDone, Output: []byte(`{"presence":"inconclusive"}`)}, true
 }
 
 // The forward's answer is lost: nobody knows whether the charge was made.
@@ -21,7 +22,7 @@ func TestE1ALostForwardAnswerInAllFourProbeResults(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		standing []string
-		ask      func(int, ledger.Command) (*ledger.Reply, bool)
+		ask      func(int, api.Command) (*api.Reply, bool)
 		state    string
 		left     []string
 		reversed []string
@@ -44,7 +45,7 @@ func TestE1ALostForwardAnswerInAllFourProbeResults(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, q := range p.asked {
-				if q.Purpose != ledger.PurposeProbe || q.Capability != "charge.get" || q.Forward != "charge.create" || q.Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
+				if q.Purpose != api.PurposeProbe || q.Capability != "charge.get" || q.Forward != "charge.create" || q.Key != ledger.Key("t", "p", "a", ledger.PurposeUndo) {
 					t.Errorf("%+v", q)
 				}
 			}
@@ -59,7 +60,7 @@ func TestE1ALostUndoAnswerInAllFourProbeResults(t *testing.T) {
 		name     string
 		standing []string
 		happens  bool // the undo whose answer is lost
-		ask      func(int, ledger.Command) (*ledger.Reply, bool)
+		ask      func(int, api.Command) (*api.Reply, bool)
 		state    string
 		left     []string
 		reversed []string
@@ -74,7 +75,7 @@ func TestE1ALostUndoAnswerInAllFourProbeResults(t *testing.T) {
 			r := newRig(t)
 			p := r.provide(c.standing...)
 			p.ask = c.ask
-			p.undo = func(n int, command ledger.Command) (*ledger.Reply, bool) {
+			p.undo = func(n int, command api.Command) (*api.Reply, bool) {
 				if n > 0 {
 					return nil, false
 				}
@@ -123,8 +124,8 @@ func TestAVerifyThatFailsThenSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
-	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) {
-		return &ledger.Reply{Status: ledger.StatusDone, Worker: "hasty"}, n == 0 // and nothing happened
+	p.undo = func(n int, _ api.Command) (*api.Reply, bool) {
+		return &api.Reply{Status: api.StatusDone, Worker: "hasty"}, n == 0 // and nothing happened
 	}
 	r.host("h1")
 	c := charge()
@@ -137,7 +138,7 @@ func TestAVerifyThatFailsThenSucceeds(t *testing.T) {
 	p.want(nil, []string{"r1"}, 2)
 	p.mu.Lock()
 	for i, q := range p.asked {
-		if q.Purpose != ledger.PurposeVerify || i > 1 {
+		if q.Purpose != api.PurposeVerify || i > 1 {
 			t.Errorf("question %d: %+v", i, q)
 		}
 	}
@@ -158,7 +159,7 @@ func TestA3AKillBetweenEffectAndReportMakesOneEffect(t *testing.T) {
 	t.Run("worker", func(t *testing.T) {
 		r := newRig(t)
 		p := r.provide("r1")
-		p.undo = func(n int, c ledger.Command) (*ledger.Reply, bool) {
+		p.undo = func(n int, c api.Command) (*api.Reply, bool) {
 			if n == 0 {
 				p.reverse(c)
 			}
@@ -178,7 +179,7 @@ func TestA3AKillBetweenEffectAndReportMakesOneEffect(t *testing.T) {
 		r := newRig(t)
 		p := r.provide("r1")
 		did, answer := make(chan struct{}), make(chan struct{})
-		p.undo = func(n int, c ledger.Command) (*ledger.Reply, bool) {
+		p.undo = func(n int, c api.Command) (*api.Reply, bool) {
 			if n == 0 {
 				p.reverse(c)
 				close(did)
@@ -220,7 +221,7 @@ func TestS108ACommandOlderThanItsProvidersMemoryIsProbedAndNotSentAgain(t *testi
 	r := newRig(t)
 	p := r.provide("r1")
 	did, answer := make(chan struct{}), make(chan struct{})
-	p.undo = func(n int, c ledger.Command) (*ledger.Reply, bool) {
+	p.undo = func(n int, c api.Command) (*api.Reply, bool) {
 		if n == 0 {
 			p.reverse(c)
 			close(did)
@@ -263,7 +264,7 @@ func TestE2TwoHostsReverseEachEffectOnce(t *testing.T) {
 		refs = append(refs, "r"+string(rune('a'+i)))
 	}
 	p := r.provide(refs...)
-	p.undo = func(n int, c ledger.Command) (*ledger.Reply, bool) {
+	p.undo = func(n int, c api.Command) (*api.Reply, bool) {
 		if n%2 == 0 {
 			p.reverse(c)
 		}
@@ -319,7 +320,7 @@ func TestAQuestionOutlivesItsHost(t *testing.T) {
 	r := newRig(t)
 	p := r.provide("r1")
 	asked := make(chan struct{})
-	p.ask = func(n int, _ ledger.Command) (*ledger.Reply, bool) {
+	p.ask = func(n int, _ api.Command) (*api.Reply, bool) {
 		if n == 0 {
 			close(asked)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -62,10 +63,10 @@ func keyRig(t *testing.T) (*rig, *crashing) {
 }
 
 // key asks for a plan's key as an agent does.
-func (r *rig) sealKey(agent, plan string) (answer ledger.KeyAnswer) {
+func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer) {
 	r.t.Helper()
-	body, _ := json.Marshal(ledger.KeyQuery{Plan: plan})
-	m, err := r.conn.Request(ledger.KeySubject("t", agent), body, 5*time.Second)
+	body, _ := json.Marshal(api.KeyQuery{Plan: plan})
+	m, err := r.conn.Request(api.KeySubject("t", agent), body, 5*time.Second)
 	if err != nil || json.Unmarshal(m.Data, &answer) != nil {
 		r.t.Fatalf("%v", err)
 	}
@@ -152,9 +153,9 @@ func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {
 	t.Parallel()
 	r, keys := keyRig(t)
 	var calls sync.Map
-	r.serve(func(c ledger.Command) *ledger.Reply {
+	r.serve(func(c api.Command) *api.Reply {
 		calls.Store(c.Plan, string(c.Arguments))
-		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"said":"4000123412341234"}`)}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"said":"4000123412341234"}`)}
 	})
 	_, stop := r.host("h1")
 	card := `"4000123412341234"`
@@ -245,14 +246,14 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 func TestWhatWorkersSayOfOpenedValuesIsScrubbed(t *testing.T) {
 	t.Parallel()
 	r, _ := keyRig(t)
-	r.serve(func(c ledger.Command) *ledger.Reply {
+	r.serve(func(c api.Command) *api.Reply {
 		if !slices.Equal(c.Opened, []string{"/card"}) {
 			t.Errorf("it was opened: %q", c.Opened)
 		}
 		if c.Plan == "done" {
-			return &ledger.Reply{Status: ledger.StatusDone, ExternalRef: "ref 4000123412341234", Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
+			return &api.Reply{Status: api.StatusDone, ExternalRef: "ref 4000123412341234", Output: json.RawMessage(`{"of":"4000123412341234","n":1}`)}
 		}
-		return &ledger.Reply{Status: ledger.StatusStop, Code: "4000123412341234", Message: "cannot refund 4000123412341234"}
+		return &api.Reply{Status: api.StatusStop, Code: "4000123412341234", Message: "cannot refund 4000123412341234"}
 	})
 	r.host("h1")
 	for _, plan := range []string{"done", "stop"} {

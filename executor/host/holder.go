@@ -8,8 +8,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // holderEvent says whether this host has the tenant's lease.
@@ -73,7 +73,7 @@ func (a *actor) giveBack(ctx context.Context, k *keeper) {
 		}
 	}
 	// With a reply subject, as every request, on which nobody waits.
-	conn, subject := a.host.cfg.Conn, ledger.QuerySubject(a.tenant, verbReleased)
+	conn, subject := a.host.cfg.Conn, api.QuerySubject(a.tenant, verbReleased)
 	if conn.PublishRequest(subject, conn.NewInbox(), nil) == nil {
 		_ = conn.FlushWithContext(ctx)
 	}
@@ -226,7 +226,7 @@ func (a *actor) guarded(ahead time.Duration, held bool) {
 	case !held && a.currentMode() == executor.ModeGuard:
 		a.setMode(executor.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
-		a.pages.untell(ledger.Page{Kind: ledger.PageClockGuard})
+		a.pages.untell(api.Page{Kind: api.PageClockGuard})
 	}
 }
 

@@ -89,7 +89,7 @@ type Config struct {
 
 	// Webhooks gives the URL that the pages of a hook are posted to; "default" is
 	// for every hook without one of its own. https, or http to this machine. Every
-	// page is published on ledger.PageSubject besides.
+	// page is published on api.PageSubject besides.
 	Webhooks map[string]string
 
 	// WebhookKeys sign what is posted, each, the newest first; none: it is not signed.
@@ -98,7 +98,7 @@ type Config struct {
 	// as well; 0: 15 minutes.
 	EscalateAfter time.Duration
 	// StuckAfter is how long a command may wait for a worker, or a worker say that it
-	// is working, before the hook ledger.PageOperators is called; 0: 10 minutes.
+	// is working, before the hook api.PageOperators is called; 0: 10 minutes.
 	StuckAfter time.Duration
 
 	// TilesDir is the folder of the tiles, the second copy of each ledger; empty:

@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -44,7 +45,7 @@ type rig struct {
 	mu      sync.Mutex
 	effects map[string]int // by key
 	order   []string       // actions, in order of their first effect
-	calls   []ledger.Command
+	calls   []api.Command
 
 	appended uint64 // last sequence that this test has appended
 }
@@ -111,10 +112,10 @@ func (r *rig) host(name string) (*Host, func()) {
 }
 
 // serve answers every undo with reply; nil replies are silence.
-func (r *rig) serve(reply func(ledger.Command) *ledger.Reply) {
+func (r *rig) serve(reply func(api.Command) *api.Reply) {
 	r.t.Helper()
 	_, err := r.conn.QueueSubscribe("undo.t.>", "workers", func(m *nats.Msg) {
-		var c ledger.Command
+		var c api.Command
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			r.t.Errorf("command: %v", err)
 			return
@@ -122,7 +123,7 @@ func (r *rig) serve(reply func(ledger.Command) *ledger.Reply) {
 		answer := reply(c)
 		r.mu.Lock()
 		r.calls = append(r.calls, c)
-		if answer != nil && answer.Status == ledger.StatusDone {
+		if answer != nil && answer.Status == api.StatusDone {
 			if r.effects[c.Key] == 0 {
 				r.order = append(r.order, c.Action)
 			}
@@ -139,7 +140,7 @@ func (r *rig) serve(reply func(ledger.Command) *ledger.Reply) {
 	}
 }
 
-func done(ledger.Command) *ledger.Reply { return &ledger.Reply{Status: ledger.StatusDone} }
+func done(api.Command) *api.Reply { return &api.Reply{Status: api.StatusDone} }
 
 func (r *rig) append(source ledger.Source, records ...*pb.Record) uint64 {
 	r.t.Helper()
@@ -193,7 +194,7 @@ func (r *rig) fail(id string) uint64 {
 // ask asks the query API and decodes the answer.
 func (r *rig) ask(verb string, question, answer any) error {
 	body, _ := json.Marshal(question)
-	m, err := r.conn.Request(ledger.QuerySubject("t", verb), body, 2*time.Second)
+	m, err := r.conn.Request(api.QuerySubject("t", verb), body, 2*time.Second)
 	if err != nil {
 		return err
 	}
@@ -201,12 +202,12 @@ func (r *rig) ask(verb string, question, answer any) error {
 }
 
 // ended waits for a plan's end.
-func (r *rig) ended(plan string) ledger.OutcomeAnswer {
+func (r *rig) ended(plan string) api.OutcomeAnswer {
 	r.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		var answer ledger.OutcomeAnswer
-		err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: plan, Ended: true, WaitMs: 1000}, &answer)
+		var answer api.OutcomeAnswer
+		err := r.ask("plan.outcome", api.OutcomeQuery{Plan: plan, Ended: true, WaitMs: 1000}, &answer)
 		if err == nil && answer.Error == "" && answer.State != ledger.StateOpen && answer.State != ledger.StateUnwinding {
 			return answer
 		}

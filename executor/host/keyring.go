@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // KeyStore keeps the keys of one tenant's plans, each wrapped: jetstream.Keys.
@@ -294,9 +295,9 @@ func (a *actor) askReveal(q executor.PlanQuery) any {
 }
 
 // askKey answers an agent about the key of a plan of its own.
-func (a *actor) askKey(agent string, q ledger.KeyQuery) any {
+func (a *actor) askKey(agent string, q api.KeyQuery) any {
 	if !ledger.ValidToken(q.Plan) {
-		return ledger.KeyAnswer{Error: fmt.Sprintf("%q is not a plan id", q.Plan)}
+		return api.KeyAnswer{Error: fmt.Sprintf("%q is not a plan id", q.Plan)}
 	}
 	owner, erased := a.keyOwner(q.Plan)
 	if owner == "" && a.catchUp() { // its first record may have been acknowledged just now
@@ -304,19 +305,19 @@ func (a *actor) askKey(agent string, q ledger.KeyQuery) any {
 	}
 	switch {
 	case owner != "" && owner != agent:
-		return ledger.KeyAnswer{Error: fmt.Sprintf("plan %s is agent %s's", q.Plan, owner)}
+		return api.KeyAnswer{Error: fmt.Sprintf("plan %s is agent %s's", q.Plan, owner)}
 	case erased != "":
-		return ledger.KeyAnswer{Erased: erased}
+		return api.KeyAnswer{Erased: erased}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
 	key, err := a.keys.issue(ctx, agent, q.Plan)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyDestroyed):
-		return ledger.KeyAnswer{Erased: "its key was destroyed"}
+		return api.KeyAnswer{Erased: "its key was destroyed"}
 	case err != nil:
 		a.log.Warn("no key for an agent", "plan", q.Plan, "agent", agent, "error", err)
-		return ledger.KeyAnswer{Error: err.Error()}
+		return api.KeyAnswer{Error: err.Error()}
 	}
-	return ledger.KeyAnswer{Key: key.key[:]}
+	return api.KeyAnswer{Key: key.key[:]}
 }

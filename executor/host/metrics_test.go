@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 func scrape(t *testing.T, m *Metrics) string {
@@ -83,17 +84,17 @@ func TestNumbersThatStayCostNothing(t *testing.T) {
 func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lost := executor.Command{Number: 1, Command: ledger.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
+		lost := executor.Command{Number: 1, Command: api.Command{Purpose: ledger.PurposeUndo, Plan: "p", Action: "a", Attempt: 1, Capability: "x.y", Address: "1.0-ab", Tenant: "t"}}
 		busy := lost
 		busy.Action = "b"
-		answers := func(c ledger.Command) actuators.Result {
+		answers := func(c api.Command) actuators.Result {
 			if c.Action == "a" {
 				return actuators.Result{Fate: actuators.NoWorker}
 			}
-			return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
+			return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(2 * time.Second).UnixMilli()}}
 		}
 		d := newDispatcher(always(answers), instant, nil)
-		var said []ledger.Page
+		var said []api.Page
 		d.stuckAfter = time.Minute
 		d.stuck = func(f *flight, since time.Time) { said = append(said, stuckPage(f, since)) }
 		d.send(turn.Sending{Command: lost})
@@ -111,7 +112,7 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 		}
 		for _, page := range said {
 			want := map[string]string{"a": "no worker serves x.y, since ", "b": "a worker of x.y says that it is still working, since "}[page.Action]
-			if !strings.HasPrefix(page.Reason, want) || page.Kind != ledger.PageStuckWorker {
+			if !strings.HasPrefix(page.Reason, want) || page.Kind != api.PageStuckWorker {
 				t.Errorf("%+v", page)
 			}
 		}
@@ -121,9 +122,9 @@ func TestACommandThatFindsNoEndIsSaidOnce(t *testing.T) {
 }
 
 // always answers every sending at once.
-type always func(ledger.Command) actuators.Result
+type always func(api.Command) actuators.Result
 
-func (a always) Send(c ledger.Command, done func(actuators.Result)) { go done(a(c)) }
+func (a always) Send(c api.Command, done func(actuators.Result)) { go done(a(c)) }
 
 // wait lets time pass in a bubble.
 func wait(t *testing.T, d time.Duration) {

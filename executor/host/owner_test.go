@@ -11,12 +11,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // refuses is a worker that says that an effect never will be undone.
-func refuses(int, ledger.Command) (*ledger.Reply, bool) {
-	return &ledger.Reply{Status: ledger.StatusStop, Code: "settled", Message: "the charge is settled"}, true
+func refuses(int, api.Command) (*api.Reply, bool) {
+	return &api.Reply{Status: api.StatusStop, Code: "settled", Message: "the charge is settled"}, true
 }
 
 // paged waits until n pages are recorded as taken.
@@ -54,7 +55,7 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	first := h.next(t)
-	if first.page.Kind != ledger.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" || first.page.Owner != "owner1" ||
+	if first.page.Kind != api.PageQuarantined || first.page.Plan != "p" || first.page.Action != "a" || first.page.Owner != "owner1" ||
 		first.page.Capability != "charge.create" || !strings.Contains(first.page.Reason, "settled") || first.page.Hook != "payments" {
 		t.Errorf("%+v", first)
 	}
@@ -63,7 +64,7 @@ func TestS102AQuarantinePagesItsOwnerOnce(t *testing.T) {
 			t.Errorf("%+v, then %+v", first, again)
 		}
 	}
-	if taken := r.paged(1)[0].Record; taken.Plan != "p" || taken.Action != "a" || taken.GetOwnerPaged().Hook != "payments" || taken.GetOwnerPaged().Kind != ledger.PageQuarantined {
+	if taken := r.paged(1)[0].Record; taken.Plan != "p" || taken.Action != "a" || taken.GetOwnerPaged().Hook != "payments" || taken.GetOwnerPaged().Kind != api.PageQuarantined {
 		t.Errorf("%+v", taken)
 	}
 	// S46: another sweep, and another holder, have nothing to add. Another
@@ -180,7 +181,7 @@ func TestS102APageThatItsHostDidNotSeeTakenComesAgainUnderItsID(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	r.webhooks = map[string]string{ledger.PageDefault: h.URL}
+	r.webhooks = map[string]string{api.PageDefault: h.URL}
 	p := r.provide("r1")
 	p.undo = refuses
 	_, stop := r.host("h1")
@@ -198,7 +199,7 @@ func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1")
-	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) { return nil, n == 0 }
+	p.undo = func(n int, _ api.Command) (*api.Reply, bool) { return nil, n == 0 }
 	r.host("h1")
 	c := charge()
 	c.Probe, c.Attempts, c.TimeoutNs = nil, 1, int64(300*time.Millisecond)
@@ -214,10 +215,10 @@ func TestS29ARetryIsRefusedWhileAnAttemptMayLive(t *testing.T) {
 	if a := r.show("p").Actions[0]; a.AliveNs < time.Now().Add(50*time.Minute).UnixNano() {
 		t.Errorf("%+v", a)
 	}
-	retry := func(force bool) (answer ledger.OutcomeAnswer) {
+	retry := func(force bool) (answer api.OutcomeAnswer) {
 		sequence := r.append(operator("owner1"), &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_RetryRequested{
 			RetryRequested: &pb.RetryRequested{Reason: "the bank is back", Actor: "owner1", Force: force}}})
-		if err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "p", Sequence: sequence, WaitMs: 1500}, &answer); err != nil {
+		if err := r.ask("plan.outcome", api.OutcomeQuery{Plan: "p", Sequence: sequence, WaitMs: 1500}, &answer); err != nil {
 			t.Fatal(err)
 		}
 		return answer
@@ -240,8 +241,8 @@ func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	p := r.provide("r1", "r2", "r3")
-	p.undo = func(n int, _ ledger.Command) (*ledger.Reply, bool) {
-		return &ledger.Reply{Status: ledger.StatusFailed, Code: "rate_limit"}, n == 0
+	p.undo = func(n int, _ api.Command) (*api.Reply, bool) {
+		return &api.Reply{Status: api.StatusFailed, Code: "rate_limit"}, n == 0
 	}
 	r.host("h1")
 	r.charged("p", "r1", charge())

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // pageKey is what a page is about: a later page about the same takes the place of
@@ -113,7 +113,7 @@ func (p *pager) add(pages []executor.Page) {
 // tell takes a page about this host on its way, which no row of the state stands
 // behind: whoever gives it does so once for each id, and again in the next term while
 // there is reason to.
-func (p *pager) tell(page ledger.Page) {
+func (p *pager) tell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.measure()
@@ -125,7 +125,7 @@ func (p *pager) tell(page ledger.Page) {
 }
 
 // untell ends a page about this host: there is no reason for it any more.
-func (p *pager) untell(page ledger.Page) {
+func (p *pager) untell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.letters[pageKey{page.Plan, page.Action, page.Kind}]; at != nil && at.told {
@@ -166,10 +166,10 @@ func (p *pager) via(at *letter, hook string) {
 // change; p.mu is held.
 func (p *pager) round(at *letter) {
 	age := max(time.Since(time.Unix(0, at.page.AtNs)), 0)
-	if late := age >= p.escalate; late && len(at.hooks) == 1 && at.page.Hook != ledger.PageOperators {
+	if late := age >= p.escalate; late && len(at.hooks) == 1 && at.page.Hook != api.PageOperators {
 		p.log.Warn("nobody has taken a page; operators get it, too", "hook", at.page.Hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "since", age)
 		at.page.Escalated = true
-		p.via(at, ledger.PageOperators)
+		p.via(at, api.PageOperators)
 	}
 	for _, hook := range at.hooks {
 		p.send(at, hook)
@@ -194,7 +194,7 @@ func roundPause(age time.Duration) time.Duration { return min(max(age, roundMin)
 // send publishes a letter for a hook, and takes the reply; p.mu is held.
 func (p *pager) send(at *letter, hook string) {
 	posted := p.lane(hook).webhook != ""
-	p.publish.Page(ledger.PageSubject(p.tenant, hook), at.page.ID, bodyOf(formatPage, at.page.Page), pageTimeout, func(r actuators.Result) {
+	p.publish.Page(api.PageSubject(p.tenant, hook), at.page.ID, bodyOf(formatPage, at.page.Page), pageTimeout, func(r actuators.Result) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
@@ -255,7 +255,7 @@ func (p *pager) forget(at *letter) {
 func (p *pager) lane(hook string) *lane {
 	webhook, ok := p.webhooks[hook]
 	if !ok {
-		webhook = p.webhooks[ledger.PageDefault]
+		webhook = p.webhooks[api.PageDefault]
 	}
 	l := p.lanes[webhook]
 	if l == nil {

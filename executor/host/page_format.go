@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Formats of what is posted to a webhook: the page itself, or what two chat tools
@@ -32,7 +32,7 @@ func splitWebhook(webhook string) (format, url string) {
 }
 
 // bodyOf is what is posted for a page.
-func bodyOf(format string, page ledger.Page) []byte {
+func bodyOf(format string, page api.Page) []byte {
 	var body any
 	switch format {
 	case formatPage:
@@ -59,25 +59,25 @@ const chatTextMax = 600
 
 // chatFacts say a page to people: a title, what is to be known, the command that
 // helps.
-func chatFacts(page ledger.Page) (title string, facts [][2]string, command string) {
+func chatFacts(page api.Page) (title string, facts [][2]string, command string) {
 	tenant := ""
 	if page.Tenant != "default" {
 		tenant = " --tenant " + page.Tenant
 	}
 	switch page.Kind {
-	case ledger.PageQuarantined:
+	case api.PageQuarantined:
 		title, command = "An undo waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
-	case ledger.PageCommitWaits:
+	case api.PageCommitWaits:
 		title, command = "A commit waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+page.Action+tenant
-	case ledger.PageActClaimed:
+	case api.PageActClaimed:
 		title, command = "A refused record claims an act", "sagenbaum plan show "+page.Plan+tenant
-	case ledger.PageWindowClosing:
+	case api.PageWindowClosing:
 		title, command = "An undo window is about to close", "sagenbaum plan preview "+page.Plan+tenant
-	case ledger.PageCascadeCut:
+	case api.PageCascadeCut:
 		title, command = "A cascade was cut and waits for its owner", "sagenbaum plan why "+page.Plan+tenant
-	case ledger.PageStuckWorker:
+	case api.PageStuckWorker:
 		title, command = "An undo finds no end", "sagenbaum status"+tenant
-	case ledger.PageClockGuard:
+	case api.PageClockGuard:
 		title, command = "A clock has jumped: no deadline fires", "sagenbaum doctor"+tenant
 	default:
 		title, command = page.Kind, "sagenbaum status"+tenant
@@ -112,7 +112,7 @@ type object = map[string]any
 var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // slackMessage is what an incoming webhook of Slack takes.
-func slackMessage(page ledger.Page) object {
+func slackMessage(page api.Page) object {
 	title, facts, command := chatFacts(page)
 	var lines []string
 	for _, f := range facts {
@@ -140,7 +140,7 @@ func plainMark(text string) string {
 
 // teamsMessage is what a workflow webhook of Microsoft Teams takes: an adaptive card.
 // Facts are text blocks of their own, whose text is plain where a run of rich text is.
-func teamsMessage(page ledger.Page) object {
+func teamsMessage(page api.Page) object {
 	title, facts, command := chatFacts(page)
 	block := func(runs ...object) object { return object{"type": "RichTextBlock", "inlines": runs} }
 	body := []object{block(object{"type": "TextRun", "text": title, "weight": "Bolder", "size": "Medium"})}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Pages about this host: a command that finds no end, a clock that jumped. No record
@@ -13,7 +13,7 @@ import (
 // command's page is the same then.
 
 // stuckPage calls operators to a command; the dispatcher's mu is held.
-func stuckPage(f *flight, since time.Time) ledger.Page {
+func stuckPage(f *flight, since time.Time) api.Page {
 	c := f.Command
 	reason := fmt.Sprintf("no worker serves %s", c.Capability)
 	switch {
@@ -22,17 +22,17 @@ func stuckPage(f *flight, since time.Time) ledger.Page {
 	case c.Handler != "":
 		reason = fmt.Sprintf("no process offers %s", c.Handler)
 	}
-	return ledger.Page{
-		ID: fmt.Sprintf("stuck-%s-%s-%d", c.Address, c.Purpose, c.Attempt), Kind: ledger.PageStuckWorker, Hook: ledger.PageOperators, Tenant: c.Tenant,
+	return api.Page{
+		ID: fmt.Sprintf("stuck-%s-%s-%d", c.Address, c.Purpose, c.Attempt), Kind: api.PageStuckWorker, Hook: api.PageOperators, Tenant: c.Tenant,
 		Plan: c.Plan, Action: c.Action, Capability: c.Capability, Reason: reason + ", since " + since.UTC().Format(time.RFC3339), AtNs: since.UnixNano(),
 	}
 }
 
 // guardPage calls operators to the clock guard.
-func (a *actor) guardPage(ahead time.Duration) ledger.Page {
+func (a *actor) guardPage(ahead time.Duration) api.Page {
 	now := time.Now()
-	return ledger.Page{
-		ID: fmt.Sprintf("clock-%s-%s-%d", a.tenant, a.host.cfg.Holder, now.UnixNano()), Kind: ledger.PageClockGuard, Hook: ledger.PageOperators, Tenant: a.tenant,
+	return api.Page{
+		ID: fmt.Sprintf("clock-%s-%s-%d", a.tenant, a.host.cfg.Holder, now.UnixNano()), Kind: api.PageClockGuard, Hook: api.PageOperators, Tenant: a.tenant,
 		Reason: fmt.Sprintf("the wall clock of host %s is %s ahead of its monotonic clock", a.host.cfg.Holder, ahead.Round(time.Millisecond)), AtNs: now.UnixNano(),
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // shift has the wall clock be so far ahead of the machine's.
@@ -32,13 +33,13 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, takes)
-	r.webhooks = map[string]string{ledger.PageOperators: h.URL + "/operators", ledger.PageDefault: h.URL + "/owners"}
+	r.webhooks = map[string]string{api.PageOperators: h.URL + "/operators", api.PageDefault: h.URL + "/owners"}
 	host, _ := r.host("a")
 	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
 	host.clock.shift(time.Hour)
 	r.plan("p", 1, time.Minute)
 	got := h.next(t)
-	if got.path != "/operators" || got.page.Kind != ledger.PageClockGuard || !strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
+	if got.path != "/operators" || got.page.Kind != api.PageClockGuard || !strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
 		t.Errorf("%+v", got)
 	}
 	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
@@ -85,7 +86,7 @@ func TestWhatIsPostedIsSigned(t *testing.T) {
 		body <- text
 	}))
 	defer server.Close()
-	p := pagerOn(t, r, map[string]string{ledger.PageDefault: server.URL})
+	p := pagerOn(t, r, map[string]string{api.PageDefault: server.URL})
 	p.keys = [][]byte{now, old}
 	page := quarantinePage(1, "default")
 	p.add([]executor.Page{page})
@@ -155,9 +156,9 @@ func checkTheDocumentedReceiver(t *testing.T, key []byte, header http.Header, bo
 	}
 }
 
-func hostilePage() ledger.Page {
-	return ledger.Page{
-		ID: "7.0-ab", Kind: ledger.PageQuarantined, Hook: "default", Tenant: "shops", Plan: "p", Action: "3", Capability: "mail.send",
+func hostilePage() api.Page {
+	return api.Page{
+		ID: "7.0-ab", Kind: api.PageQuarantined, Hook: "default", Tenant: "shops", Plan: "p", Action: "3", Capability: "mail.send",
 		Label: "<!channel> *book* [trip](https://evil.example)", Owner: "travel & co", Agent: "coder", AtNs: 1_700_000_000e9,
 		Reason: "```<https://evil.example|click>```\n" + strings.Repeat("é", 5000),
 	}
@@ -194,10 +195,10 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 	}
 	titles := map[string]string{}
 	for _, kind := range []string{
-		ledger.PageQuarantined, ledger.PageCommitWaits, ledger.PageActClaimed, ledger.PageWindowClosing,
-		ledger.PageCascadeCut, ledger.PageStuckWorker, ledger.PageClockGuard,
+		api.PageQuarantined, api.PageCommitWaits, api.PageActClaimed, api.PageWindowClosing,
+		api.PageCascadeCut, api.PageStuckWorker, api.PageClockGuard,
 	} {
-		title, facts, command := chatFacts(ledger.Page{Kind: kind, Tenant: "default", Plan: "p", Reason: "r"})
+		title, facts, command := chatFacts(api.Page{Kind: kind, Tenant: "default", Plan: "p", Reason: "r"})
 		if title == kind || len(facts) == 0 || !strings.HasPrefix(command, "sagenbaum ") {
 			t.Errorf("%s: %q %v %q", kind, title, facts, command)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestAHookWhosePagesNoOneTakesKeepsNoOthersOut: neither where the other one listens over
@@ -22,7 +22,7 @@ func TestAHookWhosePagesNoOneTakesKeepsNoOthersOut(t *testing.T) {
 	heard := quarantinePage(pageQueueMax+10, "payments")
 	t.Run("over NATS", func(t *testing.T) {
 		r := newRig(t)
-		sub, err := r.conn.Subscribe(ledger.PageSubject("t", "payments"), func(m *nats.Msg) { _ = m.Respond(m.Data) })
+		sub, err := r.conn.Subscribe(api.PageSubject("t", "payments"), func(m *nats.Msg) { _ = m.Respond(m.Data) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestAHookWhosePagesNoOneTakesKeepsNoOthersOut(t *testing.T) {
 	})
 	t.Run("at one webhook", func(t *testing.T) {
 		h := newHook(t, takes)
-		p := pagerOn(t, newRig(t), map[string]string{ledger.PageDefault: h.URL})
+		p := pagerOn(t, newRig(t), map[string]string{api.PageDefault: h.URL})
 		p.mu.Lock()
 		p.lane("ignored").until = time.Now().Add(time.Hour) // it fails for long
 		p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // hook is a webhook that answers as it is told and keeps what was posted.
@@ -28,7 +28,7 @@ type hook struct {
 
 type post struct {
 	path, id, contentType string
-	page                  ledger.Page
+	page                  api.Page
 	status                int // that was answered
 }
 
@@ -93,8 +93,8 @@ func pagerOn(t *testing.T, r *rig, webhooks map[string]string) *pager {
 }
 
 func quarantinePage(n int, hook string) executor.Page {
-	return executor.Page{Number: uint32(n), Page: ledger.Page{
-		ID: fmt.Sprintf("%d.0-ab", n), Kind: ledger.PageQuarantined, Hook: hook, Tenant: "t",
+	return executor.Page{Number: uint32(n), Page: api.Page{
+		ID: fmt.Sprintf("%d.0-ab", n), Kind: api.PageQuarantined, Hook: hook, Tenant: "t",
 		Plan: "p", Action: fmt.Sprintf("a%d", n), Reason: "attempts spent", AtNs: time.Now().UnixNano(),
 	}}
 }
@@ -138,12 +138,12 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 			t.Errorf("post %d: %+v", i, got)
 		}
 	}
-	if taken := waitTaken(t, p, 1); len(taken) != 1 || taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: ledger.PageQuarantined, Hook: "payments"}) {
+	if taken := waitTaken(t, p, 1); len(taken) != 1 || taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: api.PageQuarantined, Hook: "payments"}) {
 		t.Errorf("%+v", taken)
 	}
 	p.add([]executor.Page{want}) // taken, not recorded yet: as a new holder's list would have it
 	p.mu.Lock()
-	if at := p.letters[pageKey{"p", "a1", ledger.PageQuarantined}]; at == nil || at.again != nil {
+	if at := p.letters[pageKey{"p", "a1", api.PageQuarantined}]; at == nil || at.again != nil {
 		t.Error("taken, and still to be published")
 	}
 	p.mu.Unlock()
@@ -151,11 +151,11 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var page ledger.Page
+	var page api.Page
 	if err := json.Unmarshal(m.Data, &page); err != nil || page != want.Page || m.Subject != "page.t.payments" || m.Header.Get(nats.MsgIdHdr) != want.ID {
 		t.Errorf("%s %v %s: %v", m.Subject, m.Header, m.Data, err)
 	}
-	p.recorded(pageKey{"p", "a1", ledger.PageQuarantined})
+	p.recorded(pageKey{"p", "a1", api.PageQuarantined})
 	if left := p.taken(); len(left) != 0 {
 		t.Errorf("recorded and still to be recorded: %+v", left)
 	}
@@ -180,11 +180,11 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 
 // listen takes what is published for a hook of tenant t, with the answer that take gives;
 // nil: it only listens.
-func listen(t *testing.T, r *rig, hook string, take func(m *nats.Msg, page ledger.Page) []byte) chan ledger.Page {
+func listen(t *testing.T, r *rig, hook string, take func(m *nats.Msg, page api.Page) []byte) chan api.Page {
 	t.Helper()
-	heard := make(chan ledger.Page, 1000)
+	heard := make(chan api.Page, 1000)
 	sub, err := r.conn.Subscribe("page.t."+hook, func(m *nats.Msg) {
-		var page ledger.Page
+		var page api.Page
 		if err := json.Unmarshal(m.Data, &page); err != nil || m.Reply == "" {
 			t.Errorf("%s, reply to %q: %v", m.Data, m.Reply, err)
 		}
@@ -205,7 +205,7 @@ func listen(t *testing.T, r *rig, hook string, take func(m *nats.Msg, page ledge
 	return heard
 }
 
-func echoes(m *nats.Msg, _ ledger.Page) []byte { return m.Data }
+func echoes(m *nats.Msg, _ api.Page) []byte { return m.Data }
 
 // untaken reports that no page is taken.
 func untaken(t *testing.T, p *pager) {
@@ -255,12 +255,12 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 	untaken(t, p)
 	answers := []string{"", `{"stream":"PAGES","seq":1}`, "yes", `{"id":"2.0-ab"}`, fmt.Sprintf(`{"id":%q,"by":"ann"}`, page.ID)}
 	n := 0
-	heard := listen(t, r, "payments", func(*nats.Msg, ledger.Page) []byte {
+	heard := listen(t, r, "payments", func(*nats.Msg, api.Page) []byte {
 		n++
 		return []byte(answers[min(n, len(answers))-1])
 	})
 	p.mu.Lock()
-	at := p.letters[pageKey{"p", "a1", ledger.PageQuarantined}]
+	at := p.letters[pageKey{"p", "a1", api.PageQuarantined}]
 	p.mu.Unlock()
 	for i := range answers { // time passes: round after round
 		untaken(t, p)
@@ -277,7 +277,7 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 			}
 		}
 	}
-	if taken := waitTaken(t, p, 1); taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: ledger.PageQuarantined, Hook: "payments"}) {
+	if taken := waitTaken(t, p, 1); taken[0] != (executor.Paged{Plan: "p", Number: 1, Kind: api.PageQuarantined, Hook: "payments"}) {
 		t.Errorf("%+v", taken)
 	}
 }
@@ -287,13 +287,13 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 func TestAPageThatNobodyTakesIsEscalated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	owners := listen(t, r, "payments", func(*nats.Msg, ledger.Page) []byte { return nil })
-	operators := listen(t, r, ledger.PageOperators, echoes)
+	owners := listen(t, r, "payments", func(*nats.Msg, api.Page) []byte { return nil })
+	operators := listen(t, r, api.PageOperators, echoes)
 	p := pagerOn(t, r, nil)
 	p.escalate = 2 * time.Second
 	page := quarantinePage(1, "payments")
 	p.add([]executor.Page{page})
-	if taken := waitTaken(t, p, 1); taken[0].Hook != ledger.PageOperators {
+	if taken := waitTaken(t, p, 1); taken[0].Hook != api.PageOperators {
 		t.Errorf("%+v", taken)
 	}
 	want := page.Page
@@ -320,17 +320,17 @@ func TestAnEscalatedPageIsPostedToOperators(t *testing.T) {
 	r := newRig(t)
 	deaf := newHook(t, func(int, *http.Request) int { return http.StatusInternalServerError })
 	h := newHook(t, takes)
-	p := pagerOn(t, r, map[string]string{"payments": deaf.URL, ledger.PageOperators: h.URL})
+	p := pagerOn(t, r, map[string]string{"payments": deaf.URL, api.PageOperators: h.URL})
 	old := quarantinePage(1, "payments")
 	old.AtNs -= int64(time.Hour)
 	p.add([]executor.Page{old})
 	if got := h.next(t); got.id != old.ID || !got.page.Escalated || got.page.Hook != "payments" {
 		t.Errorf("%+v", got)
 	}
-	if taken := waitTaken(t, p, 1); taken[0].Hook != ledger.PageOperators {
+	if taken := waitTaken(t, p, 1); taken[0].Hook != api.PageOperators {
 		t.Errorf("%+v", taken)
 	}
-	if slack := string(bodyOf(formatSlack, ledger.Page{Kind: ledger.PageQuarantined, Hook: "payments", Escalated: true})); !strings.Contains(slack, "payments") {
+	if slack := string(bodyOf(formatSlack, api.Page{Kind: api.PageQuarantined, Hook: "payments", Escalated: true})); !strings.Contains(slack, "payments") {
 		t.Errorf("operators are not told whose it was: %s", slack)
 	}
 }
@@ -357,10 +357,10 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 	r := newRig(t)
 	p := pagerOn(t, r, nil)
 	p.add([]executor.Page{quarantinePage(1, "payments")})
-	stuck := ledger.Page{ID: "stuck-1", Kind: ledger.PageStuckWorker, Hook: ledger.PageOperators, Plan: "p", Action: "a1", AtNs: time.Now().UnixNano()}
+	stuck := api.Page{ID: "stuck-1", Kind: api.PageStuckWorker, Hook: api.PageOperators, Plan: "p", Action: "a1", AtNs: time.Now().UnixNano()}
 	p.tell(stuck)
-	p.recorded(pageKey{"p", "a1", ledger.PageQuarantined})
-	p.recorded(pageKey{"p", "a1", ledger.PageStuckWorker}) // no record is about it
+	p.recorded(pageKey{"p", "a1", api.PageQuarantined})
+	p.recorded(pageKey{"p", "a1", api.PageStuckWorker}) // no record is about it
 	p.mu.Lock()
 	if len(p.letters) != 1 {
 		t.Errorf("%v", p.letters)
@@ -377,7 +377,7 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 func TestAPageTakesThePlaceOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	heard := listen(t, r, "default", func(m *nats.Msg, page ledger.Page) []byte {
+	heard := listen(t, r, "default", func(m *nats.Msg, page api.Page) []byte {
 		if page.ID == "1.0-ab" {
 			return m.Data
 		}
@@ -408,7 +408,7 @@ func TestASlowHookStopsNoOther(t *testing.T) {
 		return http.StatusOK
 	})
 	fast := newHook(t, takes)
-	p := pagerOn(t, r, map[string]string{"slow": slow.URL, ledger.PageDefault: fast.URL})
+	p := pagerOn(t, r, map[string]string{"slow": slow.URL, api.PageDefault: fast.URL})
 	var pages []executor.Page
 	for i := 1; i <= 20; i++ {
 		pages = append(pages, quarantinePage(i, "slow"), quarantinePage(100+i, "payments"))
@@ -438,7 +438,7 @@ func TestAPageThatIsNeverTakenKeepsNoOther(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	p := pagerOn(t, r, map[string]string{ledger.PageDefault: h.URL})
+	p := pagerOn(t, r, map[string]string{api.PageDefault: h.URL})
 	var pages []executor.Page
 	for i := 1; i <= 10; i++ {
 		pages = append(pages, quarantinePage(i, "default"))
@@ -453,7 +453,7 @@ func TestAPageThatWasNotRecordedComesAgainUnderItsID(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, takes)
-	webhooks := map[string]string{ledger.PageDefault: h.URL}
+	webhooks := map[string]string{api.PageDefault: h.URL}
 	page := []executor.Page{quarantinePage(1, "default")}
 	first := pagerOn(t, r, webhooks)
 	first.add(page)
@@ -475,7 +475,7 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHook(t, takes)
-	p := pagerOn(t, r, map[string]string{ledger.PageDefault: h.URL})
+	p := pagerOn(t, r, map[string]string{api.PageDefault: h.URL})
 	h.posts = make(chan post, pageQueueMax+200)
 	var pages []executor.Page
 	for i := range pageQueueMax + 100 {

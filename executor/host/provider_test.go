@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -25,11 +26,11 @@ type provider struct {
 	standing []string          // external refs
 	keys     map[string]string // key -> ref that it reversed
 	reversed []string          // refs, in order
-	undos    []ledger.Command
-	asked    []ledger.Command
+	undos    []api.Command
+	asked    []api.Command
 	// undo and ask may take a command over; false goes on as usual.
-	undo func(n int, c ledger.Command) (*ledger.Reply, bool)
-	ask  func(n int, c ledger.Command) (*ledger.Reply, bool)
+	undo func(n int, c api.Command) (*api.Reply, bool)
+	ask  func(n int, c api.Command) (*api.Reply, bool)
 }
 
 // provide serves undos and questions of a rig.
@@ -43,9 +44,9 @@ func (r *rig) provide(standing ...string) *provider {
 // reconnect serves a provider on the rig's connection of now.
 func (r *rig) reconnect(p *provider) {
 	r.t.Helper()
-	for subject, answer := range map[string]func(ledger.Command) *ledger.Reply{"undo.t.>": p.answerUndo, "ask.t.>": p.answerQuestion} {
+	for subject, answer := range map[string]func(api.Command) *api.Reply{"undo.t.>": p.answerUndo, "ask.t.>": p.answerQuestion} {
 		if _, err := r.conn.QueueSubscribe(subject, "workers", func(m *nats.Msg) {
-			var c ledger.Command
+			var c api.Command
 			if err := json.Unmarshal(m.Data, &c); err != nil {
 				r.t.Errorf("command: %v", err)
 				return
@@ -60,7 +61,7 @@ func (r *rig) reconnect(p *provider) {
 	}
 }
 
-func (p *provider) answerUndo(c ledger.Command) *ledger.Reply {
+func (p *provider) answerUndo(c api.Command) *api.Reply {
 	p.mu.Lock()
 	n := len(p.undos)
 	p.undos = append(p.undos, c)
@@ -75,7 +76,7 @@ func (p *provider) answerUndo(c ledger.Command) *ledger.Reply {
 }
 
 // reverse carries an undo out: of the effect it names, or of any that stands.
-func (p *provider) reverse(c ledger.Command) *ledger.Reply {
+func (p *provider) reverse(c api.Command) *api.Reply {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var arguments struct{ Ref string }
@@ -93,11 +94,11 @@ func (p *provider) reverse(c ledger.Command) *ledger.Reply {
 			p.standing = slices.Delete(p.standing, at, at+1)
 		}
 	}
-	return &ledger.Reply{Status: ledger.StatusDone, ExternalRef: arguments.Ref, Worker: "w1", WorkNs: 6, SetupNs: 1, ToolNs: 2, LLMNs: 3}
+	return &api.Reply{Status: api.StatusDone, ExternalRef: arguments.Ref, Worker: "w1", WorkNs: 6, SetupNs: 1, ToolNs: 2, LLMNs: 3}
 }
 
 // answerQuestion says what stands.
-func (p *provider) answerQuestion(c ledger.Command) *ledger.Reply {
+func (p *provider) answerQuestion(c api.Command) *api.Reply {
 	p.mu.Lock()
 	n := len(p.asked)
 	p.asked = append(p.asked, c)
@@ -123,7 +124,7 @@ func (p *provider) answerQuestion(c ledger.Command) *ledger.Reply {
 		found.Presence, found.ExternalRef = "duplicate", p.standing[len(p.standing)-1]
 	}
 	output, _ := json.Marshal(found)
-	return &ledger.Reply{Status: ledger.StatusDone, Output: output, Worker: "w1"}
+	return &api.Reply{Status: api.StatusDone, Output: output, Worker: "w1"}
 }
 
 // want holds the provider against what must have happened: nothing stands any

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -28,7 +29,7 @@ type waiter struct {
 // serveQueries answers questions about a tenant from snapshots of its state, beside
 // the actor.
 func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
-	prefix := ledger.QuerySubject(a.tenant, "")
+	prefix := api.QuerySubject(a.tenant, "")
 	return h.serveSubject(a, prefix+">", func(subject string) (string, verb) {
 		name := strings.TrimPrefix(subject, prefix)
 		return name, questionVerb(name)
@@ -198,11 +199,11 @@ func ownersFrom(w executor.WaitingView) string {
 }
 
 // askHistoryOf answers an agent about a plan of its own.
-func (a *actor) askHistoryOf(agent string, q ledger.HistoryQuery) any {
+func (a *actor) askHistoryOf(agent string, q api.HistoryQuery) any {
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
 		return executor.ErrorAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
 	}
-	var answer ledger.HistoryAnswer
+	var answer api.HistoryAnswer
 	read := func() { a.look(func(r *executor.Reader) { answer = r.History(agent, q) }) }
 	read()
 	if answer.Agent == "" && q.Sequence == 0 && a.catchUp() { // its first record may have been acknowledged just now
@@ -211,12 +212,12 @@ func (a *actor) askHistoryOf(agent string, q ledger.HistoryQuery) any {
 	return answer
 }
 
-func (a *actor) askOutcome(q ledger.OutcomeQuery) any {
+func (a *actor) askOutcome(q api.OutcomeQuery) any {
 	limit := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
 	if limit <= 0 {
 		limit = 5 * time.Second
 	}
-	var answer ledger.OutcomeAnswer
+	var answer api.OutcomeAnswer
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, limit) {
 		answer.Error = fmt.Sprintf("sequence %d is not folded yet", q.Sequence)
 		return answer
@@ -248,8 +249,8 @@ func ended(state string) bool {
 	}
 }
 
-func (a *actor) outcome(q ledger.OutcomeQuery, answer *ledger.OutcomeAnswer) {
-	*answer = ledger.OutcomeAnswer{}
+func (a *actor) outcome(q api.OutcomeQuery, answer *api.OutcomeAnswer) {
+	*answer = api.OutcomeAnswer{}
 	a.look(func(r *executor.Reader) {
 		answer.Applied = r.Applied()
 		for _, refused := range r.RefusedAt(q.Sequence) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // reads asks for messages of the ledger.
@@ -22,7 +23,7 @@ func (r *rig) reads(q executor.ReadQuery) (answer executor.ReadAnswer) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m, err := r.conn.Request(ledger.QuerySubject("t", "ledger.read"), body, 30*time.Second)
+	m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), body, 30*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 		"request.bytes_max": `{"from":1,"bytes_max":524289}`,
 		"request.wait_ms":   `{"from":1,"wait_ms":60001}`,
 	} {
-		m, err := r.conn.Request(ledger.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
+		m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
 		var answer executor.ErrorAnswer
 		if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != field {
 			t.Errorf("%s: %+v, %v", q, answer, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -128,9 +129,9 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	release := make(chan struct{})
-	r.serve(func(ledger.Command) *ledger.Reply {
+	r.serve(func(api.Command) *api.Reply {
 		<-release
-		return &ledger.Reply{Status: ledger.StatusDone}
+		return &api.Reply{Status: api.StatusDone}
 	})
 	_, stop1 := r.host("h1")
 	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
@@ -326,8 +327,8 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 	}
 	r.plan("q", 2, 0)
 	r.fail("q")
-	var answer ledger.OutcomeAnswer
-	if err := r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer); err != nil || answer.State != "" {
+	var answer api.OutcomeAnswer
+	if err := r.ask("plan.outcome", api.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer); err != nil || answer.State != "" {
 		t.Fatalf("a halted tenant went on: %+v, %v", answer, err)
 	}
 	if len(r.calls) != 0 {
@@ -360,7 +361,7 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.serve(func(ledger.Command) *ledger.Reply { return nil })
+	r.serve(func(api.Command) *api.Reply { return nil })
 	r.host("h1")
 	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
 	r.append(source,
@@ -385,8 +386,8 @@ func TestASilentWorkerIsAskedAgainWithTheSameKeyAndThenQuarantined(t *testing.T)
 func TestALongUndoReportsByRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.serve(func(c ledger.Command) *ledger.Reply {
-		return &ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
+	r.serve(func(c api.Command) *api.Reply {
+		return &api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
 	})
 	r.host("h1")
 	r.plan("p", 1, 0)
@@ -463,12 +464,12 @@ func TestDeletingTheStateInTheMiddleOfAnUnwind(t *testing.T) {
 		for range undone {
 			gate <- struct{}{}
 		}
-		answers := func(ledger.Command) *ledger.Reply {
+		answers := func(api.Command) *api.Reply {
 			select {
 			case <-gate:
-				return &ledger.Reply{Status: ledger.StatusDone}
+				return &api.Reply{Status: api.StatusDone}
 			default:
-				return &ledger.Reply{Status: ledger.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
+				return &api.Reply{Status: api.StatusWorking, UntilMs: time.Now().Add(time.Hour).UnixMilli()}
 			}
 		}
 		r.serve(answers)

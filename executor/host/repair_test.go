@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -27,7 +28,7 @@ import (
 func (r *rig) administer(verb string, question, answer any) {
 	r.t.Helper()
 	body, _ := json.Marshal(question)
-	m, err := r.conn.Request(ledger.AdminSubject("t", verb), body, 30*time.Second)
+	m, err := r.conn.Request(api.AdminSubject("t", verb), body, 30*time.Second)
 	if err != nil {
 		r.t.Fatalf("%s: %v", verb, err)
 	}

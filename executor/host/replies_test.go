@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // sentUndos takes every undo of a rig without an answer: a test answers by hand.
@@ -55,7 +56,7 @@ func TestACommandIsAnsweredByWhoRepeatsItsKeyAndAttempt(t *testing.T) {
 	slow.Probe, slow.TimeoutNs = nil, int64(60e9)
 	r.charged("p1", "ch_1", slow)
 	m := <-sent
-	var c ledger.Command
+	var c api.Command
 	if err := json.Unmarshal(m.Data, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -105,22 +106,22 @@ func TestTheAnswerToAnEarlierAttemptEndsNoLaterOne(t *testing.T) {
 		t.Fatalf("two attempts share the reply subject %s", first.Reply)
 	}
 	answer := func(on, of *nats.Msg, status string) {
-		var c ledger.Command
+		var c api.Command
 		err := json.Unmarshal(of.Data, &c)
 		body := fmt.Sprintf(`{"status":%q,"key":%q,"attempt":%d}`, status, c.Key, c.Attempt)
 		if err := errors.Join(err, on.Respond([]byte(body))); err != nil {
 			t.Error(err)
 		}
 	}
-	answer(first, first, ledger.StatusStop)  // as it was asked, and too late
-	answer(first, second, ledger.StatusStop) // as if it were the second's
+	answer(first, first, api.StatusStop)  // as it was asked, and too late
+	answer(first, second, api.StatusStop) // as if it were the second's
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() { // ends with over
 		defer close(ended)
 		for {
 			select {
 			case m := <-sent:
-				answer(m, m, ledger.StatusDone)
+				answer(m, m, api.StatusDone)
 			case <-over:
 				return
 			}

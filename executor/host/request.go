@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Reasons why a message on a subject that the host serves is not taken as a request.
@@ -50,7 +51,7 @@ func (h *Host) serveSubject(
 // takes reports whether a message is a request: it can be answered, where an answer has
 // no effect of its own. What another program answers, and had sent here, is none.
 func (a *actor) takes(m *nats.Msg) bool {
-	err := ledger.CheckReplyTo(m.Reply)
+	err := api.CheckReplyTo(m.Reply)
 	if err != nil {
 		a.meter.refusedRequest(refusedReplyTo)
 		a.log.Debug("a message that is no request", "subject", m.Subject, "error", err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // served are the subjects of a tenant that a host answers on, all verbs of them.
@@ -25,23 +25,23 @@ func served() (subjects []string) {
 		"status", "host", "ledger.read", "fact.get", "fact.ls", "fact.history", "memory.status", "memory.queue",
 		"memory.rebuild", "released", "history.a1",
 	} {
-		subjects = append(subjects, ledger.QuerySubject("t", name))
+		subjects = append(subjects, api.QuerySubject("t", name))
 	}
 	for _, name := range []string{
 		"ledger.scrub", "ledger.export", "ledger.sign", "ledger.repair", "key.rotate", "rebuild",
 	} {
-		subjects = append(subjects, ledger.AdminSubject("t", name))
+		subjects = append(subjects, api.AdminSubject("t", name))
 	}
-	return append(subjects, ledger.KeySubject("t", "a1"), ledger.RevealSubject("t"))
+	return append(subjects, api.KeySubject("t", "a1"), api.RevealSubject("t"))
 }
 
 func TestEveryVerbIsInTheTestsOfRequests(t *testing.T) {
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(questions)) {
-		want = append(want, ledger.QuerySubject("t", name))
+		want = append(want, api.QuerySubject("t", name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(administered)) {
-		want = append(want, ledger.AdminSubject("t", name))
+		want = append(want, api.AdminSubject("t", name))
 	}
 	for _, subject := range want {
 		if !slices.Contains(served(), subject) {
@@ -142,10 +142,10 @@ func TestAStandInAnswersNowhereThatHasAnEffect(t *testing.T) {
 			}
 		}
 		// Answered by the same subscription, after all of these.
-		if _, err := r.conn.Request(ledger.QuerySubject("t", "status"), []byte("{}"), 10*time.Second); err != nil {
+		if _, err := r.conn.Request(api.QuerySubject("t", "status"), []byte("{}"), 10*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.conn.Request(ledger.AdminSubject("t", "rebuild"), []byte("{}"), 10*time.Second); err != nil {
+		if _, err := r.conn.Request(api.AdminSubject("t", "rebuild"), []byte("{}"), 10*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		for n, _, _ := heard.Pending(); n > 0; n-- {
@@ -218,7 +218,7 @@ func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("the log says %q: a refused request was carried out", done)
 		}
 	}
-	m, err := r.conn.Request(ledger.QuerySubject("t", "plan.show"), []byte(`{"plan":7}`), 10*time.Second)
+	m, err := r.conn.Request(api.QuerySubject("t", "plan.show"), []byte(`{"plan":7}`), 10*time.Second)
 	var answer struct{ Error, Field string }
 	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != "request.plan" {
 		t.Errorf("a field of another type: %+v, %v", answer, err)

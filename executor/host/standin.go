@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // StandInConfig is what NewStandIn needs; Conn, Tenants and Problem are required.
@@ -38,7 +38,7 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 	}
 	s := &StandIn{cfg: cfg}
 	for _, tenant := range cfg.Tenants {
-		for _, prefix := range [...]string{ledger.QuerySubject(tenant, ""), ledger.AdminSubject(tenant, "")} {
+		for _, prefix := range [...]string{api.QuerySubject(tenant, ""), api.AdminSubject(tenant, "")} {
 			sub, err := cfg.Conn.Subscribe(prefix+">", func(m *nats.Msg) { s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix)) })
 			if err != nil {
 				s.Close()
@@ -64,7 +64,7 @@ func (s *StandIn) Close() {
 func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	var answer any
 	switch {
-	case ledger.CheckReplyTo(m.Reply) != nil: // as every host: it would be published there
+	case api.CheckReplyTo(m.Reply) != nil: // as every host: it would be published there
 		return
 	case verb == verbReleased:
 		return

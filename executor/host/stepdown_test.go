@@ -9,20 +9,20 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // byHand is an actuator whose results the test gives.
 type byHand struct{ done []func(actuators.Result) }
 
-func (b *byHand) Send(_ ledger.Command, done func(actuators.Result)) { b.done = append(b.done, done) }
+func (b *byHand) Send(_ api.Command, done func(actuators.Result)) { b.done = append(b.done, done) }
 
 func repliedDone() actuators.Result {
-	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone}}
+	return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone}}
 }
 
 func repliedFailed() actuators.Result {
-	return actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusFailed}}
+	return actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusFailed}}
 }
 
 // instant is a clock that no one guards.
@@ -107,7 +107,7 @@ func TestAHostThatEndsTellsTheOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	told := make(chan *nats.Msg, 10)
-	if _, err := r.conn.ChanSubscribe(ledger.QuerySubject("t", verbReleased), told); err != nil {
+	if _, err := r.conn.ChanSubscribe(api.QuerySubject("t", verbReleased), told); err != nil {
 		t.Fatal(err)
 	}
 	h, stop := r.host("h1")

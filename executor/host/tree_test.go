@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -30,14 +31,14 @@ func (r *rig) begun(agent, plan string, open *pb.PlanOpened) {
 
 // notices subscribes to what an agent is told about a plan, by the holder alone: it
 // waits until there is one.
-func (r *rig) notices(agent, plan string) func() ledger.Notice {
+func (r *rig) notices(agent, plan string) func() api.Notice {
 	r.t.Helper()
 	r.eventually("the tenant is held", func() bool { return r.status().Mode == executor.ModeHolding })
-	sub, err := r.conn.SubscribeSync(ledger.NoticeSubject("t", agent, plan))
+	sub, err := r.conn.SubscribeSync(api.NoticeSubject("t", agent, plan))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return func() (n ledger.Notice) {
+	return func() (n api.Notice) {
 		r.t.Helper()
 		m, err := sub.NextMsg(10 * time.Second)
 		if err != nil || json.Unmarshal(m.Data, &n) != nil {
@@ -48,7 +49,7 @@ func (r *rig) notices(agent, plan string) func() ledger.Notice {
 }
 
 // outcome asks what became of a plan once a record is folded.
-func (r *rig) outcome(q ledger.OutcomeQuery) (answer ledger.OutcomeAnswer) {
+func (r *rig) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer) {
 	r.t.Helper()
 	if err := r.ask("plan.outcome", q, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%+v: %v %s", q, err, answer.Error)
@@ -89,7 +90,7 @@ func TestS61AChildPlanOfAnotherAgentIsUndoneInItsParentsPlace(t *testing.T) {
 	r.acted("helper", "part", "c1")
 	r.acted("helper", "part", "c2")
 	sequence := r.append(agentOf("helper", "part"), &pb.Record{Plan: "part", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
-	if got := r.outcome(ledger.OutcomeQuery{Plan: "part", Sequence: sequence}); got.State != ledger.StateCommitted {
+	if got := r.outcome(api.OutcomeQuery{Plan: "part", Sequence: sequence}); got.State != ledger.StateCommitted {
 		t.Fatalf("%+v", got)
 	}
 	r.acted("lead", "root", "a2")
@@ -115,7 +116,7 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 	r := newRig(t)
 	p := r.provide("a1", "a2", "a3", "a4")
 	gate := make(chan struct{})
-	p.undo = func(int, ledger.Command) (*ledger.Reply, bool) { <-gate; return nil, false }
+	p.undo = func(int, api.Command) (*api.Reply, bool) { <-gate; return nil, false }
 	r.host("h1")
 	told := r.notices("agent", "p")
 	r.begun("agent", "p", &pb.PlanOpened{})
@@ -127,16 +128,16 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "draft", Reason: "another idea", Number: 1}}})
-	r.outcome(ledger.OutcomeQuery{Plan: "p", Sequence: sequence})
+	r.outcome(api.OutcomeQuery{Plan: "p", Sequence: sequence})
 	if n := told(); n.State != ledger.StateUnwinding {
 		t.Errorf("%+v", n)
 	}
 	// Whoever waits for the plan's end goes on waiting when it is open again.
-	waited := make(chan ledger.OutcomeAnswer, 1)
+	waited := make(chan api.OutcomeAnswer, 1)
 	go func() {
-		var answer ledger.OutcomeAnswer
-		body, _ := json.Marshal(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
-		if m, err := r.conn.Request(ledger.QuerySubject("t", "plan.outcome"), body, 30*time.Second); err == nil {
+		var answer api.OutcomeAnswer
+		body, _ := json.Marshal(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
+		if m, err := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, 30*time.Second); err == nil {
 			_ = json.Unmarshal(m.Data, &answer)
 		}
 		waited <- answer
@@ -152,7 +153,7 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 		t.Fatalf("a wait for the end ended with %+v", got)
 	default:
 	}
-	if got := r.outcome(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 50}); got.State != ledger.StateOpen {
+	if got := r.outcome(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 50}); got.State != ledger.StateOpen {
 		t.Errorf("%+v", got)
 	}
 	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
@@ -171,15 +172,15 @@ func TestACommittedPlanIsUndoneByItsOwnerUnderANameOfItsOwn(t *testing.T) {
 	r.acted("agent", "p", "a1")
 	r.acted("agent", "p", "a2")
 	sequence := r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
-	r.outcome(ledger.OutcomeQuery{Plan: "p", Sequence: sequence})
+	r.outcome(api.OutcomeQuery{Plan: "p", Sequence: sequence})
 	told := r.notices("agent", "p~1")
 	r.append(operator("owner1"), &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "wrong customer", Actor: "owner1"}}})
 	r.eventually("it is undone under its new name", func() bool {
-		var answer ledger.OutcomeAnswer
-		return r.ask("plan.outcome", ledger.OutcomeQuery{Plan: "p~1", Ended: true, WaitMs: 500}, &answer) == nil && answer.State == ledger.StateCompensated
+		var answer api.OutcomeAnswer
+		return r.ask("plan.outcome", api.OutcomeQuery{Plan: "p~1", Ended: true, WaitMs: 500}, &answer) == nil && answer.State == ledger.StateCompensated
 	})
 	p.want(nil, []string{"a2", "a1"}, 2)
-	if got := r.outcome(ledger.OutcomeQuery{Plan: "p"}); got.State != ledger.StateCommitted {
+	if got := r.outcome(api.OutcomeQuery{Plan: "p"}); got.State != ledger.StateCommitted {
 		t.Errorf("%+v", got)
 	}
 	if v := r.show("p~1"); v.Origin != "p" || r.show("p").UndoneAs != "p~1" {
@@ -232,19 +233,19 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 	records := append([]*pb.Record{opened("p", &pb.PlanOpened{})}, pair("p", "a", charge())...)
 	records[1].GetForwardRegistered().Review = true
 	sequence := r.append(agentOf("agent", "p"), records...)
-	if got := r.outcome(ledger.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence}); got.Verdict != "" || got.State != ledger.StateOpen {
+	if got := r.outcome(api.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence}); got.Verdict != "" || got.State != ledger.StateOpen {
 		t.Errorf("%+v", got)
 	}
 	// An end that is waited for is not a verdict.
 	waited := make(chan *nats.Msg, 1)
 	go func() {
-		body, _ := json.Marshal(ledger.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
-		m, _ := r.conn.Request(ledger.QuerySubject("t", "plan.outcome"), body, 30*time.Second)
+		body, _ := json.Marshal(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
+		m, _ := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, 30*time.Second)
 		waited <- m
 	}()
 	sequence = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "auditor"},
 		&pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, Reason: "small"}}})
-	got := r.outcome(ledger.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence})
+	got := r.outcome(api.OutcomeQuery{Plan: "p", Action: "a", Sequence: sequence})
 	if got.Verdict != "allow" || got.VerdictReason != "small" || got.VerdictBy != "auditor" {
 		t.Errorf("%+v", got)
 	}
@@ -252,7 +253,7 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	r.append(agentOf("agent", "p"), &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
-	var answer ledger.OutcomeAnswer
+	var answer api.OutcomeAnswer
 	if m := <-waited; m == nil || json.Unmarshal(m.Data, &answer) != nil || answer.State == ledger.StateOpen {
 		t.Errorf("%+v", answer)
 	}

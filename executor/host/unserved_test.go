@@ -10,6 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -108,7 +109,7 @@ func TestAnUndoThatNobodyWaitsForIsHandedOn(t *testing.T) {
 			t.Fatal("dropped, and its call waits for the answer")
 		}
 		d.prune(of, settled)
-		results <- actuators.Result{Fate: actuators.Replied, Reply: ledger.Reply{Status: ledger.StatusDone, Worker: "w1"}}
+		results <- actuators.Result{Fate: actuators.Replied, Reply: api.Reply{Status: api.StatusDone, Worker: "w1"}}
 		if a := landed(t, d); a.Reply.Worker != "w1" || a.Plan != "p" || a.Attempt != 1 || len(d.waiting()) != 0 {
 			t.Fatalf("%+v", a)
 		}
@@ -119,7 +120,7 @@ func TestAnUndoThatNobodyWaitsForIsHandedOn(t *testing.T) {
 type slowly chan actuators.Result
 
 // Send implements Actuator.
-func (s slowly) Send(_ ledger.Command, done func(actuators.Result)) { go func() { done(<-s) }() }
+func (s slowly) Send(_ api.Command, done func(actuators.Result)) { go func() { done(<-s) }() }
 
 func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	t.Parallel()
@@ -209,12 +210,12 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 		t.Errorf("%+v, %v", refused, err)
 	}
 	var h heard
-	command := ledger.Command{Capability: "undo.a", WorkerVersion: "v2"}
-	h.note(command, ledger.Reply{Status: ledger.StatusFailed, Code: ledger.CodeWorkerVersion, Message: "this worker is v1"}, 5)
+	command := api.Command{Capability: "undo.a", WorkerVersion: "v2"}
+	h.note(command, api.Reply{Status: api.StatusFailed, Code: api.CodeWorkerVersion, Message: "this worker is v1"}, 5)
 	if h.at("undo.a") != 5 || h.otherVersion("undo.a", "v2") != "this worker is v1" || h.otherVersion("undo.a", "v3") != "" {
 		t.Errorf("%+v", h.refused)
 	}
-	h.note(command, ledger.Reply{Status: ledger.StatusDone}, 6)
+	h.note(command, api.Reply{Status: api.StatusDone}, 6)
 	if h.otherVersion("undo.a", "v2") != "" {
 		t.Error("one of the version has answered since")
 	}

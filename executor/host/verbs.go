@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // verb is one question of the query API, or one request of operators.
@@ -38,7 +38,7 @@ func bare(answer func(*actor) any) func(*actor, []byte) any {
 	return taking(func(a *actor, _ struct{}) any { return answer(a) })
 }
 
-// questions are answered on ledger.QuerySubject, from snapshots of the state.
+// questions are answered on api.QuerySubject, from snapshots of the state.
 var questions = map[string]verb{
 	"plan.ls":         quick(taking((*actor).askPlans)),
 	"plan.find":       slow(taking((*actor).askFind)),
@@ -72,8 +72,8 @@ func questionVerb(name string) verb {
 	if v, known := questions[name]; known {
 		return v
 	}
-	if agent, ok := strings.CutPrefix(name, ledger.HistoryVerb); ok {
-		ask := func(a *actor, q ledger.HistoryQuery) any { return a.askHistoryOf(agent, q) }
+	if agent, ok := strings.CutPrefix(name, api.HistoryVerb); ok {
+		ask := func(a *actor, q api.HistoryQuery) any { return a.askHistoryOf(agent, q) }
 		return slow(taking(ask))
 	}
 	return quick(func(*actor, []byte) any {
@@ -81,7 +81,7 @@ func questionVerb(name string) verb {
 	})
 }
 
-// administered are what operators ask on ledger.AdminSubject.
+// administered are what operators ask on api.AdminSubject.
 var administered = map[string]verb{
 	"ledger.scrub":  slow(bare(func(a *actor) any { return a.bounded(a.askScrub) })),
 	"ledger.export": slow(taking((*actor).askExport)),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -73,11 +74,11 @@ func TestAWatchNamesWhatTheFoldTouchesWithinItsBounds(t *testing.T) {
 // await waits until a sequence is folded.
 func (r *rig) await(h *Host, sequence uint64) {
 	r.t.Helper()
-	answer, err := h.Ask("t", "plan.outcome", ledger.OutcomeQuery{Plan: "none", Sequence: sequence})
+	answer, err := h.Ask("t", "plan.outcome", api.OutcomeQuery{Plan: "none", Sequence: sequence})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if o := answer.(ledger.OutcomeAnswer); o.Applied < sequence {
+	if o := answer.(api.OutcomeAnswer); o.Applied < sequence {
 		r.t.Fatalf("folded %d of %d: %s", o.Applied, sequence, o.Error)
 	}
 }

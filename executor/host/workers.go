@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/executor"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // heard remembers when a worker last answered for a capability of a tenant, while this
@@ -20,7 +20,7 @@ type heard struct {
 type versionOf struct{ capability, version string }
 
 // note keeps at most heardMax capabilities, and versions: those that came first.
-func (h *heard) note(c ledger.Command, reply ledger.Reply, ns int64) {
+func (h *heard) note(c api.Command, reply api.Reply, ns int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ns == nil {
@@ -31,7 +31,7 @@ func (h *heard) note(c ledger.Command, reply ledger.Reply, ns int64) {
 	}
 	of := versionOf{c.Capability, c.WorkerVersion}
 	delete(h.refused, of)
-	if reply.Code == ledger.CodeWorkerVersion && len(h.refused) < heardMax {
+	if reply.Code == api.CodeWorkerVersion && len(h.refused) < heardMax {
 		h.refused[of] = clipText(reply.Message)
 	}
 }
@@ -57,7 +57,7 @@ func (a *actor) askWorkers() any {
 	})
 	for i := range answer.Workers {
 		w := &answer.Workers[i]
-		w.HeardNs, w.Served = a.heard.at(w.Capability), a.served(ledger.UndoSubject(a.tenant, w.Capability))
+		w.HeardNs, w.Served = a.heard.at(w.Capability), a.served(api.UndoSubject(a.tenant, w.Capability))
 	}
 	return answer
 }
@@ -82,9 +82,9 @@ func (a *actor) askServed(q executor.ServedQuery) any {
 	answer := executor.ServedAnswer{Calls: []executor.ServedView{}}
 	waiting := a.waitingCommands()
 	for _, call := range q.Calls {
-		subject := ledger.AskSubject(a.tenant, call.Capability)
+		subject := api.AskSubject(a.tenant, call.Capability)
 		if call.Undo {
-			subject = ledger.UndoSubject(a.tenant, call.Capability)
+			subject = api.UndoSubject(a.tenant, call.Capability)
 		}
 		view := executor.ServedView{ServedCall: call, Served: a.served(subject), HeardNs: a.heard.at(call.Capability)}
 		for _, w := range waiting { // as good as asked: the last try has found nobody

@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -255,7 +256,7 @@ func (c *checker) sent(h *host, command executor.Command) {
 }
 
 // reached notes that a command has come to a worker.
-func (c *checker) reached(command ledger.Command) {
+func (c *checker) reached(command api.Command) {
 	c.came[attemptOf(command.Plan, command.Action, command.Purpose, command.Attempt)] = true
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -40,10 +41,10 @@ func (c *checker) aboutAction(e ledger.Entry, p *planCheck) {
 		if it.duty && p.phase == phaseEnded { // it came late, and the plan goes on for it
 			c.reopen(p, at)
 		}
-		purpose := ledger.PurposeProbe
+		purpose := api.PurposeProbe
 		switch k.ProbeAsked.Question {
 		case pb.Question_QUESTION_VERIFY:
-			purpose = ledger.PurposeVerify
+			purpose = api.PurposeVerify
 		case pb.Question_QUESTION_UNDO: // with it an attempt begins
 			if !it.started {
 				c.inOrder(at, p, it)

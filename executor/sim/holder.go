@@ -4,6 +4,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // lease is who holds the tenant, as the hosts are told. It is advice: terms are
@@ -163,7 +164,7 @@ func (h *host) try(f *turn.Flight) {
 	}
 	h.w.check.sent(h, f.Command)
 	session, flights := h.session, h.flights
-	done := func(fate turn.Fate, reply *ledger.Reply) {
+	done := func(fate turn.Fate, reply *api.Reply) {
 		if h.flights != flights { // its term has ended
 			return
 		}
@@ -182,10 +183,10 @@ func (h *host) try(f *turn.Flight) {
 		}
 	}
 	if f.Command.Actuator == ledger.ActuatorMemory {
-		done(turn.Replied, &ledger.Reply{Status: ledger.StatusDone, Worker: "memory"})
+		done(turn.Replied, &api.Reply{Status: api.StatusDone, Worker: "memory"})
 		return
 	}
-	h.w.workers.take(f.Command, func(fate turn.Fate, reply *ledger.Reply) {
+	h.w.workers.take(f.Command, func(fate turn.Fate, reply *api.Reply) {
 		h.run(session, func() { done(fate, reply) })
 	})
 }

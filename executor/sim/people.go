@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -236,14 +237,14 @@ func (w *world) paged(p executor.Page) {
 	}
 	w.after(r.between(second, 20*second), func() {
 		switch p.Kind {
-		case ledger.PageQuarantined, ledger.PageCommitWaits:
+		case api.PageQuarantined, api.PageCommitWaits:
 			if p.Action != "" {
 				w.answer(p.Plan, p.Action, "ann")
 				if r.percent(50) {
 					w.answer(p.Plan, p.Action, "bob")
 				}
 			}
-		case ledger.PageCascadeCut:
+		case api.PageCascadeCut:
 			w.tell(operator("ann"), &pb.Record{Plan: p.Plan, Kind: &pb.Record_CascadeAnswered{
 				CascadeAnswered: &pb.CascadeAnswered{Resume: r.percent(60), Reason: "seen", Actor: "ann"}}})
 		}

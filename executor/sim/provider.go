@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -115,7 +115,7 @@ func (p *provider) memory(a *actionSpec) int64 {
 
 // undo takes an effect back under a key. found is false when there was nothing: then
 // the forward is barred from now on.
-func (p *provider) undo(c ledger.Command, spec *actionSpec) (found bool) {
+func (p *provider) undo(c api.Command, spec *actionSpec) (found bool) {
 	t := readTarget(c.Arguments)
 	k := p.keys[c.Key]
 	if k == nil {
@@ -145,7 +145,7 @@ func (p *provider) undo(c ledger.Command, spec *actionSpec) (found bool) {
 }
 
 // act undoes one effect and counts it.
-func (p *provider) act(e *effect, k *keyed, c ledger.Command) {
+func (p *provider) act(e *effect, k *keyed, c api.Command) {
 	switch {
 	case !e.stands && e.byOwner:
 	case !e.stands && e.by != c.Key:

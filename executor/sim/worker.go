@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -45,7 +46,7 @@ func (x *workers) spec(plan, action string) *actionSpec {
 }
 
 // take carries out a command. done learns what became of this sending, once.
-func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Reply)) {
+func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply)) {
 	w, r, c := x.w, x.w.labour, command.Command
 	timeout := c.TimeoutMs * millisecond
 	if x.away > w.now {
@@ -62,7 +63,7 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Re
 		copyAfter := r.between(millisecond, 20*second)
 		w.after(copyAfter, func() {
 			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan, c.Action)
-			x.work(command, func(*ledger.Reply) {})
+			x.work(command, func(*api.Reply) {})
 		})
 	}
 	silent := func() { w.after(timeout, func() { done(turn.Silent, nil) }) }
@@ -82,7 +83,7 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Re
 		w.point("worker: behind its effect")
 		w.after(delay, func() {
 			w.sayFault(FaultWorkerDies, "worker", "dies behind the %s of %s %s", c.Purpose, c.Plan, c.Action)
-			x.work(command, func(*ledger.Reply) {})
+			x.work(command, func(*api.Reply) {})
 		})
 		silent()
 		return
@@ -90,52 +91,52 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *ledger.Re
 	if delay > timeout {
 		w.sayFault(FaultSlowWorker, "worker", "is slow with the %s of %s %s", c.Purpose, c.Plan, c.Action)
 		silent()
-		w.after(delay, func() { x.work(command, func(*ledger.Reply) {}) })
+		w.after(delay, func() { x.work(command, func(*api.Reply) {}) })
 		return
 	}
 	w.after(delay, func() {
-		x.work(command, func(reply *ledger.Reply) {
+		x.work(command, func(reply *api.Reply) {
 			w.after(r.between(millisecond, 10*millisecond), func() { done(turn.Replied, reply) })
 		})
 	})
 }
 
 // work is a worker that has the command.
-func (x *workers) work(command executor.Command, answer func(*ledger.Reply)) {
+func (x *workers) work(command executor.Command, answer func(*api.Reply)) {
 	w, r, c := x.w, x.w.labour, command.Command
 	if c.Term < x.term {
-		answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "stale_term", Message: "a higher term has spoken", Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusFailed, Code: "stale_term", Message: "a higher term has spoken", Worker: "w1"})
 		return
 	}
 	x.term = c.Term
 	spec := x.spec(c.Plan, c.Action)
 	switch c.Purpose {
-	case ledger.PurposeProbe:
+	case api.PurposeProbe:
 		answer(x.probe(c))
-	case ledger.PurposeVerify:
+	case api.PurposeVerify:
 		e := w.provider.find(readTarget(c.Arguments))
 		if w.chance(r, FaultFailing, 10) {
-			answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "unreachable", Worker: "w1"})
+			answer(&api.Reply{Status: api.StatusFailed, Code: "unreachable", Worker: "w1"})
 			return
 		}
 		output := `{"gone":true}`
 		if e != nil && e.stands {
 			output = `{"gone":false}`
 		}
-		answer(&ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(output), Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusDone, Output: json.RawMessage(output), Worker: "w1"})
 	default:
 		x.undo(c, spec, answer)
 	}
 }
 
 // probe says what stands.
-func (x *workers) probe(c ledger.Command) *ledger.Reply {
+func (x *workers) probe(c api.Command) *api.Reply {
 	w, r := x.w, x.w.labour
 	if w.chance(r, FaultFailing, 10) {
-		return &ledger.Reply{Status: ledger.StatusFailed, Code: "unreachable", Worker: "w1"}
+		return &api.Reply{Status: api.StatusFailed, Code: "unreachable", Worker: "w1"}
 	}
 	if w.chance(r, FaultFailing, 10) {
-		return &ledger.Reply{Status: ledger.StatusDone, Output: json.RawMessage(`{"presence":"inconclusive","reason":"two books differ"}`), Worker: "w1"}
+		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"inconclusive","reason":"two books differ"}`), Worker: "w1"}
 	}
 	t := readTarget(c.Arguments)
 	answer := map[string]any{"presence": "absent"}
@@ -153,11 +154,11 @@ func (x *workers) probe(c ledger.Command) *ledger.Reply {
 		panic("sim: " + err.Error())
 	}
 	w.say("worker", "probe of %s %s: %s", c.Plan, c.Action, output)
-	return &ledger.Reply{Status: ledger.StatusDone, Output: output, Worker: "w1"}
+	return &api.Reply{Status: api.StatusDone, Output: output, Worker: "w1"}
 }
 
 // undo calls the provider.
-func (x *workers) undo(c ledger.Command, spec *actionSpec, answer func(*ledger.Reply)) {
+func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply)) {
 	w, r := x.w, x.w.labour
 	often := 15
 	if x.locked[c.Key] {
@@ -167,33 +168,33 @@ func (x *workers) undo(c ledger.Command, spec *actionSpec, answer func(*ledger.R
 	case w.chance(r, FaultFailing, often):
 		x.locked[c.Key] = true
 		w.sayFault(FaultFailing, "worker", "fails the undo of %s %s", c.Plan, c.Action)
-		answer(&ledger.Reply{Status: ledger.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusFailed, Code: "locked", Message: "try later", Worker: "w1"})
 		return
 	case w.chance(r, FaultFailing, 8):
 		x.locked[c.Key] = true
 		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
-		answer(&ledger.Reply{Status: pick(r, ledger.StatusStop, ledger.StatusFailed), Code: "protected", Message: "never", Worker: "w1"})
+		answer(&api.Reply{Status: pick(r, api.StatusStop, api.StatusFailed), Code: "protected", Message: "never", Worker: "w1"})
 		return
 	case x.working[c.Key]:
-		answer(&ledger.Reply{Status: ledger.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
 		return
 	case w.chance(r, FaultWorking, 25):
 		x.long(c, spec)
-		answer(&ledger.Reply{Status: ledger.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
 		return
 	}
 	answer(x.undone(c, spec))
 }
 
-func (x *workers) undone(c ledger.Command, spec *actionSpec) *ledger.Reply {
+func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
 	if found := x.w.provider.undo(c, spec); !found && spec != nil && spec.pair.compensation.Done != "" {
-		return &ledger.Reply{Status: ledger.StatusFailed, Code: "not_found", Message: "it is gone already", Worker: "w1"}
+		return &api.Reply{Status: api.StatusFailed, Code: "not_found", Message: "it is gone already", Worker: "w1"}
 	}
-	return &ledger.Reply{Status: ledger.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`), WorkNs: 1e6}
+	return &api.Reply{Status: api.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`), WorkNs: 1e6}
 }
 
 // long is an undo of which the worker reports later, by a record of its own.
-func (x *workers) long(c ledger.Command, spec *actionSpec) {
+func (x *workers) long(c api.Command, spec *actionSpec) {
 	w, r := x.w, x.w.labour
 	x.working[c.Key] = true
 	w.sayFault(FaultWorking, "worker", "works on the undo of %s %s", c.Plan, c.Action)

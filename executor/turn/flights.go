@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Fate says what became of one sending of a command.
@@ -23,7 +24,7 @@ const (
 // Result is what became of one sending.
 type Result struct {
 	Fate    Fate
-	Reply   ledger.Reply
+	Reply   api.Reply
 	Problem string        // Unsent: why; may be empty
 	Took    time.Duration // from sending to the result
 }
@@ -31,7 +32,7 @@ type Result struct {
 // Attempt names one attempt: of an undo, or of a question about it.
 type Attempt struct {
 	About
-	Purpose string // as ledger.Command.Purpose
+	Purpose string // as api.Command.Purpose
 	Number  uint32
 }
 
@@ -112,7 +113,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	if !f.Flies(x) {
 		// An undo is done that no one waits for any more, as its owner was faster: the
 		// core decides what that means.
-		if x.Attempt.Purpose == ledger.PurposeUndo && r.Fate == Replied && r.Reply.Status == ledger.StatusDone {
+		if x.Attempt.Purpose == ledger.PurposeUndo && r.Fate == Replied && r.Reply.Status == api.StatusDone {
 			v.Answers = append(v.Answers, x.answer(&r.Reply, r.Took))
 		}
 		return v
@@ -132,7 +133,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		f.land(x, nil, 0, &v)
 	case r.Fate != Replied:
 		panic("turn: unknown fate of a sending")
-	case r.Reply.Status != ledger.StatusWorking:
+	case r.Reply.Status != api.StatusWorking:
 		f.land(x, &r.Reply, r.Took, &v)
 	case now.MonoNs-x.SinceNs > int64(WorkingMax):
 		f.land(x, nil, 0, &v) // as silent
@@ -176,7 +177,7 @@ func (f *Flights) Prune(of About, waits func(plan string, n uint32, purpose stri
 }
 
 // land ends a flight with an answer; a nil reply is silence.
-func (f *Flights) land(x *Flight, reply *ledger.Reply, took time.Duration, v *Verdict) {
+func (f *Flights) land(x *Flight, reply *api.Reply, took time.Duration, v *Verdict) {
 	delete(f.flights, x.Attempt.About)
 	v.Ended = true
 	v.Answers = append(v.Answers, x.answer(reply, took))
@@ -186,7 +187,7 @@ func (v *Verdict) again(inNs int64) { v.Again, v.InNs = true, inNs }
 
 // answer is for the core. A sending that took longer than the worker's work has waited in
 // a queue for the rest.
-func (x *Flight) answer(reply *ledger.Reply, took time.Duration) executor.Answer {
+func (x *Flight) answer(reply *api.Reply, took time.Duration) executor.Answer {
 	a := executor.Answer{
 		Plan: x.Attempt.Plan, Number: x.Command.Number, Purpose: x.Attempt.Purpose, Attempt: x.Attempt.Number, Reply: reply,
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -88,7 +89,7 @@ func TestArgumentsOfAReasonThatChanged(t *testing.T) {
 		}}})
 		s.turns(1)
 		decided := s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Answers: []executor.Answer{{
-			Plan: "p", Number: 2, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &ledger.Reply{Status: ledger.StatusDone},
+			Plan: "p", Number: 2, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone},
 		}}})
 		s.agent(&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "all"}}})
 		if read {
@@ -139,7 +140,7 @@ func TestADutyForAnExtraEffectDoesNotTakeTheOutputOfItsOrigin(t *testing.T) {
 	})...), completed("a"))...)
 	s.agent(planFailed())
 	s.turns(1)
-	said := func(purpose string, reply *ledger.Reply) {
+	said := func(purpose string, reply *api.Reply) {
 		records := s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Answers: []executor.Answer{{
 			Plan: "p", Number: 1, Purpose: purpose, Attempt: 1, Reply: reply,
 		}}})
@@ -147,8 +148,8 @@ func TestADutyForAnExtraEffectDoesNotTakeTheOutputOfItsOrigin(t *testing.T) {
 		s.turns(1)
 	}
 	said(ledger.PurposeUndo, nil) // silence: was it carried out?
-	said(ledger.PurposeProbe, &ledger.Reply{
-		Status: ledger.StatusDone, Output: []byte(`{"presence":"duplicate","external_ref":["x2","x3"]}`),
+	said(api.PurposeProbe, &api.Reply{
+		Status: api.StatusDone, Output: []byte(`{"presence":"duplicate","external_ref":["x2","x3"]}`),
 	})
 	s.now += 10 * second
 	s.turns(1)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -204,7 +205,7 @@ func (b *book) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) verdict {
 		b.nextTurn(p, func(*turn) bool { return true })
 	}
 	p.cuts = append(p.cuts, &cut{number: numberOf(a), lease: l.name, at: e.Address})
-	b.page(p, a, ledger.PageCascadeCut, e.Address)
+	b.page(p, a, api.PageCascadeCut, e.Address)
 	b.lookPlan(p)
 	return effective
 }
@@ -224,7 +225,7 @@ func (b *book) uncut(p *plan, to string, gone func(*cut) bool) {
 	}
 	for _, c := range went {
 		if !slices.ContainsFunc(kept, func(other *cut) bool { return other.number == c.number }) {
-			delete(b.pages, page{p.id, c.number, ledger.PageCascadeCut})
+			delete(b.pages, page{p.id, c.number, api.PageCascadeCut})
 		}
 	}
 	p.cuts = kept

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -113,8 +114,8 @@ func (b *book) stopSettling(root *plan) {
 
 func (b *book) endDoubt(p *plan, a *action) {
 	if a.doubt == doubtGiven {
-		delete(b.pages, page{p.id, a.n, ledger.PageCommitWaits})
-		delete(b.pages, page{p.id, a.n, ledger.PageQuarantined})
+		delete(b.pages, page{p.id, a.n, api.PageCommitWaits})
+		delete(b.pages, page{p.id, a.n, api.PageQuarantined})
 		a.settled, a.settledNs = nil, 0
 	}
 	a.land()
@@ -163,7 +164,7 @@ func (b *book) decidedDoubt(e ledger.Entry, p *plan, a *action) verdict {
 		}
 		a.land()
 		a.doubt, a.settled, a.settledNs = doubtGiven, e.Address, b.now
-		b.page(p, a, ledger.PageCommitWaits, e.Address)
+		b.page(p, a, api.PageCommitWaits, e.Address)
 		return effective
 	}
 	return void("I15", "plan %s is %s", p.id, ledger.StateCommitting)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -162,7 +163,7 @@ func (b *book) window(p *plan, a *action) {
 		}
 	}
 	if closes != a.closesNs { // its owner was warned of another end
-		delete(b.pages, page{p.id, a.n, ledger.PageWindowClosing})
+		delete(b.pages, page{p.id, a.n, api.PageWindowClosing})
 		a.warned = false
 	}
 	a.closesNs = closes
@@ -172,7 +173,7 @@ func (b *book) window(p *plan, a *action) {
 // more. One that is held again is warned of again.
 func (b *book) unwarn(p *plan) {
 	for _, a := range p.actions {
-		if key := (page{p.id, a.n, ledger.PageWindowClosing}); b.pages[key] != nil {
+		if key := (page{p.id, a.n, api.PageWindowClosing}); b.pages[key] != nil {
 			delete(b.pages, key)
 			a.warned = false
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -90,7 +91,7 @@ func (b *book) decidedAbout(e ledger.Entry, p *plan) verdict {
 			return void("I24", "action %s is %s, with no such window", a.id, a.undo)
 		}
 		a.warned = true
-		b.page(p, a, ledger.PageWindowClosing, e.Address)
+		b.page(p, a, api.PageWindowClosing, e.Address)
 		return effective
 	}
 	if k := r.GetCompensationSucceeded(); k != nil && a.isLate(k.Attempt) {
@@ -324,6 +325,6 @@ func (b *book) quarantine(e ledger.Entry, p *plan, a *action) verdict {
 	}
 	a.proposal = nil
 	b.settle(p, a, quarantined, e.Address)
-	b.page(p, a, ledger.PageQuarantined, e.Address)
+	b.page(p, a, api.PageQuarantined, e.Address)
 	return effective
 }

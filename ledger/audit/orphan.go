@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -123,7 +124,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	}
 	b.reopen(p)
 	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting || p.phase == ledger.StateCommitted {
-		b.page(p, nil, ledger.PageActClaimed, e.Address)
+		b.page(p, nil, api.PageActClaimed, e.Address)
 	}
 }
 
@@ -208,7 +209,7 @@ func (b *book) accepted(p *plan, r *pb.Record) {
 
 func (b *book) unpageOrphans(p *plan) {
 	if len(p.unanswered()) == 0 {
-		delete(b.pages, page{p.id, 0, ledger.PageActClaimed})
+		delete(b.pages, page{p.id, 0, api.PageActClaimed})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -70,7 +71,7 @@ func (b *book) resolve(e ledger.Entry, p *plan, k *pb.Resolved) verdict {
 		a.land()
 	}
 	a.resolution = k
-	delete(b.pages, page{p.id, a.n, ledger.PageQuarantined})
+	delete(b.pages, page{p.id, a.n, api.PageQuarantined})
 	b.settle(p, a, resolved, e.Address)
 	return effective
 }
@@ -102,7 +103,7 @@ func (b *book) retry(e ledger.Entry, p *plan, k *pb.RetryRequested) verdict {
 		b.reopen(p)
 		p.resumed = e.Address
 		a.settled, a.settledNs = nil, 0
-		delete(b.pages, page{p.id, a.n, ledger.PageQuarantined})
+		delete(b.pages, page{p.id, a.n, api.PageQuarantined})
 		a.undo = owed
 	case owed:
 	default: // what is in flight stays there for its next attempt, if that may be made at once

@@ -3,7 +3,7 @@ package audit_test
 import (
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -17,17 +17,17 @@ func TestAPageIsTakenUnderItsKind(t *testing.T) {
 		return records
 	}
 	ledgers := map[string]func(s *scribe) *pb.Record{
-		ledger.PageCommitWaits: func(s *scribe) *pb.Record {
+		api.PageCommitWaits: func(s *scribe) *pb.Record {
 			s.agent(append(append([]*pb.Record{opened(0)}, doubtful("a", false)...), inDoubt("a"), planCommitted())...)
 			s.decide()
 			return s.about("a", s.at("commit_waits", "a"))
 		},
-		ledger.PageActClaimed: func(s *scribe) *pb.Record {
+		api.PageActClaimed: func(s *scribe) *pb.Record {
 			s.agent(append([]*pb.Record{opened(0)}, append(pair("a"), completed("a"))...)...)
 			s.agent(foreign("b")...)
 			return &pb.Record{Cause: s.at("forward_registered", "b")}
 		},
-		ledger.PageQuarantined: func(s *scribe) *pb.Record {
+		api.PageQuarantined: func(s *scribe) *pb.Record {
 			s.fails = true
 			s.agent(append([]*pb.Record{opened(0)}, append(pair("a"), completed("a"), planFailed())...)...)
 			s.decide()

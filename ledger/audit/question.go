@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -297,7 +298,7 @@ func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why s
 	case ledger.StateCommitted:
 		b.weigh(p, d)
 		if p.undoneAs == "" {
-			b.page(p, d, ledger.PageQuarantined, e.Address)
+			b.page(p, d, api.PageQuarantined, e.Address)
 		}
 	default:
 		d.undo = owed

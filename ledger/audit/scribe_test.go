@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -108,9 +109,9 @@ func (s *scribe) decide() {
 	var answers []executor.Answer
 	for range 1000 {
 		for _, c := range s.state.Commands() {
-			reply := &ledger.Reply{Status: ledger.StatusDone}
+			reply := &api.Reply{Status: api.StatusDone}
 			if s.fails {
-				reply = &ledger.Reply{Status: ledger.StatusStop, Code: "no"}
+				reply = &api.Reply{Status: api.StatusStop, Code: "no"}
 			}
 			if !s.lazy {
 				answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: reply})

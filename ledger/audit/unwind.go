@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -231,7 +232,7 @@ func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
 	case pb.PlanEnd_PLAN_END_QUARANTINED:
 		b.enter(p, ledger.StateQuarantined)
 		if len(p.unanswered()) > 0 {
-			b.page(p, nil, ledger.PageActClaimed, e.Address)
+			b.page(p, nil, api.PageActClaimed, e.Address)
 		}
 	}
 	return effective

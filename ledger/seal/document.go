@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Path says which values of a payload are sealed: input, output or before, and names
@@ -250,7 +250,7 @@ func scrub(text string, secrets []string) string {
 }
 
 // ScrubReply is Scrub for all that a worker says.
-func ScrubReply(r ledger.Reply, opened []json.RawMessage) ledger.Reply {
+func ScrubReply(r api.Reply, opened []json.RawMessage) api.Reply {
 	list := secrets(opened)
 	r.Code, r.Message, r.ExternalRef = scrub(r.Code, list), scrub(r.Message, list), scrub(r.ExternalRef, list)
 	if output := scrub(string(r.Output), list); output != string(r.Output) {

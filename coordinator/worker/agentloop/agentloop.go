@@ -14,6 +14,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Limits and defaults of a loop.
@@ -54,7 +55,7 @@ type Call struct {
 	Key       string
 	Tool      string
 	Arguments json.RawMessage // a JSON object, as the model gave it
-	Command   ledger.Command  // what is undone
+	Command   api.Command     // what is undone
 }
 
 // Tool is one thing that a model may do.
@@ -144,7 +145,7 @@ func (l *loop) name(tools map[string]Tool) error {
 }
 
 // handle carries out one command; it is a worker.Handler.
-func (l *loop) handle(ctx context.Context, c ledger.Command) (worker.Result, error) {
+func (l *loop) handle(ctx context.Context, c api.Command) (worker.Result, error) {
 	started := time.Now()
 	if c.Agent == nil || len(c.Agent.Tools) == 0 {
 		return worker.Result{}, worker.Stop(fail(CodeNoTask, "the command names no tools: serve it with a handler of its own"))

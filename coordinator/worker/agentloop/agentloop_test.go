@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const key = "0f3a5c7e9b1d2f4a6c8e0b1d3f5a7c9e"
@@ -112,11 +113,11 @@ func (b *bench) names() string {
 	return strings.Join(names, " ")
 }
 
-func command() ledger.Command {
-	return ledger.Command{
+func command() api.Command {
+	return api.Command{
 		Purpose: ledger.PurposeUndo, Tenant: "default", Plan: "p1", Action: "a", Capability: "git.pr.undo", Forward: "git.pr.open",
 		Arguments: json.RawMessage(`{"pr":7}`), Key: key, Attempt: 1, Term: 1, TimeoutMs: 10_000, DirtyFailure: true,
-		Agent: &ledger.AgentTask{Tools: []string{"git.pr.close", "git.branch.delete"}, Prompt: "Close the pull request, delete its branch.", MaxTurns: 4, Model: "frozen-1"},
+		Agent: &api.AgentTask{Tools: []string{"git.pr.close", "git.branch.delete"}, Prompt: "Close the pull request, delete its branch.", MaxTurns: 4, Model: "frozen-1"},
 	}
 }
 
@@ -264,7 +265,7 @@ func TestS22EveryCallCarriesTheKeyOfTheUndo(t *testing.T) {
 func TestS8ASingleToolIsCalledWithoutAModel(t *testing.T) {
 	m, b := newModel(t, done), &bench{}
 	task := command()
-	task.Agent = &ledger.AgentTask{Tools: []string{"git.pr.close"}, Prompt: "means nothing here (S24)"}
+	task.Agent = &api.AgentTask{Tools: []string{"git.pr.close"}, Prompt: "means nothing here (S24)"}
 	result, err := handler(t, m, b)(t.Context(), task)
 	if err != nil || len(m.asked) != 0 || b.names() != `git.pr.close{"pr":7}` || b.calls[0].Key != key || result.Timing.LLM != 0 {
 		t.Errorf("called %s, asked %d times, %+v, %v", b.names(), len(m.asked), result, err)
@@ -318,12 +319,12 @@ func TestTasksThatCannotBeCarriedOut(t *testing.T) {
 	for _, c := range []struct {
 		code string
 		stop bool
-		task *ledger.AgentTask
+		task *api.AgentTask
 	}{
 		{CodeNoTask, true, nil},
-		{CodeNoTask, true, &ledger.AgentTask{Prompt: "all tools"}},
-		{CodeNoTool, false, &ledger.AgentTask{Tools: []string{"git.pr.close", "mail.send"}}},
-		{CodeNoModel, false, &ledger.AgentTask{Tools: []string{"git.pr.close", "git.branch.get"}}},
+		{CodeNoTask, true, &api.AgentTask{Prompt: "all tools"}},
+		{CodeNoTool, false, &api.AgentTask{Tools: []string{"git.pr.close", "mail.send"}}},
+		{CodeNoModel, false, &api.AgentTask{Tools: []string{"git.pr.close", "git.branch.get"}}},
 	} {
 		h, err := New(Config{Endpoint: m.URL, Tools: (&bench{}).tools()})
 		if err != nil {
@@ -449,11 +450,11 @@ func TestS9OverNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	reply := request(t, conn, body)
-	if reply.Status != ledger.StatusDone || reply.ExternalRef != "pr-7" || reply.LLMNs <= 0 || reply.ToolNs <= 0 || reply.WorkNs < reply.LLMNs {
+	if reply.Status != api.StatusDone || reply.ExternalRef != "pr-7" || reply.LLMNs <= 0 || reply.ToolNs <= 0 || reply.WorkNs < reply.LLMNs {
 		t.Errorf("reply %+v", reply)
 	}
 	m.script = []string{`git_push {}`}
-	if reply := request(t, conn, body); reply.Status != ledger.StatusFailed || reply.Code != CodeTurns || len(b.calls) != 1 {
+	if reply := request(t, conn, body); reply.Status != api.StatusFailed || reply.Code != CodeTurns || len(b.calls) != 1 {
 		t.Errorf("reply %+v, called %s", reply, b.names())
 	}
 	if err := w.Close(t.Context()); err != nil {
@@ -461,9 +462,9 @@ func TestS9OverNATS(t *testing.T) {
 	}
 }
 
-func request(t *testing.T, conn *nats.Conn, body []byte) (reply ledger.Reply) {
+func request(t *testing.T, conn *nats.Conn, body []byte) (reply api.Reply) {
 	t.Helper()
-	m, err := conn.Request(ledger.UndoSubject("default", "git.pr.undo"), body, 10*time.Second)
+	m, err := conn.Request(api.UndoSubject("default", "git.pr.undo"), body, 10*time.Second)
 	if err == nil {
 		err = json.Unmarshal(m.Data, &reply)
 	}

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // run is one command in the loop. One goroutine owns it, that of the handler.
 type run struct {
 	loop     *loop
-	command  ledger.Command
+	command  api.Command
 	model    string
 	started  time.Time
 	messages []message
@@ -212,15 +212,15 @@ func (r *run) end(content string) (worker.Result, error) {
 	}
 	r.report.Message = clip(v.Message)
 	switch {
-	case v.Status == ledger.StatusDone && len(r.report.Called) == 0:
+	case v.Status == api.StatusDone && len(r.report.Called) == 0:
 		return worker.Result{}, fail(CodeIdle, "the model says done, and has called no tool: "+v.Message)
-	case v.Status == ledger.StatusDone && len(r.failed) > 0:
+	case v.Status == api.StatusDone && len(r.failed) > 0:
 		return worker.Result{}, fail(CodeTool, fmt.Sprintf("the model says done, and %s failed: %s", strings.Join(slices.Sorted(maps.Keys(r.failed)), ", "), v.Message))
-	case v.Status == ledger.StatusDone:
+	case v.Status == api.StatusDone:
 		return worker.Result{ExternalRef: v.ExternalRef}, nil
-	case v.Status == ledger.StatusFailed:
+	case v.Status == api.StatusFailed:
 		return worker.Result{}, fail(cmp.Or(v.Code, CodeFailed), v.Message)
-	case v.Status == ledger.StatusStop:
+	case v.Status == api.StatusStop:
 		return worker.Result{}, worker.Stop(fail(cmp.Or(v.Code, CodeStopped), v.Message))
 	}
 	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and stop: "+clip(content))

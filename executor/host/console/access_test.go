@@ -30,6 +30,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // visitor is a browser without a screen: it keeps cookies and follows no redirect.
@@ -295,9 +296,9 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 	if status := answer(token); status != http.StatusSeeOther {
 		t.Errorf("the operator's own token: %d", status)
 	}
-	ended, err := s.host.Ask(tenant, "plan.outcome", ledger.OutcomeQuery{Plan: "p1", Ended: true, WaitMs: 10_000})
+	ended, err := s.host.Ask(tenant, "plan.outcome", api.OutcomeQuery{Plan: "p1", Ended: true, WaitMs: 10_000})
 	must(t, err)
-	if end := ended.(ledger.OutcomeAnswer); end.State != ledger.StateResolved {
+	if end := ended.(api.OutcomeAnswer); end.State != ledger.StateResolved {
 		t.Errorf("the plan is %+v", end)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -75,7 +76,7 @@ func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
 	if record.Plan == "" {
 		return sequence, nil
 	}
-	answer, err := ask[ledger.OutcomeAnswer](v, "plan.outcome", ledger.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()})
+	answer, err := ask[api.OutcomeAnswer](v, "plan.outcome", api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()})
 	switch {
 	case err != nil:
 		return sequence, err

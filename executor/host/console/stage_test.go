@@ -26,6 +26,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -135,7 +136,7 @@ func (s *stage) worker() {
 		w, err := worker.New(worker.Config{Conn: s.conn, Tenant: tenant, Name: name})
 		must(s.t, err)
 		for i, inverse := range inverses {
-			must(s.t, w.Handle(inverse, func(ctx context.Context, c ledger.Command) (worker.Result, error) {
+			must(s.t, w.Handle(inverse, func(ctx context.Context, c api.Command) (worker.Result, error) {
 				return worker.Result{}, s.undo(ctx, c, time.Duration(30+25*i)*time.Millisecond)
 			}))
 		}
@@ -143,7 +144,7 @@ func (s *stage) worker() {
 	}
 }
 
-func (s *stage) undo(ctx context.Context, c ledger.Command, takes time.Duration) error {
+func (s *stage) undo(ctx context.Context, c api.Command, takes time.Duration) error {
 	s.mu.Lock()
 	gate, broken := s.gates[c.Plan], s.broken
 	s.mu.Unlock()
@@ -290,7 +291,7 @@ func (s *stage) menace() {
 	w, err := worker.New(worker.Config{Conn: s.conn, Tenant: tenant, Name: "evil"})
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = w.Close(ctx) })
-	must(s.t, w.Handle("evil.undo", func(context.Context, ledger.Command) (worker.Result, error) {
+	must(s.t, w.Handle("evil.undo", func(context.Context, api.Command) (worker.Result, error) {
 		return worker.Result{}, worker.Stop(errors.New(hostile))
 	}))
 	p := s.begin(evil, coordinator.Plan{ID: "evil-1", Label: hostile, Owner: hostile, Labels: map[string]string{"k": hostile}, Triggers: map[string]string{"evil": `facts["evil<script>"] == "` + strings.ReplaceAll(hostile[:60], `"`, `\"`) + `"`}})
@@ -360,9 +361,9 @@ func (s *stage) settle(plans ...*coordinator.OpenPlan) uint64 {
 	must(s.t, err)
 	head, err := store.Head(s.t.Context())
 	must(s.t, err)
-	answer, err := s.host.Ask(tenant, "plan.outcome", ledger.OutcomeQuery{Plan: "none", Sequence: head.Last})
+	answer, err := s.host.Ask(tenant, "plan.outcome", api.OutcomeQuery{Plan: "none", Sequence: head.Last})
 	must(s.t, err)
-	if o := answer.(ledger.OutcomeAnswer); o.Applied != head.Last {
+	if o := answer.(api.OutcomeAnswer); o.Applied != head.Last {
 		s.t.Fatalf("folded %d of %d: %s", o.Applied, head.Last, o.Error)
 	}
 	return head.Last

@@ -179,7 +179,7 @@ var catalogue = []mutant{
 	{"an undo in doubt is not asked about", "executor/apply_attempt.go",
 		"case k.InDoubt && c.Probe != nil && !inMemory(a):", "case k.InDoubt && c.Probe != nil && inMemory(a):"},
 	{"a failure is a success", "executor/decide_answer.go",
-		"done, final, note := reply.Status == ledger.StatusDone, reply.Status == ledger.StatusStop, \"\"", "done, final, note := reply.Status != ledger.StatusStop, reply.Status == ledger.StatusStop, \"\""},
+		"done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, \"\"", "done, final, note := reply.Status != api.StatusStop, reply.Status == api.StatusStop, \"\""},
 	{"a command in flight is not kept", "executor/apply_attempt.go",
 		"s.set(actionKey(keyFlight, p.id, a.id.n), nil)\n", ""},
 	{"the next call is not due", "executor/apply_attempt.go",

@@ -1,22 +1,6 @@
-package ledger
+package api
 
 import "strings"
-
-// HistoryVerb is what HistorySubject ends with, before the agent.
-const HistoryVerb = "history."
-
-// HistorySubject is where an agent asks for what is recorded of its own plans, to
-// run their functions again. The subject carries the authority: of another agent's
-// plan nothing is told but whose it is.
-func HistorySubject(tenant, agent string) string {
-	return QuerySubject(tenant, HistoryVerb+agent)
-}
-
-// RunSubject is where the process that runs a function under a plan says that it is
-// there, so that a second one does not start beside it. A hint: the ledger decides.
-func RunSubject(tenant, agent, plan string) string {
-	return "run." + tenant + "." + agent + "." + plan
-}
 
 // HandlerPrefix begins the capability of every handler in an agent's code:
 // "handler.<agent>.<function and plan>.<version>". Only that agent should be let
@@ -93,24 +77,3 @@ const (
 	OutcomeFailed    = "failed"
 	OutcomeInDoubt   = "in_doubt"
 )
-
-// RevealSubject is where an operator asks to see a plan with its sealed values in the
-// clear: a subject of its own, which neither query.> nor admin.> includes.
-func RevealSubject(tenant string) string { return "reveal." + tenant }
-
-// KeySubject is where an agent asks for the key of the sealed values of its own plans.
-// The subject carries the authority: only the agent should be let publish on it, and
-// read its replies. query.> does not include it, nor does admin.>.
-func KeySubject(tenant, agent string) string { return "key." + tenant + "." + agent }
-
-// KeyQuery asks, on KeySubject, for the key of a plan; the first question makes it.
-type KeyQuery struct {
-	Plan string `json:"plan"`
-}
-
-// KeyAnswer answers a KeyQuery. It never goes into a log.
-type KeyAnswer struct {
-	Key    []byte `json:"key,omitempty"`    // seal.KeySize bytes
-	Erased string `json:"erased,omitempty"` // the key is destroyed, or about to be: when and why
-	Error  string `json:"error,omitempty"`
-}

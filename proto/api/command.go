@@ -1,0 +1,122 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Purposes of a Command.
+const (
+	PurposeProbe  = "probe"  // did the effect happen, does it still stand?
+	PurposeVerify = "verify" // is it gone after the undo?
+	PurposeBefore = "before" // what is there before the forward crosses? Asked by the coordinator
+)
+
+// Command asks a worker for one compensation (purpose "undo"), on UndoSubject, or
+// for an answer that changes nothing (any other purpose), on AskSubject. It is the
+// JSON body of a NATS request; docs/workers.md describes it for other languages.
+type Command struct {
+	Purpose    string          `json:"purpose"`
+	Tenant     string          `json:"tenant"`
+	Plan       string          `json:"plan"`
+	Action     string          `json:"action"`
+	Address    string          `json:"address"` // of the forward it undoes, as FormatAddress with the whole leaf
+	Capability string          `json:"capability"`
+	Arguments  json.RawMessage `json:"arguments"` // object; missing bindings are null (S20)
+	// Opened are places in Arguments (RFC 6901) whose values were sealed in the ledger: not
+	// for logs, and not for what is said of the call.
+	Opened []string `json:"opened,omitempty"`
+	// Key is the idempotency key: 32 lower-case hex digits, the same for every
+	// attempt (S22).
+	Key string `json:"key"`
+	// Attempt counts from 1, for each purpose.
+	Attempt uint32 `json:"attempt"`
+	// Term is the holder's; a worker refuses a command of a lower term than it
+	// has seen.
+	Term             uint64 `json:"term"`
+	BlindCleanup     bool   `json:"blind_cleanup"`      // the forward left no usable output
+	DirtyFailure     bool   `json:"dirty_failure"`      // the forward timed out or its agent vanished
+	HasForwardOutput bool   `json:"has_forward_output"` // arguments could bind to its output
+	TimeoutMs        int64  `json:"timeout_ms"`         // answer within this, or say working
+	WorkerVersion    string `json:"worker_version,omitempty"`
+	// Forward is the capability that is undone, ExternalRef what its provider calls
+	// the effect, where the forward or a probe said so (S109).
+	Forward     string `json:"forward"`
+	ExternalRef string `json:"external_ref,omitempty"`
+	// Traceparent is the W3C trace context of this attempt, where the executor traces;
+	// it is linked to that of the forward.
+	Traceparent string `json:"traceparent,omitempty"`
+	// Agent is set for an actuator of kind "agent" (S9).
+	Agent *AgentTask `json:"agent,omitempty"`
+}
+
+// AgentTask is what a worker with a model is given beside the arguments: all the
+// tools that it may call, what it is to do, and how long.
+type AgentTask struct {
+	Tools    []string `json:"tools"`
+	Prompt   string   `json:"prompt,omitempty"`
+	MaxTurns uint32   `json:"max_turns,omitempty"` // 0: the worker's own bound
+	Model    string   `json:"model,omitempty"`
+}
+
+// Statuses of a Reply.
+const (
+	StatusDone    = "done"    // undone, or was undone already under this key
+	StatusFailed  = "failed"  // not undone; may be tried again
+	StatusStop    = "stop"    // never will be undone by trying again
+	StatusWorking = "working" // a CompensationReported record will follow
+)
+
+// Reply is a worker's answer to a Command. It counts only when it repeats the key and
+// the attempt of the command (Command.CheckReply).
+type Reply struct {
+	Key         string          `json:"key"`
+	Attempt     uint32          `json:"attempt"`
+	Status      string          `json:"status"`
+	Output      json.RawMessage `json:"output,omitempty"`
+	ExternalRef string          `json:"external_ref,omitempty"`
+	Code        string          `json:"code,omitempty"`
+	Message     string          `json:"message,omitempty"`
+	UntilMs     int64           `json:"until_ms,omitempty"` // working: unix ms by which to ask again
+	Worker      string          `json:"worker,omitempty"`
+	WorkNs      int64           `json:"work_ns,omitempty"`  // all of the worker's time, and of that:
+	SetupNs     int64           `json:"setup_ns,omitempty"` // before the first tool
+	ToolNs      int64           `json:"tool_ns,omitempty"`  // in tools
+	LLMNs       int64           `json:"llm_ns,omitempty"`   // in a model; 0 for a single tool
+}
+
+// Answer returns r as the answer to c: with its key and its attempt.
+func (c Command) Answer(r Reply) Reply {
+	r.Key, r.Attempt = c.Key, c.Attempt
+	return r
+}
+
+// CheckReply reports whether a reply answers c: it repeats the key and the attempt. One
+// that does not was meant for another command, or comes from a worker that does not
+// speak this protocol. The error is a *Mismatch that names the field.
+func (c Command) CheckReply(r Reply) error {
+	switch {
+	case r.Key != c.Key:
+		return &Mismatch{"reply.key", fmt.Sprintf("%.64q", r.Key), "the key of the command"}
+	case r.Attempt != c.Attempt:
+		want := fmt.Sprintf("the attempt of the command, %d", c.Attempt)
+		return &Mismatch{"reply.attempt", fmt.Sprint(r.Attempt), want}
+	}
+	return nil
+}
+
+// Mismatch says which field of a message is not what it should be.
+type Mismatch struct {
+	Field   string // as in "reply.key"
+	Problem string // what is wrong with it
+	Want    string // what would be right
+}
+
+// Error reads "refused: reply.key: \"x\"; want the key of the command".
+func (e *Mismatch) Error() string {
+	return "refused: " + e.Field + ": " + e.Problem + "; want " + e.Want
+}
+
+// CodeWorkerVersion is the code of a reply that refuses a command because its
+// registration asks for another version of the worker (S7).
+const CodeWorkerVersion = "worker_version"

@@ -1,0 +1,38 @@
+package api
+
+// PageDefault is the hook of a contract that names none, PageOperators that of what
+// concerns those who run the executor; without a webhook of its own it has the default's.
+const (
+	PageDefault   = "default"
+	PageOperators = "operators"
+)
+
+// Kinds of a Page.
+const (
+	PageQuarantined   = "quarantined"
+	PageCommitWaits   = "commit_waits" // an action in doubt keeps its plan from being committed
+	PageActClaimed    = "act_claimed"  // a record that was refused claims an act; about a plan
+	PageWindowClosing = "undo_window_closing"
+	PageCascadeCut    = "cascade_cut"
+	PageStuckWorker   = "stuck_worker" // nobody serves a command, or a worker says working for long
+	PageClockGuard    = "clock_guard"  // no deadline fires until the clocks agree
+)
+
+// Page calls an owner to an action. It is sent until its hook has taken it; ID is
+// the same each time, and its own for each quarantine.
+type Page struct {
+	ID         string `json:"id"`   // address of the record that it is about; of stuck_worker and clock_guard a name of its own
+	Kind       string `json:"kind"` // quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, stuck_worker, clock_guard
+	Hook       string `json:"hook"`
+	Tenant     string `json:"tenant"`
+	Plan       string `json:"plan"` // empty: clock_guard
+	Action     string `json:"action,omitempty"`
+	Capability string `json:"capability,omitempty"`
+	Label      string `json:"label,omitempty"`
+	Owner      string `json:"owner,omitempty"`
+	Agent      string `json:"agent"`
+	Reason     string `json:"reason"`
+	AtNs       int64  `json:"at_ns"`
+	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
+	Escalated  bool   `json:"escalated,omitempty"` // nobody has taken it on its own hook: operators get it, too
+}
