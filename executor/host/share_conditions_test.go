@@ -52,6 +52,10 @@ func TestConditionsOfOneTenantHoldUpNoOther(t *testing.T) {
 	var slow []time.Duration
 	for range tries { // the machine may be at something else
 		took := besideSlow(t, plans)
+		if len(took) == 0 {
+			t.Log("all plans were folded before the first fact")
+			continue
+		}
 		slices.Sort(took)
 		late := took[len(took)*95/100]
 		t.Logf("%d facts: half of them in %v, 95 %% in %v, all in %v", len(took), took[len(took)/2], late, took[len(took)-1])
