@@ -18,7 +18,7 @@ const explainedMax = 200
 func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 	p := r.s.plan(q.Plan)
 	if p == nil {
-		return ExplainView{}, ledger.Refuse("plan", "there is no plan "+q.Plan, "a plan of this tenant")
+		return ExplainView{}, noPlan(q.Plan)
 	}
 	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []HeldLease{}}
 	add := func(name string, a *action, rows []*rowspb.LeaseRow) {

@@ -70,15 +70,14 @@ type finding struct {
 	q      FindQuery
 	phase  rowspb.Phase
 	prefix []byte // of the list it goes through
-	list   page
+	list   *batch[PlanView]
 	looked int
-	last   string // cursor of the last plan that it is done with
 	answer FindAnswer
 }
 
 // Find returns one page of plans, the latest opened first. The error is a *ledger.Refused.
 func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
-	f := &finding{r: r, q: q, list: page{limit: limitOf(q.Limit)}}
+	f := &finding{r: r, q: q, list: newBatch[PlanView](q.Limit)}
 	if q.State != "" {
 		var err error
 		if f.phase, err = phaseNamed(q.State); err != nil {
@@ -94,7 +93,7 @@ func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
 	} else {
 		f.byList(cursor)
 	}
-	f.answer.Plans = append([]PlanView{}, f.list.views...)
+	f.answer.Plans, f.answer.Next = append([]PlanView{}, f.list.list...), f.list.next
 	return f.answer, nil
 }
 
@@ -146,7 +145,8 @@ func (f *finding) shortest() []byte {
 // take looks at one plan; false: the page ends before it.
 func (f *finding) take(id, cursor string) bool {
 	if f.looked++; f.looked > findScanMax {
-		f.answer.Next, f.answer.Paused = f.last, true
+		f.list.end()
+		f.answer.Paused = true
 		return false
 	}
 	v, ok := f.r.s.kv.Get(planKey(keyPlan, id))
@@ -159,17 +159,12 @@ func (f *finding) take(id, cursor string) bool {
 		return false // whatever follows was opened earlier
 	}
 	if !f.selects(id, row) {
-		f.last = cursor
+		f.list.pass(cursor)
 		return true
 	}
 	view := viewOf(id, row)
 	view.WindowClosesNs = f.r.windowCloses(id, row)
-	if !f.list.add(view) {
-		f.answer.Next = f.last
-		return false
-	}
-	f.last = cursor
-	return true
+	return f.list.add(cursor, view)
 }
 
 func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
@@ -255,8 +250,8 @@ func (f *finding) byText(cursor []byte) {
 	for k := range f.r.s.kv.Scan(from, after(prefix)) {
 		end := bytes.IndexByte(k[2:], 0) + 2
 		id := string(k[end+1+listedPlace:])
-		had := slices.ContainsFunc(f.list.views, func(v PlanView) bool { return v.Plan == id }) // by another label
-		if had || strings.HasPrefix(id, text) {                                                 // listed above
+		had := slices.ContainsFunc(f.list.list, func(v PlanView) bool { return v.Plan == id }) // by another label
+		if had || strings.HasPrefix(id, text) {                                                // listed above
 			continue
 		}
 		if !f.take(id, hex.EncodeToString(k)) {

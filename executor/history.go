@@ -28,16 +28,14 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 		answer.Savepoints = append(answer.Savepoints, api.PastSavepoint{Name: s.Name, Actions: s.Actions})
 	}
 	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.id)
-	size := 0
+	list := newBatch[api.PastAction](q.Limit)
 	for n := q.After + 1; n <= p.row.Actions; n++ {
-		past := r.pastAction(p, r.s.action(p.id, n))
-		size += len(mustJSON(past))
-		if len(answer.Actions) == limitOf(q.Limit) || len(answer.Actions) > 0 && size > pageSizeMax {
+		if !list.add("", r.pastAction(p, r.s.action(p.id, n))) {
 			answer.Next = n - 1
 			break
 		}
-		answer.Actions = append(answer.Actions, past)
 	}
+	answer.Actions = append(answer.Actions, list.list...)
 	return answer
 }
 

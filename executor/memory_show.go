@@ -68,25 +68,24 @@ func (r *Reader) Facts(q FactsQuery) (views []FactView, next string, err error) 
 	if behind := append(planKey(keyFact, q.After), 0); q.After != "" && bytes.Compare(behind, from) > 0 {
 		from = behind
 	}
-	bytesShown, looked, last := 0, 0, ""
+	list, looked := newBatch[FactView](q.Limit), 0
 	for k, v := range r.s.kv.Scan(from, after(prefix)) {
 		row := factRow(v)
 		key := string(k[1:])
 		if looked++; looked > factsScanMax {
-			return views, last, nil
+			list.end()
+			break
 		}
 		view := r.factView(key, row)
 		if view.State != q.State && (q.State != "" || view.State == FactRetracted) {
-			last = key
+			list.pass(key)
 			continue
 		}
-		bytesShown += len(mustJSON(view))
-		if len(views) == limitOf(q.Limit) || len(views) > 0 && bytesShown > pageSizeMax {
-			return views, last, nil
+		if !list.add(key, view) {
+			break
 		}
-		views, last = append(views, view), key
 	}
-	return views, "", nil
+	return list.list, list.next, nil
 }
 
 // Place is where a record about a fact stands.

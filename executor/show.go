@@ -43,40 +43,6 @@ func (r *Reader) At(clockNs int64) *Reader {
 // nowNs is the instant at which conditions are asked.
 func (r *Reader) nowNs() int64 { return max(r.clockNs, r.s.meta.TimeNs) }
 
-// listMax bounds one page in entries, pageSizeMax in bytes of JSON: an answer
-// must fit into one NATS message (1 MiB by default).
-const (
-	listMax     = 1000
-	pageSizeMax = 512 << 10
-)
-
-// limitOf is how many entries a question asks for.
-func limitOf(asked int) int {
-	if asked <= 0 || asked > listMax {
-		return 100
-	}
-	return asked
-}
-
-// page collects views until it is full.
-type page struct {
-	limit, size int
-	views       []PlanView
-}
-
-// add takes one more view; false: the page is full without it. A page takes at
-// least one.
-func (p *page) add(v PlanView) bool {
-	size := len(mustJSON(v))
-	if len(p.views) == p.limit || len(p.views) > 0 && p.size+size > pageSizeMax {
-		return false
-	}
-	p.views, p.size = append(p.views, v), p.size+size
-	return true
-}
-
-func (p *page) last() string { return p.views[len(p.views)-1].Plan }
-
 // Filter selects plans; empty fields select all.
 type Filter struct {
 	State string `json:"state,omitempty"`
@@ -89,7 +55,7 @@ type Filter struct {
 // Plans returns one page of plans in order of id, and the id to continue after
 // ("" when there are no more).
 func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
-	list := page{limit: limitOf(f.Limit)}
+	list := newBatch[PlanView](f.Limit)
 	from := append(planKey(keyPlan, f.After), 0)
 	if f.After == "" {
 		from = []byte{keyPlan}
@@ -102,11 +68,11 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 		}
 		view := viewOf(string(k[1:]), row)
 		view.WindowClosesNs = r.windowCloses(view.Plan, row)
-		if !list.add(view) {
-			return list.views, list.last()
+		if !list.add(view.Plan, view) {
+			break
 		}
 	}
-	return list.views, ""
+	return list.list, list.next
 }
 
 // windowsShown bounds the windows that one plan's view looks at.
@@ -172,7 +138,7 @@ const refusedShown = 200
 
 // fit leaves out what would not fit into one answer, and says so.
 func fit(view *PlanView) {
-	if len(mustJSON(*view)) <= pageSizeMax {
+	if len(mustJSON(*view)) <= batchBytesMax {
 		return
 	}
 	for i := range view.Actions {
@@ -181,7 +147,7 @@ func fit(view *PlanView) {
 	}
 	view.Omitted = append(view.Omitted, "inputs, outputs and arguments")
 	whole := len(view.Actions)
-	for len(view.Actions) > 1 && len(mustJSON(*view)) > pageSizeMax {
+	for len(view.Actions) > 1 && len(mustJSON(*view)) > batchBytesMax {
 		view.Actions = view.Actions[:len(view.Actions)/2]
 	}
 	if shown := len(view.Actions); shown < whole {
@@ -205,7 +171,7 @@ func (r *Reader) controlView(p *plan) PlanView {
 // Quarantined returns one page of the plans that wait for their owner, in order
 // of id, with the actions that wait, and the id to continue after.
 func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
-	list := page{limit: limitOf(q.Limit)}
+	list := newBatch[PlanView](q.Limit)
 	from := append(planKey(keyOwner, q.After), 0)
 	if q.After == "" {
 		from = []byte{keyOwner}
@@ -219,11 +185,11 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 				view.Actions = append(view.Actions, r.action(p, a))
 			}
 		}
-		if !list.add(view) {
-			return list.views, list.last()
+		if !list.add(p.id, view) {
+			break
 		}
 	}
-	return list.views, ""
+	return list.list, list.next
 }
 
 // Refusals returns refused and void records behind a sequence, in order.

@@ -18,7 +18,7 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 		from = append(planKey(keyContract, q.Capability), 0)
 		to = after(from)
 	}
-	size := 0
+	list := newBatch[ContractView](q.Limit)
 	var group []ContractView // revisions of one capability
 	flush := func() bool {
 		if len(group) == 0 {
@@ -28,26 +28,22 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 		if !q.Revisions {
 			group = group[len(group)-1:]
 		}
-		add := len(mustJSON(group))
-		if len(views) > 0 && (len(views)+len(group) > limitOf(q.Limit) || size+add > pageSizeMax) {
-			next = views[len(views)-1].Capability
-			return false
-		}
-		views, size, group = append(views, group...), size+add, nil
-		return true
+		more := list.add(group[0].Capability, group...)
+		group = nil
+		return more
 	}
 	for k, v := range r.s.kv.Scan(from, to) {
 		view := contractView(k, v)
 		if len(group) > 0 && group[0].Capability != view.Capability {
 			if !flush() {
-				return views, next
+				return list.list, list.next
 			}
 		}
 		view.Revision = len(group) + 1
 		group = append(group, view)
 	}
 	flush()
-	return views, next
+	return list.list, list.next
 }
 
 func contractView(k, v []byte) ContractView {

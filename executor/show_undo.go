@@ -24,21 +24,18 @@ func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
 			return nil, "", ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
 		}
 	}
-	size, last := 0, ""
+	list := newBatch[UndoView](q.Limit)
 	for k := range r.s.kv.Scan(from, after(prefix)) {
 		key := k
 		if prefix[0] == keyUndone {
 			v, _ := r.s.get(k)
 			key = append([]byte{keyAttempt}, v...)
 		}
-		view := r.undo(key)
-		size += len(mustJSON(view))
-		if len(views) == limitOf(q.Limit) || len(views) > 0 && size > pageSizeMax {
-			return views, last, nil
+		if !list.add(hex.EncodeToString(k), r.undo(key)) {
+			break
 		}
-		views, last = append(views, view), hex.EncodeToString(k)
 	}
-	return views, "", nil
+	return list.list, list.next, nil
 }
 
 // undosOf is what the keys of the attempts that q asks for begin with.
@@ -51,7 +48,7 @@ func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
 	case q.Capability != "":
 		return sized(keyUndone, q.Capability, 0), nil
 	case r.s.plan(q.Plan) == nil:
-		return nil, ledger.Refuse("plan", fmt.Sprintf("there is no plan %s", q.Plan), "a plan of this tenant")
+		return nil, noPlan(q.Plan)
 	case q.Action == "":
 		return append(planKey(keyAttempt, q.Plan), 0), nil
 	}

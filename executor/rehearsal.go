@@ -1,0 +1,245 @@
+package executor
+
+import (
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+)
+
+// A rehearsal is the unwind itself, decided by the same code in a scratch copy that is
+// thrown away, with workers that say done and probes that find the effect.
+
+// rehearsalStagesMax bounds how far a rehearsal looks, rehearsalPrograms the conditions
+// and bindings that one compiles.
+const (
+	rehearsalStagesMax = 100_000
+	rehearsalPrograms  = 256
+)
+
+// rehearsed is a record that the unwind would write about an action. The steps of one
+// stage are under way at once.
+type rehearsed struct {
+	stage  int
+	record *pb.Record
+	state  *State // the scratch copy
+	plan   *plan
+	action *action // after the decision
+}
+
+// rehearsal plays an unwind to its end.
+type rehearsal struct {
+	d     *decider
+	stage int
+	show  func(rehearsed)
+}
+
+// rehearse plays the unwind of a plan at nowNs: all of it, or what came after savepoint
+// to. It returns the scratch state and the plan in it at its end: of a committed plan, the
+// one that undoes it. refused says why nothing was played; the plan is nil if there is
+// none of that id.
+func (s *State) rehearse(
+	id, to string, nowNs int64, show func(rehearsed),
+) (scratch *State, p *plan, refused string) {
+	live := *s
+	if live.programs == nil {
+		live.programs = triggers.NewCache(rehearsalPrograms)
+	}
+	in := Input{EpochNs: nowNs, SizeMax: ledger.CommitSizeMax}
+	d := &decider{live: &live, state: live.fork(), in: in}
+	d.state.meta.TimeNs = max(d.state.meta.TimeNs, nowNs)
+	if p = d.state.plan(id); p == nil {
+		return d.state, nil, ""
+	}
+	if p, refused = d.order(p, to); refused == "" {
+		(&rehearsal{d: d, show: show}).play(p)
+	}
+	return d.state, p, refused
+}
+
+// order asks for the unwind in the scratch state, as an operator would.
+func (d *decider) order(p *plan, to string) (*plan, string) {
+	here := &pb.Address{Sequence: d.state.meta.Applied.GetSequence() + 1}
+	e := ledger.Entry{Address: here, StampNs: d.in.EpochNs, Record: &pb.Record{Plan: p.id}}
+	switch p.row.Phase {
+	case rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
+		if to != "" && to != p.row.ToSavepoint {
+			return p, already(p)
+		}
+		return p, ""
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+		switch begun := p.row.Fired != nil || p.row.Signal != rowspb.Signal_SIGNAL_NONE; {
+		case to != "" && p.row.Phase == rowspb.Phase_PHASE_COMMITTING:
+			return p, "plan " + p.id + " is being committed: all of it is undone, or nothing"
+		case to != "" && savepoint(p, to) == nil:
+			return p, "plan " + p.id + " has no savepoint " + to
+		case begun && to != "" && to != p.row.ToSavepoint:
+			return p, already(p)
+		case p.row.Fired != nil:
+			return p, ""
+		}
+	case rowspb.Phase_PHASE_COMMITTED:
+		if result := d.state.undoCommitted(e, p, to, "preview"); result.Verdict != Effective {
+			return p, result.Reason
+		}
+		p, to = d.state.plan(p.row.UndoneAs), ""
+	default:
+		return p, "plan " + p.id + " is " + stateName(p.row)
+	}
+	p.row.Signal, p.row.ToSavepoint = rowspb.Signal_SIGNAL_CANCELLED, to
+	p.row.Fired, p.row.Turned, p.row.Behind = here, nil, nil
+	return p, ""
+}
+
+func already(p *plan) string { return "plan " + p.id + " is already " + statusName(p.row) }
+
+// play answers the calls of one stage after the other, until there are none. Time
+// goes on only when nothing else does.
+func (r *rehearsal) play(p *plan) {
+	calls := r.flying(p) // that were out before
+	r.due(p)
+	for range rehearsalStagesMax {
+		r.stage++
+		calls = append(calls, r.decide(p)...)
+		for len(calls) == 0 {
+			if !r.wait(p) {
+				return
+			}
+			calls = r.decide(p)
+		}
+		var checks []call // after an undo: of the next stage
+		for _, c := range calls {
+			r.answer(c)
+			checks = append(checks, r.note(r.d.records)...)
+			r.d.records, r.d.size = nil, 0
+		}
+		calls = checks
+	}
+}
+
+// decide lets a plan and its children take every step they can, and returns the
+// calls among them.
+func (r *rehearsal) decide(p *plan) []call {
+	for again := true; again; {
+		began := len(r.d.records)
+		for _, q := range r.all(p) {
+			r.d.size = 0
+			r.d.plan(q.id)
+		}
+		r.settleAddresses()
+		again = len(r.d.records) > began && len(r.d.records) < ledger.CommitLenMax
+	}
+	calls := r.note(r.d.records)
+	r.d.records, r.d.size = nil, 0
+	return calls
+}
+
+// all is a plan and what is part of it.
+func (r *rehearsal) all(p *plan) []*plan {
+	plans := []*plan{p}
+	r.d.state.descendants(p, func(c *plan) bool { plans = append(plans, c); return true })
+	return plans
+}
+
+// each calls f for every action of an unwinding plan that is in this state.
+func (r *rehearsal) each(p *plan, undo rowspb.Undo, f func(*plan, *action)) {
+	for _, q := range r.all(p) {
+		for n := q.row.Actions; n >= 1 && q.row.Phase == rowspb.Phase_PHASE_UNWINDING; n-- {
+			if a := r.d.state.action(q.id, n); a.fixed.Child == "" && a.row.Undo == undo {
+				f(q, a)
+			}
+		}
+	}
+}
+
+// flying are the calls that were out before the preview began.
+func (r *rehearsal) flying(p *plan) (calls []call) {
+	r.each(p, rowspb.Undo_UNDO_DISPATCHED, func(_ *plan, a *action) { calls = append(calls, call{a, a.row.Asking}) })
+	return calls
+}
+
+// due starts what waits for another try and whose time has come; its records are
+// those of the stage that follows.
+func (r *rehearsal) due(p *plan) {
+	start := func(q *plan, a *action) {
+		if a.row.DueNs <= r.d.in.EpochNs {
+			r.d.size = 0
+			r.d.next(q, a)
+		}
+	}
+	r.each(p, rowspb.Undo_UNDO_WAITING, start)
+	r.each(p, rowspb.Undo_UNDO_SETTLING, start)
+}
+
+// wait lets time pass until the next try; false: nothing waits for one.
+func (r *rehearsal) wait(p *plan) bool {
+	first := int64(0)
+	earliest := func(_ *plan, a *action) {
+		if first == 0 || a.row.DueNs < first {
+			first = a.row.DueNs
+		}
+	}
+	r.each(p, rowspb.Undo_UNDO_WAITING, earliest)
+	r.each(p, rowspb.Undo_UNDO_SETTLING, earliest)
+	if first == 0 {
+		return false
+	}
+	r.d.in.EpochNs = max(r.d.in.EpochNs, first)
+	r.d.state.meta.TimeNs = max(r.d.state.meta.TimeNs, first)
+	r.due(p)
+	return true
+}
+
+// settleAddresses gives what this stage has registered a place, so that its undo
+// may be decided like that of anything in the ledger.
+func (r *rehearsal) settleAddresses() {
+	for _, a := range r.d.state.changed {
+		if a.fixed.Registered.Sequence == 0 {
+			a.fixed.Registered = &pb.Address{Sequence: r.d.state.meta.Applied.GetSequence() + 1, Index: a.id.n}
+		}
+	}
+}
+
+// call is one that a stage has sent.
+type call struct {
+	a        *action
+	question pb.Question
+}
+
+// note shows the records that were decided and returns the calls among them.
+func (r *rehearsal) note(records []*pb.Record) (calls []call) {
+	for _, rec := range records {
+		if rec.Action == "" {
+			continue
+		}
+		p, a := r.d.state.plan(rec.Plan), r.d.state.byName(rec.Plan, rec.Action)
+		switch k := rec.Kind.(type) {
+		case *pb.Record_CompensationDispatched:
+			calls = append(calls, call{a, pb.Question_QUESTION_UNSPECIFIED})
+		case *pb.Record_ProbeAsked:
+			calls = append(calls, call{a, k.ProbeAsked.Question})
+		}
+		r.show(rehearsed{r.stage, rec, r.d.state, p, a})
+	}
+	return calls
+}
+
+// answer lets a call succeed: undos are done, effects in doubt are present, and
+// checks after an undo find nothing.
+func (r *rehearsal) answer(c call) {
+	p, a := r.d.state.plan(c.a.id.plan), c.a
+	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED {
+		return
+	}
+	if c.question == pb.Question_QUESTION_UNSPECIFIED {
+		r.d.done(p, a, &pb.CompensationSucceeded{Attempt: a.row.Attempt}, nil, a.row.Dispatched)
+		return
+	}
+	presence := pb.Presence_PRESENCE_PRESENT
+	if c.question == pb.Question_QUESTION_VERIFY {
+		presence = pb.Presence_PRESENCE_ABSENT
+	}
+	rec := r.d.about(p, a, a.row.Dispatched)
+	rec.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence}}
+	r.d.propose(rec)
+}
