@@ -143,14 +143,14 @@ const (
 // what its undo reads of the output is missing, so that an undo is its owner's. An output
 // that is only too large is none, as long as what the contract reads of it fits: that is
 // recorded.
-func (p *OpenPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+func (p *Plan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if err := declared.plain(); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
 	}
 	return p.do(ctx, declared, forward)
 }
 
-func (p *OpenPlan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if forward == nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, ledger.Refuse("forward", "missing", "a function, or Report for what has happened"))
 	}
@@ -168,7 +168,7 @@ func (p *OpenPlan) do(ctx context.Context, declared Action, forward Forward) (js
 }
 
 // execute runs the forward of a registered action, after its verdict.
-func (p *OpenPlan) execute(ctx context.Context, a *action, forward Forward) (json.RawMessage, error) {
+func (p *Plan) execute(ctx context.Context, a *action, forward Forward) (json.RawMessage, error) {
 	if a.reviewTimeout > 0 {
 		if err := p.review(ctx, a); err != nil {
 			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
@@ -193,7 +193,7 @@ func (p *OpenPlan) execute(ctx context.Context, a *action, forward Forward) (jso
 
 // Report registers an action that has already happened: its pair and its
 // completion are one commit, durable when Report returns. Errors as of Do.
-func (p *OpenPlan) Report(ctx context.Context, declared Action, outcome Outcome) error {
+func (p *Plan) Report(ctx context.Context, declared Action, outcome Outcome) error {
 	if err := declared.plain(); err != nil {
 		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
 	}
@@ -224,7 +224,7 @@ type draft struct {
 
 // register queues the pair of an action, or joins the one that an earlier call
 // with the same ID has queued. happened is what Report reports.
-func (p *OpenPlan) register(ctx context.Context, declared Action, happened *Outcome) (*action, error) {
+func (p *Plan) register(ctx context.Context, declared Action, happened *Outcome) (*action, error) {
 	d, err := p.draft(ctx, declared, happened)
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (p *OpenPlan) register(ctx context.Context, declared Action, happened *Outc
 }
 
 // draft checks a declaration by itself.
-func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome) (*draft, error) {
+func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*draft, error) {
 	t, err := declared.compiled, error(nil)
 	if t == nil {
 		t, err = p.c.registry.find(ctx, declared.Capability, happened != nil)
@@ -300,7 +300,7 @@ func (p *OpenPlan) draft(ctx context.Context, declared Action, happened *Outcome
 
 // captureFor asks for the before-image of a new action, under the ID that it will
 // have. release gives that ID back if it was not registered.
-func (p *OpenPlan) captureFor(ctx context.Context, d *draft) (release func(), err error) {
+func (p *Plan) captureFor(ctx context.Context, d *draft) (release func(), err error) {
 	p.mu.Lock()
 	known, err := p.admit(d)
 	if err != nil || known != nil {
@@ -325,7 +325,7 @@ func (p *OpenPlan) captureFor(ctx context.Context, d *draft) (release func(), er
 }
 
 // number returns an ID for an action that has none. Called with mu held.
-func (p *OpenPlan) number() string {
+func (p *Plan) number() string {
 	for n := len(p.order) + 1; ; n++ {
 		if number := strconv.Itoa(n); p.actions[number] == nil && !p.reserved[number] {
 			return number
@@ -335,7 +335,7 @@ func (p *OpenPlan) number() string {
 
 // admit says whether an action may be registered: the action itself when an
 // earlier call has, nil when it is new. Called with mu held.
-func (p *OpenPlan) admit(d *draft) (*action, error) {
+func (p *Plan) admit(d *draft) (*action, error) {
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
@@ -372,7 +372,7 @@ func (p *OpenPlan) admit(d *draft) (*action, error) {
 }
 
 // add makes the pair of a new action and queues it. Called with mu held.
-func (p *OpenPlan) add(d *draft) (*action, error) {
+func (p *Plan) add(d *draft) (*action, error) {
 	id := d.ID
 	if id == "" {
 		id = p.number()
@@ -411,7 +411,7 @@ func (p *OpenPlan) add(d *draft) (*action, error) {
 
 // pair makes the two records of a registration, and says how long its verdict is
 // waited for. Called with mu held.
-func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
+func (p *Plan) pair(a *action, d *draft) ([]*pb.Record, error) {
 	lifted, err := d.contract.Lifted(d.input)
 	if err != nil {
 		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
@@ -441,19 +441,19 @@ func (p *OpenPlan) pair(a *action, d *draft) ([]*pb.Record, error) {
 
 // giveUp queues that a registered action was never called, so that no one has to
 // doubt it. Called with mu held.
-func (p *OpenPlan) giveUp(a *action) error {
+func (p *Plan) giveUp(a *action) error {
 	return p.giveUpFor(a, p.unwound, "the agent registered the action and did not call it")
 }
 
 // giveUpFor is giveUp for a reason, which the ledger is told. Called with mu held.
-func (p *OpenPlan) giveUpFor(a *action, cause error, message string) error {
+func (p *Plan) giveUpFor(a *action, cause error, message string) error {
 	a.state, a.givenUp = actionEnded, cause
 	return p.queueOutcome(p.uncalled(a, codeNotStarted, message))
 }
 
 // uncalled makes the record of an action that this process will not call. That is
 // proof that nothing happened only where no earlier process may have called it.
-func (p *OpenPlan) uncalled(a *action, code, message string) *pb.Record {
+func (p *Plan) uncalled(a *action, code, message string) *pb.Record {
 	record := p.outcome(a)
 	if a.doubt != nil {
 		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
@@ -464,7 +464,7 @@ func (p *OpenPlan) uncalled(a *action, code, message string) *pb.Record {
 }
 
 // finishFailed records what a forward's error means and returns it for Do.
-func (p *OpenPlan) finishFailed(a *action, cause error) error {
+func (p *Plan) finishFailed(a *action, cause error) error {
 	if errors.Is(cause, errLeftOpen) {
 		p.leaveOpen(a)
 		return cause
@@ -494,7 +494,7 @@ func (p *OpenPlan) finishFailed(a *action, cause error) error {
 	return cause
 }
 
-func (p *OpenPlan) finishCompleted(a *action, outcome Outcome) (json.RawMessage, error) {
+func (p *Plan) finishCompleted(a *action, outcome Outcome) (json.RawMessage, error) {
 	done := p.completed(a, outcome)
 	if _, err := p.finish(a, done.record); err != nil {
 		return done.output, fmt.Errorf("cannot record outcome of action %q: %w", a.call.Action, err)
@@ -507,7 +507,7 @@ func (p *OpenPlan) finishCompleted(a *action, outcome Outcome) (json.RawMessage,
 
 // finish ends an action and queues its outcome. It says whether the plan is
 // being undone.
-func (p *OpenPlan) finish(a *action, record *pb.Record) (unwound, err error) {
+func (p *Plan) finish(a *action, record *pb.Record) (unwound, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.state = actionEnded
@@ -529,7 +529,7 @@ type completion struct {
 // completed makes the record of an effect that happened. The effect is there and must be
 // known, whatever it returned: of an output that cannot be recorded as it is, what the
 // undo reads is; or nothing, and then the record says so, and the undo is its owner's.
-func (p *OpenPlan) completed(a *action, outcome Outcome) (c completion) {
+func (p *Plan) completed(a *action, outcome Outcome) (c completion) {
 	done := &pb.ForwardCompleted{ExternalRef: outcome.ExternalRef}
 	c.record = p.outcome(a)
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
@@ -562,7 +562,7 @@ func (p *OpenPlan) completed(a *action, outcome Outcome) (c completion) {
 }
 
 // record gives the record of an outcome its payload, and says whether it can be stored.
-func (p *OpenPlan) record(a *action, record *pb.Record, output json.RawMessage, problem error) error {
+func (p *Plan) record(a *action, record *pb.Record, output json.RawMessage, problem error) error {
 	record.Payload = nil
 	if len(output) > 0 || problem != nil {
 		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
@@ -573,7 +573,7 @@ func (p *OpenPlan) record(a *action, record *pb.Record, output json.RawMessage, 
 	return p.c.check(p.id, record)
 }
 
-func (p *OpenPlan) outcome(a *action) *pb.Record {
+func (p *Plan) outcome(a *action) *pb.Record {
 	return &pb.Record{Plan: p.id, Action: a.call.Action}
 }
 

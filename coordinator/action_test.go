@@ -19,7 +19,7 @@ import (
 func TestS64TheForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{Label: "upload", Owner: "web"})
+		p := begin(t, start(t, store, nil), PlanSpec{Label: "upload", Owner: "web"})
 		ran := false
 		output, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
 			ran = true
@@ -42,7 +42,7 @@ func TestS64TheForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
 func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		if err := p.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 func TestIrreversibleAndEffectlessActionsAreRegisteredWithoutAnInverse(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, Action{ID: "m", Capability: "mail.send"})
 		mustDo(t, p, Action{ID: "r", Capability: "file.read"})
 		for id, class := range map[string]pb.Class{"m": pb.Class_CLASS_IRREVERSIBLE, "r": pb.Class_CLASS_EFFECTLESS} {
@@ -101,7 +101,7 @@ func TestWhatAForwardsErrorMeans(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store := memory()
-				p := begin(t, start(t, store, nil), Plan{})
+				p := begin(t, start(t, store, nil), PlanSpec{})
 				_, err := p.Do(t.Context(), write("a"), func(context.Context, Call) (Outcome, error) { return Outcome{}, c.err })
 				if err != c.err {
 					t.Errorf("Do returned %v, want the forward's error as it is", err)
@@ -123,7 +123,7 @@ func TestWhatAForwardsErrorMeans(t *testing.T) {
 func TestAForwardThatDoesNotReturnIsInDoubtAndItsPanicGoesOn(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		func() {
 			defer func() {
 				if got := recover(); got != "boom" {
@@ -167,7 +167,7 @@ func TestWhatIsRefusedQueuesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store := memory()
-				p := begin(t, start(t, store, nil), Plan{})
+				p := begin(t, start(t, store, nil), PlanSpec{})
 				mustDo(t, p, write("a"))
 				elapse(LingerMax)
 				before := lines(t, store)
@@ -192,7 +192,7 @@ func TestWhatIsRefusedQueuesNothing(t *testing.T) {
 
 func TestDoWithoutAForwardIsRefused(t *testing.T) {
 	in(t, func(t *testing.T) {
-		_, err := begin(t, start(t, memory(), nil), Plan{}).Do(t.Context(), write("a"), nil)
+		_, err := begin(t, start(t, memory(), nil), PlanSpec{}).Do(t.Context(), write("a"), nil)
 		wantRefused(t, err, "forward")
 	})
 }
@@ -209,7 +209,7 @@ func TestAnOutputThatCannotBeRecordedStillCompletes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store := memory()
-				p := begin(t, start(t, store, nil), Plan{})
+				p := begin(t, start(t, store, nil), PlanSpec{})
 				_, err := p.Do(t.Context(), write("a"), func(context.Context, Call) (Outcome, error) { return c.outcome, nil })
 				wantRefused(t, err, c.field)
 				elapse(LingerMax)
@@ -227,7 +227,7 @@ func TestTheInputMayBeChangedAfterDoHasReturned(t *testing.T) {
 		store := memory()
 		g := newGate(store)
 		c := start(t, g, nil)
-		first, second := begin(t, c, Plan{}), begin(t, c, Plan{})
+		first, second := begin(t, c, PlanSpec{}), begin(t, c, PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := first.Do(ctx, write("x"), happens) // its append hangs, and the next waits behind it
@@ -252,7 +252,7 @@ func TestTheInputMayBeChangedAfterDoHasReturned(t *testing.T) {
 func TestS64AReportIsOneCommit(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		for range 2 { // the second call is the retry of one in doubt
 			if err := p.Report(t.Context(), write("a"), Outcome{Output: map[string]int{"size": 1}, ExternalRef: "r"}); err != nil {
 				t.Fatal(err)
@@ -270,7 +270,7 @@ func TestS64AReportIsOneCommit(t *testing.T) {
 func TestActionsWithoutAnIDAreNumbered(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write(""))
 		mustDo(t, p, write("3"))
 		mustDo(t, p, write(""))
@@ -283,7 +283,7 @@ func TestActionsWithoutAnIDAreNumbered(t *testing.T) {
 func TestBranchesSayWhatTheyComeAfter(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		mustDo(t, p, Action{ID: "b", Capability: "file.write", After: []string{"a"}, Branch: true})
 		if f := find(t, store, "forward_registered/b").GetForwardRegistered(); !f.Branch || strings.Join(f.After, " ") != "a" {
@@ -296,7 +296,7 @@ func TestACallThatGivesUpIsInDoubtAndItsRetryIsTheSameAction(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		ran := 0
 		forward := func(context.Context, Call) (Outcome, error) { ran++; return Outcome{}, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -323,7 +323,7 @@ func TestACallThatGivesUpIsInDoubtAndItsRetryIsTheSameAction(t *testing.T) {
 func TestOfSeveralCallsWithOneIDOneRunsTheForward(t *testing.T) {
 	in(t, func(t *testing.T) {
 		g := newGate(memory())
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		var mu sync.Mutex
 		ran, refused := 0, 0
 		var wait sync.WaitGroup
@@ -353,7 +353,7 @@ func TestOfSeveralCallsWithOneIDOneRunsTheForward(t *testing.T) {
 
 func TestTheForwardIsNotCalledWhenItsContextHasEnded(t *testing.T) {
 	in(t, func(t *testing.T) {
-		p := begin(t, start(t, memory(), nil), Plan{})
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := p.Do(ctx, write("a"), func(context.Context, Call) (Outcome, error) {
@@ -369,7 +369,7 @@ func TestTooManyCallsWaitOrAreTurnedAway(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		c := start(t, store, nil)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		for range CallsMax {
 			c.committer.places <- struct{}{}
 		}

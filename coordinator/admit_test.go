@@ -17,7 +17,7 @@ import (
 func TestAnIDIsOfOneAction(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		other := write("a")
 		other.Capability = "file.read"
 		mustDo(t, p, write("a"))
@@ -50,7 +50,7 @@ func TestARetryIsOfTheSameAction(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Do(soon, write("a"), never(t))
@@ -73,7 +73,7 @@ func TestARetryIsOfTheSameAction(t *testing.T) {
 func TestNothingComesAfterAnActionThatIsNotThere(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultRefused }
 		_, err := p.Do(t.Context(), write("b"), never(t))
@@ -106,7 +106,7 @@ func TestAnAnswerThatTookLongIsAskedForAgain(t *testing.T) {
 			},
 		}}
 		g := newGate(memory())
-		p := begin(t, startLimited(t, g, e, limited(0, time.Hour)), Plan{})
+		p := begin(t, startLimited(t, g, e, limited(0, time.Hour)), PlanSpec{})
 		time.AfterFunc(startSlack+1, func() { close(g.open) })
 		_, err := p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrUnwinding)
@@ -122,7 +122,7 @@ func TestWhatHasHappenedWaitsForNoVerdict(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, c := memory(), contracts()[0]
 		c.Review = true
-		p := begin(t, startLimited(t, store, nil, c), Plan{})
+		p := begin(t, startLimited(t, store, nil, c), PlanSpec{})
 		if err := p.Report(t.Context(), write("a"), Outcome{}); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestACommitHasSoManyRecordsAtMost(t *testing.T) {
 		store := memory()
 		g := newGate(store)
 		c := start(t, g, nil)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		first := make(chan error, 1)
 		go func() { first <- p.Savepoint(t.Context(), "first") }() // ends with its answer
 		synctest.Wait()
@@ -148,7 +148,7 @@ func TestACommitHasSoManyRecordsAtMost(t *testing.T) {
 		const more = ledger.CommitLenMax + 20 // a record of 20 bytes each
 		for i := range more {
 			wait.Go(func() {
-				q := begin(t, c, Plan{})
+				q := begin(t, c, PlanSpec{})
 				if err := q.Savepoint(t.Context(), fmt.Sprint(i)); err != nil {
 					t.Errorf("savepoint %d: %v", i, err)
 				}

@@ -48,7 +48,7 @@ func mustJSON(v any) json.RawMessage {
 // capture asks what is there before the forward crosses. Errors: *ledger.Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
-func (p *OpenPlan) capture(ctx context.Context, action string, t *contract.Compiled, input json.RawMessage) (json.RawMessage, error) {
+func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled, input json.RawMessage) (json.RawMessage, error) {
 	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
 	arguments, err := t.BeforeArguments(input, p.vars, mustJSON(metaVars{
 		Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: t.Capability,

@@ -70,7 +70,7 @@ func TestWhatWasThereBeforeIsKeptWithThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`{"at":"9:00"}`)})
-		p := begin(t, startMoving(t, store, e, nil), Plan{Label: "week"})
+		p := begin(t, startMoving(t, store, e, nil), PlanSpec{Label: "week"})
 		if _, err := p.Do(t.Context(), move("m"), func(ctx context.Context, c Call) (Outcome, error) {
 			wantLines(t, store, pairOfMove)
 			return happens(ctx, c)
@@ -115,7 +115,7 @@ func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store := memory()
 				e, asked := calendar(c.script...)
-				p := begin(t, startMoving(t, store, e, nil), Plan{})
+				p := begin(t, startMoving(t, store, e, nil), PlanSpec{})
 				began := time.Now()
 				forward := never(t)
 				if c.kept != "" {
@@ -145,7 +145,7 @@ func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 func TestACaptureEndsWithItsCaller(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e, _ := calendar(errNobody)
-		p := begin(t, startMoving(t, memory(), e, nil), Plan{})
+		p := begin(t, startMoving(t, memory(), e, nil), PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := p.Do(ctx, move("m"), never(t))
@@ -158,7 +158,7 @@ func TestABeforeImageThatIsTooLargeIsRefused(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		e, _ := calendar(api.Reply{Status: "done", Output: json.RawMessage(`"` + strings.Repeat("x", BeforeMax) + `"`)})
-		p := begin(t, startMoving(t, store, e, nil), Plan{})
+		p := begin(t, startMoving(t, store, e, nil), PlanSpec{})
 		_, err := p.Do(t.Context(), move("m"), never(t))
 		wantRefused(t, err, "action.before")
 		wantLines(t, store, "")
@@ -174,14 +174,14 @@ func TestAnAnswerInThisProcessNeedsNoWorker(t *testing.T) {
 			}
 			return map[string]any{"at": q.Attempt}, nil
 		}}
-		p := begin(t, startMoving(t, store, nil, answers), Plan{})
+		p := begin(t, startMoving(t, store, nil, answers), PlanSpec{})
 		mustDo(t, p, move("m"))
 		if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); string(before) != `{"at":2}` {
 			t.Errorf("kept %s", before)
 		}
 		delete(answers, "calendar.get") // the coordinator has its own
 		mustDo(t, p, move("m2"))
-		alone := begin(t, startMoving(t, memory(), nil, nil), Plan{})
+		alone := begin(t, startMoving(t, memory(), nil, nil), PlanSpec{})
 		_, err := alone.Do(t.Context(), move("m"), never(t))
 		wantRefused(t, err, "config.answers[calendar.get]")
 	})
@@ -190,7 +190,7 @@ func TestAnAnswerInThisProcessNeedsNoWorker(t *testing.T) {
 func TestAReportBringsItsBeforeImage(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, startMoving(t, store, nil, nil), Plan{})
+		p := begin(t, startMoving(t, store, nil, nil), PlanSpec{})
 		wantRefused(t, p.Report(t.Context(), move("m"), Outcome{}), "outcome.before")
 		wantRefused(t, p.Report(t.Context(), move("m"), Outcome{Before: json.RawMessage("{")}), "outcome.before")
 		wantRefused(t, p.Report(t.Context(), move("m"), Outcome{Before: strings.Repeat("x", BeforeMax)}), "outcome.before")
@@ -211,7 +211,7 @@ func TestACallThatJoinsAsksNothing(t *testing.T) {
 		store := memory()
 		g := newGate(store)
 		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)}, api.Reply{Status: "done", Output: json.RawMessage(`2`)})
-		p := begin(t, startMoving(t, g, e, nil), Plan{})
+		p := begin(t, startMoving(t, g, e, nil), PlanSpec{})
 		soon, cancel := context.WithTimeout(t.Context(), startSlack/2)
 		defer cancel()
 		_, err := p.Do(soon, move("m"), never(t))
@@ -239,7 +239,7 @@ func TestActionsWithoutAnIDAskUnderTheirOwnKeys(t *testing.T) {
 			<-release
 			return q.Action, nil
 		}}
-		p := begin(t, startMoving(t, store, nil, answers), Plan{})
+		p := begin(t, startMoving(t, store, nil, answers), PlanSpec{})
 		var wait sync.WaitGroup
 		for range 3 {
 			wait.Go(func() {
@@ -270,7 +270,7 @@ func TestTheEndOfTheUndoWindowIsFrozenWithThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)})
-		p := begin(t, startMoving(t, store, e, nil), Plan{})
+		p := begin(t, startMoving(t, store, e, nil), PlanSpec{})
 		bad := move("bad")
 		bad.Input = json.RawMessage(`{"id":"e1","ends":"tomorrow"}`)
 		_, err := p.Do(t.Context(), bad, never(t))

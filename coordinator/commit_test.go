@@ -30,7 +30,7 @@ func doubtful() []contract.Contract {
 }
 
 // lose runs an action whose forward has no answer.
-func lose(t *testing.T, p *coordinator.OpenPlan, capability, id string) {
+func lose(t *testing.T, p *coordinator.Plan, capability, id string) {
 	t.Helper()
 	_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: capability}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, context.DeadlineExceeded
@@ -49,7 +49,7 @@ func (l *live) resolve(plan, action string, outcome pb.Resolution) {
 // returns then.
 func TestACommitWaitsForItsOwner(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: doubtful()})
-	p := l.begin(coordinator.Plan{ID: "p"})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	lose(t, p, "mail.send", "a")
 	for range 2 {
 		err := p.Commit(t.Context())
@@ -117,7 +117,7 @@ func TestACommitAsksTheWorld(t *testing.T) {
 	for _, presence := range []string{"present", "absent"} {
 		l := newLive(t, coordinator.Config{Contracts: doubtful()})
 		l.answers("seat.get", `{"presence":"`+presence+`"}`)
-		p := l.begin(coordinator.Plan{ID: "p"})
+		p := l.begin(coordinator.PlanSpec{ID: "p"})
 		lose(t, p, "seat.book", "a")
 		if err := p.Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestACommitAsksTheWorld(t *testing.T) {
 // TestACommitThatWaitsLongerSaysSo: nobody serves the probe.
 func TestACommitThatWaitsLongerSaysSo(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: doubtful(), ConfirmTimeout: 300 * time.Millisecond})
-	p := l.begin(coordinator.Plan{ID: "p"})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	lose(t, p, "seat.book", "a")
 	err := p.Commit(t.Context())
 	var waits *coordinator.CommitWaits
@@ -149,7 +149,7 @@ func TestACommitThatWaitsLongerSaysSo(t *testing.T) {
 // TestAPlanMayAcceptDoubt: it is committed at once, and its retirement says what of.
 func TestAPlanMayAcceptDoubt(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: doubtful()})
-	p := l.begin(coordinator.Plan{ID: "p", DoubtAtCommit: coordinator.AcceptDoubtAtCommit})
+	p := l.begin(coordinator.PlanSpec{ID: "p", DoubtAtCommit: coordinator.AcceptDoubtAtCommit})
 	lose(t, p, "mail.send", "a")
 	if err := p.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestAPlanMayAcceptDoubt(t *testing.T) {
 			t.Errorf("%v", k)
 		}
 	}
-	for _, plan := range []coordinator.Plan{{DoubtAtCommit: 7}, {DoubtAtCommit: coordinator.AcceptDoubtAtCommit, Parent: "p"}} {
+	for _, plan := range []coordinator.PlanSpec{{DoubtAtCommit: 7}, {DoubtAtCommit: coordinator.AcceptDoubtAtCommit, Parent: "p"}} {
 		var refused *ledger.Refused
 		if _, err := l.agent.Begin(t.Context(), plan); !errors.As(err, &refused) || refused.Field != "plan.doubt_at_commit" {
 			t.Errorf("%v", err)

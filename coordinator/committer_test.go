@@ -18,7 +18,7 @@ import (
 func TestAnOutcomeSharesTheCommitOfTheNextPair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		mustDo(t, p, write("b"))
 		if err := p.Fail(t.Context(), "no room"); err != nil {
@@ -34,7 +34,7 @@ func TestAnOutcomeSharesTheCommitOfTheNextPair(t *testing.T) {
 func TestAnOutcomeThatNothingFollowsIsStoredAfterTheLinger(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		began := time.Now()
 		mustDo(t, p, write("a"))
 		if waited := time.Since(began); waited != 0 {
@@ -50,7 +50,7 @@ func TestAnOutcomeThatNothingFollowsIsStoredAfterTheLinger(t *testing.T) {
 func TestFlushMakesTheOpeningAndTheOutcomesDurable(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		elapse(time.Second)
 		wantLines(t, store, "")
 		if err := p.Flush(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestConcurrentCallsShareCommits(t *testing.T) {
 		c := start(t, g, nil)
 		var wait sync.WaitGroup
 		for range 100 {
-			p := begin(t, c, Plan{})
+			p := begin(t, c, PlanSpec{})
 			wait.Go(func() { mustDo(t, p, write("a")) })
 			synctest.Wait() // the first append is in flight, the other pairs wait
 		}
@@ -95,7 +95,7 @@ func TestS64CommitsStayBelowTheCapAndPairsWhole(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		var wait sync.WaitGroup
 		for i := range 40 {
 			wait.Go(func() {
@@ -146,7 +146,7 @@ func newFaulty(t *testing.T, plan map[int]ledger.Fault) *faulty {
 
 // script is a plan of three actions and its end; it returns how often each
 // forward ran.
-func script(t *testing.T, p *OpenPlan) map[string]int {
+func script(t *testing.T, p *Plan) map[string]int {
 	ran := map[string]int{}
 	for _, id := range []string{"a", "b", "c"} {
 		forward := func(ctx context.Context, call Call) (Outcome, error) {
@@ -187,7 +187,7 @@ func TestS65EachAppendFailedInEveryWayGivesTheSamePlan(t *testing.T) {
 						if forgets {
 							appender = forgetful{f.store}
 						}
-						p := begin(t, start(t, appender, nil), Plan{})
+						p := begin(t, start(t, appender, nil), PlanSpec{})
 						for id, times := range script(t, p) {
 							if times != 1 {
 								t.Errorf("forward %s ran %d times", id, times)
@@ -224,7 +224,7 @@ func TestNothingOvertakesAnAppendInDoubt(t *testing.T) {
 		c := start(t, f.store, nil)
 		var wait sync.WaitGroup
 		for _, id := range []string{"p1", "p2", "p3"} {
-			p := begin(t, c, Plan{ID: id})
+			p := begin(t, c, PlanSpec{ID: id})
 			wait.Go(func() {
 				for i := range 5 {
 					mustDo(t, p, write(fmt.Sprint("a", i)))
@@ -251,7 +251,7 @@ func TestARefusalAfterADoubtKeepsTheDoubt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		f := newFaulty(t, map[int]ledger.Fault{1: ledger.FaultKept, 2: ledger.FaultRefused})
 		f.store.Fault = func(ledger.Append) ledger.Fault { f.tries++; return f.plan[f.tries] }
-		p := begin(t, start(t, f.store, nil), Plan{})
+		p := begin(t, start(t, f.store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		wantLines(t, f.store, "plan_opened forward_registered/a compensation_registered/a")
 	})
@@ -267,7 +267,7 @@ func TestARefusedOutcomeIsNotLost(t *testing.T) {
 			}
 			return ledger.FaultNone
 		}
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		full.Store(true)
 		elapse(LingerMax) // the outcome is refused
@@ -291,7 +291,7 @@ func TestARefusedOpeningIsNotLostAndNothingStandsWithoutIt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		f := newFaulty(t, map[int]ledger.Fault{1: ledger.FaultRefused})
 		g := newGate(f.store)
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		big := strings.Repeat("x", 40_000) // so that two pairs need two commits
 		var wait sync.WaitGroup
 		for _, id := range []string{"a", "b"} {
@@ -313,7 +313,7 @@ func TestCloseStoresWhatIsQueuedAndRefusesTheRest(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		c := start(t, store, nil)
-		used, unused := begin(t, c, Plan{}), begin(t, c, Plan{})
+		used, unused := begin(t, c, PlanSpec{}), begin(t, c, PlanSpec{})
 		mustDo(t, used, write("a"))
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	in(t, func(t *testing.T) {
 		g := newGate(memory())
 		c := start(t, g, nil)
-		p, q := begin(t, c, Plan{}), begin(t, c, Plan{})
+		p, q := begin(t, c, PlanSpec{}), begin(t, c, PlanSpec{})
 		sent, waiting := make(chan error, 1), make(chan error, 1)
 		go func() { _, err := p.Do(t.Context(), write("a"), happens); sent <- err }()
 		synctest.Wait() // its append hangs
@@ -357,7 +357,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 func TestAForwardThatEndsAfterCloseSaysThatItsOutcomeIsNotRecorded(t *testing.T) {
 	in(t, func(t *testing.T) {
 		c := start(t, memory(), nil)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		output, err := p.Do(t.Context(), write("a"), func(context.Context, Call) (Outcome, error) {
 			if err := c.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -388,7 +388,7 @@ func TestS65RandomFaultsKeepEveryPlanWhole(t *testing.T) {
 				c := start(t, forgetful{store}, nil)
 				var wait sync.WaitGroup
 				for range 1 + random.IntN(6) {
-					p := begin(t, c, Plan{})
+					p := begin(t, c, PlanSpec{})
 					wait.Go(func() { insist(t, store, p) })
 				}
 				wait.Wait()
@@ -398,7 +398,7 @@ func TestS65RandomFaultsKeepEveryPlanWhole(t *testing.T) {
 }
 
 // insist runs the script and calls again whatever was refused.
-func insist(t *testing.T, store *ledger.Memory, p *OpenPlan) {
+func insist(t *testing.T, store *ledger.Memory, p *Plan) {
 	again := func(call func() error) {
 		err := call()
 		for isRefused(err) {
@@ -446,7 +446,7 @@ func TestAReconnectionEndsATryThatGetsNoReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silent{Memory: memory()}
 		c := start(t, store, nil)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		began, done := time.Now(), make(chan error, 1)
 		go func() {
 			_, err := p.Do(t.Context(), write("a"), happens)

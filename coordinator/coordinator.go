@@ -88,8 +88,8 @@ type Coordinator struct {
 	conn           *nats.Conn              // for Run; nil without one
 
 	mu      sync.Mutex
-	plans   map[string]*OpenPlan // those that this process has not ended
-	runs    map[string]*run      // by plan: those under way, and those whose handlers are offered still
+	plans   map[string]*Plan // those that this process has not ended
+	runs    map[string]*run  // by plan: those under way, and those whose handlers are offered still
 	closing bool
 }
 
@@ -124,7 +124,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*OpenPlan{}, runs: map[string]*run{},
+		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{}, runs: map[string]*run{},
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{}, timeout: c.confirmTimeout, logger: c.logger,
@@ -206,10 +206,10 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	return nil
 }
 
-func (c *Coordinator) openPlans() []*OpenPlan {
+func (c *Coordinator) openPlans() []*Plan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var plans []*OpenPlan
+	var plans []*Plan
 	for _, id := range slices.Sorted(maps.Keys(c.plans)) {
 		plans = append(plans, c.plans[id])
 	}
@@ -225,13 +225,13 @@ func (c *Coordinator) back() {
 	}
 }
 
-func (c *Coordinator) plan(id string) *OpenPlan {
+func (c *Coordinator) plan(id string) *Plan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.plans[id]
 }
 
-func (c *Coordinator) forget(p *OpenPlan) {
+func (c *Coordinator) forget(p *Plan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.plans[p.id] == p {

@@ -26,7 +26,7 @@ func (c *counting) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 func TestAnActionCostsTheSameWhateverIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Memory: memory()}
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		cost := func(from, n int) (appends, bytes int) {
 			a, b := store.appends, store.bytes
 			for i := range n {

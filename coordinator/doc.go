@@ -23,7 +23,7 @@
 // kept with the pair, and a supervisor's verdict is waited for between 1 and 2 (S77).
 //
 // Commit, Fail and Cancel end the plan; UnwindTo goes back to a savepoint and the
-// plan goes on. A child plan (Plan.Parent) is a part of its parent's order: what it
+// plan goes on. A child plan (PlanSpec.Parent) is a part of its parent's order: what it
 // did stays held until the outermost plan commits. A tool error by itself undoes
 // nothing (S70): Do returns it and the agent decides.
 //

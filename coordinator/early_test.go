@@ -42,7 +42,7 @@ func unserved(t *testing.T) (port int, conn *nats.Conn) {
 // doUntilStored tries an action until it is stored and its forward has run. No executor is
 // here to say that the plan is open, which a pair that took long to be stored has to ask:
 // on a busy machine the next one may be faster.
-func doUntilStored(ctx context.Context, plan *coordinator.OpenPlan, a coordinator.Action, forward coordinator.Forward) (err error) {
+func doUntilStored(ctx context.Context, plan *coordinator.Plan, a coordinator.Action, forward coordinator.Forward) (err error) {
 	for n, again := 1, true; again && ctx.Err() == nil; n++ {
 		_, err = plan.Do(ctx, a, forward)
 		slow := errors.Is(err, coordinator.ErrNotStarted)
@@ -71,7 +71,7 @@ func TestAnAgentThatStartsBeforeItsServerIsServedWhenItIsThere(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	plan, err := c.Begin(ctx, coordinator.Plan{Owner: "ana"})
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Owner: "ana"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestAnOutcomeReportedToAFullLedgerIsStoredWhenThereIsRoom(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	plan, err := c.Begin(ctx, coordinator.Plan{ID: "p", Owner: "ana"})
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{ID: "p", Owner: "ana"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (e End) Final() bool { return e.State != ledger.StateQuarantined }
 // waits for its owner, or for longer than Config.ConfirmTimeout for the world to answer),
 // ErrUnconfirmed (stored; no executor answered). After ErrInDoubt, *CommitWaits and
 // ErrUnconfirmed call Commit again: it goes on where it was.
-func (p *OpenPlan) Commit(ctx context.Context) error {
+func (p *Plan) Commit(ctx context.Context) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
 	seq, err := p.finishPlan(ctx, "committed", record)
 	if err == nil {
@@ -59,7 +59,7 @@ func (p *OpenPlan) Commit(ctx context.Context) error {
 // that still run: for the grace of their contracts, and at most ForwardGrace more once
 // it has interrupted them. The failure is durable when it returns nil; Wait tells when everything is undone. Errors
 // as of Commit, without the executor's.
-func (p *OpenPlan) Fail(ctx context.Context, reason string) error {
+func (p *Plan) Fail(ctx context.Context, reason string) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: reason}}}
 	if _, err := p.finishPlan(ctx, "failed", record); err != nil {
 		return fmt.Errorf("cannot fail plan %q: %w", p.id, err)
@@ -68,7 +68,7 @@ func (p *OpenPlan) Fail(ctx context.Context, reason string) error {
 }
 
 // Cancel is Fail for a plan that is no longer wanted.
-func (p *OpenPlan) Cancel(ctx context.Context, reason string) error {
+func (p *Plan) Cancel(ctx context.Context, reason string) error {
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: reason}}}
 	if _, err := p.finishPlan(ctx, "cancelled", record); err != nil {
 		return fmt.Errorf("cannot cancel plan %q: %w", p.id, err)
@@ -78,7 +78,7 @@ func (p *OpenPlan) Cancel(ctx context.Context, reason string) error {
 
 // finishPlan queues the record that ends the plan, behind all it has queued, and
 // returns its sequence once it is durable.
-func (p *OpenPlan) finishPlan(ctx context.Context, verb string, record *pb.Record) (uint64, error) {
+func (p *Plan) finishPlan(ctx context.Context, verb string, record *pb.Record) (uint64, error) {
 	if err := p.c.check(p.id, record); err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (p *OpenPlan) finishPlan(ctx context.Context, verb string, record *pb.Recor
 
 // joinEnding returns the ending under way, if it is of this verb, and claims the
 // end of the plan otherwise. Called with mu held.
-func (p *OpenPlan) joinEnding(verb string) (*bundle, error) {
+func (p *Plan) joinEnding(verb string) (*bundle, error) {
 	if p.end != nil && p.end.verb == verb && p.end.bundle != nil && !p.end.bundle.failed() {
 		return p.end.bundle, nil
 	}
@@ -136,7 +136,7 @@ func (p *OpenPlan) joinEnding(verb string) (*bundle, error) {
 
 // queueEnding queues what was registered and never called, then the end. Called
 // with mu held.
-func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
+func (p *Plan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
 	if err := p.giveUpAfter(0); err != nil {
 		p.end = nil
 		return nil, err
@@ -151,7 +151,7 @@ func (p *OpenPlan) queueEnding(verb string, record *pb.Record) (*bundle, error) 
 }
 
 // confirm asks an executor what the ledger made of the commit at seq.
-func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
+func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 	if p.c.bus == nil {
 		return fmt.Errorf("%w: no connection to ask over", ErrUnconfirmed)
 	}
@@ -198,7 +198,7 @@ func (p *OpenPlan) confirm(ctx context.Context, seq uint64) error {
 }
 
 // waits notes that the commit of the plan waits.
-func (p *OpenPlan) waits(answer api.OutcomeAnswer) *CommitWaits {
+func (p *Plan) waits(answer api.OutcomeAnswer) *CommitWaits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.end != nil {
@@ -210,7 +210,7 @@ func (p *OpenPlan) waits(answer api.OutcomeAnswer) *CommitWaits {
 // Wait returns when the plan has ended, or waits for its owner: End.Final says which.
 // It needs an executor and waits for one until ctx ends; the error then wraps ctx's
 // and says what is missing.
-func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
+func (p *Plan) Wait(ctx context.Context) (End, error) {
 	p.mu.Lock()
 	opening := p.opening != nil
 	p.mu.Unlock()
@@ -245,7 +245,7 @@ func (p *OpenPlan) Wait(ctx context.Context) (End, error) {
 
 // goOn takes calls again after the ledger has not taken the commit at seq: the plan
 // is open, or will be when it is back at a savepoint.
-func (p *OpenPlan) goOn(seq uint64) {
+func (p *Plan) goOn(seq uint64) {
 	p.mu.Lock()
 	ours := p.end != nil && p.end.bundle != nil && p.end.bundle.settled() && p.end.bundle.seq == seq
 	if ours {
@@ -264,7 +264,7 @@ func (p *OpenPlan) goOn(seq uint64) {
 
 // stored is the sequence of the latest commit with records of the plan that this process
 // knows to be stored; 0: none. An executor that has folded it knows who writes the plan.
-func (p *OpenPlan) stored() uint64 {
+func (p *Plan) stored() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteStored(p.last)
@@ -272,7 +272,7 @@ func (p *OpenPlan) stored() uint64 {
 }
 
 // noteStored takes note of a bundle that is known to be stored. Called with mu held.
-func (p *OpenPlan) noteStored(b *bundle) {
+func (p *Plan) noteStored(b *bundle) {
 	if b != nil && b.settled() && b.err == nil {
 		p.known = max(p.known, b.seq)
 	}
@@ -280,7 +280,7 @@ func (p *OpenPlan) noteStored(b *bundle) {
 
 // ask sends one question about the plan and returns its answer, which says a
 // state.
-func (p *OpenPlan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnswer, error) {
+func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnswer, error) {
 	query.WaitMs = askWaitMax.Milliseconds()
 	if deadline, ok := ctx.Deadline(); ok {
 		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()))

@@ -31,7 +31,7 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store, e := memory(), &executor{script: c.script}
-				p := begin(t, start(t, store, e), Plan{})
+				p := begin(t, start(t, store, e), PlanSpec{})
 				mustDo(t, p, write("a"))
 				began := time.Now()
 				err := p.Commit(t.Context())
@@ -57,7 +57,7 @@ func TestARefusedCommitSaysWhy(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
 		store := memory()
 		c := start(t, store, e)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		err := p.Commit(t.Context())
 		wantRefused(t, err, "plan")
 		if !strings.Contains(err.Error(), "not the plan's agent") {
@@ -81,7 +81,7 @@ func TestARefusedCommitSaysWhy(t *testing.T) {
 func TestAnUnconfirmedCommitGoesOnWhereItWas(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := p.Commit(ctx)
@@ -98,7 +98,7 @@ func TestAnUnconfirmedCommitGoesOnWhereItWas(t *testing.T) {
 func TestWithoutAConnectionACommitIsStoredButUnconfirmed(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		wantIs(t, p.Commit(t.Context()), ErrUnconfirmed)
 		wantLines(t, store, "plan_opened plan_committed")
 		_, err := p.Wait(t.Context())
@@ -110,7 +110,7 @@ func TestAPlanEndsOnce(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		c := start(t, store, nil)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		for range 2 { // the second joins the first
 			if err := p.Cancel(t.Context(), "not wanted"); err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func TestACommitInDoubtIsTheOnlyEndThatMayBeTriedAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitted}}}
 		g := newGate(store)
-		p := begin(t, start(t, g, e), Plan{})
+		p := begin(t, start(t, g, e), PlanSpec{})
 		wantIs(t, p.Commit(t.Context()), ledger.ErrInDoubt)
 		wantIs(t, p.Fail(t.Context(), "x"), ErrClosed)
 		close(g.open)
@@ -148,7 +148,7 @@ func TestACommitInDoubtIsTheOnlyEndThatMayBeTriedAgain(t *testing.T) {
 
 func TestAReasonThatIsTooLongIsRefusedAndThePlanStaysOpen(t *testing.T) {
 	in(t, func(t *testing.T) {
-		p := begin(t, start(t, memory(), nil), Plan{})
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
 		wantRefused(t, p.Fail(t.Context(), strings.Repeat("x", ledger.TextMax+1)), "plan_failed.reason")
 		mustDo(t, p, write("a"))
 	})
@@ -157,7 +157,7 @@ func TestAReasonThatIsTooLongIsRefusedAndThePlanStaysOpen(t *testing.T) {
 func TestFailInterruptsForwardsAndTakesTheirOutcomesAlong(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		done := make(chan error, 1)
 		go func() {
 			_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
@@ -179,7 +179,7 @@ func TestFailInterruptsForwardsAndTakesTheirOutcomesAlong(t *testing.T) {
 func TestFailDoesNotWaitLongForAForwardThatGoesOn(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		finish, done := make(chan struct{}), make(chan error, 1)
 		go func() {
 			_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, c Call) (Outcome, error) {
@@ -209,7 +209,7 @@ func TestWhatWasRegisteredAndNeverCalledIsKnownNotToHaveHappened(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		p := begin(t, start(t, g, nil), Plan{})
+		p := begin(t, start(t, g, nil), PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Do(ctx, write("a"), happens)
@@ -233,7 +233,7 @@ func TestANoticeStopsThePlan(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store, e := memory(), &executor{}
 				c := start(t, store, e)
-				p, other := begin(t, c, Plan{}), begin(t, c, Plan{})
+				p, other := begin(t, c, PlanSpec{}), begin(t, c, PlanSpec{})
 				done := make(chan error, 1)
 				go func() {
 					_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
@@ -271,7 +271,7 @@ func TestANoticeBeforeTheForwardKeepsItFromRunning(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{}
 		g := newGate(store)
-		p := begin(t, start(t, g, e), Plan{})
+		p := begin(t, start(t, g, e), PlanSpec{})
 		done := make(chan error, 1)
 		go func() {
 			_, err := p.Do(t.Context(), write("a"), func(context.Context, Call) (Outcome, error) {
@@ -293,7 +293,7 @@ func TestNoticesThatAreNoneOfOursAreIgnored(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{}
 		c := start(t, memory(), e)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		c.notice([]byte("no JSON"))
 		c.notice(nil)
 		e.notify(t, api.Notice{Plan: "another", State: ledger.StateUnwinding})
@@ -315,7 +315,7 @@ func TestCloseEndsTheSubscription(t *testing.T) {
 func TestWaitReturnsThePlansEnd(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		_, err := p.Wait(t.Context())
 		wantRefused(t, err, "plan")
 		if err := p.Fail(t.Context(), "no room"); err != nil {

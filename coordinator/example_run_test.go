@@ -23,7 +23,7 @@ func ExampleCoordinator_Run() {
 		ctx, end := context.WithCancel(context.Background())
 		c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "travel"})
 		must(err)
-		trip := coordinator.RunConfig{Plan: coordinator.Plan{ID: "trip-7", Owner: "ana"}, Function: "book-trip"}
+		trip := coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: "trip-7", Owner: "ana"}, Function: "book-trip"}
 		err = c.Run(ctx, trip, func(ctx context.Context, p *coordinator.ReplayPlan) error {
 			hotel, err := p.Do(ctx, coordinator.Action{
 				ID: "hotel", Capability: "hotel.book", Input: "Rome",

@@ -27,7 +27,7 @@ func Example() {
 			Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}}}})
 	must(err)
 	defer c.Close(ctx)
-	plan, err := c.Begin(ctx, coordinator.Plan{Label: "report", Owner: "docs", Deadline: 2 * time.Hour})
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Label: "report", Owner: "docs", Deadline: 2 * time.Hour})
 	must(err)
 	for _, path := range []string{os.TempDir() + "/sagenbaum-example", "/no such folder/report"} {
 		_, err = plan.Do(ctx,

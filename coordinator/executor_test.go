@@ -162,7 +162,7 @@ func (l *live) rule(plan, action string, outcome pb.VerdictOutcome) {
 	}})
 }
 
-func (l *live) begin(plan coordinator.Plan) *coordinator.OpenPlan {
+func (l *live) begin(plan coordinator.PlanSpec) *coordinator.Plan {
 	l.t.Helper()
 	p, err := l.agent.Begin(l.t.Context(), plan)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *live) begin(plan coordinator.Plan) *coordinator.OpenPlan {
 	return p
 }
 
-func (l *live) do(p *coordinator.OpenPlan, id string) {
+func (l *live) do(p *coordinator.Plan, id string) {
 	l.t.Helper()
 	if _, err := p.Do(l.t.Context(), coordinator.Action{ID: id, Capability: "file.write", Input: map[string]string{"path": id}}, nothing); err != nil {
 		l.t.Fatal(err)
@@ -183,7 +183,7 @@ func nothing(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 }
 
 // ends waits for a plan's end.
-func (l *live) ends(p *coordinator.OpenPlan, want string) {
+func (l *live) ends(p *coordinator.Plan, want string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
 	defer cancel()
@@ -196,7 +196,7 @@ func (l *live) ends(p *coordinator.OpenPlan, want string) {
 
 func TestS61APlanGoesBackToASavepointAndOn(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
 	if err := p.Savepoint(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
@@ -219,9 +219,9 @@ func TestS61APlanGoesBackToASavepointAndOn(t *testing.T) {
 
 func TestS61AChildIsUndoneInItsPlaceAfterItsOwnCommit(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
-	child, err := p.Begin(t.Context(), coordinator.Plan{ParentAction: "a"})
+	child, err := p.Begin(t.Context(), coordinator.PlanSpec{ParentAction: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestS61AChildIsUndoneInItsPlaceAfterItsOwnCommit(t *testing.T) {
 
 func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
 	for id, outcome := range map[string]pb.VerdictOutcome{"allowed": pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, "blocked": pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK} {
 		done, ran := make(chan error, 1), false
@@ -277,7 +277,7 @@ func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
 
 func TestS76ABlockAfterTheBoundaryFiresTheCompensation(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.undo("calendar.put", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	action := coordinator.Action{ID: "m", Capability: "calendar.move", Input: map[string]string{"id": "e1"}}
 	for ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second); ; { // until the executor has folded the contract
 		_, err := p.Do(ctx, action, nothing)
@@ -384,7 +384,7 @@ func TestS9AContractWithSeveralToolsIsUndoneByAModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.undo("git.pr.undo", loop)
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	if _, err := p.Do(t.Context(), coordinator.Action{ID: "pr", Capability: "git.pr.open"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{Output: map[string]int{"pr": 7}}, nil
 	}); err != nil {
@@ -410,7 +410,7 @@ func TestS9AContractWithSeveralToolsIsUndoneByAModel(t *testing.T) {
 func TestS61WhatAnUnwindToPromisesIsDoneWhenItReturns(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
-	p := l.begin(coordinator.Plan{})
+	p := l.begin(coordinator.PlanSpec{})
 	if err := p.Savepoint(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}

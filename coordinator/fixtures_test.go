@@ -52,7 +52,7 @@ func start(t *testing.T, store Appender, b bus) *Coordinator {
 	return c
 }
 
-func begin(t *testing.T, c *Coordinator, plan Plan) *OpenPlan {
+func begin(t *testing.T, c *Coordinator, plan PlanSpec) *Plan {
 	t.Helper()
 	p, err := c.Begin(t.Context(), plan)
 	if err != nil {
@@ -70,7 +70,7 @@ func happens(context.Context, Call) (Outcome, error) {
 	return Outcome{Output: map[string]any{"size": 7}, ExternalRef: "inode-7"}, nil
 }
 
-func mustDo(t *testing.T, p *OpenPlan, a Action) {
+func mustDo(t *testing.T, p *Plan, a Action) {
 	t.Helper()
 	if _, err := p.Do(t.Context(), a, happens); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // start claims a registered action for its forward: of several calls with one ID
 // one runs it. The plan may have ended, and ctx too, while the pair was stored.
-func (p *OpenPlan) start(ctx context.Context, a *action) (context.Context, error) {
+func (p *Plan) start(ctx context.Context, a *action) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -73,7 +73,7 @@ func (a *action) waited() bool { return a.reviewTimeout > 0 }
 func (a *action) grace() time.Duration { return cmp.Or(a.contract.Grace, ledger.GraceDefault) }
 
 // tooLate says why an action must not be started any more, or nil.
-func (p *OpenPlan) tooLate(a *action, now time.Time) error {
+func (p *Plan) tooLate(a *action, now time.Time) error {
 	if !p.deadline.IsZero() && !now.Before(p.deadline) {
 		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
 	}
@@ -85,7 +85,7 @@ func (p *OpenPlan) tooLate(a *action, now time.Time) error {
 
 // bounded is ctx with an end at the timeout of the forward, and at the end of its grace
 // behind the plan's deadline: the notice of the unwind may be lost.
-func (p *OpenPlan) bounded(ctx context.Context, a *action) (context.Context, context.CancelFunc) {
+func (p *Plan) bounded(ctx context.Context, a *action) (context.Context, context.CancelFunc) {
 	release := context.CancelFunc(func() {})
 	if until := a.givesUp(); !until.IsZero() {
 		ctx, release = context.WithDeadline(ctx, until)
@@ -100,7 +100,7 @@ func (p *OpenPlan) bounded(ctx context.Context, a *action) (context.Context, con
 
 // stillOpen asks an executor whether the pair of an action was taken, where that is not
 // known, and whether the plan is open, if its unwind may have begun and ended since.
-func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
+func (p *Plan) stillOpen(ctx context.Context, a *action) error {
 	p.mu.Lock()
 	ask := time.Since(a.queued) > min(startSlack, a.grace()/2)
 	if a.waited() {
@@ -154,7 +154,7 @@ func (p *OpenPlan) stillOpen(ctx context.Context, a *action) error {
 // grace, is interrupted: the plan may be undone where this process is cut off from. Where
 // something else bounds the forward, or refuses it afterwards, nothing is asked. Called with
 // mu held.
-func (p *OpenPlan) watch(a *action) (stop func()) {
+func (p *Plan) watch(a *action) (stop func()) {
 	if p.c.bus == nil || a.contract.Timeout > 0 || a.contract.Late == pb.Late_LATE_REFUSED {
 		return func() {}
 	}
@@ -193,7 +193,7 @@ func (p *OpenPlan) watch(a *action) (stop func()) {
 
 // missed asks whether the plan of running forwards is still open. If it is not, their
 // grace is over. It reports whether an executor has said so, or nothing needs to know.
-func (p *OpenPlan) missed() (answered bool) {
+func (p *Plan) missed() (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
 	defer cancel()
 	for delay := askDelay; p.needsWord(); delay = min(2*delay, askDelayMax) {
@@ -212,14 +212,14 @@ func (p *OpenPlan) missed() (answered bool) {
 }
 
 // needsWord reports whether forwards run whose plan is open, as far as known.
-func (p *OpenPlan) needsWord() bool {
+func (p *Plan) needsWord() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running > 0 && p.unwound == nil
 }
 
 // heardAt takes what an executor that was asked at an instant says of the plan.
-func (p *OpenPlan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
+func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 	if answer.Writer != "" {
 		p.supersede(answer.Writer)
 	}
@@ -236,7 +236,7 @@ func (p *OpenPlan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 }
 
 // run calls the forward. A panic goes on after it is recorded, with its stack.
-func (p *OpenPlan) run(ctx context.Context, a *action, forward Forward) (outcome Outcome, err error) {
+func (p *Plan) run(ctx context.Context, a *action, forward Forward) (outcome Outcome, err error) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -251,7 +251,7 @@ func (p *OpenPlan) run(ctx context.Context, a *action, forward Forward) (outcome
 // vanished records a forward that did not return. The process may be about to
 // end, so it waits a moment for the record; without it the action is in doubt
 // just the same.
-func (p *OpenPlan) vanished(a *action) {
+func (p *Plan) vanished(a *action) {
 	record := p.outcome(a)
 	record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{
 		Code: codePanic, Message: "the forward panicked or ended its goroutine",
@@ -268,7 +268,7 @@ func (p *OpenPlan) vanished(a *action) {
 
 // interrupt cancels the contexts of running forwards after a number and returns them:
 // each at the end of its grace, or at once. Called with mu held.
-func (p *OpenPlan) interrupt(cause error, after int, atOnce bool) []*action {
+func (p *Plan) interrupt(cause error, after int, atOnce bool) []*action {
 	var running []*action
 	for _, a := range p.order {
 		if a.state != actionRunning || a.number <= after {
@@ -288,7 +288,7 @@ func (p *OpenPlan) interrupt(cause error, after int, atOnce bool) []*action {
 // settleForwards waits for the running forwards after a number: for their grace, and at
 // most ForwardGrace more once they are interrupted. Called with mu held, which it gives
 // up while it waits.
-func (p *OpenPlan) settleForwards(ctx context.Context, cause error, after int) {
+func (p *Plan) settleForwards(ctx context.Context, cause error, after int) {
 	running := p.interrupt(cause, after, false)
 	if len(running) == 0 {
 		return

@@ -47,7 +47,7 @@ func TestNoForwardStartsAfterTheDeadlineOfItsPlan(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		p := begin(t, start(t, g, nil), Plan{Deadline: time.Second / 2})
+		p := begin(t, start(t, g, nil), PlanSpec{Deadline: time.Second / 2})
 		time.AfterFunc(time.Second/2, func() { close(g.open) }) // its pair is stored in that moment
 		_, err := p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrUnwinding)
@@ -59,27 +59,27 @@ func TestNoForwardStartsAfterTheDeadlineOfItsPlan(t *testing.T) {
 func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		contract contract.Contract
-		plan     Plan
-		end      func(p *OpenPlan, e *executor)
+		plan     PlanSpec
+		end      func(p *Plan, e *executor)
 		want     time.Duration
 	}{
-		"timeout":              {limited(time.Second, 0), Plan{}, nil, time.Second},
-		"deadline":             {limited(0, 300*time.Millisecond), Plan{Deadline: time.Second}, nil, 1300 * time.Millisecond},
-		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), Plan{Deadline: 900 * time.Millisecond}, nil, time.Second},
-		"notice": {limited(0, 300*time.Millisecond), Plan{}, func(p *OpenPlan, e *executor) {
+		"timeout":              {limited(time.Second, 0), PlanSpec{}, nil, time.Second},
+		"deadline":             {limited(0, 300*time.Millisecond), PlanSpec{Deadline: time.Second}, nil, 1300 * time.Millisecond},
+		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), PlanSpec{Deadline: 900 * time.Millisecond}, nil, time.Second},
+		"notice": {limited(0, 300*time.Millisecond), PlanSpec{}, func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 800 * time.Millisecond},
-		"default grace": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+		"default grace": {limited(0, 0), PlanSpec{}, func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 2500 * time.Millisecond},
-		"missed notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+		"missed notice": {limited(0, 0), PlanSpec{}, func(p *Plan, e *executor) {
 			e.say(api.OutcomeAnswer{State: ledger.StateUnwinding})
 			e.back()
 		}, 500 * time.Millisecond},
-		"lost notice": {limited(0, 0), Plan{}, func(p *OpenPlan, e *executor) {
+		"lost notice": {limited(0, 0), PlanSpec{}, func(p *Plan, e *executor) {
 			e.say(api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateUnwinding})
 		}, 15 * time.Second}, // asked each 7.5 s
-		"lost notice of what ends with its caller": {ended(limited(0, 0)), Plan{}, func(p *OpenPlan, e *executor) {
+		"lost notice of what ends with its caller": {ended(limited(0, 0)), PlanSpec{}, func(p *Plan, e *executor) {
 			e.say(api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateUnwinding})
 		}, 2 * time.Second},
 	} {
@@ -123,7 +123,7 @@ func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store, e, ran := memory(), &executor{script: c.answers}, false
 				g := newGate(store)
-				p := begin(t, startLimited(t, g, e, limited(c.timeout, time.Hour)), Plan{})
+				p := begin(t, startLimited(t, g, e, limited(c.timeout, time.Hour)), PlanSpec{})
 				time.AfterFunc(c.stored, func() { close(g.open) })
 				_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
 					ran = true
@@ -173,7 +173,7 @@ func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
 					e.say(open)
 					time.AfterFunc(c.hears, func() { e.say() })
 				}
-				p := begin(t, startLimited(t, store, e, c.contract), Plan{})
+				p := begin(t, startLimited(t, store, e, c.contract), PlanSpec{})
 				began := time.Now()
 				_, err := p.Do(t.Context(), write("a"), func(ctx context.Context, _ Call) (Outcome, error) {
 					<-ctx.Done()
@@ -198,7 +198,7 @@ func TestAForwardOfAnAgentThatIsCutOffIsInterrupted(t *testing.T) {
 func TestAShortOutageInterruptsNoForward(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{}
-		p := begin(t, startLimited(t, memory(), e, settled(0, 0)), Plan{})
+		p := begin(t, startLimited(t, memory(), e, settled(0, 0)), PlanSpec{})
 		open := api.OutcomeAnswer{State: ledger.StateOpen}
 		for at := time.Duration(0); at < 5*time.Minute; at += 20 * time.Second { // silent for 12 s of each 20
 			time.AfterFunc(at+12*time.Second, func() { e.say(open) })
@@ -227,7 +227,7 @@ func TestAForwardWithAnotherBoundNeedsNoExecutor(t *testing.T) {
 	for name, c := range map[string]contract.Contract{"timeout": limited(time.Hour, 0), "late refused": refused} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				p := begin(t, startLimited(t, memory(), &executor{}, c), Plan{})
+				p := begin(t, startLimited(t, memory(), &executor{}, c), PlanSpec{})
 				if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
 					select {
 					case <-ctx.Done():
@@ -247,7 +247,7 @@ func TestAForwardWithAnotherBoundNeedsNoExecutor(t *testing.T) {
 func TestNothingIsAskedAfterAnOutageWithoutForwards(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateUnwinding}}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustDo(t, p, write("a"))
 		e.back()
 		synctest.Wait()

@@ -44,7 +44,7 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 		"maybe": {`{"what":null}`, true, ledger.StateCompensated},
 		"blob":  {"", true, ledger.StateQuarantined},
 	} {
-		p := l.begin(coordinator.Plan{ID: name})
+		p := l.begin(coordinator.PlanSpec{ID: name})
 		output, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "report." + name, Input: map[string]string{"path": "in"}},
 			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 				return coordinator.Outcome{Output: large("r7"), ExternalRef: "x"}, nil
@@ -87,7 +87,7 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 // TestAReportKeepsWhatIsRead, and is refused when that does not fit.
 func TestAReportKeepsWhatIsRead(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: reports()})
-	p := l.begin(coordinator.Plan{ID: "p"})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	if err := p.Report(t.Context(), coordinator.Action{ID: "a", Capability: "report.id"}, coordinator.Outcome{Output: large("r7")}); err != nil {
 		t.Fatal(err)
 	}

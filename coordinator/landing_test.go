@@ -119,21 +119,21 @@ func TestS85AForwardThatLandsAfterItsCallerHasHungUp(t *testing.T) {
 	var wait sync.WaitGroup
 	var hungUp atomic.Int32
 	for capability, s := range providers {
-		for end, strike := range map[string]func(p *coordinator.OpenPlan){
-			"trigger": func(p *coordinator.OpenPlan) {
+		for end, strike := range map[string]func(p *coordinator.Plan){
+			"trigger": func(p *coordinator.Plan) {
 				l.append(ledger.Source{Class: ledger.ClassFact, Name: "sensor"}, &pb.Record{
 					Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: p.ID(), Value: []byte("1")}},
 				})
 			},
-			"deadline": func(*coordinator.OpenPlan) {},
-			"cancel":   func(p *coordinator.OpenPlan) { l.cancelPlan(p.ID()) },
-			"fail": func(p *coordinator.OpenPlan) {
+			"deadline": func(*coordinator.Plan) {},
+			"cancel":   func(p *coordinator.Plan) { l.cancelPlan(p.ID()) },
+			"fail": func(p *coordinator.Plan) {
 				if err := p.Fail(t.Context(), "no room"); err != nil {
 					t.Error(err)
 				}
 			},
 		} {
-			plan := coordinator.Plan{ID: strings.ReplaceAll(capability, ".", "-") + "-" + end}
+			plan := coordinator.PlanSpec{ID: strings.ReplaceAll(capability, ".", "-") + "-" + end}
 			plan.Triggers = map[string]string{"sold": fmt.Sprintf("%q in facts", plan.ID)}
 			if end == "deadline" {
 				plan.Deadline = landingTakes / 3
@@ -152,7 +152,7 @@ func TestS85AForwardThatLandsAfterItsCallerHasHungUp(t *testing.T) {
 
 // leavesNothing runs a forward that lands late, has its plan undone meanwhile, and wants
 // nothing of it to be there afterwards. It reports whether its caller gave it up first.
-func (l *live) leavesNothing(plan coordinator.Plan, capability string, s *slowProvider, strike func(p *coordinator.OpenPlan)) (hungUp bool) {
+func (l *live) leavesNothing(plan coordinator.PlanSpec, capability string, s *slowProvider, strike func(p *coordinator.Plan)) (hungUp bool) {
 	p := l.begin(plan)
 	said := make(chan error, 1)
 	go func() { // ends with the forward

@@ -120,7 +120,7 @@ func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newAgent(t, agent)
-	plan, err := c.Begin(t.Context(), coordinator.Plan{Label: "upload"})
+	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{Label: "upload"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
 
 func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 	agent, root, _ := serve(t)
-	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.Plan{})
+	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.PlanSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := c.Begin(t.Context(), coordinator.Plan{})
+	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 		}
 		return api.OutcomeAnswer{State: ledger.StateOpen}
 	})
-	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.Plan{})
+	plan, err := newAgent(t, agent).Begin(t.Context(), coordinator.PlanSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestManyCallsOverNATSShareCommits(t *testing.T) {
 	var wait sync.WaitGroup
 	for range plans {
 		wait.Go(func() {
-			plan, err := c.Begin(t.Context(), coordinator.Plan{})
+			plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -344,7 +344,7 @@ func benchmarkDo(b *testing.B, concurrency int) {
 	var wait sync.WaitGroup
 	for range concurrency {
 		wait.Go(func() {
-			plan, err := c.Begin(b.Context(), coordinator.Plan{})
+			plan, err := c.Begin(b.Context(), coordinator.PlanSpec{})
 			if err != nil {
 				b.Error(err)
 				return

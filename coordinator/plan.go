@@ -17,8 +17,8 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Plan declares a plan for Begin. All fields are optional.
-type Plan struct {
+// PlanSpec declares a plan for Begin. All fields are optional.
+type PlanSpec struct {
 	ID    string // unique in the tenant; default a new ULID
 	Label string // for people
 	Owner string // who answers for it when it is quarantined
@@ -80,8 +80,8 @@ const (
 	AcceptDoubtAtCommit                      // the plan is committed at once, and the ledger names them
 )
 
-// OpenPlan is a plan of this process. It is safe for concurrent use.
-type OpenPlan struct {
+// Plan is a plan of this process. It is safe for concurrent use.
+type Plan struct {
 	c    *Coordinator
 	id   string
 	vars json.RawMessage // what the arguments of questions read as plan
@@ -125,7 +125,7 @@ type OpenPlan struct {
 // With an ID that is given an executor is asked whether the plan exists; then, and for a
 // child of another agent's plan, the first action waits until an executor says that the
 // ledger has taken it. Errors: *ledger.Refused, ErrPlanExists, ErrClosed, as of Flush.
-func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
+func (c *Coordinator) Begin(ctx context.Context, plan PlanSpec) (*Plan, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot begin plan: %w", err)
 	}
@@ -142,7 +142,7 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
 	}
 	record.GetPlanOpened().Trace = traceparent(ctx)
-	p := newOpenPlan(c, record)
+	p := newPlan(c, record)
 	p.asked = given || plan.Parent != "" && c.plan(plan.Parent) == nil
 	if err := c.hold(p); err != nil {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", plan.ID, err)
@@ -160,19 +160,19 @@ func (c *Coordinator) Begin(ctx context.Context, plan Plan) (*OpenPlan, error) {
 	return p, nil
 }
 
-func newOpenPlan(c *Coordinator, opening *pb.Record) *OpenPlan {
+func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 	var deadline time.Time
 	if ns := opening.GetPlanOpened().DeadlineNs; ns != 0 {
 		deadline = time.Unix(0, ns)
 	}
-	return &OpenPlan{
+	return &Plan{
 		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan), opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
 		changed: make(chan struct{}),
 	}
 }
 
 // Begin opens a child of this plan, as Coordinator.Begin does with Plan.Parent.
-func (p *OpenPlan) Begin(ctx context.Context, child Plan) (*OpenPlan, error) {
+func (p *Plan) Begin(ctx context.Context, child PlanSpec) (*Plan, error) {
 	if child.Parent != "" && child.Parent != p.id {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID, ledger.Refuse("plan.parent", fmt.Sprintf("%q", child.Parent), "this plan, or nothing"))
 	}
@@ -187,7 +187,7 @@ func (p *OpenPlan) Begin(ctx context.Context, child Plan) (*OpenPlan, error) {
 }
 
 // follow makes the parent of a plan durable, if it is one of this coordinator.
-func (c *Coordinator) follow(ctx context.Context, child Plan) error {
+func (c *Coordinator) follow(ctx context.Context, child PlanSpec) error {
 	p := c.plan(child.Parent)
 	if p == nil {
 		return nil // of another process, or none
@@ -224,7 +224,7 @@ func (c *Coordinator) planVars(opening *pb.Record) json.RawMessage {
 }
 
 // planOpened checks a declaration and makes its record.
-func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
+func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, error) {
 	opened := &pb.PlanOpened{
 		Label: plan.Label, Owner: plan.Owner, SecondApprover: plan.SecondApprover, ParentPlan: plan.Parent, ParentAction: plan.ParentAction,
 	}
@@ -283,7 +283,7 @@ func (c *Coordinator) planOpened(plan Plan, now time.Time) (*pb.Record, error) {
 
 // notPassed refuses a deadline that has passed before its plan is opened: all that the
 // plan did would be undone at once.
-func notPassed(plan Plan, now time.Time) error {
+func notPassed(plan PlanSpec, now time.Time) error {
 	if plan.DeadlineAt.IsZero() || plan.DeadlineAt.After(now) {
 		return nil
 	}
@@ -311,11 +311,11 @@ func (c *Coordinator) check(plan string, records ...*pb.Record) error {
 }
 
 // ID is the plan's id in the ledger.
-func (p *OpenPlan) ID() string { return p.id }
+func (p *Plan) ID() string { return p.id }
 
 // Flush returns when everything this plan has queued is durable, its opening
 // included. Errors as of Commit, without the executor's.
-func (p *OpenPlan) Flush(ctx context.Context) error {
+func (p *Plan) Flush(ctx context.Context) error {
 	if err := p.flush(ctx, true); err != nil {
 		return fmt.Errorf("cannot flush plan %q: %w", p.id, err)
 	}
@@ -323,9 +323,9 @@ func (p *OpenPlan) Flush(ctx context.Context) error {
 }
 
 // flushOutcomes is Flush for a plan that may never have been used.
-func (p *OpenPlan) flushOutcomes(ctx context.Context) error { return p.flush(ctx, false) }
+func (p *Plan) flushOutcomes(ctx context.Context) error { return p.flush(ctx, false) }
 
-func (p *OpenPlan) flush(ctx context.Context, opening bool) error {
+func (p *Plan) flush(ctx context.Context, opening bool) error {
 	p.mu.Lock()
 	if opening || p.opening == nil {
 		if err := p.queue(); err != nil {
@@ -350,7 +350,7 @@ func (p *OpenPlan) flush(ctx context.Context, opening bool) error {
 // outcomes whose commit was refused go first, so that nothing of a plan is ever
 // stored before what came earlier, and nothing is lost by a refusal that passes.
 // It is called with mu held and changes nothing when it fails.
-func (p *OpenPlan) queue(bundles ...*bundle) error {
+func (p *Plan) queue(bundles ...*bundle) error {
 	// The last bundle is looked at first: the committer may refuse a commit at any
 	// moment, and what it refuses from here on must take the new bundles with it.
 	prev := p.last
@@ -393,7 +393,7 @@ func (p *OpenPlan) queue(bundles ...*bundle) error {
 }
 
 // queueOutcome queues a record that no one waits for. Called with mu held.
-func (p *OpenPlan) queueOutcome(record *pb.Record) error {
+func (p *Plan) queueOutcome(record *pb.Record) error {
 	b := newBundle(p.id, record)
 	b.due = time.Now().Add(LingerMax)
 	return p.queue(b)
@@ -401,14 +401,14 @@ func (p *OpenPlan) queueOutcome(record *pb.Record) error {
 
 // queueCall queues records that a call waits for, in one bundle, with the place
 // that the call has entered. Called with mu held.
-func (p *OpenPlan) queueCall(records ...*pb.Record) (*bundle, error) {
+func (p *Plan) queueCall(records ...*pb.Record) (*bundle, error) {
 	b := newBundle(p.id, records...)
 	b.urgent, b.holdsPlace = true, true
 	return b, p.queue(b)
 }
 
 // ended says why no further call is taken, or nil. Called with mu held.
-func (p *OpenPlan) ended() error {
+func (p *Plan) ended() error {
 	if p.lost != nil {
 		return p.lost
 	}
@@ -420,7 +420,7 @@ func (p *OpenPlan) ended() error {
 
 // unwinding says that the plan is being undone, as far as known, or nil. Called
 // with mu held.
-func (p *OpenPlan) unwinding() error {
+func (p *Plan) unwinding() error {
 	if r := p.rewinding; r != nil && r.bundle != nil && r.bundle.failed() {
 		p.reopen(r, false) // refused after its caller had given up
 	}
@@ -428,7 +428,7 @@ func (p *OpenPlan) unwinding() error {
 }
 
 // shut says why nothing new is taken, or nil. Called with mu held.
-func (p *OpenPlan) shut() error {
+func (p *Plan) shut() error {
 	if err := p.ended(); err != nil {
 		return err
 	}
@@ -436,20 +436,20 @@ func (p *OpenPlan) shut() error {
 }
 
 // change wakes the calls that wait for news of this plan. Called with mu held.
-func (p *OpenPlan) change() {
+func (p *Plan) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
 // changes returns a channel that the next change closes.
-func (p *OpenPlan) changes() <-chan struct{} {
+func (p *Plan) changes() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
 // unwind takes a notice that the plan is being undone.
-func (p *OpenPlan) unwind(n api.Notice) {
+func (p *Plan) unwind(n api.Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unwinding() != nil {
@@ -465,7 +465,7 @@ func (p *OpenPlan) unwind(n api.Notice) {
 
 // committedElsewhere takes a notice that the plan is committed. When this process has not
 // done that, another one has.
-func (p *OpenPlan) committedElsewhere() {
+func (p *Plan) committedElsewhere() {
 	p.mu.Lock()
 	ours := p.end != nil
 	p.mu.Unlock()

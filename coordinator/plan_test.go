@@ -52,29 +52,29 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 func TestBadPlansAreRefused(t *testing.T) {
 	in(t, func(t *testing.T) {
 		c := start(t, memory(), nil)
-		begin(t, c, Plan{ID: "taken"})
+		begin(t, c, PlanSpec{ID: "taken"})
 		long := strings.Repeat("x", ledger.TextMax+1)
 		for _, bad := range []struct {
 			field string
-			plan  Plan
+			plan  PlanSpec
 		}{
-			{"plan", Plan{ID: "a.b"}},
-			{"plan", Plan{ID: ledger.ManyPlans}},
-			{"plan.id", Plan{ID: "taken"}},
-			{"plan_opened.label", Plan{Label: long}},
-			{"plan_opened.owner", Plan{Owner: long}},
-			{"plan_opened.labels[0].value", Plan{Labels: map[string]string{"k": long}}},
-			{"plan.deadline", Plan{Deadline: -1}},
-			{"plan.deadline_at", Plan{Deadline: 1, DeadlineAt: time.Now()}},
-			{"plan.deadline_at", Plan{DeadlineAt: time.Unix(-1, 0)}},
-			{"plan.deadline_at", Plan{DeadlineAt: time.Now().Add(-time.Second)}},
-			{"plan.concurrency", Plan{Concurrency: ledger.ConcurrencyMax + 1}},
-			{"plan.on_undo_failure", Plan{OnUndoFailure: 9}},
-			{"plan.parent", Plan{ID: "p", Parent: "p"}},
-			{"plan_opened.parent_plan", Plan{Parent: "a.b"}},
-			{"plan_opened.parent_action", Plan{ParentAction: "a"}},
-			{"plan.parent_action", Plan{Parent: "taken", ParentAction: "z"}},
-			{"plan.triggers[t]", Plan{Triggers: map[string]string{"t": "1 +"}}},
+			{"plan", PlanSpec{ID: "a.b"}},
+			{"plan", PlanSpec{ID: ledger.ManyPlans}},
+			{"plan.id", PlanSpec{ID: "taken"}},
+			{"plan_opened.label", PlanSpec{Label: long}},
+			{"plan_opened.owner", PlanSpec{Owner: long}},
+			{"plan_opened.labels[0].value", PlanSpec{Labels: map[string]string{"k": long}}},
+			{"plan.deadline", PlanSpec{Deadline: -1}},
+			{"plan.deadline_at", PlanSpec{Deadline: 1, DeadlineAt: time.Now()}},
+			{"plan.deadline_at", PlanSpec{DeadlineAt: time.Unix(-1, 0)}},
+			{"plan.deadline_at", PlanSpec{DeadlineAt: time.Now().Add(-time.Second)}},
+			{"plan.concurrency", PlanSpec{Concurrency: ledger.ConcurrencyMax + 1}},
+			{"plan.on_undo_failure", PlanSpec{OnUndoFailure: 9}},
+			{"plan.parent", PlanSpec{ID: "p", Parent: "p"}},
+			{"plan_opened.parent_plan", PlanSpec{Parent: "a.b"}},
+			{"plan_opened.parent_action", PlanSpec{ParentAction: "a"}},
+			{"plan.parent_action", PlanSpec{Parent: "taken", ParentAction: "z"}},
+			{"plan.triggers[t]", PlanSpec{Triggers: map[string]string{"t": "1 +"}}},
 		} {
 			_, err := c.Begin(t.Context(), bad.plan)
 			wantRefused(t, err, bad.field)
@@ -85,7 +85,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 func TestAPlanIsOpenedAsDeclared(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{
+		p := begin(t, start(t, store, nil), PlanSpec{
 			Label: "book trip", Owner: "travel", Deadline: 2 * time.Hour, Concurrency: 3,
 			OnUndoFailure: ContinueOnUndoFailure, SecondApprover: true,
 			Triggers: map[string]string{"late": "after(plan.deadline)", "bad": "plan.status == 'failed'"},

@@ -86,7 +86,7 @@ func TestS50AnUndeclaredCapabilityIsRefused(t *testing.T) {
 			"without a registry": start(t, store, nil),
 			"with an empty one":  startPublished(t, store, newShelf(t)),
 		} {
-			p := begin(t, c, Plan{})
+			p := begin(t, c, PlanSpec{})
 			_, err := p.Do(t.Context(), charge("a"), never(t))
 			wantRefused(t, err, "action.capability")
 			wantRefused(t, p.Report(t.Context(), charge("a"), Outcome{}), "action.capability")
@@ -113,7 +113,7 @@ func TestS103InlineTheContractInCodeWinsElsewhereThePublishedOne(t *testing.T) {
 			{"published only", nil, []contract.Contract{refund("pay.published")}, "pay.published", "pay.published"},
 		} {
 			store, s := memory(), newShelf(t, c.published...)
-			p := begin(t, startPublished(t, store, s, c.own...), Plan{})
+			p := begin(t, startPublished(t, store, s, c.own...), PlanSpec{})
 			mustDo(t, p, charge("a"))
 			if err := p.Report(t.Context(), charge("b"), Outcome{}); err != nil {
 				t.Fatal(err)
@@ -132,7 +132,7 @@ func TestS11ThePublishedContractIsFrozenIntoThePair(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, s := memory(), newShelf(t, refund("pay.one"))
 		c := startPublished(t, store, s)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		mustDo(t, p, charge("a"))
 		s.published = []contract.Contract{refund("pay.two")}
 		mustDo(t, p, charge("b")) // not read yet
@@ -155,7 +155,7 @@ func TestAllPagesAreReadAndWhatComesLaterIsAskedFor(t *testing.T) {
 		one, two, later := refund("pay.x"), refund("pay.x"), refund("pay.x")
 		one.Capability, two.Capability, later.Capability = "pay.a", "pay.b", "pay.c"
 		s := newShelf(t, one, two)
-		p := begin(t, startPublished(t, memory(), s), Plan{})
+		p := begin(t, startPublished(t, memory(), s), PlanSpec{})
 		for _, capability := range []string{"pay.a", "pay.b"} {
 			mustDo(t, p, Action{Capability: capability})
 		}
@@ -178,7 +178,7 @@ func TestWithoutAnExecutorTheContractsInCodeServe(t *testing.T) {
 			s.problem = problem
 			own := refund("pay.code")
 			own.Capability = "pay.own"
-			p := begin(t, startPublished(t, store, s, own), Plan{})
+			p := begin(t, startPublished(t, store, s, own), PlanSpec{})
 			mustDo(t, p, Action{ID: "a", Capability: "pay.own"})
 			if err := p.Report(t.Context(), Action{ID: "b", Capability: "pay.own"}, Outcome{}); err != nil {
 				t.Errorf("%s: what has happened is not registered: %v", name, err)
@@ -204,7 +204,7 @@ func TestAPublishedContractThatCannotBeUsedSaysSoWhereItIsNeeded(t *testing.T) {
 			view["capability"] = "pay.charge"
 			s := newShelf(t, refund("pay.published"))
 			s.views["pay.charge"] = view
-			p := begin(t, startPublished(t, memory(), s, contracts()...), Plan{})
+			p := begin(t, startPublished(t, memory(), s, contracts()...), PlanSpec{})
 			mustDo(t, p, write("a"))
 			_, err := p.Do(t.Context(), charge("b"), never(t))
 			wantRefused(t, err, "action.capability")

@@ -16,7 +16,7 @@ import (
 type RunConfig struct {
 	// Plan declares the plan. Its ID is required, and the same each time. Its deadline
 	// counts from the first time. It has no parent.
-	Plan Plan
+	Plan PlanSpec
 
 	// Function is required: the name of the function, which is recorded. It must be
 	// the same each time.
@@ -286,7 +286,7 @@ func (c *Coordinator) enlist(r *run) error {
 var errLeftOpen = errors.New("the run has ended")
 
 // leaveOpen ends an action of this process and says nothing to the ledger.
-func (p *OpenPlan) leaveOpen(a *action) {
+func (p *Plan) leaveOpen(a *action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.state = actionEnded

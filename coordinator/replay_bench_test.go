@@ -32,7 +32,7 @@ func benchPlay(ctx context.Context, p *coordinator.ReplayPlan, n int) error {
 	return nil
 }
 
-// BenchmarkReplay is an action of OpenPlan.Do beside one of a Run, and one that is
+// BenchmarkReplay is an action of Plan.Do beside one of a Run, and one that is
 // replayed, over a real server that syncs every write:
 //
 //	go test -run '^$' -bench Replay ./coordinator
@@ -45,10 +45,10 @@ func BenchmarkReplay(b *testing.B) {
 	defer c.Close(b.Context())
 	rounds := 0
 	run := func(ctx context.Context, plan int, f func(context.Context, *coordinator.ReplayPlan) error) error {
-		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: fmt.Sprint("plan-", plan)}, Function: "bench"}, f)
+		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: fmt.Sprint("plan-", plan)}, Function: "bench"}, f)
 	}
 	b.Run("do", func(b *testing.B) {
-		p := l.begin(coordinator.Plan{})
+		p := l.begin(coordinator.PlanSpec{})
 		for b.Loop() {
 			if _, err := p.Do(b.Context(), benchAct, benchForward); err != nil {
 				b.Fatal(err)

@@ -129,7 +129,7 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 		edit(&other)
 		wantDiverged(t, l.process().Run(ctx, other, w.play(nil, ends(nil))), "", field)
 	}
-	begun := l.begin(coordinator.Plan{ID: "begun"})
+	begun := l.begin(coordinator.PlanSpec{ID: "begun"})
 	l.do(begun, "a")
 	var refused *ledger.Refused
 	if err := l.process().Run(ctx, config("begun"), w.play(nil, ends(nil))); !errors.As(err, &refused) || refused.Field != "run.plan.id" {

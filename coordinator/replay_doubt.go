@@ -63,7 +63,7 @@ func (r *run) landsBy(action string) time.Time {
 
 // waitFor waits until an instant. over: the forward of the action must not be started any
 // more, and there is nothing to wait for.
-func (p *OpenPlan) waitFor(ctx context.Context, a *action, until time.Time) (over bool, err error) {
+func (p *Plan) waitFor(ctx context.Context, a *action, until time.Time) (over bool, err error) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {

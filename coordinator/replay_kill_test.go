@@ -67,7 +67,7 @@ func agent(server, provider, plan, rule string) int {
 		return byHand(ctx, provider, plan, strings.HasPrefix(plan, "good"), conn)
 	}
 	for {
-		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: plan}, Function: "five"}, five(provider, rule, strings.HasPrefix(plan, "good")))
+		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan}, Function: "five"}, five(provider, rule, strings.HasPrefix(plan, "good")))
 		if !errors.Is(err, coordinator.ErrRunning) { // the server has not seen yet that the killed one is gone
 			break
 		}
@@ -98,7 +98,7 @@ func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Co
 	case errors.Is(err, coordinator.ErrUnwinding), errors.As(err, &refused) && strings.HasPrefix(refused.Problem, "it is "):
 		return endOf(c.Wait(ctx, plan))
 	case errors.As(err, &refused): // killed before anything was stored
-		p, err = c.Begin(ctx, coordinator.Plan{ID: plan})
+		p, err = c.Begin(ctx, coordinator.PlanSpec{ID: plan})
 	}
 	if err == nil {
 		err = allSteps(ctx, p, provider, good)
@@ -115,7 +115,7 @@ func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Co
 	return endOf(c.Wait(ctx, plan))
 }
 
-func allSteps(ctx context.Context, p *coordinator.OpenPlan, provider string, good bool) error {
+func allSteps(ctx context.Context, p *coordinator.Plan, provider string, good bool) error {
 	recorded := p.Recorded()
 	for _, past := range recorded {
 		if past.Outcome != api.OutcomeCompleted {

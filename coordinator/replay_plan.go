@@ -22,7 +22,7 @@ type ReplayPlan struct{ r *run }
 // ID is the plan's id in the ledger.
 func (p *ReplayPlan) ID() string { return p.r.config.Plan.ID }
 
-// Do is OpenPlan.Do for a function that may be run again: of an action that is
+// Do is Plan.Do for a function that may be run again: of an action that is
 // recorded it returns what is recorded, byte for byte, and the forward does not run
 // (S34). An action with an Undo is undone by that handler.
 //
@@ -30,7 +30,7 @@ func (p *ReplayPlan) ID() string { return p.r.config.Plan.ID }
 // side by side are branches: they have an ID and Branch, and in After what they come
 // after, so that their order is the same each time.
 //
-// Errors beside those of OpenPlan.Do: *Diverged, *Recorded, ErrInterrupted,
+// Errors beside those of Plan.Do: *Diverged, *Recorded, ErrInterrupted,
 // ErrSuperseded; and ErrUnwinding for what is not recorded, once the plan is being undone.
 func (p *ReplayPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	output, err := p.r.do(ctx, declared, forward)
@@ -241,7 +241,7 @@ func (r *run) observed(action string, forward Forward) Forward {
 }
 
 // before is the before-image of an action that this process has registered.
-func (p *OpenPlan) before(action string) json.RawMessage {
+func (p *Plan) before(action string) json.RawMessage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.actions[action].before

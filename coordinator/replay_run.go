@@ -26,7 +26,7 @@ type run struct {
 	config  RunConfig
 	opening *pb.Record
 	ctx     context.Context // of Run
-	plan    *OpenPlan       // nil: the plan is being undone, and the function only gives its handlers
+	plan    *Plan           // nil: the plan is being undone, and the function only gives its handlers
 	claimed time.Time       // no later than the append that claimed the plan
 	fenced  time.Time       // from then on no other process starts a forward
 	linger  bool            // the handlers may be needed when Run has returned
@@ -193,7 +193,7 @@ func (r *run) claim(ctx context.Context, history api.HistoryAnswer) (api.History
 		return history, err
 	}
 	own := r.c.fencedCopy()
-	r.plan = newOpenPlan(own, r.opening)
+	r.plan = newPlan(own, r.opening)
 	r.plan.vault, r.plan.replays, r.plan.resumed = r.vault, true, true
 	r.own, r.claimed = own, time.Now()
 	r.c.mu.Lock()
@@ -307,7 +307,7 @@ func (r *run) adopt() {
 }
 
 // adopted makes an action of another process, whose outcome is open, ready to run.
-func (p *OpenPlan) adopted(declared Action, past *api.PastAction) (*action, error) {
+func (p *Plan) adopted(declared Action, past *api.PastAction) (*action, error) {
 	input, err := encode("action.input", declared.Input)
 	if err != nil {
 		return nil, err
@@ -370,7 +370,7 @@ func (r *run) end(ctx context.Context, cause error) error {
 func (r *run) awaitCommit(ctx context.Context) error {
 	r.linger = true
 	for {
-		err := (&OpenPlan{c: r.c, id: r.serves, changed: make(chan struct{})}).confirm(ctx, 0)
+		err := (&Plan{c: r.c, id: r.serves, changed: make(chan struct{})}).confirm(ctx, 0)
 		var waits *CommitWaits
 		switch mayWait := r.config.Until != UntilFailed; {
 		case err == nil:
@@ -419,7 +419,7 @@ func (c *Coordinator) fencedCopy() *Coordinator {
 	own := &Coordinator{ // without a connection: it runs nothing
 		tenant: c.tenant, agent: c.agent, writer: ulid.Make().String(), language: c.language, registry: c.registry, answers: c.answers,
 		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout, logger: c.logger,
-		bus: c.bus, plans: map[string]*OpenPlan{}, runs: map[string]*run{},
+		bus: c.bus, plans: map[string]*Plan{}, runs: map[string]*run{},
 	}
 	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
 	own.committer.fenced = true

@@ -131,7 +131,7 @@ func (p *process) lose(cancel func()) error {
 }
 
 func config(plan string) coordinator.RunConfig {
-	return coordinator.RunConfig{Plan: coordinator.Plan{ID: plan, Label: "tour", Deadline: time.Hour}, Function: "tour"}
+	return coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan, Label: "tour", Deadline: time.Hour}, Function: "tour"}
 }
 
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {

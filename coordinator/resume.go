@@ -31,7 +31,7 @@ import (
 // Errors: *ledger.Refused (no such plan, another agent's, one of Run, an ended one, or one
 // that this coordinator has open), ErrUnwinding, ErrSuperseded (a third process has resumed
 // it meanwhile), and as of Flush. It waits for an executor until ctx ends.
-func (c *Coordinator) Resume(ctx context.Context, plan string) (*OpenPlan, error) {
+func (c *Coordinator) Resume(ctx context.Context, plan string) (*Plan, error) {
 	p, err := c.resume(ctx, plan)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume plan %q: %w", plan, err)
@@ -39,7 +39,7 @@ func (c *Coordinator) Resume(ctx context.Context, plan string) (*OpenPlan, error
 	return p, nil
 }
 
-func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) {
+func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	switch {
 	case c.bus == nil:
 		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: what is recorded is asked for")
@@ -54,7 +54,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := newOpenPlan(c, opening)
+	p := newPlan(c, opening)
 	p.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
 	p.asked, p.resumed = true, true
 	if err := c.hold(p); err != nil {
@@ -81,16 +81,16 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*OpenPlan, error) 
 }
 
 // Wait returns when a plan of this tenant has ended, or waits for its owner, whichever
-// process began it. Errors as of OpenPlan.Wait.
+// process began it. Errors as of Plan.Wait.
 func (c *Coordinator) Wait(ctx context.Context, plan string) (End, error) {
 	if !ledger.ValidDerived(plan) {
 		return End{}, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", plan), "the id of a plan")
 	}
-	return (&OpenPlan{c: c, id: plan}).Wait(ctx)
+	return (&Plan{c: c, id: plan}).Wait(ctx)
 }
 
 // hold has the notices of a plan reach it.
-func (c *Coordinator) hold(p *OpenPlan) error {
+func (c *Coordinator) hold(p *Plan) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.plans[p.id] != nil || c.runs[p.id] != nil {
@@ -133,7 +133,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startSlack)
 	defer cancel()
-	answer, err := (&OpenPlan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
+	answer, err := (&Plan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
 	switch {
 	case err != nil:
 		return nil // there is none, or nobody knows
@@ -145,7 +145,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 
 // taken reports whether what this process registers under the plan is the plan's, by what
 // an executor says of the pair of an action. The error says why it is not.
-func (p *OpenPlan) taken(answer api.OutcomeAnswer) error {
+func (p *Plan) taken(answer api.OutcomeAnswer) error {
 	switch {
 	case answer.Writer != "" && answer.Writer != p.c.writer:
 		p.mu.Lock()
@@ -162,7 +162,7 @@ func (p *OpenPlan) taken(answer api.OutcomeAnswer) error {
 }
 
 // refuses gives up an action whose pair was not taken, and says why.
-func (p *OpenPlan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool {
+func (p *Plan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool {
 	err := p.taken(answer)
 	if *why = err; err == nil {
 		return false
@@ -178,7 +178,7 @@ func (p *OpenPlan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool
 // resumedBy takes a notice that a process has resumed the plan. Where this process has done so
 // itself, the notice may be an older one that comes late: an executor that knows what is
 // stored here is asked.
-func (p *OpenPlan) resumedBy(writer string) {
+func (p *Plan) resumedBy(writer string) {
 	p.mu.Lock()
 	resumed := p.resumed
 	p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *OpenPlan) resumedBy(writer string) {
 }
 
 // askWriter asks an executor whose records the plan takes.
-func (p *OpenPlan) askWriter() {
+func (p *Plan) askWriter() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.c.confirmTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -209,7 +209,7 @@ func (p *OpenPlan) askWriter() {
 
 // supersede takes notice that another process has resumed the plan. What was registered
 // here and not called never will be; what runs may end.
-func (p *OpenPlan) supersede(writer string) {
+func (p *Plan) supersede(writer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if writer == p.c.writer || p.lost != nil {
@@ -228,7 +228,7 @@ func (p *OpenPlan) supersede(writer string) {
 }
 
 // recall has the plan know what is recorded of it.
-func (p *OpenPlan) recall(ctx context.Context, history api.HistoryAnswer) error {
+func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 	if err := p.vault.openPast(ctx, history.Actions); err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (p *OpenPlan) recall(ctx context.Context, history api.HistoryAnswer) error 
 }
 
 // recallAction has the plan know an action of an earlier process. Called with mu held.
-func (p *OpenPlan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
+func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
 	a := &action{
 		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
 		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability, Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
@@ -282,7 +282,7 @@ func storedAt(plan string, sequence uint64) *bundle {
 // Recorded returns what was recorded of the plan's actions when it was resumed, in the
 // order of their registration; what Report has settled since is completed. It is empty
 // for a plan that this process began.
-func (p *OpenPlan) Recorded() []Recorded {
+func (p *Plan) Recorded() []Recorded {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []Recorded
@@ -295,7 +295,7 @@ func (p *OpenPlan) Recorded() []Recorded {
 }
 
 // admitPast says whether a call is that of a recorded action. Called with mu held.
-func (p *OpenPlan) admitPast(a *action, d *draft) error {
+func (p *Plan) admitPast(a *action, d *draft) error {
 	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input)) // as it is recorded
 	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) && !bytes.Equal(a.pastInput, inputDigest(d.input)) {
 		return ledger.Refuse("action.id", fmt.Sprintf("%q is another action already, which is recorded", d.ID), "an id of its own for each action")
@@ -304,7 +304,7 @@ func (p *OpenPlan) admitPast(a *action, d *draft) error {
 }
 
 // recorded is what Do returns of an action that an earlier process has registered.
-func (p *OpenPlan) recorded(a *action) (json.RawMessage, error) {
+func (p *Plan) recorded(a *action) (json.RawMessage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.past.Outcome == api.OutcomeCompleted {
@@ -315,7 +315,7 @@ func (p *OpenPlan) recorded(a *action) (json.RawMessage, error) {
 }
 
 // reportPast reports an action of an earlier process as completed.
-func (p *OpenPlan) reportPast(ctx context.Context, a *action, declared Action, outcome Outcome) error {
+func (p *Plan) reportPast(ctx context.Context, a *action, declared Action, outcome Outcome) error {
 	d, err := p.draft(ctx, declared, &outcome)
 	if err == nil {
 		err = p.settlePast(ctx, a, d)
@@ -326,7 +326,7 @@ func (p *OpenPlan) reportPast(ctx context.Context, a *action, declared Action, o
 	return nil
 }
 
-func (p *OpenPlan) settlePast(ctx context.Context, a *action, d *draft) error {
+func (p *Plan) settlePast(ctx context.Context, a *action, d *draft) error {
 	p.mu.Lock()
 	switch {
 	case p.ended() != nil:

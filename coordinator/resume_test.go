@@ -53,13 +53,13 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
 	ran, second := 0, l.another(t)
-	p := l.begin(coordinator.Plan{ID: "job"})
+	p := l.begin(coordinator.PlanSpec{ID: "job"})
 	for range 2 {
 		if _, err := p.Do(t.Context(), writes("", "x"), counted(&ran, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := second.Begin(t.Context(), coordinator.Plan{ID: "job"})
+	_, err := second.Begin(t.Context(), coordinator.PlanSpec{ID: "job"})
 	if !errors.Is(err, coordinator.ErrPlanExists) || !strings.Contains(err.Error(), "Resume") {
 		t.Errorf("while it is open: %v", err)
 	}
@@ -67,7 +67,7 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*coordinator.Coordinator{"the same process": l.agent, "another": second} {
-		if _, err := c.Begin(t.Context(), coordinator.Plan{ID: "job"}); !errors.Is(err, coordinator.ErrPlanExists) || !strings.Contains(err.Error(), "it is committed") {
+		if _, err := c.Begin(t.Context(), coordinator.PlanSpec{ID: "job"}); !errors.Is(err, coordinator.ErrPlanExists) || !strings.Contains(err.Error(), "it is committed") {
 			t.Errorf("%s, when it is committed: %v", name, err)
 		}
 		var refused *ledger.Refused
@@ -88,14 +88,14 @@ func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 	second := l.another(t)
 	for n := range 5 {
 		id := fmt.Sprint("job-", n)
-		p := l.begin(coordinator.Plan{ID: id})
-		q, err := second.Begin(t.Context(), coordinator.Plan{ID: id})
+		p := l.begin(coordinator.PlanSpec{ID: id})
+		q, err := second.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ran [2]int
 		ends := make(chan error, 2)
-		for i, plan := range []*coordinator.OpenPlan{p, q} {
+		for i, plan := range []*coordinator.Plan{p, q} {
 			go func() {
 				_, err := plan.Do(t.Context(), writes("", fmt.Sprint("by ", i)), counted(&ran[i], nil))
 				ends <- err
@@ -132,7 +132,7 @@ func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 func TestAnAgentThatComesBackGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	p := l.begin(coordinator.Plan{ID: "trip"})
+	p := l.begin(coordinator.PlanSpec{ID: "trip"})
 	ran := 0
 	if _, err := p.Do(t.Context(), writes("", "one"), counted(&ran, nil)); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestAnAgentThatComesBackGoesOnWhereItWas(t *testing.T) {
 func TestAReportSettlesWhatIsRecordedInDoubt(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	p := l.begin(coordinator.Plan{ID: "trip"})
+	p := l.begin(coordinator.PlanSpec{ID: "trip"})
 	ran := 0
 	if _, err := p.Do(t.Context(), writes("a", "one"), counted(&ran, errNoRoom)); err == nil {
 		t.Fatal("it is not in doubt")
@@ -229,14 +229,14 @@ func TestAReportSettlesWhatIsRecordedInDoubt(t *testing.T) {
 func TestWhatCannotBeResumed(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	l.begin(coordinator.Plan{ID: "here"})
+	l.begin(coordinator.PlanSpec{ID: "here"})
 	for id, want := range map[string]string{"nothing": "no such plan", "a.b": "not a name", "": "not a name"} {
 		var refused *ledger.Refused
 		if _, err := l.another(t).Resume(t.Context(), id); !errors.As(err, &refused) || !strings.Contains(refused.Problem, want) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	p := l.begin(coordinator.Plan{ID: "mine"})
+	p := l.begin(coordinator.PlanSpec{ID: "mine"})
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,10 +249,10 @@ func TestWhatCannotBeResumed(t *testing.T) {
 func TestAnAgentAttachesItsPlanToAnothersWithTheToken(t *testing.T) {
 	var refused *ledger.Refused
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	if _, err := l.agent.Begin(t.Context(), coordinator.Plan{AttachToken: "short"}); !errors.As(err, &refused) || refused.Field != "plan.attach_token" {
+	if _, err := l.agent.Begin(t.Context(), coordinator.PlanSpec{AttachToken: "short"}); !errors.As(err, &refused) || refused.Field != "plan.attach_token" {
 		t.Errorf("a token that can be guessed: %v", err)
 	}
-	p := l.begin(coordinator.Plan{AttachToken: "a secret between the two"})
+	p := l.begin(coordinator.PlanSpec{AttachToken: "a secret between the two"})
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAnAgentAttachesItsPlanToAnothersWithTheToken(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
 	for token, joins := range map[string]bool{"": false, "a secret between others": false, "a secret between the two": true} {
-		child, err := other.Begin(t.Context(), coordinator.Plan{Parent: p.ID(), ParentToken: token})
+		child, err := other.Begin(t.Context(), coordinator.PlanSpec{Parent: p.ID(), ParentToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestAnAgentAttachesItsPlanToAnothersWithTheToken(t *testing.T) {
 }
 
 // runsNothingAgain wants no forward to run for what is recorded of the actions 1 to 3.
-func (l *live) runsNothingAgain(q *coordinator.OpenPlan, ran *int) {
+func (l *live) runsNothingAgain(q *coordinator.Plan, ran *int) {
 	t := l.t
 	again := func(id, path string) error {
 		output, err := q.Do(t.Context(), writes(id, path), counted(ran, nil))
@@ -305,7 +305,7 @@ func (l *live) runsNothingAgain(q *coordinator.OpenPlan, ran *int) {
 }
 
 // endsFrom goes back to the savepoint of the process before, and fails the plan.
-func (l *live) endsFrom(q *coordinator.OpenPlan, ran *int) {
+func (l *live) endsFrom(q *coordinator.Plan, ran *int) {
 	t := l.t
 	if err := q.UnwindTo(t.Context(), "s", "another way"); err != nil {
 		t.Fatal(err)

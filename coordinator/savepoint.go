@@ -38,7 +38,7 @@ type rewinding struct {
 // on come after it. It is durable when it returns nil. Errors: *ledger.Refused (no
 // name, or set already), ledger.ErrInDoubt (call again with the same name),
 // ledger.ErrBusy, ErrClosed, ErrUnwinding.
-func (p *OpenPlan) Savepoint(ctx context.Context, name string) error {
+func (p *Plan) Savepoint(ctx context.Context, name string) error {
 	s, err := p.setSavepoint(ctx, name)
 	if err == nil {
 		_, err = p.c.wait(ctx, s.bundle)
@@ -53,7 +53,7 @@ func (p *OpenPlan) Savepoint(ctx context.Context, name string) error {
 }
 
 // setSavepoint queues a savepoint, or joins the call that did and had no answer.
-func (p *OpenPlan) setSavepoint(ctx context.Context, name string) (*savepoint, error) {
+func (p *Plan) setSavepoint(ctx context.Context, name string) (*savepoint, error) {
 	set := &pb.SavepointSet{Name: name, Number: numberMax} // room for any, until it has its own
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_SavepointSet{SavepointSet: set}}
 	if err := p.c.check(p.id, record); err != nil {
@@ -84,7 +84,7 @@ func (p *OpenPlan) setSavepoint(ctx context.Context, name string) (*savepoint, e
 }
 
 // savepoint finds one that is stored or may be. Called with mu held.
-func (p *OpenPlan) savepoint(name string) *savepoint {
+func (p *Plan) savepoint(name string) *savepoint {
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool { return s.bundle.failed() })
 	for _, s := range p.savepoints {
 		if s.name == name {
@@ -104,7 +104,7 @@ func (p *OpenPlan) savepoint(name string) *savepoint {
 // undone for another reason), ErrUnwound (it did not open again: an undo is
 // quarantined, or the whole plan is undone), ctx's. After ErrInDoubt, ctx's, and a
 // quarantine that its owner has ended, call it again: it goes on where it was.
-func (p *OpenPlan) UnwindTo(ctx context.Context, savepoint, reason string) error {
+func (p *Plan) UnwindTo(ctx context.Context, savepoint, reason string) error {
 	err := p.unwindTo(ctx, savepoint, reason)
 	if err != nil {
 		return fmt.Errorf("cannot unwind plan %q to savepoint %q: %w", p.id, savepoint, err)
@@ -112,7 +112,7 @@ func (p *OpenPlan) UnwindTo(ctx context.Context, savepoint, reason string) error
 	return nil
 }
 
-func (p *OpenPlan) unwindTo(ctx context.Context, savepoint, reason string) error {
+func (p *Plan) unwindTo(ctx context.Context, savepoint, reason string) error {
 	// An open plan with a reason is one whose unwind has not begun yet.
 	reason = cmp.Or(reason, "back to savepoint "+savepoint)
 	request := &pb.UnwindRequested{ToSavepoint: savepoint, Reason: reason, Number: numberMax}
@@ -153,7 +153,7 @@ func (p *OpenPlan) unwindTo(ctx context.Context, savepoint, reason string) error
 }
 
 // leave ends a call that waited for a rewinding.
-func (p *OpenPlan) leave(r *rewinding) {
+func (p *Plan) leave(r *rewinding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.calls--
@@ -161,7 +161,7 @@ func (p *OpenPlan) leave(r *rewinding) {
 
 // joinRewinding returns the rewinding under way, if it goes to the same savepoint,
 // or a new one that no other call will start. Called with mu held.
-func (p *OpenPlan) joinRewinding(name string) (*rewinding, error) {
+func (p *Plan) joinRewinding(name string) (*rewinding, error) {
 	if p.rewinding != nil && p.rewinding.savepoint == name && p.rewinding.bundle != nil && !p.rewinding.bundle.failed() {
 		return p.rewinding, nil
 	}
@@ -182,7 +182,7 @@ func (p *OpenPlan) joinRewinding(name string) (*rewinding, error) {
 // queueRewinding interrupts what runs, gives up what was registered behind the
 // savepoint and never called, and queues the request. Called with mu held, which it
 // gives up while it waits for forwards.
-func (p *OpenPlan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Record) (err error) {
+func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Record) (err error) {
 	after := p.savepoint(r.savepoint).at
 	p.settleForwards(ctx, p.unwound, after)
 	if err = p.ended(); err == nil {
@@ -200,7 +200,7 @@ func (p *OpenPlan) queueRewinding(ctx context.Context, r *rewinding, record *pb.
 
 // giveUpAfter gives up every action behind a number that was never called. Called
 // with mu held.
-func (p *OpenPlan) giveUpAfter(number int) error {
+func (p *Plan) giveUpAfter(number int) error {
 	for _, a := range p.order {
 		if a.number > number && a.state == actionRegistered && !a.pair.failed() {
 			if err := p.giveUp(a); err != nil {
@@ -212,7 +212,7 @@ func (p *OpenPlan) giveUpAfter(number int) error {
 }
 
 // awaitRewound asks an executor until the plan is open again, or never will be.
-func (p *OpenPlan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error {
+func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error {
 	var last error
 	told := false // that it is open, before the notice of it
 	for delay := askDelay; ctx.Err() == nil; delay = min(2*delay, askDelayMax) {
@@ -258,21 +258,21 @@ func refusedBy(answer api.OutcomeAnswer, field, want string) error {
 	return ledger.Refuse(field, strings.Join(answer.Refused, "; "), want)
 }
 
-func (p *OpenPlan) isRewinding(r *rewinding) bool {
+func (p *Plan) isRewinding(r *rewinding) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rewinding == r
 }
 
 // noticed reports whether the notices of a rewinding have come, or it is over.
-func (p *OpenPlan) noticed(r *rewinding) bool {
+func (p *Plan) noticed(r *rewinding) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return r.noticed || p.rewinding != r
 }
 
 // rewound ends a rewinding: done, or refused.
-func (p *OpenPlan) rewound(r *rewinding, done bool) {
+func (p *Plan) rewound(r *rewinding, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reopen(r, done)
@@ -280,7 +280,7 @@ func (p *OpenPlan) rewound(r *rewinding, done bool) {
 
 // reopen lets actions start again after a rewinding, which may have been ended by
 // a notice already. Called with mu held.
-func (p *OpenPlan) reopen(r *rewinding, done bool) {
+func (p *Plan) reopen(r *rewinding, done bool) {
 	if p.rewinding != r {
 		return
 	}
@@ -293,7 +293,7 @@ func (p *OpenPlan) reopen(r *rewinding, done bool) {
 
 // reopened takes a notice that the plan is open again, rewound to a savepoint,
 // whoever asked for it.
-func (p *OpenPlan) reopened(savepoint string) {
+func (p *Plan) reopened(savepoint string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.rewinding; r != nil && (r.savepoint != savepoint || r.calls > 0) {
@@ -309,7 +309,7 @@ func (p *OpenPlan) reopened(savepoint string) {
 
 // dropAfter forgets the savepoints that something was undone before, as the ledger
 // does. Called with mu held.
-func (p *OpenPlan) dropAfter(name string) {
+func (p *Plan) dropAfter(name string) {
 	to := p.savepoint(name)
 	if to == nil {
 		return

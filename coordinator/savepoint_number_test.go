@@ -14,7 +14,7 @@ func TestNoSavepointNumberIsUsedTwice(t *testing.T) {
 	for _, byNotice := range []bool{false, true} {
 		in(t, func(t *testing.T) {
 			store, e := memory(), &executor{}
-			p := begin(t, start(t, store, e), Plan{})
+			p := begin(t, start(t, store, e), PlanSpec{})
 			mustSet(t, p, "s1")
 			mustDo(t, p, write("a"))
 			mustSet(t, p, "s2")

@@ -18,7 +18,7 @@ var (
 	isUnwinding = api.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "wrong hotel"}
 )
 
-func mustSet(t *testing.T, p *OpenPlan, name string) {
+func mustSet(t *testing.T, p *Plan, name string) {
 	t.Helper()
 	if err := p.Savepoint(t.Context(), name); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func mustSet(t *testing.T, p *OpenPlan, name string) {
 func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{isUnwinding, isUnwinding, isOpen}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		mustDo(t, p, write("a"))
 		mustSet(t, p, "s1")
 		mustDo(t, p, write("b"))
@@ -39,7 +39,7 @@ func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 		wantIs(t, err, ErrUnwinding)
 		wantIs(t, p.Savepoint(t.Context(), "s2"), ErrUnwinding)
 		wantIs(t, p.Commit(t.Context()), ErrUnwinding)
-		_, err = p.Begin(t.Context(), Plan{})
+		_, err = p.Begin(t.Context(), PlanSpec{})
 		wantIs(t, err, ErrUnwinding)
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 func TestS61ANoticeSaysThatThePlanIsOpenAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{isUnwinding}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
 		go func() { done <- p.UnwindTo(t.Context(), "s1", "x") }()
@@ -87,7 +87,7 @@ func TestS61ANoticeSaysThatThePlanIsOpenAgain(t *testing.T) {
 func TestLateNoticesOfARewindingStopNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{isOpen}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
 		go func() { done <- p.UnwindTo(t.Context(), "s1", "x") }()
@@ -106,7 +106,7 @@ func TestLateNoticesOfARewindingStopNothing(t *testing.T) {
 func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Reason: "back to savepoint s1"}}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
 		go func() { done <- p.UnwindTo(t.Context(), "s1", "") }()
@@ -135,7 +135,7 @@ func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{isUnwinding}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -151,7 +151,7 @@ func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 func TestWhatARewindingGivesUpSaysSo(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		mustSet(t, p, "s1")
 		reviewed := write("b")
 		reviewed.Review = true
@@ -179,7 +179,7 @@ func TestSavepointsAndRequestsAreNumberedUpwards(t *testing.T) {
 	in(t, func(t *testing.T) {
 		refusal := api.OutcomeAnswer{State: ledger.StateOpen, Refused: []string{"no"}}
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{refusal}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		mustSet(t, p, "s1")
 		store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultRefused }
 		for range 2 {
@@ -217,7 +217,7 @@ func TestSavepointsAndRequestsAreNumberedUpwards(t *testing.T) {
 func TestAnOperatorsRewindingIsANoticeToo(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		mustDo(t, p, write("a"))
 		mustSet(t, p, "s2")
@@ -235,10 +235,10 @@ func TestSavepointsThatNothingWasUndoneBeforeStay(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{isOpen}}
 		c := start(t, memory(), e)
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		mustSet(t, p, "s1")
 		mustSet(t, p, "same")
-		child, err := p.Begin(t.Context(), Plan{})
+		child, err := p.Begin(t.Context(), PlanSpec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestBadSavepointsAreRefusedAndNothingChanges(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		e := &executor{script: []api.OutcomeAnswer{isOpen}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		mustSet(t, p, "s1")
 		before := lines(t, store)
 		for _, bad := range []struct {
@@ -278,7 +278,7 @@ func TestBadSavepointsAreRefusedAndNothingChanges(t *testing.T) {
 			t.Errorf("%d places are taken", n)
 		}
 		mustDo(t, p, write("a"))
-		lonely := begin(t, start(t, memory(), nil), Plan{})
+		lonely := begin(t, start(t, memory(), nil), PlanSpec{})
 		mustSet(t, lonely, "s1")
 		wantRefused(t, lonely.UnwindTo(t.Context(), "s1", "x"), "config.conn")
 	})
@@ -287,7 +287,7 @@ func TestBadSavepointsAreRefusedAndNothingChanges(t *testing.T) {
 func TestTheLedgersRefusalOfASavepointIsTyped(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"plan p has no savepoint"}}}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		err := p.UnwindTo(t.Context(), "s1", "x")
 		wantRefused(t, err, "unwind_requested.to_savepoint")
@@ -302,7 +302,7 @@ func TestARewindingThatDoesNotOpenThePlan(t *testing.T) {
 	for _, state := range []string{ledger.StateCompensated, ledger.StateQuarantined} {
 		in(t, func(t *testing.T) {
 			e := &executor{script: []api.OutcomeAnswer{isUnwinding, {State: state, Reason: "deadline"}}}
-			p := begin(t, start(t, memory(), e), Plan{})
+			p := begin(t, start(t, memory(), e), PlanSpec{})
 			mustSet(t, p, "s1")
 			err := p.UnwindTo(t.Context(), "s1", "x")
 			wantIs(t, err, ErrUnwound)
@@ -324,7 +324,7 @@ func TestARewindingInDoubtGoesOnWhereItWas(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{isUnwinding}}
 		g := newGate(store)
-		p := begin(t, start(t, g, e), Plan{})
+		p := begin(t, start(t, g, e), PlanSpec{})
 		err := p.Savepoint(t.Context(), "s1")
 		wantIs(t, err, ledger.ErrInDoubt)
 		close(g.open)
@@ -346,7 +346,7 @@ func TestARewindingInDoubtGoesOnWhereItWas(t *testing.T) {
 func TestARewindingInterruptsWhatCameAfterTheSavepointOnly(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		finish, done := make(chan struct{}), make(chan error, 2)
 		long := func(ctx context.Context, c Call) (Outcome, error) {
 			select {
@@ -384,7 +384,7 @@ func TestARewindingInterruptsWhatCameAfterTheSavepointOnly(t *testing.T) {
 func TestARewindingGivesUpWhatWasNeverCalled(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{isOpen}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		hold := func(id string) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -416,7 +416,7 @@ func TestARewindingThatWasRefusedAfterItsCallerGaveUp(t *testing.T) {
 				return g.Append(ctx, a)
 			}
 			return store.Append(ctx, a)
-		}), e), Plan{})
+		}), e), PlanSpec{})
 		mustSet(t, p, "s1")
 		store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultRefused }
 		g = newGate(store)
@@ -440,9 +440,9 @@ func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitted}}}
 		c := start(t, store, e)
-		parent := begin(t, c, Plan{})
+		parent := begin(t, c, PlanSpec{})
 		mustDo(t, parent, write("a"))
-		child, err := parent.Begin(t.Context(), Plan{ParentAction: "a"})
+		child, err := parent.Begin(t.Context(), PlanSpec{ParentAction: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -455,17 +455,17 @@ func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 		if o := opened.GetPlanOpened(); opened.Plan != child.ID() || o.ParentPlan != parent.ID() || o.ParentAction != "a" {
 			t.Errorf("opened %v", opened)
 		}
-		_, err = parent.Begin(t.Context(), Plan{Parent: "another"})
+		_, err = parent.Begin(t.Context(), PlanSpec{Parent: "another"})
 		wantRefused(t, err, "plan.parent")
-		_, err = parent.Begin(t.Context(), Plan{ParentAction: "z"})
+		_, err = parent.Begin(t.Context(), PlanSpec{ParentAction: "z"})
 		wantRefused(t, err, "plan.parent_action")
-		if _, err = c.Begin(t.Context(), Plan{Parent: "unknown-here"}); err != nil {
+		if _, err = c.Begin(t.Context(), PlanSpec{Parent: "unknown-here"}); err != nil {
 			t.Error(err)
 		}
 		if err := parent.Fail(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = parent.Begin(t.Context(), Plan{})
+		_, err = parent.Begin(t.Context(), PlanSpec{})
 		wantIs(t, err, ErrClosed)
 	})
 }
@@ -473,7 +473,7 @@ func TestS61AChildsParentIsInTheLedgerFirst(t *testing.T) {
 func TestAPivotIsRegisteredAsOne(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		a := write("a")
 		a.Pivot = true
 		mustDo(t, p, a)

@@ -50,10 +50,10 @@ func TestAHostThatStillCatchesUpTakesNoPlanFromItsWriter(t *testing.T) {
 			return happens(ctx, call)
 		}
 	}
-	for name, strike := range map[string]func(p *OpenPlan, e *executor){
-		"a question": func(*OpenPlan, *executor) {},
-		"an outage":  func(_ *OpenPlan, e *executor) { e.back() },
-		"a notice that comes late": func(p *OpenPlan, e *executor) {
+	for name, strike := range map[string]func(p *Plan, e *executor){
+		"a question": func(*Plan, *executor) {},
+		"an outage":  func(_ *Plan, e *executor) { e.back() },
+		"a notice that comes late": func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "an earlier process"})
 		},
 	} {
@@ -93,7 +93,7 @@ func TestANoticeThatAnotherProcessHasResumedIsBelieved(t *testing.T) {
 			in(t, func(t *testing.T) {
 				e, asked := &executor{}, 0
 				c := start(t, memory(), e)
-				var p *OpenPlan
+				var p *Plan
 				if resumes {
 					behind(t, c, e, "p", &asked)
 					var err error
@@ -105,7 +105,7 @@ func TestANoticeThatAnotherProcessHasResumedIsBelieved(t *testing.T) {
 					e.mu.Unlock()
 					e.say(api.OutcomeAnswer{State: ledger.StateOpen, Writer: "a later process"})
 				} else {
-					p = begin(t, c, Plan{})
+					p = begin(t, c, PlanSpec{})
 					mustDo(t, p, write("a"))
 				}
 				e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Writer: "a later process"})

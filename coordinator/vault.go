@@ -85,7 +85,7 @@ func (v *vault) open(document json.RawMessage) (json.RawMessage, []json.RawMessa
 }
 
 // scrubbed is a text in which no sensitive value of an action's input stands.
-func (p *OpenPlan) scrubbed(a *action, text string) string {
+func (p *Plan) scrubbed(a *action, text string) string {
 	if a.contract == nil || len(a.contract.Sensitive) == 0 {
 		return text
 	}

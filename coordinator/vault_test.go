@@ -116,7 +116,7 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 		Capability: "pay.charge", Class: contract.Compensable, Sensitive: []string{"input.card"},
 		Inverse: &contract.Inverse{Call: "pay.refund", With: map[string]any{"card": "=input.card"}},
 	}}})
-	p := l.begin(coordinator.Plan{ID: "p"})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
 	_, err := p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": secretCard}}, func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, coordinator.NotTaken(fmt.Errorf("declined: %s", call.Input))
 	})
@@ -146,7 +146,7 @@ func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	p, err := c.Begin(t.Context(), coordinator.Plan{ID: "p"})
+	p, err := c.Begin(t.Context(), coordinator.PlanSpec{ID: "p"})
 	if err != nil {
 		t.Fatal(err)
 	}

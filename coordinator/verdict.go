@@ -41,7 +41,7 @@ func (v *Verdict) blocks() bool { return v.Outcome == verdictBlock || v.Outcome 
 // rule takes a verdict on an action of this plan. What is none is ignored. One that
 // keeps a forward from running is recorded at once: an executor takes a blocked
 // action without an outcome for one that may have crossed.
-func (p *OpenPlan) rule(v Verdict) {
+func (p *Plan) rule(v Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.actions[v.Action]
@@ -58,7 +58,7 @@ func (p *OpenPlan) rule(v Verdict) {
 // review returns when there is a verdict on an action, or there is no use in
 // waiting for one any longer; start says which. The notice of a verdict may be
 // lost, so an executor is asked too.
-func (p *OpenPlan) review(ctx context.Context, a *action) error {
+func (p *Plan) review(ctx context.Context, a *action) error {
 	p.mu.Lock()
 	if a.reviewBy.IsZero() {
 		a.reviewBy = time.Now().Add(a.reviewTimeout)
@@ -87,7 +87,7 @@ func (p *OpenPlan) review(ctx context.Context, a *action) error {
 
 // decided reports whether an action needs to wait no longer; changed is closed
 // when it is worth to look again.
-func (p *OpenPlan) decided(a *action) (decided bool, changed <-chan struct{}) {
+func (p *Plan) decided(a *action) (decided bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered, p.changed
@@ -95,7 +95,7 @@ func (p *OpenPlan) decided(a *action) (decided bool, changed <-chan struct{}) {
 
 // askVerdict asks an executor once, until changed. The error is a *ledger.Refused:
 // the ledger did not take the pair.
-func (p *OpenPlan) askVerdict(ctx context.Context, a *action, changed <-chan struct{}) error {
+func (p *Plan) askVerdict(ctx context.Context, a *action, changed <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with the question
@@ -121,7 +121,7 @@ func (p *OpenPlan) askVerdict(ctx context.Context, a *action, changed <-chan str
 
 // barred returns why a registered action must not start, after recording that it
 // did not, or nil. Called with mu held.
-func (p *OpenPlan) barred(a *action) error {
+func (p *Plan) barred(a *action) error {
 	switch {
 	case a.verdict != nil && a.verdict.blocks():
 		code := codeBlocked
@@ -137,7 +137,7 @@ func (p *OpenPlan) barred(a *action) error {
 
 // refuse ends a registered action whose forward must not run. It returns the
 // cause, as later calls with the action's ID do. Called with mu held.
-func (p *OpenPlan) refuse(a *action, code string, cause error) error {
+func (p *Plan) refuse(a *action, code string, cause error) error {
 	if err := p.queueOutcome(p.uncalled(a, code, clip(cause.Error()))); err != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}

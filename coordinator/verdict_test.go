@@ -43,7 +43,7 @@ func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
 			t.Run(c.outcome+" by "+how, func(t *testing.T) {
 				in(t, func(t *testing.T) {
 					store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
-					p := begin(t, start(t, store, e), Plan{})
+					p := begin(t, start(t, store, e), PlanSpec{})
 					ran := false
 					done := make(chan error, 1)
 					go func() {
@@ -101,7 +101,7 @@ func TestS77AContractWithReviewWaitsForEachAction(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		p := begin(t, c, Plan{})
+		p := begin(t, c, PlanSpec{})
 		began := time.Now()
 		_, err = p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrNoVerdict)
@@ -127,7 +127,7 @@ func TestS77ABlockThatComesBetweenPairAndForward(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{}
 		g := newGate(store)
-		p := begin(t, start(t, g, e), Plan{})
+		p := begin(t, start(t, g, e), PlanSpec{})
 		done := make(chan error, 1)
 		go func() {
 			_, err := p.Do(t.Context(), write("a"), never(t))
@@ -146,7 +146,7 @@ func TestS77ABlockThatComesBetweenPairAndForward(t *testing.T) {
 func TestS76ABlockAfterTheBoundaryLeavesTheForwardAlone(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		if _, err := p.Do(t.Context(), write("a"), func(ctx context.Context, c Call) (Outcome, error) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: "block"})
 			return happens(ctx, c)
@@ -162,27 +162,27 @@ func TestS76ABlockAfterTheBoundaryLeavesTheForwardAlone(t *testing.T) {
 func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		stop func(t *testing.T, p *OpenPlan, e *executor, cancel func())
+		stop func(t *testing.T, p *Plan, e *executor, cancel func())
 		want error
 		code string // of the record; "": the action may be called again
 	}{
-		{"its caller", func(_ *testing.T, _ *OpenPlan, _ *executor, cancel func()) { cancel() }, context.Canceled, ""},
-		{"the end of the plan", func(t *testing.T, p *OpenPlan, _ *executor, _ func()) {
+		{"its caller", func(_ *testing.T, _ *Plan, _ *executor, cancel func()) { cancel() }, context.Canceled, ""},
+		{"the end of the plan", func(t *testing.T, p *Plan, _ *executor, _ func()) {
 			if err := p.Fail(t.Context(), "enough"); err != nil {
 				t.Error(err)
 			}
 		}, ErrClosed, "not_started"},
-		{"a notice", func(t *testing.T, p *OpenPlan, e *executor, _ func()) {
+		{"a notice", func(t *testing.T, p *Plan, e *executor, _ func()) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, ErrUnwinding, "not_started"},
-		{"an answer", func(_ *testing.T, _ *OpenPlan, e *executor, _ func()) {
+		{"an answer", func(_ *testing.T, _ *Plan, e *executor, _ func()) {
 			e.say(api.OutcomeAnswer{State: ledger.StateUnwinding, Reason: "deadline"})
 		}, ErrUnwinding, "not_started"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
-				p := begin(t, start(t, store, e), Plan{})
+				p := begin(t, start(t, store, e), PlanSpec{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				done := make(chan error, 1)
@@ -215,7 +215,7 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 func TestABlockIsRecordedThoughNobodyWaits(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
-		p := begin(t, start(t, store, e), Plan{})
+		p := begin(t, start(t, store, e), PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Do(ctx, reviewed("a"), never(t))
@@ -232,7 +232,7 @@ func TestABlockIsRecordedThoughNobodyWaits(t *testing.T) {
 func TestAReviewNeedsAConnection(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
-		p := begin(t, start(t, store, nil), Plan{})
+		p := begin(t, start(t, store, nil), PlanSpec{})
 		_, err := p.Do(t.Context(), reviewed("a"), never(t))
 		wantRefused(t, err, "config.conn")
 		wantLines(t, store, "")
@@ -242,7 +242,7 @@ func TestAReviewNeedsAConnection(t *testing.T) {
 func TestAPairThatTheLedgerDoesNotTakeIsNotWaitedFor(t *testing.T) {
 	in(t, func(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Refused: []string{"not the plan's agent"}}}}
-		p := begin(t, start(t, memory(), e), Plan{})
+		p := begin(t, start(t, memory(), e), PlanSpec{})
 		_, err := p.Do(t.Context(), reviewed("a"), never(t))
 		wantRefused(t, err, "action")
 	})

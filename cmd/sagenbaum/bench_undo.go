@@ -63,9 +63,9 @@ func benchPairs(ctx context.Context, out io.Writer, b *benching, dir string, dur
 			return err
 		}
 		printRow(out, fmt.Sprintf("raw publish, %d at once", n), raw, "msg/s", ratio(raw, disk, "fsync"))
-		plans := make([]*coordinator.OpenPlan, n)
+		plans := make([]*coordinator.Plan, n)
 		for i := range plans {
-			if plans[i], err = c.Begin(ctx, coordinator.Plan{}); err != nil {
+			if plans[i], err = c.Begin(ctx, coordinator.PlanSpec{}); err != nil {
 				return err
 			}
 		}
@@ -200,7 +200,7 @@ var errBench = errors.New("the fifth action fails")
 // run takes one plan from its start to its recorded end and returns the time
 // from its failure to its last undo.
 func (u *undoing) run(ctx context.Context, c *coordinator.Coordinator) (time.Duration, error) {
-	plan, err := c.Begin(ctx, coordinator.Plan{})
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{})
 	if err != nil {
 		return 0, err
 	}
@@ -346,7 +346,7 @@ func fill(ctx context.Context, c *coordinator.Coordinator, plans, actions int, d
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			plan, err := c.Begin(ctx, coordinator.Plan{Deadline: deadline})
+			plan, err := c.Begin(ctx, coordinator.PlanSpec{Deadline: deadline})
 			for i := 0; i < actions && err == nil; i++ {
 				_, err = plan.Do(ctx, coordinator.Action{Capability: "bench.do", Input: benchOutput{i}}, benchForward)
 			}

@@ -52,7 +52,7 @@ func (l *loop) begin(ctx context.Context, place string, n int) error {
 		times--
 	}
 	condition := fmt.Sprintf(`%q in facts && facts[%q] == %d`, key, key, times)
-	plan, err := l.agent.Begin(ctx, coordinator.Plan{ID: fmt.Sprint(place, "-", n), Owner: "travel", Triggers: map[string]string{"moved": condition}})
+	plan, err := l.agent.Begin(ctx, coordinator.PlanSpec{ID: fmt.Sprint(place, "-", n), Owner: "travel", Triggers: map[string]string{"moved": condition}})
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
+	open := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
 	if err := open.Savepoint(t.Context(), "paid"); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	s.run(t, exitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
 	says(t, s.run(t, exitGood, "plan why p1"), "p1  open", "  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
 		"that turned lease plan.cancelled of plan p1, and its plan was undone back to savepoint paid (")
-	done := s.trip(t, coordinator.Plan{ID: "p2", Owner: "travel"}, "room.book")
+	done := s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book")
 	if err := done.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

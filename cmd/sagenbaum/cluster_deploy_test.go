@@ -127,7 +127,7 @@ func openTorturePlan(t *testing.T, ctx context.Context, a *arena) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(ctx, coordinator.Plan{ID: "p", Owner: "owner1"})
+	plan, err := agent.Begin(ctx, coordinator.PlanSpec{ID: "p", Owner: "owner1"})
 	if err == nil {
 		err = plan.Flush(ctx)
 	}

@@ -16,7 +16,7 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	p := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
+	p := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
 	_, err := p.Do(t.Context(), coordinator.Action{Capability: "safe.open"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, context.DeadlineExceeded
 	})

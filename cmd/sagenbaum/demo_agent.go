@@ -101,7 +101,7 @@ func playAgent(ctx context.Context, s *settings, world demoWorld, scripts []scri
 // a tag, then commits the plan. What goes wrong fails the plan, and that is all
 // the agent does about it.
 func playScript(ctx context.Context, agent *coordinator.Coordinator, world demoWorld, act script, out io.Writer) error {
-	plan, err := agent.Begin(ctx, coordinator.Plan{
+	plan, err := agent.Begin(ctx, coordinator.PlanSpec{
 		ID: act.plan, Label: "ship " + act.branch, Owner: "release-team", Deadline: act.deadline,
 	})
 	if err != nil {
@@ -115,7 +115,7 @@ func playScript(ctx context.Context, agent *coordinator.Coordinator, world demoW
 }
 
 // work does the actions of a script; it stops at the first one that fails.
-func work(ctx context.Context, plan *coordinator.OpenPlan, world demoWorld, act script, out io.Writer) error {
+func work(ctx context.Context, plan *coordinator.Plan, world demoWorld, act script, out io.Writer) error {
 	g, path := git{world.clone()}, worktreePath(world, act.branch)
 	base, err := g.tip(ctx, "refs/heads/main")
 	if err != nil {

@@ -42,7 +42,7 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "endless", Label: "for ever"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "endless", Label: "for ever"})
 	if err == nil {
 		err = plan.Flush(t.Context())
 	}

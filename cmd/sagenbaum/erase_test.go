@@ -94,9 +94,9 @@ func (p *paying) refund(_ context.Context, c api.Command) (worker.Result, error)
 	return worker.Result{Output: map[string]any{"refunded": cardNumber}}, nil
 }
 
-func (p *paying) charge(t *testing.T, id string) *coordinator.OpenPlan {
+func (p *paying) charge(t *testing.T, id string) *coordinator.Plan {
 	t.Helper()
-	plan, err := p.shop.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "travel"})
+	plan, err := p.shop.Begin(t.Context(), coordinator.PlanSpec{ID: id, Owner: "travel"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	says(t, p.run(t, exitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
 	says(t, p.run(t, exitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1", "the key of its sealed values is destroyed: nobody can read them any more")
 	report := func(id string) error {
-		open, err := p.shop.Begin(t.Context(), coordinator.Plan{ID: id})
+		open, err := p.shop.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 		if err != nil {
 			return err
 		}

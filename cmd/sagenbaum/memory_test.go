@@ -21,7 +21,7 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	fact := func(key string) executor.FactView {
 		return decoded[executor.FactView](t, s.run(t, exitGood, "fact get "+key+" -o json"))
 	}
-	s.trip(t, coordinator.Plan{ID: "p1"}, "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1"}, "room.book")
 	says := func(line string, want ...string) {
 		t.Helper()
 		out := s.run(t, exitGood, line).stdout
@@ -119,7 +119,7 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "p1"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "p1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func trouble(t *testing.T, s *served, tenant string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "lonely"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "lonely"})
 	if err != nil {
 		t.Fatal(err)
 	}

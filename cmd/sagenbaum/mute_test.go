@@ -78,7 +78,7 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "during", Owner: "operator1"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "during", Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func unservedPlan(t *testing.T, conn *nats.Conn, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}

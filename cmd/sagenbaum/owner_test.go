@@ -116,7 +116,7 @@ func (s *scene) now(change func()) {
 	change()
 }
 
-func (s *scene) begin(t *testing.T, plan coordinator.Plan) *coordinator.OpenPlan {
+func (s *scene) begin(t *testing.T, plan coordinator.PlanSpec) *coordinator.Plan {
 	t.Helper()
 	open, err := s.agent.Begin(t.Context(), plan)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *scene) begin(t *testing.T, plan coordinator.Plan) *coordinator.OpenPlan
 }
 
 // report says that something has happened.
-func report(t *testing.T, plan *coordinator.OpenPlan, capability string) {
+func report(t *testing.T, plan *coordinator.Plan, capability string) {
 	t.Helper()
 	action := coordinator.Action{Capability: capability, Input: map[string]any{"room": 7, "amount": 120}}
 	if err := plan.Report(t.Context(), action, coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")}); err != nil {
@@ -135,7 +135,7 @@ func report(t *testing.T, plan *coordinator.OpenPlan, capability string) {
 }
 
 // doubt leaves an action that may have happened.
-func doubt(t *testing.T, plan *coordinator.OpenPlan, capability string) {
+func doubt(t *testing.T, plan *coordinator.Plan, capability string) {
 	t.Helper()
 	action := coordinator.Action{Capability: capability, Input: map[string]any{"room": 7, "amount": 120}}
 	_, err := plan.Do(t.Context(), action, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
@@ -147,7 +147,7 @@ func doubt(t *testing.T, plan *coordinator.OpenPlan, capability string) {
 }
 
 // trip is a plan that booked a room, charged a card and sent a mail, as asked.
-func (s *scene) trip(t *testing.T, plan coordinator.Plan, capabilities ...string) *coordinator.OpenPlan {
+func (s *scene) trip(t *testing.T, plan coordinator.PlanSpec, capabilities ...string) *coordinator.Plan {
 	t.Helper()
 	open := s.begin(t, plan)
 	for _, capability := range capabilities {

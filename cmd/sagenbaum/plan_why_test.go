@@ -34,7 +34,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
-	plan := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge", "room.book", "card.charge")
+	plan := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book", "card.charge")
 	says(t, s.run(t, exitGood, "plan why p1"), "no lease of it has fired", "plan_opened@", "nothing has happened to it since")
 	if err := plan.Fail(t.Context(), "no seats"); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	plan := s.trip(t, coordinator.Plan{ID: "p1"}, "card.charge")
+	plan := s.trip(t, coordinator.PlanSpec{ID: "p1"}, "card.charge")
 	if err := plan.Savepoint(t.Context(), "paid"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestPlanWhyTellsWhatAProbeFound(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.seen = 0 })
-	plan := s.begin(t, coordinator.Plan{ID: "p1", Triggers: map[string]string{"low": `facts["stock"] < 1`}})
+	plan := s.begin(t, coordinator.PlanSpec{ID: "p1", Triggers: map[string]string{"low": `facts["stock"] < 1`}})
 	doubt(t, plan, "room.book")
 	if err := plan.Flush(t.Context()); err != nil {
 		t.Fatal(err)

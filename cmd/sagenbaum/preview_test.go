@@ -16,7 +16,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.begin(t, coordinator.Plan{ID: "p1", Owner: "travel"})
+	open := s.begin(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"})
 	report(t, open, "mail.send")
 	report(t, open, "card.charge")
 	doubt(t, open, "room.book")

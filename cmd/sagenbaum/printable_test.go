@@ -85,7 +85,7 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	plan, err := agent.Begin(ctx, coordinator.Plan{ID: "p1", Label: "label " + evil, Owner: "owner " + evil})
+	plan, err := agent.Begin(ctx, coordinator.PlanSpec{ID: "p1", Label: "label " + evil, Owner: "owner " + evil})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
 	s.run(t, exitUsage, "quarantine retry p1 2", "--reason")
 	s.now(func() { s.free = done })
@@ -54,7 +54,7 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 			return worker.Result{}, nil
 		}
 	})
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "safe.open")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "safe.open")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	until := time.Now().Add(time.Hour)
 	progress := fmt.Sprintf(`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"untilNs":"%d"}}]}`,
@@ -97,7 +97,7 @@ func TestS46S52LookingTwiceChangesNothing(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	before := s.kept(t)
 	for _, line := range []string{"quarantine ls", "quarantine show p1 2", "doctor --plan p1", "plan preview p1", "undo ls --plan p1", "plan show p1"} {
@@ -121,7 +121,7 @@ func TestS44S54AQuarantineIsReadable(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel", Label: "to the sea"}, "card.charge", "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", Label: "to the sea"}, "card.charge", "room.book")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait --actor ana")
 	r := s.run(t, exitLook, "quarantine show p1 2")
 	says(t, r, "p1 2 room.book  quarantined since ", "the room is protected", "owner       travel", `"amount":120`, `"id":"pi_1"`,
@@ -144,7 +144,7 @@ func TestS51TheFailureReachesCountsAndExitCodes(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	for _, line := range []string{"status", "doctor", "quarantine ls", "quarantine show p1 1", "plan show p1", "plan tree p1", "doctor --plan p1"} {
 		s.run(t, exitLook, line)
@@ -168,7 +168,7 @@ func TestS106AnObligationIsResolvedByIdAndOutcome(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			defer s.stop(t)
-			s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
+			s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
 			s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 			before := s.kept(t)
 			line := fmt.Sprintf("quarantine resolve p1 2 --as %s --reason 'by phone'", as)
@@ -194,8 +194,8 @@ func TestSkipClaimsNothingAndGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
-	s.trip(t, coordinator.Plan{ID: "p2", Owner: "travel"}, "room.book", "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book", "mail.send")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	s.run(t, exitLook, "plan unwind p2 --reason 'no trip' --wait")
 	r := s.run(t, exitGood, "quarantine skip p1 2 --reason 'nobody read it' --actor ana")
@@ -215,7 +215,7 @@ func TestAPlanOfTwoOperatorsWaitsForTheSecond(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel", SecondApprover: true}, "room.book", "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", SecondApprover: true}, "room.book", "mail.send")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	resolve := "quarantine resolve p1 2 --reason 'by phone' --evidence ticket:OPS-91"
 	r := s.run(t, exitLook, resolve+" --as accepted --actor ana", "next: sagenbaum quarantine resolve p1 2 --as accepted")
@@ -240,7 +240,7 @@ func TestOneOfTwoAnswersWins(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "mail.send")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "mail.send")
 	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
 	codes := make(chan int)
 	for _, actor := range []string{"ana", "ben", "cem"} {
@@ -278,7 +278,7 @@ func TestWhatAWorkerAnsweredReachesTheOwnerAsTextOnly(t *testing.T) {
 			return worker.Result{}, worker.Stop(errors.New(evil))
 		}
 	})
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: evil, Label: evil}, "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: evil, Label: evil}, "room.book")
 	s.run(t, exitLook, "plan unwind p1 --wait --reason '"+strings.ReplaceAll(evil, "'", "")+"'")
 	for _, line := range []string{
 		"quarantine ls", "quarantine show p1 1", "doctor --plan p1", "doctor", "status", "undo ls --plan p1", "plan tree p1", "plan preview p1",

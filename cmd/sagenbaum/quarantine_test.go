@@ -83,7 +83,7 @@ func raising(capability string) worker.Handler {
 // failAfterAll reports one action of every kind and fails the plan.
 func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 	t.Helper()
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "operator1"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: id, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.Plan{ID: "p1"}, Function: "report"}, func(ctx context.Context, p *coordinator.ReplayPlan) error {
+		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: "p1"}, Function: "report"}, func(ctx context.Context, p *coordinator.ReplayPlan) error {
 			_, err := p.Do(ctx, coordinator.Action{ID: "draft", Capability: "file.write", Undo: &coordinator.Undo{
 				Handler: func(context.Context, coordinator.UndoCall) error { return nil },
 			}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {

@@ -113,7 +113,7 @@ func scriptPlans(url string) error {
 		return err
 	}
 	for id, capability := range map[string]string{"stuck": "mail.send", "lonely": "room.book", "open": "room.book"} {
-		plan, err := agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "travel", Label: "book a trip to Nara"})
+		plan, err := agent.Begin(ctx, coordinator.PlanSpec{ID: id, Owner: "travel", Label: "book a trip to Nara"})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "operator1"})
+	plan, err := agent.Begin(ctx, coordinator.PlanSpec{ID: id, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}

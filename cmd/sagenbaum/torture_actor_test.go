@@ -132,7 +132,7 @@ func unmaking() *contract.Inverse {
 func playThings(agent *coordinator.Coordinator, id string, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), actorDoubt)
 	defer cancel()
-	declared := coordinator.Plan{ID: id, Owner: "owner1"}
+	declared := coordinator.PlanSpec{ID: id, Owner: "owner1"}
 	if n%6 == 3 {
 		declared.ID += forgotten
 		declared.Deadline = briefDeadline
@@ -180,7 +180,7 @@ const slowest = 400 * time.Millisecond
 
 var errLate = errors.New("its undo came first")
 
-func makeOne(ctx context.Context, plan *coordinator.OpenPlan, capability, thing string) error {
+func makeOne(ctx context.Context, plan *coordinator.Plan, capability, thing string) error {
 	_, action, _ := strings.Cut(thing, "/")
 	fmt.Println("want", thing)
 	_, err := plan.Do(ctx, coordinator.Action{ID: action, Capability: capability, Input: map[string]string{"thing": thing}},

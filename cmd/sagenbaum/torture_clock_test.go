@@ -136,7 +136,7 @@ func sentinel(t *testing.T, s *served, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: id, Owner: "owner1", Deadline: sentinelDeadline})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: id, Owner: "owner1", Deadline: sentinelDeadline})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -434,7 +434,7 @@ func referenceLedger(t *testing.T, ctx context.Context, listen string, large int
 		t.Error(err)
 	}
 	appendLarge(t, ctx, s, large)
-	waiting, err := l.agent.Begin(ctx, coordinator.Plan{ID: "waiting", Owner: "owner1"})
+	waiting, err := l.agent.Begin(ctx, coordinator.PlanSpec{ID: "waiting", Owner: "owner1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,7 +467,7 @@ func appendLarge(t *testing.T, ctx context.Context, s *served, large int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := agent.Begin(ctx, coordinator.Plan{ID: "large", Owner: "owner1"})
+	plan, err := agent.Begin(ctx, coordinator.PlanSpec{ID: "large", Owner: "owner1"})
 	if err != nil {
 		t.Fatal(err)
 	}

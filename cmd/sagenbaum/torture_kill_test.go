@@ -182,7 +182,7 @@ func playFive(ctx context.Context, conn *nats.Conn, world *provider, vanish bool
 	if err != nil {
 		return err
 	}
-	declared := coordinator.Plan{ID: "p", Owner: "owner1"}
+	declared := coordinator.PlanSpec{ID: "p", Owner: "owner1"}
 	if vanish {
 		declared.Deadline = tortureDeadline
 	}

@@ -80,7 +80,7 @@ func (l *load) run(ctx context.Context, agent int) {
 }
 
 func (l *load) play(ctx context.Context, id string, n int) error {
-	plan, err := l.agent.Begin(ctx, coordinator.Plan{ID: id, Owner: "owner1"})
+	plan, err := l.agent.Begin(ctx, coordinator.PlanSpec{ID: id, Owner: "owner1"})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (l *load) play(ctx context.Context, id string, n int) error {
 // the executor waits.
 func (l *load) openUntil(ctx context.Context) {
 	for ctx.Err() == nil {
-		plan, err := l.agent.Begin(ctx, coordinator.Plan{Owner: "owner1"})
+		plan, err := l.agent.Begin(ctx, coordinator.PlanSpec{Owner: "owner1"})
 		if err == nil {
 			err = plan.Flush(ctx)
 		}

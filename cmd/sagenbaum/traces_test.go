@@ -131,7 +131,7 @@ func tracedPlan(t *testing.T, s *served, id string) (plan, forward trace.SpanCon
 		t.Fatal(err)
 	}
 	ctx, span := tracer.Start(t.Context(), "plan a trip")
-	open, err := agent.Begin(ctx, coordinator.Plan{ID: id})
+	open, err := agent.Begin(ctx, coordinator.PlanSpec{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,8 +104,8 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
-	child, err := open.Begin(t.Context(), coordinator.Plan{ID: "c1", Label: "the hotel", Owner: "hotels"})
+	open := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
+	child, err := open.Begin(t.Context(), coordinator.PlanSpec{ID: "c1", Label: "the hotel", Owner: "hotels"})
 	if err != nil {
 		t.Fatal(err)
 	}

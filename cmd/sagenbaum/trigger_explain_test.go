@@ -20,7 +20,7 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.begin(t, coordinator.Plan{ID: "trip", Deadline: 72 * time.Hour, Triggers: map[string]string{
+	open := s.begin(t, coordinator.PlanSpec{ID: "trip", Deadline: 72 * time.Hour, Triggers: map[string]string{
 		"approved": `"approval/a1" in facts && facts["limit/eu"] < 100`,
 		"team":     `plan.labels.team == "x" && facts["limit/eu"] < 100`,
 	}})

@@ -32,7 +32,7 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		}
 	})
 	for _, id := range []string{"p1", "p2"} {
-		s.trip(t, coordinator.Plan{ID: id, Owner: "travel"}, "card.charge", "room.book")
+		s.trip(t, coordinator.PlanSpec{ID: id, Owner: "travel"}, "card.charge", "room.book")
 		s.run(t, exitGood, "plan unwind "+id+" --reason 'no trip' --wait")
 	}
 	list := func(line string) []executor.UndoView {

@@ -44,7 +44,7 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	plan, err := agent.Begin(t.Context(), coordinator.Plan{ID: "p1", Owner: "travel"})
+	plan, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "p1", Owner: "travel"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func TestUnwindOfAnOpenPlan(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
+	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	s.run(t, exitFailed, "plan unwind nowhere --reason x", "next: sagenbaum plan ls")
 	r := s.run(t, exitGood, "plan unwind p1 --reason 'bad dates' --actor ana --wait")
 	says(t, r, "p1 compensated, unwound by ana · record ")
@@ -29,7 +29,7 @@ func TestUnwindToASavepoint(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge")
+	open := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
 	if err := open.Savepoint(t.Context(), "paid"); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestUnwindOfACommittedPlanFollowsTheOneThatUndoesIt(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	open := s.trip(t, coordinator.Plan{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
+	open := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	if err := open.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, err := agent.Begin(t.Context(), coordinator.Plan{ID: "p1", Owner: "travel"})
+	open, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: "p1", Owner: "travel"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 	if err := open.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.trip(t, coordinator.Plan{ID: "later"}, "mail.send") // the ledger's time moves on with its records
+	s.trip(t, coordinator.PlanSpec{ID: "later"}, "mail.send") // the ledger's time moves on with its records
 	r := s.run(t, exitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed", "next: sagenbaum plan preview p1")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "action 1 of plan p1 (seat.take) at ") || !strings.HasPrefix(lines[1], "action 2 ") {

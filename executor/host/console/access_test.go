@@ -98,7 +98,7 @@ func (v *visitor) signIn() string {
 
 func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
 	s := newStage(t, nil)
-	p := s.begin(s.coder, coordinator.Plan{ID: "p1"})
+	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1"})
 	s.do(p, "git.branch.create b")
 	v := visit(t, s)
 	form := url.Values{"reason": {"x"}}
@@ -265,7 +265,7 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(c.Operators, append(text, "bo "+token+"-of-bo\n"...), 0o600))
 	})
-	p := s.begin(s.travel, coordinator.Plan{ID: "p1"})
+	p := s.begin(s.travel, coordinator.PlanSpec{ID: "p1"})
 	s.do(p, "mail.send m")
 	must(t, p.Fail(t.Context(), "not this way"))
 	if end, err := p.Wait(t.Context()); err != nil || end.State != ledger.StateQuarantined {
@@ -539,7 +539,7 @@ func await(t *testing.T, lines <-chan string, begins string) string {
 
 func TestEventsFollowTheFoldAndGoOnWhereABrowserWas(t *testing.T) {
 	s := newStage(t, nil)
-	p := s.begin(s.coder, coordinator.Plan{ID: "p1"})
+	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1"})
 	s.do(p, "git.branch.create b")
 	v := visit(t, s)
 	now := fmt.Sprint(s.settle(p))
@@ -549,7 +549,7 @@ func TestEventsFollowTheFoldAndGoOnWhereABrowserWas(t *testing.T) {
 	defer stop()
 	await(t, one, "retry:")
 	await(t, all, "retry:")
-	other := s.begin(s.coder, coordinator.Plan{ID: "p2"})
+	other := s.begin(s.coder, coordinator.PlanSpec{ID: "p2"})
 	s.do(other, "git.branch.create c")
 	if data := await(t, all, "data:"); !strings.Contains(data, `"p2"`) {
 		t.Errorf("all plans: %s", data)

@@ -48,7 +48,7 @@ type stage struct {
 	mu     sync.Mutex
 	gates  map[string]chan struct{} // by plan: an undo waits for one element
 	broken bool                     // the registry refuses to take anything back
-	live   *coordinator.OpenPlan
+	live   *coordinator.Plan
 }
 
 func newStage(t *testing.T, change func(*console.Config)) *stage {
@@ -167,7 +167,7 @@ func (s *stage) undo(ctx context.Context, c api.Command, takes time.Duration) er
 
 // do plays actions of a plan, "capability name" each; those behind "|" come after the
 // actions of these names only.
-func (s *stage) do(p *coordinator.OpenPlan, actions ...string) {
+func (s *stage) do(p *coordinator.Plan, actions ...string) {
 	for _, text := range actions {
 		text, after, branch := strings.Cut(text, " | ")
 		capability, name, _ := strings.Cut(text, " ")
@@ -184,7 +184,7 @@ func (s *stage) do(p *coordinator.OpenPlan, actions ...string) {
 	}
 }
 
-func (s *stage) begin(c *coordinator.Coordinator, plan coordinator.Plan) *coordinator.OpenPlan {
+func (s *stage) begin(c *coordinator.Coordinator, plan coordinator.PlanSpec) *coordinator.Plan {
 	p, err := c.Begin(context.Background(), plan)
 	if err != nil {
 		s.t.Fatal(err)
@@ -193,7 +193,7 @@ func (s *stage) begin(c *coordinator.Coordinator, plan coordinator.Plan) *coordi
 }
 
 // end fails a plan and waits for its end.
-func (s *stage) end(p *coordinator.OpenPlan, reason string) {
+func (s *stage) end(p *coordinator.Plan, reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.Fail(ctx, reason); err != nil {
@@ -234,25 +234,25 @@ func (s *stage) play() {
 		s.assert("fares", fmt.Sprintf("seat.1%dC", i), `{"free": true, "class": "economy"}`)
 	}
 	for i := range 7 {
-		p := s.begin(s.coder, coordinator.Plan{ID: fmt.Sprintf("nightly-%d", i+1), Label: fmt.Sprintf("nightly build %d", i+1), Labels: map[string]string{"kind": "nightly"}})
+		p := s.begin(s.coder, coordinator.PlanSpec{ID: fmt.Sprintf("nightly-%d", i+1), Label: fmt.Sprintf("nightly build %d", i+1), Labels: map[string]string{"kind": "nightly"}})
 		s.do(p, fmt.Sprintf("git.branch.create n%d", i), "git.commit c1")
 		if err := p.Commit(ctx); err != nil {
 			s.t.Error(err)
 		}
 	}
-	tried := s.begin(s.coder, coordinator.Plan{ID: "try-cache", Label: "try the new cache", Owner: "platform"})
+	tried := s.begin(s.coder, coordinator.PlanSpec{ID: "try-cache", Label: "try the new cache", Owner: "platform"})
 	s.do(tried, "git.branch.create cache", "git.commit keys", "git.commit eviction", "git.push cache-branch")
 	s.end(tried, "two tests are slower than before")
 
-	release := s.begin(s.coder, coordinator.Plan{ID: "release-2-4", Label: "release 2.4", Owner: "platform", OnUndoFailure: coordinator.ContinueOnUndoFailure, Labels: map[string]string{"env": "prod"}})
+	release := s.begin(s.coder, coordinator.PlanSpec{ID: "release-2-4", Label: "release 2.4", Owner: "platform", OnUndoFailure: coordinator.ContinueOnUndoFailure, Labels: map[string]string{"env": "prod"}})
 	s.do(release, "git.branch.create release", "git.commit notes", "git.push release-branch | notes", "test.cluster.start smoke | notes", "docs.render manual | notes", "registry.publish package | release-branch smoke")
 	s.end(release, "the smoke test failed on arm64")
 
-	trip := s.begin(s.travel, coordinator.Plan{ID: "offsite-june", Label: "book the offsite in June", Owner: "travel", Deadline: 3 * time.Hour, Triggers: map[string]string{
+	trip := s.begin(s.travel, coordinator.PlanSpec{ID: "offsite-june", Label: "book the offsite in June", Owner: "travel", Deadline: 3 * time.Hour, Triggers: map[string]string{
 		"too-expensive": `facts["fare.lis-ber"] > 500.0`, "no-room": `facts["hotel.closed"] == true`, "nobody-answers": `absent_for("reply.offsite", plan.opened_at, duration("2h30m"))`,
 	}})
 	s.do(trip, "flight.book lis-ber", "hotel.book riverside | lis-ber", "calendar.invite team | lis-ber")
-	child, err := trip.Begin(ctx, coordinator.Plan{ID: "offsite-dinner", Label: "dinner for twelve"})
+	child, err := trip.Begin(ctx, coordinator.PlanSpec{ID: "offsite-dinner", Label: "dinner for twelve"})
 	must(s.t, err)
 	s.do(child, "card.charge deposit")
 	must(s.t, child.Commit(ctx))
@@ -261,7 +261,7 @@ func (s *stage) play() {
 	}
 	s.do(trip, "card.charge balance")
 
-	thanks := s.begin(s.travel, coordinator.Plan{ID: "thank-you", Label: "thank the speakers", Owner: "travel"})
+	thanks := s.begin(s.travel, coordinator.PlanSpec{ID: "thank-you", Label: "thank the speakers", Owner: "travel"})
 	s.do(thanks, "calendar.invite call", "mail.send letters")
 	s.end(thanks, "the list of names was last year's")
 }
@@ -271,7 +271,7 @@ func (s *stage) lively() {
 	s.mu.Lock()
 	s.gates["live-1"] = make(chan struct{}, 16)
 	s.mu.Unlock()
-	s.live = s.begin(s.coder, coordinator.Plan{ID: "live-1", Label: "move the search index", Owner: "platform"})
+	s.live = s.begin(s.coder, coordinator.PlanSpec{ID: "live-1", Label: "move the search index", Owner: "platform"})
 	s.do(s.live, "git.branch.create index", "git.commit mapping", "git.push index-branch", "test.cluster.start reindex")
 }
 
@@ -294,7 +294,7 @@ func (s *stage) menace() {
 	must(s.t, w.Handle("evil.undo", func(context.Context, api.Command) (worker.Result, error) {
 		return worker.Result{}, worker.Stop(errors.New(hostile))
 	}))
-	p := s.begin(evil, coordinator.Plan{ID: "evil-1", Label: hostile, Owner: hostile, Labels: map[string]string{"k": hostile}, Triggers: map[string]string{"evil": `facts["evil<script>"] == "` + strings.ReplaceAll(hostile[:60], `"`, `\"`) + `"`}})
+	p := s.begin(evil, coordinator.PlanSpec{ID: "evil-1", Label: hostile, Owner: hostile, Labels: map[string]string{"k": hostile}, Triggers: map[string]string{"evil": `facts["evil<script>"] == "` + strings.ReplaceAll(hostile[:60], `"`, `\"`) + `"`}})
 	_, err = p.Do(ctx, coordinator.Action{ID: "a1", Capability: "evil.do", Input: map[string]string{"x": hostile}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{Output: map[string]string{"x": hostile}, ExternalRef: hostile}, nil
 	})
@@ -352,7 +352,7 @@ func (s *stage) plan(id string) executor.PlanView {
 }
 
 // settle waits until all that these plans have said is folded, and returns the last sequence.
-func (s *stage) settle(plans ...*coordinator.OpenPlan) uint64 {
+func (s *stage) settle(plans ...*coordinator.Plan) uint64 {
 	s.t.Helper()
 	for _, p := range plans {
 		must(s.t, p.Flush(s.t.Context()))
