@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -246,6 +247,27 @@ func checkUnfinished(s source) (findings []string) {
 			if strings.Contains(group.Text(), mark) {
 				findings = append(findings, fmt.Sprintf("%s: %s; finish it, or say in words what is not there", s.at(group), mark))
 			}
+		}
+	}
+	return findings
+}
+
+// statementNumber is how tests name the statements of the specification.
+var statementNumber = regexp.MustCompile(`\bS[0-9]{1,3}\b`)
+
+// documented are the folders whose comments are read as documentation.
+var documented = []string{"coordinator", "triggers", "proto"}
+
+// checkNumbers refuses statement numbers in the documentation of the Go API: its readers
+// have no list of them.
+func checkNumbers(s source) (findings []string) {
+	read := func(top string) bool { return below(s.folder(), top) }
+	if s.test() || s.folder() != "ledger" && !slices.ContainsFunc(documented, read) {
+		return nil
+	}
+	for _, group := range s.file.Comments {
+		if number := statementNumber.FindString(group.Text()); number != "" {
+			findings = append(findings, fmt.Sprintf("%s: a statement number, %s; say what it says", s.at(group), number))
 		}
 	}
 	return findings

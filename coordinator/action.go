@@ -130,7 +130,7 @@ const (
 
 // Do registers an action, runs its forward once the pair is durable, and returns
 // the forward's output in JSON. The outcome is queued and shares the next commit.
-// A forward's error is returned as it is and undoes nothing (S70). What the contract
+// A forward's error is returned as it is and undoes nothing. What the contract
 // wants to know before the effect is asked for first and kept with the pair; a
 // verdict is waited for behind the pair, which a supervisor must be able to read.
 //

@@ -41,7 +41,7 @@ type Config struct {
 
 	// Contracts declares the capabilities that Do and Report may use, each once; at
 	// most ContractsMax. For an effect that Do makes here, they come before published
-	// ones; for one that Report tells of, behind (S103).
+	// ones; for one that Report tells of, behind.
 	Contracts []contract.Contract
 
 	// Published takes the contracts that operators have published too. They are read

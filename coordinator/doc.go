@@ -1,8 +1,8 @@
 // Package coordinator is what an agent acts through: it pairs every action with
 // its compensation in the tenant's ledger before the action's effect may cross
-// the boundary. It contains no rollback logic, and its caller needs none
-// (S55): a plan that must be undone is undone by the executor, which meets the
-// coordinator only in the ledger.
+// the boundary. It contains no rollback logic, and its caller needs none: a plan
+// that must be undone is undone by the executor, which meets the coordinator only
+// in the ledger.
 //
 // # Model
 //
@@ -20,21 +20,21 @@
 // concurrency while every caller waits only for the commit with its records.
 //
 // A contract may add two steps: what is there before is asked for ahead of 1 and
-// kept with the pair, and a supervisor's verdict is waited for between 1 and 2 (S77).
+// kept with the pair, and a supervisor's verdict is waited for between 1 and 2.
 //
 // Commit, Fail and Cancel end the plan; UnwindTo goes back to a savepoint and the
 // plan goes on. A child plan (PlanSpec.Parent) is a part of its parent's order: what it
 // did stays held until the outermost plan commits. A tool error by itself undoes
-// nothing (S70): Do returns it and the agent decides.
+// nothing: Do returns it and the agent decides.
 //
 // What undoes an action, and what is asked before and after, is a contract: package
-// contract, in code or published by an operator (S103).
+// contract, in code or published by an operator.
 //
 // # Replay
 //
 // Run runs a function under a plan that survives its process: run again, actions
 // that are recorded return what is recorded. There, and only there, what undoes an
-// action may be a handler in the agent's code (S33-S40); docs/guide/replay.md.
+// action may be a handler in the agent's code; docs/guide/replay.md.
 //
 // # Doubt
 //

@@ -31,7 +31,7 @@ type End struct {
 // Final reports whether the plan stays so by itself and for good: all but quarantined.
 func (e End) Final() bool { return e.State != ledger.StateQuarantined }
 
-// Commit ends the plan well: its compensations are retired, all at once (S62).
+// Commit ends the plan well: its compensations are retired, all at once.
 // It is durable first; then an executor is asked what the ledger made of it. A plan with
 // actions in doubt is committed once it is known of each whether it happened.
 //

@@ -50,7 +50,7 @@ var (
 	// will be: run what is left to do under another plan.
 	ErrErased = errors.New("the plan was erased")
 
-	// ErrBlocked is what a *Verdict is when it kept the forward from running (S77).
+	// ErrBlocked is what a *Verdict is when it kept the forward from running.
 	ErrBlocked = errors.New("blocked by a supervisor")
 
 	// ErrNotStarted means that an action was registered too long ago for its forward to

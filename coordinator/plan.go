@@ -171,7 +171,7 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 	}
 }
 
-// Begin opens a child of this plan, as Coordinator.Begin does with Plan.Parent.
+// Begin opens a child of this plan, as Coordinator.Begin does with PlanSpec.Parent.
 func (p *Plan) Begin(ctx context.Context, child PlanSpec) (*Plan, error) {
 	if child.Parent != "" && child.Parent != p.id {
 		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID, ledger.Refuse("plan.parent", fmt.Sprintf("%q", child.Parent), "this plan, or nothing"))

@@ -15,7 +15,7 @@ import (
 )
 
 // registry finds the contract of a capability: in code, or published by an
-// operator (S103). Only its map of published contracts changes.
+// operator. Only its map of published contracts changes.
 type registry struct {
 	tenant   string
 	language *expressions
@@ -69,9 +69,9 @@ func (r *registry) add(contracts []contract.Contract) error {
 	return nil
 }
 
-// find returns the contract in force for a capability (S50). For a forward of this
+// find returns the contract in force for a capability. For a forward of this
 // process that in code wins, for an effect that was made elsewhere the published
-// one (S103). Errors: *ledger.Refused.
+// one. Errors: *ledger.Refused.
 func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled, error) {
 	own := r.code[capability]
 	if own != nil && (!elsewhere || r.bus == nil) {

@@ -35,7 +35,7 @@ type RunConfig struct {
 }
 
 // OnChange says what a Run does about an action whose contract or handler version
-// is another one than recorded (S40).
+// is another one than recorded.
 type OnChange uint8
 
 // What to do. A version that the action has in Undo.Earlier is no change.
@@ -46,7 +46,7 @@ const (
 	KeepRecorded
 )
 
-// Until says how long Run waits when the plan is undone (S38).
+// Until says how long Run waits when the plan is undone.
 type Until uint8
 
 // How long to wait. Handlers are offered meanwhile, and after that by the
@@ -57,7 +57,7 @@ const (
 	UntilFailed                // not at all: until the failure is durable
 )
 
-// Handler undoes one action, in the agent's code (S37). It runs in the process that
+// Handler undoes one action, in the agent's code. It runs in the process that
 // runs the plan, when the executor asks for it: perhaps in another process than the
 // forward, and again under the same key. What it returns means what it means in
 // package worker; worker.Stop(err) says that trying again will not help.
@@ -82,7 +82,7 @@ type Undo struct {
 	Handler Handler // required
 
 	// Version of the handler: 1 to 12 letters, digits, '-' or '_'; default "1". It is
-	// recorded with the action. Change it when the handler changes (S40).
+	// recorded with the action. Change it when the handler changes.
 	Version string
 
 	// Earlier has the handlers of other versions, for what they are recorded for.
@@ -109,7 +109,7 @@ func (a Action) plain() error {
 	return nil
 }
 
-// Diverged says that a function does not do what is recorded of it (S39, S40): the
+// Diverged says that a function does not do what is recorded of it: the
 // first action that differs, and in what. Nothing was done about it.
 type Diverged struct {
 	Plan   string
@@ -201,7 +201,7 @@ func (r *Recorded) Is(target error) bool {
 	return false
 }
 
-// Run runs a function under a plan that survives its process (S33-S40). Run again
+// Run runs a function under a plan that survives its process. Run again
 // with the same plan ID, after a crash, it calls the function again; actions that
 // are recorded return what is recorded, and their forwards do not run. The function
 // must therefore call the same actions with the same inputs in the same order: what

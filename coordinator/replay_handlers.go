@@ -17,9 +17,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// handlers are those of one run (S37, S38). A version of them is offered to the executor
+// handlers are those of one run. A version of them is offered to the executor
 // once this process has all handlers that the ledger holds of it, so that no command
-// comes to a process that has lost one (S36).
+// comes to a process that has lost one.
 type handlers struct {
 	c      *Coordinator
 	config RunConfig

@@ -23,8 +23,8 @@ type ReplayPlan struct{ r *run }
 func (p *ReplayPlan) ID() string { return p.r.config.Plan.ID }
 
 // Do is Plan.Do for a function that may be run again: of an action that is
-// recorded it returns what is recorded, byte for byte, and the forward does not run
-// (S34). An action with an Undo is undone by that handler.
+// recorded it returns what is recorded, byte for byte, and the forward does not run.
+// An action with an Undo is undone by that handler.
 //
 // An action without an ID gets the number of the call. Actions that are started
 // side by side are branches: they have an ID and Branch, and in After what they come
@@ -116,7 +116,7 @@ func (r *run) draftOf(ctx context.Context, declared Action) (*draft, error) {
 	return d, err
 }
 
-// follows refuses a call whose place is another than recorded (S39). A sequential
+// follows refuses a call whose place is another than recorded. A sequential
 // action comes after all that is recorded before it; a new one, after all that is
 // recorded. Branches may be started in any order.
 func (r *run) follows(declared Action, past *api.PastAction) error {

@@ -10,7 +10,7 @@ import (
 )
 
 // Verdict is a supervisor's word on an action. As an error it says that the
-// forward did not run (S77); errors.Is(err, ErrBlocked) then holds.
+// forward did not run; errors.Is(err, ErrBlocked) then holds.
 type Verdict struct {
 	Action  string
 	Outcome string // block or redirect; allow is no error

@@ -86,7 +86,7 @@ const (
 
 // Key returns the idempotency key of an action for one purpose: 32 lower-case hex digits
 // of SHA-256 over tenant, plan and action. It is the same for every attempt and
-// every holder (S22, S108), and it is known before the forward is registered.
+// every holder, and it is known before the forward is registered.
 func Key(tenant, plan, action, purpose string) string {
 	h := sha256.New()
 	for _, s := range [...]string{"sagenbaum/key/v1", tenant, plan, action, purpose} {

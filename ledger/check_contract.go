@@ -111,8 +111,8 @@ func checkBindings(at string, bindings []*pb.Binding) error {
 // Kinds of actuators that a registration may name.
 const (
 	ActuatorNATS   = "nats"   // a worker that calls one tool
-	ActuatorAgent  = "agent"  // a worker that runs a model with several tools (S9)
-	ActuatorMemory = "memory" // the executor's working memory: it asserts or retracts a fact (S79)
+	ActuatorAgent  = "agent"  // a worker that runs a model with several tools
+	ActuatorMemory = "memory" // the executor's working memory: it asserts or retracts a fact
 )
 
 // Capabilities of ActuatorMemory and the arguments that they take.

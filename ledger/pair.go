@@ -14,7 +14,7 @@ type pairID struct{ plan, action string }
 type halves struct{ forwards, compensations []int }
 
 // checkPairs holds the records of a commit to the rule that a forward and its
-// compensation come together, the forward first, or not at all (S64, S65). A pair of
+// compensation come together, the forward first, or not at all. A pair of
 // which one half is refused is refused whole: a forward must not be held without its
 // undo, nor an undo without what it is for. What is right knows its other half.
 func checkPairs(entries []Entry) {

@@ -221,7 +221,7 @@ func steps(e ast.Expr) ([]any, bool) {
 }
 
 // Evaluate returns the value of the argument as JSON. A path that leads nowhere
-// is null, and so is what was to be computed from it (S20); an error is one of
+// is null, and so is what was to be computed from it; an error is one of
 // the expression: a number where a string is wanted.
 func (b *Binding) Evaluate(v BindingVars) (json.RawMessage, error) {
 	run := &bindingRun{vars: &v}

@@ -15,7 +15,7 @@ import (
 type Truth uint8
 
 // The three truths: a lease fires on the transition to True, waits while
-// Unknown and does not fire while False (S73).
+// Unknown and does not fire while False.
 const (
 	Unknown Truth = iota
 	False
@@ -50,7 +50,7 @@ type Fact struct {
 }
 
 // View is what an evaluation may read; an implementation answers from folded
-// state only, of one tenant only (S94). One that cannot answer panics, and Evaluate
+// state only, of one tenant only. One that cannot answer panics, and Evaluate
 // with it.
 type View interface {
 	// Fact returns the fact under key, or nil when there is none now. It is not

@@ -13,9 +13,9 @@
 // There is no "now". Time enters through functions that also tell when their
 // answer will flip, so an evaluation ends with the next instant at which time
 // alone could change it (Result.WakeNs). A deadline is after(plan.deadline)
-// and nothing else, be it 50 ms or three weeks away (S74, S75).
+// and nothing else, be it 50 ms or three weeks away.
 //
-// An evaluation is a function of the folded state and the epoch (S92): the
+// An evaluation is a function of the folded state and the epoch: the
 // package has no clock, no randomness and no goroutine, and does not depend on
 // the order of a Go map. The only import of cel-go is here.
 //

@@ -245,7 +245,7 @@ func (x *compiler) checkMemory(i *Inverse) {
 	}
 }
 
-// checkAgent holds S8, S9 and S24: one tool is called without a model, so that a
+// checkAgent refuses a task that cannot be kept to: one tool is called without a model, so that a
 // model and a prompt need two.
 func (x *compiler) checkAgent(a *Agent) {
 	const field = "inverse.agent."

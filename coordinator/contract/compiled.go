@@ -23,7 +23,7 @@ type Compiled struct {
 	Sensitive  []seal.Path       // what is sealed before it is recorded
 	Before     *pb.Call          // what to ask before the forward crosses; nil: nothing
 
-	Review        bool          // the forward waits for a supervisor's verdict (S77)
+	Review        bool          // the forward waits for a supervisor's verdict
 	ReviewTimeout time.Duration // so long; 0 without Review
 
 	Timeout time.Duration // after which the agent gives the forward up; 0: as long as it lets it run

@@ -7,13 +7,13 @@ import (
 )
 
 // Class says what can be done about an effect once it has happened. An empty
-// class is undeclared and refused (S50).
+// class is undeclared and refused.
 type Class string
 
 // The classes of docs/glossary.md.
 const (
 	Compensable  Class = "compensable"  // its inverse undoes it
-	Irreversible Class = "irreversible" // nothing undoes it: an unwind leaves it to the plan's owner (S86, S87)
+	Irreversible Class = "irreversible" // nothing undoes it: an unwind leaves it to the plan's owner
 	Effectless   Class = "effectless"   // there is nothing to undo: an unwind skips it
 )
 
@@ -23,7 +23,7 @@ type OnInDoubt string
 // What to do in doubt. The default is InDoubtProbe with a probe, unless the provider
 // refuses what comes late; else InDoubtCompensate.
 const (
-	InDoubtProbe      OnInDoubt = "probe"      // ask the world (S97, S98)
+	InDoubtProbe      OnInDoubt = "probe"      // ask the world
 	InDoubtCompensate OnInDoubt = "compensate" // undo it blindly: the inverse must tolerate that nothing happened
 	InDoubtQuarantine OnInDoubt = "quarantine" // leave it to the plan's owner
 )
@@ -59,8 +59,8 @@ const (
 )
 
 // ActuatorNATS, ActuatorAgent and ActuatorMemory carry out an inverse: a worker that
-// calls one tool, one that runs a model with several (S9), or the executor's own
-// working memory (S79). ApproveOwner has the plan's owner say yes to each undo.
+// calls one tool, one that runs a model with several, or the executor's own
+// working memory. ApproveOwner has the plan's owner say yes to each undo.
 const (
 	ActuatorNATS   = ledger.ActuatorNATS
 	ActuatorAgent  = ledger.ActuatorAgent
@@ -70,11 +70,11 @@ const (
 
 // Contract declares a capability: what undoes it and how. It is data, frozen
 // into every registration, so that a later change of it touches no held
-// compensation (S11, S23). docs/guide/contracts.md describes each field.
+// compensation. docs/guide/contracts.md describes each field.
 //
 // A map of arguments holds CEL where a text begins with '=', and literals
 // elsewhere: {"path": "=input.path", "force": true}. A path that leads nowhere is
-// null (S20). Expressions that are no arguments are CEL with or without the '='.
+// null. Expressions that are no arguments are CEL with or without the '='.
 type Contract struct {
 	Capability string   `json:"capability" jsonschema:"The forward: dotted names, as in git.branch.create."`
 	Class      Class    `json:"class" jsonschema:"What can be done about the effect once it has happened."`
@@ -137,7 +137,7 @@ type Inverse struct {
 	Approve       string         `json:"approve,omitempty" jsonschema:"owner: each undo waits for the word of the plan's owner."`
 }
 
-// Agent is the task of a worker that runs a model (S9, S10, S24).
+// Agent is the task of a worker that runs a model.
 type Agent struct {
 	Tools    []string `json:"tools" jsonschema:"All capabilities that it may call: two or more."`
 	Prompt   string   `json:"prompt,omitempty" jsonschema:"What it is to do."`

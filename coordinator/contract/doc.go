@@ -6,7 +6,7 @@
 // A Contract is a value, written in Go or in a YAML file. Compile checks it once
 // and gives the form that registrations take; the digest of its canonical form is
 // its content address. A registration freezes both, so that a later contract
-// touches no held compensation (S11, S23).
+// touches no held compensation.
 //
 // # Format
 //

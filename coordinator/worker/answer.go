@@ -20,7 +20,7 @@ const (
 	CodeStop          = "stop"                // the handler said Stop
 	CodeTimeout       = "timeout"             // the handler ran out of the attempt's time
 	CodePanic         = "panic"               // the handler panicked
-	CodeWorkerVersion = api.CodeWorkerVersion // the registration asks for another version (S7)
+	CodeWorkerVersion = api.CodeWorkerVersion // the registration asks for another version
 	CodeStaleTerm     = "stale_term"          // the command comes from a holder that was replaced
 	CodeBadCommand    = "bad_command"         // the command makes no sense, or not on its subject
 	CodeBadAnswer     = "bad_answer"          // what an answerer returned cannot be sent
@@ -36,7 +36,7 @@ type Result struct {
 	Timing      Timing // also beside an error
 }
 
-// Timing tells where a handler's time went, as far as it knows (S31). The worker
+// Timing tells where a handler's time went, as far as it knows. The worker
 // measures the whole by itself.
 type Timing struct {
 	Setup time.Duration // before the first tool
@@ -102,7 +102,7 @@ func Present(externalRef string) Answer {
 // Absent says that the effect is not there.
 func Absent() Answer { return Answer{Output: presence{Presence: "absent"}} }
 
-// Duplicate says that the effect is there more than once (S98). One external ref is
+// Duplicate says that the effect is there more than once. One external ref is
 // that of the extra effect, which is undone beside the other; several are all of
 // them, the one that the forward meant first.
 func Duplicate(externalRefs ...string) Answer {

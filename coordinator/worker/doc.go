@@ -6,7 +6,7 @@
 // # Model
 //
 // A command may arrive more than once: after a lost answer, a restart, or a
-// timeout whose work went on. Every attempt carries the same Key (S21, S22), so
+// timeout whose work went on. Every attempt carries the same Key, so
 // a handler gives that key to the tool it calls, or first looks whether the
 // effect is there. "Gone already" is done. The worker also joins attempts that
 // overlap in this process, which saves work and guarantees nothing.

@@ -3233,7 +3233,7 @@ func (x *ContractRow) GetBy() string {
 	return ""
 }
 
-// AttemptRow is one attempt of an undo (S31, S32).
+// AttemptRow is one attempt of an undo.
 type AttemptRow struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Attempt          uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`

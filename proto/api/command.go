@@ -22,12 +22,12 @@ type Command struct {
 	Action     string          `json:"action"`
 	Address    string          `json:"address"` // of the forward it undoes, as FormatAddress with the whole leaf
 	Capability string          `json:"capability"`
-	Arguments  json.RawMessage `json:"arguments"` // object; missing bindings are null (S20)
+	Arguments  json.RawMessage `json:"arguments"` // object; missing bindings are null
 	// Opened are places in Arguments (RFC 6901) whose values were sealed in the ledger: not
 	// for logs, and not for what is said of the call.
 	Opened []string `json:"opened,omitempty"`
 	// Key is the idempotency key: 32 lower-case hex digits, the same for every
-	// attempt (S22).
+	// attempt.
 	Key string `json:"key"`
 	// Attempt counts from 1, for each purpose.
 	Attempt uint32 `json:"attempt"`
@@ -40,13 +40,13 @@ type Command struct {
 	TimeoutMs        int64  `json:"timeout_ms"`         // answer within this, or say working
 	WorkerVersion    string `json:"worker_version,omitempty"`
 	// Forward is the capability that is undone, ExternalRef what its provider calls
-	// the effect, where the forward or a probe said so (S109).
+	// the effect, where the forward or a probe said so.
 	Forward     string `json:"forward"`
 	ExternalRef string `json:"external_ref,omitempty"`
 	// Traceparent is the W3C trace context of this attempt, where the executor traces;
 	// it is linked to that of the forward.
 	Traceparent string `json:"traceparent,omitempty"`
-	// Agent is set for an actuator of kind "agent" (S9).
+	// Agent is set for an actuator of kind "agent".
 	Agent *AgentTask `json:"agent,omitempty"`
 }
 
@@ -118,5 +118,5 @@ func (e *Mismatch) Error() string {
 }
 
 // CodeWorkerVersion is the code of a reply that refuses a command because its
-// registration asks for another version of the worker (S7).
+// registration asks for another version of the worker.
 const CodeWorkerVersion = "worker_version"

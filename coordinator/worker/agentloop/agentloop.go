@@ -50,7 +50,7 @@ When there is nothing left to do, answer with one JSON object and nothing else:
 // Call is one call of a tool.
 type Call struct {
 	// Key is the idempotency key of the undo: the same for every tool, turn and
-	// attempt (S22). A tool whose provider takes no two requests under one key
+	// attempt. A tool whose provider takes no two requests under one key
 	// derives its own from it and the tool's name.
 	Key       string
 	Tool      string

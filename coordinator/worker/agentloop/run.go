@@ -55,7 +55,7 @@ type verdict struct {
 	ExternalRef string `json:"external_ref"`
 }
 
-// single calls the only tool of a task, without a model (S8).
+// single calls the only tool of a task, without a model.
 func (r *run) single(ctx context.Context) (worker.Result, error) {
 	arguments := r.command.Arguments
 	if len(arguments) == 0 {

@@ -31,9 +31,9 @@ const (
 type Class int32
 
 const (
-	Class_CLASS_UNSPECIFIED  Class = 0 // undeclared: refused (S50)
+	Class_CLASS_UNSPECIFIED  Class = 0 // undeclared: refused
 	Class_CLASS_COMPENSABLE  Class = 1
-	Class_CLASS_IRREVERSIBLE Class = 2 // no inverse exists (S86)
+	Class_CLASS_IRREVERSIBLE Class = 2 // no inverse exists
 	Class_CLASS_EFFECTLESS   Class = 3 // nothing to undo
 )
 
@@ -1883,7 +1883,7 @@ func (x *Label) GetValue() string {
 }
 
 // Binding names one argument of a call and the CEL expression over input, output,
-// before, plan and meta that gives its value. A missing path is null (S20).
+// before, plan and meta that gives its value. A missing path is null.
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2013,7 +2013,7 @@ func (x *Call) GetBackoffNs() int64 {
 	return 0
 }
 
-// Probe asks the world about the effect of an action (S97, S98, S104, S109).
+// Probe asks the world about the effect of an action.
 type Probe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -2127,8 +2127,7 @@ func (x *Verify) GetOk() string {
 	return ""
 }
 
-// AgentTask is what an actuator of kind "agent" is given beside the arguments
-// (S9, S10, S24).
+// AgentTask is what an actuator of kind "agent" is given beside the arguments.
 type AgentTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tools         []string               `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"` // all it may call
@@ -2401,7 +2400,7 @@ type ForwardRegistered struct {
 	Lifted         []byte                 `protobuf:"bytes,6,opt,name=lifted,proto3" json:"lifted,omitempty"`                                       // JSON object: what triggers may read of the input
 	EffectCrossed  bool                   `protobuf:"varint,7,opt,name=effect_crossed,json=effectCrossed,proto3" json:"effect_crossed,omitempty"`   // reported after the fact: the forward is known to have crossed
 	Pivot          bool                   `protobuf:"varint,8,opt,name=pivot,proto3" json:"pivot,omitempty"`                                        // once it has happened, going back past it needs the owner's word
-	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses (S77)
+	Review         bool                   `protobuf:"varint,9,opt,name=review,proto3" json:"review,omitempty"`                                      // the forward waits for a supervisor's verdict before it crosses
 	Trace          []byte                 `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`                                        // W3C traceparent of what called it; no decision reads it
 	TimeoutNs      int64                  `protobuf:"varint,11,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`              // after which its caller gives up, counted from its registration; 0: not bounded
 	SettleNs       int64                  `protobuf:"varint,12,opt,name=settle_ns,json=settleNs,proto3" json:"settle_ns,omitempty"`                 // the longest it may take to land, from its start or from when its caller gave up; 0: timeout_ns, else 30 s
@@ -4525,7 +4524,7 @@ type CompensationDispatched struct {
 	HasForwardOutput bool                   `protobuf:"varint,6,opt,name=has_forward_output,json=hasForwardOutput,proto3" json:"has_forward_output,omitempty"`
 	TimeoutNs        int64                  `protobuf:"varint,7,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	WorkerVersion    string                 `protobuf:"bytes,8,opt,name=worker_version,json=workerVersion,proto3" json:"worker_version,omitempty"`
-	WaitedNs         int64                  `protobuf:"varint,9,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"` // since it could have been dispatched (S31)
+	WaitedNs         int64                  `protobuf:"varint,9,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"` // since it could have been dispatched
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -4623,7 +4622,7 @@ func (x *CompensationDispatched) GetWaitedNs() int64 {
 	return 0
 }
 
-// Timing is where an attempt's time went (S31), in ns; a worker tells what it knows.
+// Timing is where an attempt's time went, in ns; a worker tells what it knows.
 type Timing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	QueuedNs      int64                  `protobuf:"varint,1,opt,name=queued_ns,json=queuedNs,proto3" json:"queued_ns,omitempty"` // dispatch until the worker had it, and back
@@ -5338,7 +5337,7 @@ func (x *PlanEnded) GetSkipped() uint32 {
 	return 0
 }
 
-// FactEvicted takes a fact's value out of working memory (S82); its cause is the
+// FactEvicted takes a fact's value out of working memory; its cause is the
 // operator's request, or nothing when memory was over its capacity.
 type FactEvicted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
