@@ -23,7 +23,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// operator is somebody who may sign in.
+// operator is a person who may sign in.
 type operator struct {
 	name  string
 	token [sha256.Size]byte // of the token
@@ -43,7 +43,9 @@ func readOperators(path, name string) ([]operator, error) {
 		return nil, fmt.Errorf("cannot read the console's operators: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return nil, ledger.Refuse("operators", fmt.Sprintf("others may read %s (%v)", path, info.Mode().Perm()), "mode 0600")
+		return nil, ledger.Refuse(
+			"operators", fmt.Sprintf("others may read %s (%v)", path, info.Mode().Perm()), "mode 0600",
+		)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -56,7 +58,8 @@ func makeOperators(path, name string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the console's operators: %w", err)
 	}
-	text := "# Who may act in the console: a name and a token, or sha256: and the token's hash, one a line.\n" + name + " " + secret() + "\n"
+	text := "# Who may act in the console: a name and a token, or sha256: and the token's hash, " +
+		"one a line.\n" + name + " " + secret() + "\n"
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot keep the console's operators: %w", err)
@@ -85,7 +88,10 @@ func parseOperators(data []byte) (list []operator, err error) {
 		case len(fields) != 2:
 			return nil, ledger.Refuse(where, fmt.Sprintf("%d words", len(fields)), "a name and a token")
 		case !ledger.ValidToken(o.name) || seen[o.name]:
-			return nil, ledger.Refuse(where, fmt.Sprintf("%q is no name, or there twice", o.name), "1 to 64 letters, digits, '-' or '_', each once")
+			return nil, ledger.Refuse(
+				where, fmt.Sprintf("%q is no name, or there twice", o.name),
+				"1 to 64 letters, digits, '-' or '_', each once",
+			)
 		}
 		seen[o.name] = true
 		digits, hashed := strings.CutPrefix(fields[1], "sha256:")
@@ -96,7 +102,9 @@ func parseOperators(data []byte) (list []operator, err error) {
 		case hashed:
 			o.token = [sha256.Size]byte(sum)
 		case len(fields[1]) < tokenBytesMin:
-			return nil, ledger.Refuse(where, "the token is too short to be safe", fmt.Sprintf("at least %d bytes", tokenBytesMin))
+			return nil, ledger.Refuse(
+				where, "the token is too short to be safe", fmt.Sprintf("at least %d bytes", tokenBytesMin),
+			)
 		default:
 			o.token = sha256.Sum256([]byte(fields[1]))
 		}
@@ -106,7 +114,7 @@ func parseOperators(data []byte) (list []operator, err error) {
 		return nil, ledger.Refuse("operators", err.Error(), "lines of text")
 	}
 	if len(list) == 0 {
-		return nil, ledger.Refuse("operators", "nobody", "at least one operator")
+		return nil, ledger.Refuse("operators", "none", "at least one operator")
 	}
 	return list, nil
 }
@@ -159,7 +167,7 @@ func (e *tooMany) seconds() string {
 	return strconv.Itoa(int((e.wait + time.Second - 1) / time.Second))
 }
 
-// check returns the name that the token of a request stands for, or "". It takes as long
+// check returns the name that the token of a request belongs to, or "". It takes as long
 // whichever operator it is, and whether it is one. The error is a *tooMany.
 func (a *access) check(r *http.Request, now time.Time) (name string, err error) {
 	from := address(r)
@@ -190,7 +198,9 @@ func (a *access) begin(w http.ResponseWriter, name string, now time.Time) {
 	if len(a.sessions) >= sessionsMax {
 		a.dropOldest()
 	}
-	a.sessions[sha256.Sum256([]byte(value))] = session{operator: name, csrf: secret(), ends: now.Add(sessionTime)}
+	a.sessions[sha256.Sum256([]byte(value))] = session{
+		operator: name, csrf: secret(), ends: now.Add(sessionTime),
+	}
 	http.SetCookie(w, &http.Cookie{
 		Name: a.cookie, Value: value, Path: "/", MaxAge: int(sessionTime / time.Second),
 		HttpOnly: true, Secure: a.secure, SameSite: http.SameSiteLaxMode,
@@ -231,7 +241,13 @@ func (a *access) end(w http.ResponseWriter, r *http.Request) {
 		delete(a.sessions, sha256.Sum256([]byte(cookie.Value)))
 		a.mu.Unlock()
 	}
-	http.SetCookie(w, &http.Cookie{Name: a.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: a.secure, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(
+		w,
+		&http.Cookie{
+			Name: a.cookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: a.secure,
+			SameSite: http.SameSiteLaxMode,
+		},
+	)
 }
 
 // genuine reports whether a form comes from a page of this session.

@@ -44,7 +44,9 @@ func visit(t *testing.T, s *stage) *visitor {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	v := &visitor{t: t, base: strings.TrimSuffix(s.console.URL(), "/"), http: &http.Client{Jar: jar, Timeout: 30 * time.Second}}
+	v := &visitor{
+		t: t, base: strings.TrimSuffix(s.console.URL(), "/"), http: &http.Client{Jar: jar, Timeout: 30 * time.Second},
+	}
 	v.http.Transport = &http.Transport{
 		DialContext: console.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
@@ -127,7 +129,9 @@ func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
 	if view := s.plan("p1"); view.State != ledger.StateOpen {
 		t.Fatalf("the plan is %s", view.State)
 	}
-	answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"for real"}, "csrf": {csrf}}, "Sec-Fetch-Site", "same-origin")
+	answer, _ := v.post(
+		"/t/default/plans/p1/cancel", url.Values{"reason": {"for real"}, "csrf": {csrf}}, "Sec-Fetch-Site", "same-origin",
+	)
 	if answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("the page's own form: %s", answer.Status)
 	}
@@ -228,7 +232,10 @@ func TestASessionIsKeptInACookieThatScriptsDoNotSee(t *testing.T) {
 	if answer, _ := v.post("/logout", url.Values{"csrf": {csrf}}); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("signing out: %s", answer.Status)
 	}
-	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, "Cookie", cookies[0].Name+"="+cookies[0].Value); answer.StatusCode != http.StatusUnauthorized {
+	if answer, _ := v.post(
+		"/t/default/plans/p1/cancel", url.Values{"reason": {"x"}, "csrf": {csrf}}, "Cookie",
+		cookies[0].Name+"="+cookies[0].Value,
+	); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("with the cookie of a session that has ended: %s", answer.Status)
 	}
 }
@@ -375,7 +382,8 @@ func TestReadingNeedsASignInUnlessItIsOpen(t *testing.T) {
 	v := visit(t, s)
 	for _, path := range []string{"/", "/tenants", "/t/default/", "/t/default/plans/p1", "/t/default/ledger/1"} {
 		answer, _ := v.get(path)
-		if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || to != "/login?next="+url.QueryEscape(path) {
+		if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || to != "/login?next="+
+			url.QueryEscape(path) {
 			t.Errorf("%s: %s to %q", path, answer.Status, to)
 		}
 	}
@@ -447,7 +455,10 @@ func certificate(t *testing.T, dir, name string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)

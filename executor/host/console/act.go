@@ -22,9 +22,15 @@ func acting(do func(*view) error) func(*view) error {
 	return func(v *view) error {
 		switch {
 		case v.session.operator == "":
-			return failed(http.StatusUnauthorized, "Sign in with your token, then do it again.", "an operator's record needs a name, and nobody has signed in")
+			return failed(
+				http.StatusUnauthorized, "Sign in with your token, then do it again.",
+				"an operator's record needs a name, and no one has signed in",
+			)
 		case !v.session.genuine(v.r):
-			return failed(http.StatusForbidden, "Load the page again and do it there.", "this form does not come from a page of this session")
+			return failed(
+				http.StatusForbidden, "Load the page again and do it there.",
+				"this form does not come from a page of this session",
+			)
 		}
 		return do(v)
 	}
@@ -57,7 +63,9 @@ func certain(do func(*view) error) func(*view) error {
 func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(v.r.Context(), actTime)
 	defer cancel()
-	source := ledger.Source{Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.operator}
+	source := ledger.Source{
+		Tenant: v.page.Tenant, Class: ledger.ClassOperator, Name: v.session.operator,
+	}
 	if err := ledger.Check(record, source); err != nil {
 		return 0, refusal(err)
 	}
@@ -65,25 +73,42 @@ func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
 	if err != nil {
 		return 0, refusal(err)
 	}
-	sequence, err = v.host.append(ctx, v.page.Tenant, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err = v.host.append(
+		ctx, v.page.Tenant, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data},
+	)
 	switch {
 	case errors.Is(err, ledger.ErrInDoubt):
-		return 0, failed(http.StatusBadGateway, "Look into the ledger before you try again.", "it is not known whether the record was stored: %v", err)
+		return 0, failed(
+			http.StatusBadGateway, "Look into the ledger before you try again.",
+			"it is not known whether the record was stored: %v", err,
+		)
 	case err != nil:
 		return 0, failed(http.StatusBadGateway, "", "cannot append the record: %v", err)
 	}
-	v.s.log.Info("console: an operator has acted", "tenant", v.page.Tenant, "operator", v.session.operator, "record", ledger.KindOf(record).Name, "plan", record.Plan, "sequence", sequence)
+	v.s.log.Info(
+		"console: an operator has acted", "tenant", v.page.Tenant, "operator", v.session.operator,
+		"record", ledger.KindOf(record).Name, "plan", record.Plan, "sequence", sequence,
+	)
 	if record.Plan == "" {
 		return sequence, nil
 	}
-	answer, err := ask[api.OutcomeAnswer](v, "plan.outcome", api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()})
+	answer, err := ask[api.OutcomeAnswer](
+		v, "plan.outcome",
+		api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: (actTime / 2).Milliseconds()},
+	)
 	switch {
 	case err != nil:
 		return sequence, err
 	case answer.Error != "":
-		return sequence, failed(http.StatusBadGateway, "Load the page again in a moment.", "record %d is stored, and its effect is not known yet: %s", sequence, answer.Error)
+		return sequence, failed(
+			http.StatusBadGateway, "Load the page again in a moment.",
+			"record %d is stored, and its effect is not known yet: %s", sequence, answer.Error,
+		)
 	case len(answer.Refused) > 0:
-		return sequence, failed(http.StatusConflict, "Look at the plan as it is now.", "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+		return sequence, failed(
+			http.StatusConflict, "Look at the plan as it is now.", "record %d has no effect: %s", sequence,
+			strings.Join(answer.Refused, "; "),
+		)
 	}
 	return sequence, nil
 }
@@ -98,7 +123,7 @@ func (v *view) done(sequence uint64, path ...string) error {
 	return nil
 }
 
-// reason is why somebody acts, which every record has.
+// reason is why an operator acts, which every record has.
 func (v *view) reason() (string, error) {
 	reason := strings.TrimSpace(v.r.PostFormValue("reason"))
 	if reason == "" {
@@ -109,7 +134,9 @@ func (v *view) reason() (string, error) {
 
 func (v *view) askPlan(id string) (executor.PlanView, error) {
 	if !ledger.ValidDerived(id) {
-		return executor.PlanView{}, failed(http.StatusNotFound, "Look among the plans.", "%q is no plan id", id)
+		return executor.PlanView{}, failed(
+			http.StatusNotFound, "Look among the plans.", "%q is no plan id", id,
+		)
 	}
 	answer, err := ask[executor.PlanAnswer](v, "plan.show", executor.PlanQuery{Plan: id})
 	if err == nil {
@@ -126,7 +153,7 @@ func (v *view) askAction() (plan executor.PlanView, a executor.ActionView, err e
 	return plan, a, err
 }
 
-// aboutPlan is the plan that somebody acts on, and why.
+// aboutPlan is the plan that an operator acts on, and why.
 func (v *view) aboutPlan() (plan executor.PlanView, reason string, err error) {
 	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
 		reason, err = v.reason()
@@ -140,7 +167,9 @@ func (v *view) cancel() error {
 		return err
 	}
 	request := &pb.CancelRequested{Reason: reason, Actor: v.session.operator}
-	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
+	sequence, err := v.operate(
+		&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CancelRequested{CancelRequested: request}},
+	)
 	if err != nil {
 		return err
 	}
@@ -153,11 +182,18 @@ func (v *view) unwind() error {
 		return err
 	}
 	to := v.r.PostFormValue("to")
-	if to != "" && !slices.ContainsFunc(plan.Savepoints, func(sp executor.SavepointView) bool { return sp.Name == to }) {
-		return failed(http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to)
+	named := func(sp executor.SavepointView) bool { return sp.Name == to }
+	if to != "" && !slices.ContainsFunc(plan.Savepoints, named) {
+		return failed(
+			http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to,
+		)
 	}
 	request := &pb.CompensationRequested{Reason: reason, Actor: v.session.operator, ToSavepoint: to}
-	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	sequence, err := v.operate(
+		&pb.Record{
+			Plan: plan.Plan, Kind: &pb.Record_CompensationRequested{CompensationRequested: request},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -176,7 +212,9 @@ func (v *view) cascade() error {
 	resume := v.r.PostFormValue("word") == "resume"
 	switch {
 	case at < 0:
-		return failed(http.StatusConflict, "Look at the plan as it is now.", "this lease is not cut any more")
+		return failed(
+			http.StatusConflict, "Look at the plan as it is now.", "this lease is not cut any more",
+		)
 	case !resume && v.r.PostFormValue("word") != "give-up":
 		return failed(http.StatusBadRequest, "Let it fire, or give it up.", "no answer was chosen")
 	}
@@ -184,9 +222,14 @@ func (v *view) cascade() error {
 	if err != nil {
 		return refusal(err)
 	}
-	sequence, err := v.operate(&pb.Record{Plan: plan.Plan, Action: plan.Cuts[at].Action, Cause: cause, Kind: &pb.Record_CascadeAnswered{
-		CascadeAnswered: &pb.CascadeAnswered{Resume: resume, Lease: plan.Cuts[at].Lease, Reason: reason, Actor: v.session.operator},
-	}})
+	lease := plan.Cuts[at]
+	answer := &pb.CascadeAnswered{
+		Resume: resume, Lease: lease.Lease, Reason: reason, Actor: v.session.operator,
+	}
+	sequence, err := v.operate(&pb.Record{
+		Plan: plan.Plan, Action: lease.Action, Cause: cause,
+		Kind: &pb.Record_CascadeAnswered{CascadeAnswered: answer},
+	})
 	if err != nil {
 		return err
 	}
@@ -227,13 +270,19 @@ func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Rec
 	outcome, resolves := resolutions[as]
 	switch {
 	case a.Undo != undoQuarantined && !a.Owed:
-		return nil, failed(http.StatusConflict, "Look at the plan as it is now.", "action %d is %s: nothing of it is owed", a.Number, a.Undo)
+		return nil, failed(
+			http.StatusConflict, "Look at the plan as it is now.", "action %d is %s: nothing of it is owed",
+			a.Number, a.Undo,
+		)
 	case as != "retry" && !resolves:
 		return nil, failed(http.StatusBadRequest, "Choose one of the answers.", "no answer was chosen")
 	case as == "retry" && retryRefused(a, force, time.Now()) != "":
 		return nil, failed(http.StatusConflict, "", "%s", retryRefused(a, force, time.Now()))
 	case resolves && as != "skipped" && evidence == "":
-		return nil, failed(http.StatusBadRequest, "Name it, as in ticket:OPS-91; or skip, which claims nothing.", "%q is a claim and needs its evidence", as)
+		return nil, failed(
+			http.StatusBadRequest, "Name it, as in ticket:OPS-91; or skip, which claims nothing.",
+			"%q is a claim and needs its evidence", as,
+		)
 	}
 	record := &pb.Record{Plan: plan.Plan, Action: a.Action}
 	if a.QuarantinedAt != "" { // the answer never meets a later quarantine
@@ -245,9 +294,15 @@ func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Rec
 		}
 	}
 	if resolves {
-		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: reason, Evidence: evidence, Actor: v.session.operator, Halt: halt}}
+		record.Kind = &pb.Record_Resolved{
+			Resolved: &pb.Resolved{
+				Outcome: outcome, Reason: reason, Evidence: evidence, Actor: v.session.operator, Halt: halt,
+			},
+		}
 	} else {
-		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.operator, Force: force}}
+		record.Kind = &pb.Record_RetryRequested{
+			RetryRequested: &pb.RetryRequested{Reason: reason, Actor: v.session.operator, Force: force},
+		}
 	}
 	return record, nil
 }
@@ -262,7 +317,9 @@ func retryRefused(a executor.ActionView, force bool, now time.Time) string {
 	case a.Undo == "dispatched" && !force:
 		return fmt.Sprintf("attempt %d is on its way and has no answer", a.Attempt)
 	case a.AliveNs > now.UnixNano() && !force:
-		return fmt.Sprintf("attempt %d had no answer and may be at work until %s", a.Attempt, moment(a.AliveNs))
+		return fmt.Sprintf(
+			"attempt %d had no answer and may be at work until %s", a.Attempt, moment(a.AliveNs),
+		)
 	}
 	return ""
 }
@@ -277,22 +334,41 @@ func (v *view) move() error {
 	if _, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key}); err != nil {
 		return err
 	}
-	record := &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key}, Reason: reason, Actor: v.session.operator}}}
+	record := &pb.Record{
+		Kind: &pb.Record_EvictRequested{
+			EvictRequested: &pb.EvictRequested{
+				Keys: []string{key}, Reason: reason, Actor: v.session.operator,
+			},
+		},
+	}
 	if v.r.PostFormValue("to") == "memory" {
-		record.Kind = &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Reason: reason, Actor: v.session.operator}}
+		record.Kind = &pb.Record_RestoreRequested{
+			RestoreRequested: &pb.RestoreRequested{
+				Keys: []string{key}, Reason: reason, Actor: v.session.operator,
+			},
+		}
 	}
 	sequence, err := v.operate(record)
 	if err != nil {
 		return err
 	}
-	answer, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key, Sequence: sequence})
+	answer, err := ask[executor.FactAnswer](
+		v, "fact.get", executor.FactQuery{Key: key, Sequence: sequence},
+	)
 	if err != nil {
 		return err
 	}
 	if len(answer.Refused) > 0 {
-		return failed(http.StatusConflict, "", "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+		return failed(
+			http.StatusConflict, "", "record %d has no effect: %s", sequence,
+			strings.Join(answer.Refused, "; "),
+		)
 	}
-	http.Redirect(v.w, v.r, fmt.Sprintf("/t/%s/memory/fact?key=%s&said=%d", v.page.Tenant, url.QueryEscape(key), sequence), http.StatusSeeOther)
+	http.Redirect(
+		v.w, v.r,
+		fmt.Sprintf("/t/%s/memory/fact?key=%s&said=%d", v.page.Tenant, url.QueryEscape(key), sequence),
+		http.StatusSeeOther,
+	)
 	return nil
 }
 
@@ -303,11 +379,15 @@ func (v *view) confirmClock() error {
 		return err
 	}
 	if v.page.Mode != executor.ModeGuard {
-		return failed(http.StatusConflict, "", "the clock guard does not hold: the tenant is %s", v.page.Mode)
+		return failed(
+			http.StatusConflict, "", "the clock guard does not hold: the tenant is %s", v.page.Mode,
+		)
 	}
-	sequence, err := v.operate(&pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{
+	confirmed := &pb.ClockConfirmed{
 		Reason: reason, Actor: v.session.operator, WallNs: time.Now().UnixNano(),
-	}}})
+	}
+	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: confirmed}}
+	sequence, err := v.operate(record)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ type recordRow struct {
 	Proof   string // same, differs, missing; of the record's own page
 	Leaf    uint64 // its index in the tree
 
-	More     int // not 0: this line stands for so many further records of a commit
+	More     int // not 0: this line is about so many further records of a commit
 	Sequence uint64
 }
 
@@ -93,7 +94,9 @@ func (v *view) ledger() error {
 	}
 	for m, err := range readable(ctx, store, body) {
 		if err != nil {
-			return failed(http.StatusBadGateway, "Look at the health page.", "cannot read the ledger: %v", err)
+			return failed(
+				http.StatusBadGateway, "Look at the health page.", "cannot read the ledger: %v", err,
+			)
 		}
 		rows, err := v.rows(m, false)
 		if err != nil {
@@ -111,7 +114,9 @@ func (v *view) ledger() error {
 }
 
 // readable reads the commits of a page; none when there are none.
-func readable(ctx context.Context, store ledger.Store, body ledgerBody) func(func(ledger.Message, error) bool) {
+func readable(
+	ctx context.Context, store ledger.Store, body ledgerBody,
+) iter.Seq2[ledger.Message, error] {
 	if body.Until < body.From {
 		return func(func(ledger.Message, error) bool) {}
 	}
@@ -149,9 +154,14 @@ func (v *view) record() error {
 	}
 	m, err := store.Get(ctx, sequence)
 	if err != nil {
-		return failed(http.StatusBadGateway, "Look at the health page.", "cannot read sequence %d: %v", sequence, err)
+		return failed(
+			http.StatusBadGateway, "Look at the health page.", "cannot read sequence %d: %v", sequence, err,
+		)
 	}
-	body := recordBody{Sequence: sequence, StampNs: m.StampNs, Subject: m.Subject, ContentType: m.ContentType, Bytes: len(m.Data), Last: head.Last}
+	body := recordBody{
+		Sequence: sequence, StampNs: m.StampNs, Subject: m.Subject, ContentType: m.ContentType,
+		Bytes: len(m.Data), Last: head.Last,
+	}
 	if body.Rows, err = v.rows(m, true); err != nil {
 		return err
 	}
@@ -164,7 +174,10 @@ func (v *view) record() error {
 func (v *view) rows(m ledger.Message, whole bool) (rows []recordRow, err error) {
 	entries, err := ledger.Decode(v.page.Tenant, m)
 	if err != nil {
-		return nil, failed(http.StatusBadGateway, "A newer version of sagenbaum reads it.", "cannot read sequence %d: %v", m.Sequence, err)
+		return nil, failed(
+			http.StatusBadGateway, "A newer version of sagenbaum reads it.", "cannot read sequence %d: %v",
+			m.Sequence, err,
+		)
 	}
 	most, all := recordsListed, len(entries)
 	if whole {
@@ -173,14 +186,16 @@ func (v *view) rows(m ledger.Message, whole bool) (rows []recordRow, err error) 
 	entries = entries[:min(all, most)]
 	for _, e := range entries {
 		row := recordRow{
-			Address: ledger.FormatAddress(e.Address), Full: ledger.FormatFullAddress(e.Address), StampNs: m.StampNs, Subject: m.Subject,
+			Address: ledger.FormatAddress(e.Address), Full: ledger.FormatFullAddress(e.Address),
+			StampNs: m.StampNs, Subject: m.Subject,
 			Class: e.Source.Class.String(), Name: e.Source.Name,
 		}
 		if e.Err != nil {
 			row.Problem = e.Err.Error()
 		}
 		if r := e.Record; r != nil {
-			row.Kind, row.Plan, row.Action, row.Essence = ledger.KindOf(r).Name, r.Plan, r.Action, essence(r.ProtoReflect())
+			row.Kind, row.Plan, row.Action = ledger.KindOf(r).Name, r.Plan, r.Action
+			row.Essence = essence(r.ProtoReflect())
 			if r.About != nil && r.About.Sequence != 0 {
 				row.About = ledger.FormatAddress(r.About)
 			}
@@ -209,7 +224,9 @@ func (v *view) prove(body *recordBody, m ledger.Message) {
 		return
 	}
 	body.Records = len(entries)
-	refused, _ := ask[executor.RefusedAnswer](v, "refused.ls", executor.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)})
+	refused, _ := ask[executor.RefusedAnswer](
+		v, "refused.ls", executor.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)},
+	)
 	c, err := v.host.Copied(v.page.Tenant, m.Sequence, min(len(entries), recordsShown))
 	if err != nil {
 		body.CopyProblem = err.Error()
@@ -260,6 +277,12 @@ func fields(message protoreflect.Message) string {
 	return strings.Join(parts, " · ")
 }
 
+// enumPrefixes are what the values of enumerations begin with, which is their type.
+var enumPrefixes = []string{
+	"class_", "plan_end_", "resolution_", "verdict_outcome_", "question_", "presence_",
+	"on_in_doubt_", "on_late_", "fidelity_", "on_undo_failure_",
+}
+
 func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	switch {
 	case f.IsList() && f.Kind() == protoreflect.StringKind:
@@ -276,7 +299,7 @@ func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string 
 			return fmt.Sprint(value.Enum()) // of a newer writer
 		}
 		name := strings.ToLower(string(known.Name()))
-		for _, prefix := range []string{"class_", "plan_end_", "resolution_", "verdict_outcome_", "question_", "presence_", "on_in_doubt_", "on_late_", "fidelity_", "on_undo_failure_"} {
+		for _, prefix := range enumPrefixes {
 			name = strings.TrimPrefix(name, prefix)
 		}
 		return strings.ReplaceAll(name, "_", " ")

@@ -47,7 +47,10 @@ func browse(t *testing.T, s *stage, script string, environment ...string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, script)
 	cmd.Dir = "browser"
-	cmd.Env = append(os.Environ(), append(environment, "CHROMIUM="+browser, "CONSOLE="+s.console.URL(), "STAGE="+s.direct().URL, "TOKEN="+token)...)
+	cmd.Env = append(
+		os.Environ(),
+		append(environment, "CHROMIUM="+browser, "CONSOLE="+s.console.URL(), "STAGE="+s.direct().URL, "TOKEN="+token)...,
+	)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	cmd.Stderr = cmd.Stdout

@@ -13,7 +13,7 @@ import (
 
 // events streams what the fold of a tenant touches: of the plans that the page shows,
 // or of all. A browser that reads too slowly is dropped; it comes back with the last
-// sequence that it has seen, and is told at once if that is behind.
+// sequence that it has seen, and gets an event at once if that is not the latest.
 func (v *view) events() error {
 	plans := v.r.URL.Query()["plan"]
 	of, most := "operator "+v.session.operator, streamsOperator
@@ -107,10 +107,11 @@ func (v *view) pause() bool {
 
 // about reports whether a change touches what a page shows; no plans are all of them.
 func about(c host.Change, plans []string) bool {
-	return len(plans) == 0 || c.All || slices.ContainsFunc(c.Plans, func(p string) bool { return slices.Contains(plans, p) })
+	return len(plans) == 0 || c.All ||
+		slices.ContainsFunc(c.Plans, func(p string) bool { return slices.Contains(plans, p) })
 }
 
-// event is a change as it stands in the stream.
+// event is a change as the stream has it.
 func event(c host.Change) string {
 	data, err := json.Marshal(c)
 	if err != nil {

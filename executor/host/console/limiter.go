@@ -33,7 +33,7 @@ func (b *bucket) fill(now time.Time, most int, every time.Duration) {
 	b.at = now
 }
 
-// tries bounds how often somebody may show a token: for each address, and in all. A token
+// tries bounds how often a visitor may show a token: for each address, and in all. A token
 // that is right gives its try back.
 type tries struct {
 	mu    sync.Mutex

@@ -15,11 +15,11 @@ import (
 
 // LocalName is what a console on a loopback address answers to. Browsers take every name
 // below localhost for this machine. A cookie belongs to a host and not to a port: one of
-// 127.0.0.1 goes to every other server there, one of this name to nobody who does not
+// 127.0.0.1 goes to every other server there, one of this name to none that does not
 // use it.
 const LocalName = "sagenbaum.localhost"
 
-// place is where a console listens, and as what.
+// place is where a console listens, and by which name.
 type place struct {
 	name  string   // that requests name, without a certificate
 	hosts []string // to listen on

@@ -63,7 +63,8 @@ func (v *view) overview() error {
 	if err != nil {
 		return err
 	}
-	body.Status, body.Waiting = status.Status, status.Status.Waiting[:min(len(status.Status.Waiting), overviewRows)]
+	body.Status, body.Waiting = status.Status, status.Status.Waiting
+	body.Waiting = body.Waiting[:min(len(body.Waiting), overviewRows)]
 	upcoming, err := ask[executor.UpcomingAnswer](v, "due.ls", executor.ListQuery{Limit: overviewRows})
 	if err != nil {
 		return err
@@ -72,7 +73,11 @@ func (v *view) overview() error {
 	for _, list := range []struct {
 		to    *[]executor.PlanView
 		query executor.FindQuery
-	}{{&body.Parked, executor.FindQuery{State: ledger.StateQuarantined}}, {&body.Moving, executor.FindQuery{State: ledger.StateUnwinding}}, {&body.Latest, executor.FindQuery{}}} {
+	}{
+		{&body.Parked, executor.FindQuery{State: ledger.StateQuarantined}},
+		{&body.Moving, executor.FindQuery{State: ledger.StateUnwinding}},
+		{&body.Latest, executor.FindQuery{}},
+	} {
 		list.query.Limit = overviewRows
 		answer, err := ask[executor.FindAnswer](v, "plan.find", list.query)
 		if err != nil {
@@ -97,17 +102,21 @@ type plansBody struct {
 }
 
 // ages are the filters by age; those with a minus sign are older than that.
-var ages = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "-24h": -24 * time.Hour, "-7d": -7 * 24 * time.Hour}
+var ages = map[string]time.Duration{
+	"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "-24h": -24 * time.Hour,
+	"-7d": -7 * 24 * time.Hour,
+}
 
 var planStates = []string{
-	ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined, ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
+	ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined,
+	ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
 }
 
 func (v *view) plans() error {
 	query := v.r.URL.Query()
 	q := executor.FindQuery{
-		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"), Label: query.Get("label"),
-		Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
+		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"),
+		Label: query.Get("label"), Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
 	}
 	body := plansBody{Query: q, Age: query.Get("age"), States: planStates}
 	now := time.Unix(0, v.page.NowNs)
@@ -196,7 +205,10 @@ type memoryBody struct {
 
 func (v *view) memory() error {
 	query := v.r.URL.Query()
-	q := executor.FactsQuery{Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"), Limit: pageRows}
+	q := executor.FactsQuery{
+		Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"),
+		Limit: pageRows,
+	}
 	memory, err := ask[executor.MemoryAnswer](v, "memory.status", struct{}{})
 	if err != nil {
 		return err
@@ -208,7 +220,10 @@ func (v *view) memory() error {
 	if err != nil {
 		return err
 	}
-	body := memoryBody{Memory: memory.Memory, Query: q, Facts: facts.Facts, States: []string{executor.FactInMemory, executor.FactEvicted, executor.FactRetracted}}
+	body := memoryBody{
+		Memory: memory.Memory, Query: q, Facts: facts.Facts,
+		States: []string{executor.FactInMemory, executor.FactEvicted, executor.FactRetracted},
+	}
 	if facts.Next != "" {
 		body.Next = with(query, "after", facts.Next)
 	}
@@ -262,7 +277,9 @@ func (v *view) capabilities() error {
 	if err != nil {
 		return err
 	}
-	body := capabilitiesBody{List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]executor.WaitingView{}}
+	body := capabilitiesBody{
+		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]executor.WaitingView{},
+	}
 	for _, w := range status.Status.Waiting {
 		if len(body.Waiting[w.Capability]) == 0 {
 			body.None = append(body.None, w.Capability)
@@ -296,20 +313,32 @@ func (v *view) health() error {
 	if err != nil {
 		return err
 	}
-	refused, err := ask[executor.RefusedAnswer](v, "refused.ls", executor.ListQuery{AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows})
+	refused, err := ask[executor.RefusedAnswer](
+		v, "refused.ls",
+		executor.ListQuery{
+			AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
+		},
+	)
 	if err != nil {
 		return err
 	}
 	slices.Reverse(refused.Refused)
 	v.live()
-	return v.show("health", "Health", "health", healthBody{status.Status, memory.Memory, refused.Refused, v.s.rates.of(v.page.Tenant), v.s.cfg.Version})
+	return v.show(
+		"health", "Health", "health",
+		healthBody{
+			status.Status, memory.Memory, refused.Refused, v.s.rates.of(v.page.Tenant), v.s.cfg.Version,
+		},
+	)
 }
 
 // sequenceOf reads a sequence from an address of this console.
 func sequenceOf(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n == 0 {
-		return 0, failed(http.StatusNotFound, "Sequences count from 1.", "%q is no sequence of a ledger", text)
+		return 0, failed(
+			http.StatusNotFound, "Sequences count from 1.", "%q is no sequence of a ledger", text,
+		)
 	}
 	return n, nil
 }

@@ -45,12 +45,25 @@ func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 	const ms = 1_000_000
 	now := int64(5000 * ms)
 	undos := []executor.UndoView{
-		{Number: 2, Compensation: "b", Attempt: 2, State: "dispatched", DispatchedNs: 1500 * ms, WaitedNs: 500 * ms, Dispatched: "9.0-00000000"},
-		{Number: 2, Compensation: "b", Attempt: 1, State: "failed", DispatchedNs: 0, EndedNs: 1000 * ms, WorkNs: 400 * ms, Dispatched: "5.0-00000000", Ended: "6.0-00000000"},
-		{Number: 1, Compensation: "a", Attempt: 1, State: "done", DispatchedNs: 2000 * ms, EndedNs: 2000 * ms, WorkNs: 9000 * ms, Dispatched: "7.0-00000000", Ended: "8.0-00000000"},
+		{
+			Number: 2, Compensation: "b", Attempt: 2, State: "dispatched", DispatchedNs: 1500 * ms, WaitedNs: 500 * ms,
+			Dispatched: "9.0-00000000",
+		},
+		{
+			Number: 2, Compensation: "b", Attempt: 1, State: "failed", DispatchedNs: 0, EndedNs: 1000 * ms, WorkNs: 400 * ms,
+			Dispatched: "5.0-00000000", Ended: "6.0-00000000",
+		},
+		{
+			Number: 1, Compensation: "a", Attempt: 1, State: "done", DispatchedNs: 2000 * ms, EndedNs: 2000 * ms,
+			WorkNs: 9000 * ms, Dispatched: "7.0-00000000", Ended: "8.0-00000000",
+		},
 	}
-	line := newTimeline(executor.PlanView{Actions: []executor.ActionView{{Number: 1, Undo: "compensated"}, {Number: 2, Undo: "dispatched"}}}, undos, now)
-	if !line.Running || line.FromNs != 0 || line.UntilNs != now || len(line.Lines) != 2 || line.Lines[0].Number != 2 || line.Lines[0].Attempts != 2 {
+	line := newTimeline(
+		executor.PlanView{Actions: []executor.ActionView{{Number: 1, Undo: "compensated"}, {Number: 2, Undo: "dispatched"}}},
+		undos, now,
+	)
+	if !line.Running || line.FromNs != 0 || line.UntilNs != now || len(line.Lines) != 2 || line.Lines[0].Number != 2 ||
+		line.Lines[0].Attempts != 2 {
 		t.Fatalf("%+v", line)
 	}
 	var got []string
@@ -75,7 +88,8 @@ func TestATimelineKeepsItsBarsWithinItAndItsRetriesInOrder(t *testing.T) {
 
 func TestWhatIsInvisibleIsShownAsAnEscape(t *testing.T) {
 	for text, want := range map[string]string{
-		"plain ü 漢 🌳": "plain ü 漢 🌳", "a\u202eb": `a\u202eb`, "bell\x07": `bell\u0007`, "two\nlines": "two lines", "\xff": "\uFFFD", "zero\u200bwidth": `zero\u200bwidth`,
+		"plain ü 漢 🌳": "plain ü 漢 🌳", "a\u202eb": `a\u202eb`, "bell\x07": `bell\u0007`, "two\nlines": "two lines",
+		"\xff": "\uFFFD", "zero\u200bwidth": `zero\u200bwidth`,
 	} {
 		if got := printable(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)

@@ -17,7 +17,7 @@ type planTree struct {
 	Rows  []treeRow
 	Lanes int
 	Depth int
-	More  string // URL of the actions behind these; empty: none
+	More  string // URL of the actions after these; empty: none
 	Less  string
 }
 
@@ -25,8 +25,8 @@ type planTree struct {
 type treeRow struct {
 	executor.ActionView
 	Graph     graph
-	Savepoint []executor.SavepointView // set behind it
-	Tree      *planTree                // of the child plan that it stands for; nil: none, or not shown
+	Savepoint []executor.SavepointView // set after it
+	Tree      *planTree                // of the child plan; nil: none, or not shown
 }
 
 type planBody struct {
@@ -59,7 +59,9 @@ func (v *view) plan() error {
 	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
 	maker := &treeMaker{v: v}
 	body := planBody{planTree: *maker.tree(view, max(from, 0), 0)}
-	undos, err := ask[executor.UndosAnswer](v, "undo.ls", executor.UndoQuery{Plan: view.Plan, Limit: attemptsShown})
+	undos, err := ask[executor.UndosAnswer](
+		v, "undo.ls", executor.UndoQuery{Plan: view.Plan, Limit: attemptsShown},
+	)
 	if err == nil {
 		err = said(undos.Error)
 	}
@@ -115,7 +117,8 @@ func (m *treeMaker) tree(view executor.PlanView, from, depth int) *planTree {
 				row.Savepoint = append(row.Savepoint, sp)
 			}
 		}
-		if a.Child != "" && depth < childDepth && len(m.shown) < childrenShown && !slices.Contains(m.shown, a.Child) {
+		if a.Child != "" && depth < childDepth && len(m.shown) < childrenShown &&
+			!slices.Contains(m.shown, a.Child) {
 			if child, err := m.v.askPlan(a.Child); err == nil {
 				row.Tree = m.tree(child, 0, depth+1)
 			}
@@ -135,7 +138,9 @@ func (v *view) preview() error {
 	if err != nil {
 		return err
 	}
-	answer, err := ask[executor.PreviewAnswer](v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to")})
+	answer, err := ask[executor.PreviewAnswer](
+		v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to")},
+	)
 	if err == nil {
 		err = said(answer.Error)
 	}
@@ -162,7 +167,9 @@ type quarantined struct {
 
 func (v *view) quarantine() error {
 	after := v.r.URL.Query().Get("after")
-	answer, err := ask[executor.PlansAnswer](v, "quarantine.ls", executor.ListQuery{After: after, Limit: pageRows})
+	answer, err := ask[executor.PlansAnswer](
+		v, "quarantine.ls", executor.ListQuery{After: after, Limit: pageRows},
+	)
 	if err != nil {
 		return err
 	}
@@ -208,7 +215,9 @@ func findAction(plan executor.PlanView, name string) (executor.ActionView, error
 			return a, nil
 		}
 	}
-	return executor.ActionView{}, failed(http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name)
+	return executor.ActionView{}, failed(
+		http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name,
+	)
 }
 
 type obligationBody struct {
@@ -229,7 +238,9 @@ func (v *view) obligation() error {
 	}
 	body := obligationBody{Plan: plan, Action: a, Waiting: waitingFor(plan, a)}
 	if a.Number != 0 {
-		undos, err := ask[executor.UndosAnswer](v, "undo.ls", executor.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown})
+		undos, err := ask[executor.UndosAnswer](
+			v, "undo.ls", executor.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
+		)
 		if err == nil {
 			err = said(undos.Error)
 		}
@@ -241,8 +252,11 @@ func (v *view) obligation() error {
 	now := v.now()
 	body.NoRetry = retryRefused(a, false, now)
 	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
-	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting || plan.State == ledger.StateUnwinding {
-		if answer, err := ask[executor.PreviewAnswer](v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan}); err == nil {
+	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting ||
+		plan.State == ledger.StateUnwinding {
+		if answer, err := ask[executor.PreviewAnswer](
+			v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan},
+		); err == nil {
 			body.Preview = answer.Preview
 		}
 	}

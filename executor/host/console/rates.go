@@ -49,7 +49,7 @@ func (r *rates) add(tenant string, s sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.samples[tenant]
-	if n := len(list); n > 0 && s.records < list[n-1].records { // folded anew
+	if n := len(list); n > 0 && s.records < list[n-1].records { // folded again from the beginning
 		list = nil
 	}
 	if len(list) == ratesKept {
@@ -70,7 +70,8 @@ func (r *rates) of(tenant string) (rate Rate) {
 	first := list[max(0, len(list)-1-int(time.Minute/ratesEvery))]
 	rate.Over = last.at.Sub(first.at)
 	if s := rate.Over.Seconds(); s > 0 {
-		rate.Records, rate.Ended = float64(last.records-first.records)/s, float64(last.ended-first.ended)/s
+		rate.Records = float64(last.records-first.records) / s
+		rate.Ended = float64(last.ended-first.ended) / s
 	}
 	for i := max(1, len(list)-60); i < len(list); i++ {
 		s := list[i].at.Sub(list[i-1].at).Seconds()

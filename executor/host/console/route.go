@@ -16,9 +16,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// policy lets a page load from this console only, and no script or style that stands in
-// it: a text that got past the escaping would still do nothing.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// policy lets a page load from this console only, and no script or style within it: a text
+// that got past the escaping would still do nothing.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // view is one request and the page that answers it.
 type view struct {
@@ -37,7 +38,7 @@ type Page struct {
 	Tenant   string // empty: none, as when signing in
 	Tenants  []string
 	Path     string // of this page, to come back to
-	Operator string // who has signed in; empty: nobody
+	Operator string // who has signed in; empty: no one
 	CSRF     string
 	Mode     string // of the tenant on this host
 	Problem  string
@@ -66,7 +67,7 @@ func failed(status int, hint, format string, args ...any) error {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{build}/{file}", s.static)
-	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
+	mux.HandleFunc("GET /favicon.ico", http.NotFound)
 	mux.HandleFunc("GET /login", s.signInPage)
 	mux.HandleFunc("POST /login", s.signIn)
 	mux.HandleFunc("POST /logout", s.signOut)
@@ -96,9 +97,16 @@ func (s *Server) handler() http.Handler {
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, show) })
 	}
-	foreign := http.NewCrossOriginProtection() // by Sec-Fetch-Site and Origin; the token in the form is the second lock
+	// by Sec-Fetch-Site and Origin; the token in the form is the second lock
+	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(&view{s: s, w: w, r: r}, failed(http.StatusForbidden, "Open the console's own page and do it there.", "this request came from another site"))
+		s.fail(
+			&view{s: s, w: w, r: r},
+			failed(
+				http.StatusForbidden, "Open the console's own page and do it there.",
+				"this request came from another site",
+			),
+		)
 	}))
 	return s.guarded(foreign.Handler(mux))
 }
@@ -133,7 +141,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// serve answers a request about a tenant, of somebody who may read.
+// serve answers a request about a tenant, of a visitor who may read.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*view) error) {
 	now := time.Now()
 	v := &view{s: s, w: w, r: r, host: s.attached()}
@@ -156,7 +164,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*view) 
 // turnAway answers who has not signed in: a page leads to where one does.
 func (s *Server) turnAway(v *view) {
 	if v.r.Method != http.MethodGet || strings.HasSuffix(v.r.URL.Path, "/events") {
-		s.fail(v, failed(http.StatusUnauthorized, "Sign in first.", "nobody has signed in"))
+		s.fail(v, failed(http.StatusUnauthorized, "Sign in first.", "no one has signed in"))
 		return
 	}
 	http.Redirect(v.w, v.r, "/login?next="+url.QueryEscape(v.r.URL.RequestURI()), http.StatusSeeOther)
@@ -165,7 +173,10 @@ func (s *Server) turnAway(v *view) {
 // enter finds the tenant that a request is about, and how it is.
 func (v *view) enter() error {
 	if v.host == nil {
-		return failed(http.StatusServiceUnavailable, "The page comes back by itself when the server has started.", "the executor of this server is starting")
+		return failed(
+			http.StatusServiceUnavailable, "The page comes back by itself when the server has started.",
+			"the executor of this server is starting",
+		)
 	}
 	v.page.Tenants = v.host.Tenants()
 	tenant := v.r.PathValue("tenant")
@@ -173,7 +184,10 @@ func (v *view) enter() error {
 		return nil
 	}
 	if !slices.Contains(v.page.Tenants, tenant) {
-		return failed(http.StatusNotFound, "The tenants of this host are under Tenants.", "this host serves no tenant %q", tenant)
+		return failed(
+			http.StatusNotFound, "The tenants of this host are under Tenants.",
+			"this host serves no tenant %q", tenant,
+		)
 	}
 	v.page.Tenant = tenant
 	answer, err := v.host.Ask(tenant, "host", struct{}{})
@@ -242,11 +256,15 @@ func (v *view) live(plans ...string) {
 
 // fail says what went wrong, with what to do.
 func (s *Server) fail(v *view, err error) {
-	f := &failure{http.StatusInternalServerError, "something is wrong with the console itself; its log says what", ""}
+	f := &failure{
+		http.StatusInternalServerError, "something is wrong with the console itself; its log says what",
+		"",
+	}
 	if !errors.As(err, &f) {
 		s.log.Error("page not made", "path", v.r.URL.Path, "error", err)
 	}
-	v.page.Title, v.page.Section, v.page.Body, v.page.Live = "Cannot show this", "", failureBody{f.status, f.text, f.hint}, ""
+	v.page.Title, v.page.Section, v.page.Live = "Cannot show this", "", ""
+	v.page.Body = failureBody{f.status, f.text, f.hint}
 	if v.page.Build == "" {
 		v.page.Build, v.page.NowNs = build, time.Now().UnixNano()
 	}
@@ -261,11 +279,13 @@ type failureBody struct {
 	Hint   string
 }
 
-// refusal is what was wrong with what somebody asked for, as a page says it.
+// refusal is what was wrong with a request, as a page says it.
 func refusal(err error) error {
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
-		return failed(http.StatusBadRequest, "Give "+refused.Want+".", "%s: %s", refused.Field, refused.Problem)
+		return failed(
+			http.StatusBadRequest, "Give "+refused.Want+".", "%s: %s", refused.Field, refused.Problem,
+		)
 	}
 	return err
 }

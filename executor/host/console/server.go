@@ -44,7 +44,7 @@ type Config struct {
 	Operators string
 	Operator  string // a name; empty: "operator"
 
-	// OpenRead lets whoever reaches a loopback address read without signing in.
+	// OpenRead lets every visitor of a loopback address read without signing in.
 	OpenRead bool
 
 	Version string       // shown on the health page
@@ -123,8 +123,9 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.http = &http.Server{
-		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytesMax,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: headerBytesMax,
+		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	for _, listener := range listeners {
 		s.running.Go(func() { // ends with Close
@@ -141,15 +142,25 @@ func Start(cfg Config) (*Server, error) {
 func checkConfig(cfg Config, at place) (*tls.Config, error) {
 	switch {
 	case !ledger.ValidToken(cfg.Operator):
-		return nil, ledger.Refuse("operator", fmt.Sprintf("%q is no name", cfg.Operator), "1 to 64 letters, digits, '-' or '_'")
+		return nil, ledger.Refuse(
+			"operator", fmt.Sprintf("%q is no name", cfg.Operator), "1 to 64 letters, digits, '-' or '_'",
+		)
 	case cfg.Operators == "":
 		return nil, ledger.Refuse("operators", "no file", "a file of operators")
 	case (cfg.TLSCert == "") != (cfg.TLSKey == ""):
-		return nil, ledger.Refuse("tls", "a certificate without its key, or a key without its certificate", "both")
+		return nil, ledger.Refuse(
+			"tls", "a certificate without its key, or a key without its certificate", "both",
+		)
 	case cfg.TLSCert == "" && !at.here():
-		return nil, ledger.Refuse("listen", fmt.Sprintf("others can reach %s, and it has no certificate", cfg.Listen), "an address of this machine, as 127.0.0.1:4280, or a certificate and its key")
+		return nil, ledger.Refuse(
+			"listen", fmt.Sprintf("others can reach %s, and it has no certificate", cfg.Listen),
+			"an address of this machine, as 127.0.0.1:4280, or a certificate and its key",
+		)
 	case cfg.OpenRead && !at.here():
-		return nil, ledger.Refuse("open_read", "others can reach "+cfg.Listen, "reading without a token on an address of this machine only")
+		return nil, ledger.Refuse(
+			"open_read", "others can reach "+cfg.Listen,
+			"reading without a token on an address of this machine only",
+		)
 	case cfg.TLSCert == "":
 		return nil, nil
 	}
@@ -162,7 +173,10 @@ func checkConfig(cfg Config, at place) (*tls.Config, error) {
 			return nil, ledger.Refuse("tls", err.Error(), "a certificate")
 		}
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+	}, nil
 }
 
 // URL is where the console is.
@@ -231,7 +245,9 @@ func (s *Server) attached() *attached {
 
 // append stores one commit. In doubt, it tries again with the same id: a second copy
 // changes nothing.
-func (a *attached) append(ctx context.Context, tenant string, commit ledger.Append) (uint64, error) {
+func (a *attached) append(
+	ctx context.Context, tenant string, commit ledger.Append,
+) (uint64, error) {
 	appender, err := jetstream.Attach(a.conn, tenant)
 	if err != nil {
 		return 0, err

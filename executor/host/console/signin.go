@@ -19,7 +19,12 @@ func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, body signInBody) {
 	body.Reader = s.cfg.OpenRead
-	v := &view{s: s, w: w, r: r, page: Page{Title: "Sign in", Path: body.Next, NowNs: time.Now().UnixNano(), Build: build, Body: body}}
+	v := &view{
+		s: s, w: w, r: r,
+		page: Page{
+			Title: "Sign in", Path: body.Next, NowNs: time.Now().UnixNano(), Build: build, Body: body,
+		},
+	}
 	if err := v.write(status, "signin"); err != nil {
 		s.log.Error("page not made", "path", r.URL.Path, "error", err)
 	}
@@ -37,7 +42,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if name == "" {
-		s.log.Warn("console: a sign-in with a token that nobody has", "remote", r.RemoteAddr)
+		s.log.Warn("console: a sign-in with an unknown token", "remote", r.RemoteAddr)
 		s.showSignIn(w, r, http.StatusForbidden, signInBody{Next: next, Wrong: true})
 		return
 	}

@@ -61,7 +61,12 @@ func newStage(t *testing.T, change func(*console.Config)) *stage {
 	s.conn, err = srv.Connect()
 	must(t, err)
 	t.Cleanup(s.conn.Close)
-	s.host, err = host.New(host.Config{Conn: s.conn, Tenants: []string{tenant, "second"}, Dir: filepath.Join(dir, "executor"), DurableServer: srv.DurableID(), LeaseTTL: time.Second})
+	s.host, err = host.New(
+		host.Config{
+			Conn: s.conn, Tenants: []string{tenant, "second"}, Dir: filepath.Join(dir, "executor"),
+			DurableServer: srv.DurableID(), LeaseTTL: time.Second,
+		},
+	)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -100,7 +105,10 @@ func must(t *testing.T, err error) {
 func compensable(capability, inverse string) contract.Contract {
 	return contract.Contract{
 		Capability: capability, Class: contract.Compensable, Fidelity: contract.Exact,
-		Inverse: &contract.Inverse{Call: inverse, With: map[string]any{"name": "=input.name", "ref": "=output.ref"}, Attempts: 3, Backoff: 300 * time.Millisecond, BackoffMax: time.Second},
+		Inverse: &contract.Inverse{
+			Call: inverse, With: map[string]any{"name": "=input.name", "ref": "=output.ref"}, Attempts: 3,
+			Backoff: 300 * time.Millisecond, BackoffMax: time.Second,
+		},
 	}
 }
 
@@ -117,8 +125,21 @@ func (s *stage) agents() {
 		name      string
 		contracts []contract.Contract
 	}{
-		{&s.coder, "coder", []contract.Contract{compensable("git.branch.create", "git.branch.delete"), compensable("git.commit", "git.commit.reset"), push, publish, compensable("test.cluster.start", "test.cluster.stop"), {Capability: "docs.render", Class: contract.Effectless}}},
-		{&s.travel, "travel", []contract.Contract{flight, room, compensable("calendar.invite", "calendar.withdraw"), compensable("card.charge", "card.refund"), {Capability: "mail.send", Class: contract.Irreversible}}},
+		{
+			&s.coder, "coder",
+			[]contract.Contract{
+				compensable("git.branch.create", "git.branch.delete"), compensable("git.commit", "git.commit.reset"), push,
+				publish, compensable("test.cluster.start", "test.cluster.stop"),
+				{Capability: "docs.render", Class: contract.Effectless},
+			},
+		},
+		{
+			&s.travel, "travel",
+			[]contract.Contract{
+				flight, room, compensable("calendar.invite", "calendar.withdraw"), compensable("card.charge", "card.refund"),
+				{Capability: "mail.send", Class: contract.Irreversible},
+			},
+		},
 	} {
 		c, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: a.name, Contracts: a.contracts})
 		must(s.t, err)
@@ -130,7 +151,8 @@ func (s *stage) agents() {
 // worker carries out every inverse; the registry never takes anything back while it is broken.
 func (s *stage) worker() {
 	for name, inverses := range map[string][]string{
-		"git-1": {"git.branch.delete", "git.commit.reset", "git.push.delete"}, "registry": {"registry.yank"}, "cluster": {"test.cluster.stop"},
+		"git-1": {"git.branch.delete", "git.commit.reset", "git.push.delete"}, "registry": {"registry.yank"},
+		"cluster":     {"test.cluster.stop"},
 		"travel-desk": {"flight.cancel", "hotel.cancel", "calendar.withdraw", "card.refund"},
 	} {
 		w, err := worker.New(worker.Config{Conn: s.conn, Tenant: tenant, Name: name})
@@ -171,7 +193,9 @@ func (s *stage) do(p *coordinator.Plan, actions ...string) {
 	for _, text := range actions {
 		text, after, branch := strings.Cut(text, " | ")
 		capability, name, _ := strings.Cut(text, " ")
-		a := coordinator.Action{ID: name, Capability: capability, Input: map[string]any{"name": name, "dry_run": false}, Branch: branch}
+		a := coordinator.Action{
+			ID: name, Capability: capability, Input: map[string]any{"name": name, "dry_run": false}, Branch: branch,
+		}
 		if after != "" {
 			a.After = strings.Fields(after)
 		}
@@ -206,7 +230,10 @@ func (s *stage) end(p *coordinator.Plan, reason string) {
 
 // assert puts a fact.
 func (s *stage) assert(source, key, value string) {
-	s.append(ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: source}, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}})
+	s.append(
+		ledger.Source{Tenant: tenant, Class: ledger.ClassFact, Name: source},
+		&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: []byte(value)}}},
+	)
 }
 
 func (s *stage) append(source ledger.Source, records ...*pb.Record) uint64 {
@@ -218,7 +245,9 @@ func (s *stage) append(source ledger.Source, records ...*pb.Record) uint64 {
 	appender, err := jetstream.Attach(s.conn, tenant)
 	if err == nil {
 		var sequence uint64
-		if sequence, err = appender.Append(context.Background(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err == nil {
+		if sequence, err = appender.Append(
+			context.Background(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data},
+		); err == nil {
 			return sequence
 		}
 	}
@@ -234,7 +263,13 @@ func (s *stage) play() {
 		s.assert("fares", fmt.Sprintf("seat.1%dC", i), `{"free": true, "class": "economy"}`)
 	}
 	for i := range 7 {
-		p := s.begin(s.coder, coordinator.PlanSpec{ID: fmt.Sprintf("nightly-%d", i+1), Label: fmt.Sprintf("nightly build %d", i+1), Labels: map[string]string{"kind": "nightly"}})
+		p := s.begin(
+			s.coder,
+			coordinator.PlanSpec{
+				ID: fmt.Sprintf("nightly-%d", i+1), Label: fmt.Sprintf("nightly build %d", i+1),
+				Labels: map[string]string{"kind": "nightly"},
+			},
+		)
 		s.do(p, fmt.Sprintf("git.branch.create n%d", i), "git.commit c1")
 		if err := p.Commit(ctx); err != nil {
 			s.t.Error(err)
@@ -244,12 +279,22 @@ func (s *stage) play() {
 	s.do(tried, "git.branch.create cache", "git.commit keys", "git.commit eviction", "git.push cache-branch")
 	s.end(tried, "two tests are slower than before")
 
-	release := s.begin(s.coder, coordinator.PlanSpec{ID: "release-2-4", Label: "release 2.4", Owner: "platform", OnUndoFailure: coordinator.ContinueOnUndoFailure, Labels: map[string]string{"env": "prod"}})
-	s.do(release, "git.branch.create release", "git.commit notes", "git.push release-branch | notes", "test.cluster.start smoke | notes", "docs.render manual | notes", "registry.publish package | release-branch smoke")
+	release := s.begin(
+		s.coder,
+		coordinator.PlanSpec{
+			ID: "release-2-4", Label: "release 2.4", Owner: "platform", OnUndoFailure: coordinator.ContinueOnUndoFailure,
+			Labels: map[string]string{"env": "prod"},
+		},
+	)
+	s.do(
+		release, "git.branch.create release", "git.commit notes", "git.push release-branch | notes",
+		"test.cluster.start smoke | notes", "docs.render manual | notes", "registry.publish package | release-branch smoke",
+	)
 	s.end(release, "the smoke test failed on arm64")
 
 	trip := s.begin(s.travel, coordinator.PlanSpec{ID: "offsite-june", Label: "book the offsite in June", Owner: "travel", Deadline: 3 * time.Hour, Triggers: map[string]string{
-		"too-expensive": `facts["fare.lis-ber"] > 500.0`, "no-room": `facts["hotel.closed"] == true`, "nobody-answers": `absent_for("reply.offsite", plan.opened_at, duration("2h30m"))`,
+		"too-expensive": `facts["fare.lis-ber"] > 500.0`, "no-room": `facts["hotel.closed"] == true`,
+		"nobody-answers": `absent_for("reply.offsite", plan.opened_at, duration("2h30m"))`,
 	}})
 	s.do(trip, "flight.book lis-ber", "hotel.book riverside | lis-ber", "calendar.invite team | lis-ber")
 	child, err := trip.Begin(ctx, coordinator.PlanSpec{ID: "offsite-dinner", Label: "dinner for twelve"})
@@ -276,14 +321,18 @@ func (s *stage) lively() {
 }
 
 // hostile is a text that would run, close or hide something if a page let it.
-const hostile = `"><script>window.pwned=1</script><img src=x onerror="window.pwned=2">{{.}}'--></style></textarea>` + "\u202e\x07" + `javascript:window.pwned=3`
+const hostile = `"><script>window.pwned=1</script><img src=x onerror="window.pwned=2">{{.}}'--></style></textarea>` +
+	"\u202e\x07" + `javascript:window.pwned=3`
 
 // menace puts hostile texts into every field that an agent, a worker, a source or an
 // operator can fill.
 func (s *stage) menace() {
 	ctx := context.Background()
 	evil, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: tenant, Agent: "evil", Contracts: []contract.Contract{
-		{Capability: "evil.do", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "evil.undo", With: map[string]any{"x": hostile, "y": "=input.x"}, Attempts: 1}},
+		{
+			Capability: "evil.do", Class: contract.Compensable,
+			Inverse: &contract.Inverse{Call: "evil.undo", With: map[string]any{"x": hostile, "y": "=input.x"}, Attempts: 1},
+		},
 		{Capability: "evil.stay", Class: contract.Irreversible},
 	}})
 	must(s.t, err)
@@ -294,12 +343,24 @@ func (s *stage) menace() {
 	must(s.t, w.Handle("evil.undo", func(context.Context, api.Command) (worker.Result, error) {
 		return worker.Result{}, worker.Stop(errors.New(hostile))
 	}))
-	p := s.begin(evil, coordinator.PlanSpec{ID: "evil-1", Label: hostile, Owner: hostile, Labels: map[string]string{"k": hostile}, Triggers: map[string]string{"evil": `facts["evil<script>"] == "` + strings.ReplaceAll(hostile[:60], `"`, `\"`) + `"`}})
-	_, err = p.Do(ctx, coordinator.Action{ID: "a1", Capability: "evil.do", Input: map[string]string{"x": hostile}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+	p := s.begin(
+		evil,
+		coordinator.PlanSpec{
+			ID: "evil-1", Label: hostile, Owner: hostile, Labels: map[string]string{"k": hostile},
+			Triggers: map[string]string{
+				"evil": `facts["evil<script>"] == "` + strings.ReplaceAll(hostile[:60], `"`, `\"`) + `"`,
+			},
+		},
+	)
+	_, err = p.Do(ctx, coordinator.Action{
+		ID: "a1", Capability: "evil.do", Input: map[string]string{"x": hostile},
+	}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{Output: map[string]string{"x": hostile}, ExternalRef: hostile}, nil
 	})
 	must(s.t, err)
-	_, err = p.Do(ctx, coordinator.Action{ID: "a2", Capability: "evil.stay", Input: hostile}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+	_, err = p.Do(ctx, coordinator.Action{ID: "a2", Capability: "evil.stay", Input: hostile}, func(
+		context.Context, coordinator.Call,
+	) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, errors.New(hostile)
 	})
 	if err == nil {
@@ -308,7 +369,13 @@ func (s *stage) menace() {
 	s.end(p, hostile)
 	value, _ := json.Marshal(map[string]string{hostile: hostile})
 	s.assert("evil", "evil<script>", string(value))
-	s.append(ledger.Source{Tenant: tenant, Class: ledger.ClassOperator, Name: "mallory"}, &pb.Record{Plan: "evil-1", Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: hostile, Actor: hostile}}})
+	s.append(
+		ledger.Source{Tenant: tenant, Class: ledger.ClassOperator, Name: "mallory"},
+		&pb.Record{
+			Plan: "evil-1",
+			Kind: &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: hostile, Actor: hostile}},
+		},
+	)
 }
 
 // direct serves the scenes, so that a browser's script can ask for them.
@@ -324,7 +391,11 @@ func (s *stage) direct() *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/foreign" { // a page of another origin that submits a form to the console
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprintf(w, `<link rel="icon" href="data:,"><form method="post" action=%q><input name="reason" value="x"></form><script>document.forms[0].submit()</script>`, r.URL.Query().Get("to"))
+			fmt.Fprintf(
+				w,
+				`<link rel="icon" href="data:,"><form method="post" action=%q><input name="reason" value="x"></form><script>document.forms[0].submit()</script>`,
+				r.URL.Query().Get("to"),
+			)
 			return
 		}
 		if r.URL.Path == "/cookies" { // what a browser sends to another port

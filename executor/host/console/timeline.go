@@ -29,7 +29,7 @@ type bar struct {
 	X, Width int
 	Kind     string // wait, queue, work, pause
 	State    string // of the attempt
-	Address  string // the record behind it
+	Address  string // of the record that it shows
 	Title    string
 }
 
@@ -49,11 +49,17 @@ func newTimeline(plan executor.PlanView, undos []executor.UndoView, nowNs int64)
 		t.FromNs, t.UntilNs = min(t.FromNs, begun), max(t.UntilNs, ended)
 	}
 	t.UntilNs = max(t.UntilNs, t.FromNs+1)
-	slices.SortStableFunc(undos, func(a, b executor.UndoView) int { return int(min(max(a.DispatchedNs-b.DispatchedNs, -1), 1)) })
+	slices.SortStableFunc(undos, func(a, b executor.UndoView) int {
+		return int(
+			min(max(a.DispatchedNs-b.DispatchedNs, -1), 1),
+		)
+	})
 	for _, u := range undos {
 		at := slices.IndexFunc(t.Lines, func(l timeLine) bool { return l.Number == u.Number })
 		if at < 0 {
-			at, t.Lines = len(t.Lines), append(t.Lines, timeLine{Number: u.Number, Capability: u.Compensation, Undo: undoOf(plan, u.Number)})
+			at, t.Lines = len(t.Lines), append(
+				t.Lines, timeLine{Number: u.Number, Capability: u.Compensation, Undo: undoOf(plan, u.Number)},
+			)
 		}
 		t.add(&t.Lines[at], u, nowNs)
 	}
@@ -86,14 +92,23 @@ func (t *timeline) add(l *timeLine, u executor.UndoView, nowNs int64) {
 		title += ", worker " + printable(u.Worker)
 	}
 	if u.WaitedNs > 0 {
-		l.Bars = append(l.Bars, t.bar(u.DispatchedNs-u.WaitedNs, u.DispatchedNs, "wait", u, "waited "+lasted(u.WaitedNs)+" to be dispatched"))
+		l.Bars = append(
+			l.Bars,
+			t.bar(
+				u.DispatchedNs-u.WaitedNs, u.DispatchedNs, "wait", u,
+				"waited "+lasted(u.WaitedNs)+" to be dispatched",
+			),
+		)
 	}
 	work := min(u.WorkNs, ended-u.DispatchedNs)
 	begun := ended - work // its worker's time ends with the answer, as near as anybody knows
 	if u.EndedNs == 0 || u.WorkNs == 0 {
 		begun = u.DispatchedNs
 	} else if begun > u.DispatchedNs {
-		l.Bars = append(l.Bars, t.bar(u.DispatchedNs, begun, "queue", u, title+"; "+lasted(begun-u.DispatchedNs)+" on the way"))
+		l.Bars = append(
+			l.Bars,
+			t.bar(u.DispatchedNs, begun, "queue", u, title+"; "+lasted(begun-u.DispatchedNs)+" on the way"),
+		)
 	}
 	if work > 0 {
 		title += "; worked " + lasted(work)
@@ -110,5 +125,8 @@ func (t *timeline) bar(from, until int64, kind string, u executor.UndoView, titl
 	at := int(float64(from-t.FromNs) / span * timelineWidth)
 	end := int(float64(until-t.FromNs) / span * timelineWidth)
 	at = min(max(at, 0), timelineWidth-4)
-	return bar{X: at, Width: max(min(end, timelineWidth)-at, 4), Kind: kind, State: u.State, Address: u.Dispatched, Title: title}
+	return bar{
+		X: at, Width: max(min(end, timelineWidth)-at, 4), Kind: kind, State: u.State,
+		Address: u.Dispatched, Title: title,
+	}
 }

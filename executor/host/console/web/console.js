@@ -1,5 +1,5 @@
 // What the pages do beyond links and forms: times that go on, a page that follows the
-// fold, and keys. Without this script every page works; it only stands still.
+// fold, and keys. Without this script every page works; it only does not change by itself.
 "use strict";
 
 const minute = 60, hour = 3600, day = 86400;
@@ -34,7 +34,7 @@ function alike(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
 }
 
-// typed reports whether somebody is writing in a form: it is left alone then.
+// typed reports whether a form is being filled in: it is left alone then.
 function typed(form) {
   if (form.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) return true;
   return [...form.elements].some((e) => e.type === "checkbox" || e.type === "radio" ? e.checked !== e.defaultChecked
@@ -117,7 +117,7 @@ function follow(live) {
   function soon() {
     if (!wait) wait = setTimeout(load, Math.max(0, last + (live.includes("plan=") ? 250 : 1000) - Date.now()));
   }
-  // A page that nobody sees is told nothing: a browser opens six connections to one
+  // A page in the background gets no events: a browser opens six connections to one
   // place and no more. It connects again by itself, with the last id that it has seen.
   let events = null, seen = "";
   function connect() {
