@@ -17,9 +17,8 @@ import (
 // are in them as they were stored. I37: where a binding reads what was too large to be
 // kept, there is no call.
 
-// fault is what is wrong with the arguments of a call, and the rule that it breaks; both
-// are empty when nothing is.
-type fault struct{ rule, problem string }
+// fault is what would have been right of a call, and the rule that it breaks.
+type fault struct{ rule, right string }
 
 // called returns the bindings of the call that a record of a holder makes; ok is false for
 // any other record.
@@ -33,42 +32,11 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 	return nil, false
 }
 
-// argue says what is wrong with the arguments of a call that is about to be folded.
-func (b *book) argue(r *pb.Record) (none fault) {
-	p := b.plan(r.Plan)
-	if p == nil {
-		return none
-	}
-	a := p.named(r.Action)
-	if a == nil {
-		return none
-	}
-	bindings, ok := a.called(r)
-	if !ok {
-		return none
-	}
-	want, err := b.bound(p, a, bindings)
-	var lost *triggers.Missing
-	switch {
-	case errors.As(err, &lost):
-		return fault{"I37", fmt.Sprintf("of a call about action %s: %v", a.id, err)}
-	case err != nil:
-		return fault{"I30", err.Error()}
-	}
-	have := r.Payload.GetArguments()
-	if len(have) == 0 { // it is sent without any
-		have = []byte("{}")
-	}
-	if !sameJSON(have, want) {
-		return fault{"I30", fmt.Sprintf("arguments %.200q, and what was recorded makes them %.200q", have, want)}
-	}
-	return none
-}
-
 // bound evaluates bindings over what is recorded of an action.
 func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	vars := triggers.BindingVars{
-		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete, Plan: planVars(p), Meta: b.metaVars(p, a),
+		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
+		Plan: planVars(p), Meta: b.metaVars(p, a),
 	}
 	out := []byte{'{'}
 	for i, x := range bindings {
@@ -93,7 +61,8 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 func planVars(p *plan) json.RawMessage {
 	vars := map[string]any{"id": p.id, "agent": p.agent}
 	d := p.declared
-	for _, f := range [...][2]string{{"label", d.GetLabel()}, {"owner", d.GetOwner()}, {"reason", p.reason}} {
+	for _, f := range [...][2]string{{"label", d.GetLabel()}, {"owner", d.GetOwner()},
+		{"reason", p.reason}} {
 		if f[1] != "" {
 			vars[f[0]] = f[1]
 		}
@@ -116,8 +85,10 @@ func (b *book) metaVars(p *plan, a *action) json.RawMessage {
 	}
 	vars := map[string]any{
 		"tenant": b.tenant, "plan": p.id, "action": a.id, "attempt": a.attempt + 1,
-		"forward_key": ledger.Key(b.tenant, of, id, ledger.PurposeDo), "forward_at_ms": a.atNs / 1e6,
-		"capability": a.forward.GetCapability(), "address": ledger.FormatFullAddress(a.registered),
+		"forward_key":   ledger.Key(b.tenant, of, id, ledger.PurposeDo),
+		"forward_at_ms": a.atNs / 1e6,
+		"capability":    a.forward.GetCapability(),
+		"address":       ledger.FormatFullAddress(a.registered),
 		"key":           b.undoKey(p, a),
 		"blind_cleanup": a.blind(), "dirty_failure": a.blind(), "has_forward_output": a.bindable(),
 	}
@@ -155,31 +126,64 @@ func sameJSON(x, y []byte) bool {
 	return ok && ok2 && reflect.DeepEqual(a, b)
 }
 
-// argumentsRule is I30 and I37. A holder builds a call from what it has read: where others have
-// written since, it may have been right at any place behind its last message.
-func (l *Ledger) argumentsRule(e ledger.Entry, was before, commit []ledger.Entry) (none fault) {
-	if was.argued == none || len(l.behind) == 0 {
-		return was.argued
+// arguments says what is wrong with the arguments of a call; nil: nothing, or it is none.
+func (c *claim) arguments() *fault {
+	if !c.asked {
+		c.asked = true
+		c.fault = c.b.argue(c)
 	}
+	return c.fault
+}
+
+func (b *book) argue(c *claim) *fault {
+	if c.a == nil {
+		return nil
+	}
+	bindings, ok := c.a.called(c.Record)
+	if !ok {
+		return nil
+	}
+	want, err := b.bound(c.p, c.a, bindings)
+	var lost *triggers.Missing
+	switch {
+	case errors.As(err, &lost):
+		return &fault{"I37", fmt.Sprintf("no call about action %s: %v", c.a.id, err)}
+	case err != nil:
+		return &fault{"I30", err.Error()}
+	}
+	have := c.Record.Payload.GetArguments()
+	if len(have) == 0 { // it is sent without any
+		have = []byte("{}")
+	}
+	if !sameJSON(have, want) {
+		return &fault{"I30", fmt.Sprintf("arguments %.200q, by what was recorded, and not %.200q",
+			want, have)}
+	}
+	return nil
+}
+
+// excuse reports whether a call was right at a place behind its holder's last message.
+func (l *Ledger) excuse(e ledger.Entry, commit []ledger.Entry) bool {
 	trial := l.late.trial()
 	for _, earlier := range l.behind {
-		if trial.right(e, commit) {
-			return none
+		if trial.calls(e, commit) {
+			return true
 		}
 		trial.foldAll(earlier)
 	}
-	return was.argued
+	return false
 }
 
-// right reports whether a call would count here, with its arguments, behind what stands
+// calls reports whether a call would count here, with its arguments, behind what comes
 // before it in its commit.
-func (b *book) right(e ledger.Entry, commit []ledger.Entry) bool {
+func (b *book) calls(e ledger.Entry, commit []ledger.Entry) bool {
 	trial := b.trial()
-	for _, c := range commit {
-		if c.StampNs = 0; c.Address.Index == e.Address.Index {
-			return trial.argue(c.Record).problem == "" && trial.fold(c).ok()
+	for _, r := range commit {
+		if r.StampNs = 0; r.Address.Index == e.Address.Index {
+			c := trial.begin(r)
+			return c.arguments() == nil && trial.take(c).ok()
 		}
-		trial.fold(c)
+		trial.fold(r)
 	}
 	return false
 }

@@ -89,7 +89,8 @@ func TestArgumentsOfAReasonThatChanged(t *testing.T) {
 		}}})
 		s.turns(1)
 		decided := s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Answers: []executor.Answer{{
-			Plan: "p", Number: 2, Purpose: ledger.PurposeUndo, Attempt: 1, Reply: &api.Reply{Status: api.StatusDone},
+			Plan: "p", Number: 2, Purpose: ledger.PurposeUndo, Attempt: 1,
+			Reply: &api.Reply{Status: api.StatusDone},
 		}}})
 		s.agent(&pb.Record{Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: "all"}}})
 		if read {
@@ -99,7 +100,8 @@ func TestArgumentsOfAReasonThatChanged(t *testing.T) {
 		l, found := s.audited()
 		wrong := len(found) > 0 && found[len(found)-1].Rule == "I30"
 		last := l.Entries()[len(decided)-1]
-		if last.Kind != "compensation_dispatched" || last.Verdict != audit.Effective || wrong != read || len(found) > 1 {
+		if last.Kind != "compensation_dispatched" || last.Verdict != audit.Effective || wrong != read ||
+			len(found) > 1 {
 			t.Errorf("read=%v: %+v, %+v", read, last, found)
 		}
 	}
@@ -132,12 +134,13 @@ func TestTheCopyOfACommittedPlanTakesWhatTheOriginRecorded(t *testing.T) {
 // effect returned, so that its undo takes null, and the reference that the probe found.
 func TestADutyForAnExtraEffectDoesNotTakeTheOutputOfItsOrigin(t *testing.T) {
 	s := newScribe(t)
-	s.agent(append(append([]*pb.Record{opened(0)}, pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
-		c.Bindings = []*pb.Binding{
-			{Name: "ref", Expression: "output.ref"}, {Name: "xref", Expression: "meta.external_ref"},
-		}
-		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "find.a"}}
-	})...), completed("a"))...)
+	s.agent(append(append([]*pb.Record{opened(0)},
+		pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.Bindings = []*pb.Binding{
+				{Name: "ref", Expression: "output.ref"}, {Name: "xref", Expression: "meta.external_ref"},
+			}
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "find.a"}}
+		})...), completed("a"))...)
 	s.agent(planFailed())
 	s.turns(1)
 	said := func(purpose string, reply *api.Reply) {

@@ -14,10 +14,11 @@ import (
 // Violation is something in a ledger that a rule forbids.
 type Violation struct {
 	Rule    string      `json:"rule"`              // "I11"; Rules says what it means
+	Clause  string      `json:"clause,omitempty"`  // "I11.true": the part of the rule; see Clauses
 	Address *pb.Address `json:"address,omitempty"` // of the record; nil: of none, found at the end
 	Plan    string      `json:"plan,omitempty"`
 	Action  string      `json:"action,omitempty"`
-	Problem string      `json:"problem"`
+	Problem string      `json:"problem"` // what would have been right
 }
 
 // Entry says what became of one record in the fold.
@@ -28,7 +29,8 @@ type Entry struct {
 	Action  string
 	Verdict string // Effective, Repeated, Refused or Void
 	Rule    string // that decided so; empty: effective
-	Reason  string
+	Clause  string // of that rule
+	Reason  string // what would have been right
 }
 
 // Plan is a plan as the records leave it, in the words of package executor.
@@ -83,7 +85,8 @@ func NewWith(tenant string, programs *triggers.Cache) *Ledger {
 }
 
 func newLedger(tenant string, programs *triggers.Cache, m Memory) *Ledger {
-	return &Ledger{tenant: tenant, book: newBook(tenant, programs, m, "b"), late: newBook(tenant, programs, m, "l"), log: newLog(m)}
+	return &Ledger{tenant: tenant, book: newBook(tenant, programs, m, "b"),
+		late: newBook(tenant, programs, m, "l"), log: newLog(m)}
 }
 
 // NewOver is New with a memory of the caller's.
@@ -115,8 +118,9 @@ func (l *Ledger) Add(m ledger.Message) []Violation {
 	}
 	entries, err := ledger.Decode(l.tenant, m)
 	if err != nil {
-		l.stop = &Violation{Rule: "I7", Address: &pb.Address{Sequence: m.Sequence}, Problem: "cannot fold the ledger from here on: " + err.Error()}
-		return append(l.contiguous(m), *l.stop)
+		l.stop = &Violation{Rule: "I7", Address: &pb.Address{Sequence: m.Sequence},
+			Problem: "cannot fold the ledger from here on: " + err.Error()}
+		return append(l.next(m.Sequence), *l.stop)
 	}
 	return l.AddDecoded(m, entries)
 }
@@ -127,14 +131,12 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 	if l.stop != nil {
 		return nil
 	}
-	found := l.contiguous(m)
+	found := l.next(m.Sequence)
 	holder := false
 	var lost []int // records of a holder that do not count
 	for i, e := range entries {
-		found = append(found, l.references(e, entries)...)
-		found = append(found, l.foreign(e)...)
-		before := l.before(e)
-		v := l.book.fold(e)
+		v, broken := l.judge(e, entries)
+		found = append(found, broken...)
 		l.last = append(l.last, entryOf(e, v))
 		if e.Source.Class == ledger.ClassExecutor {
 			holder = true
@@ -142,15 +144,34 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 				lost = append(lost, i)
 			}
 		}
-		if v.ok() {
-			found = append(found, l.check(e, before, entries)...)
-		}
 		l.log.note(e, v)
 	}
 	found = append(found, l.catchUp(m, entries, holder, lost)...)
 	l.book.rest()
 	l.late.rest()
 	return found
+}
+
+// judge judges one record by all clauses, and then collects what it says.
+func (l *Ledger) judge(e ledger.Entry, commit []ledger.Entry) (v verdict, found []Violation) {
+	b := l.book
+	c := b.begin(e)
+	c.of, c.commit = l, commit
+	found = judged(always, c)
+	var of *chapter
+	if of, v = b.judge(c); v.ok() {
+		found = append(found, judged(counted, c)...)
+		if len(of.content) > 0 {
+			c.raced = c.p != nil && c.Record.GetPlanEnded() != nil && l.raced(c.p)
+			c.excused = func() bool { return l.excuse(e, commit) }
+			found = append(found, judged(of.content, c)...)
+		}
+		if e.Source.Class == ledger.ClassExecutor {
+			l.log.terms = e.Record.Term
+		}
+	}
+	b.collect(of, c, v)
+	return v, found
 }
 
 // Bounds of what is remembered for races, and of the places that are tried.
@@ -164,7 +185,9 @@ const (
 // message and this one; one that was right at none of them is a violation. A copy of
 // an earlier message is none: appends whose reply was lost are repeated. Where more
 // places than trialsMax come into question, it is taken for a race.
-func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, lost []int) (found []Violation) {
+func (l *Ledger) catchUp(
+	m ledger.Message, entries []ledger.Entry, holder bool, lost []int,
+) []Violation {
 	sum := sha256.Sum256(append([]byte(m.Subject+"\x00"), m.Data...))
 	if !holder || l.log.said(sum) { // a copy says nothing of what its holder has read
 		l.behind = append(l.behind, entries)
@@ -195,14 +218,18 @@ func (l *Ledger) catchUp(m ledger.Message, entries []ledger.Entry, holder bool, 
 		return nil
 	}
 	i := lost[0] // what follows in the message was decided from it
-	return []Violation{violation(l.last[i].Rule, entries[i], "it does not hold here, nor anywhere behind the holder's last message: "+l.last[i].Reason)}
+	last := l.last[i]
+	v := violation(&clause{id: last.Clause}, entries[i],
+		"here, and wherever its holder had read to: "+last.Reason)
+	return []Violation{v}
 }
 
 // claimsOf leaves out what a message says of the tree and what counts: how many records
 // there are changes with every message, and concerns none of its decisions.
 func claimsOf(entries []ledger.Entry, lost []int) (claims []ledger.Entry) {
 	for i, e := range entries {
-		if e.Record.GetCheckpointSigned() == nil && e.Record.GetKeyRotated() == nil || slices.Contains(lost, i) {
+		if e.Record.GetCheckpointSigned() == nil && e.Record.GetKeyRotated() == nil ||
+			slices.Contains(lost, i) {
 			claims = append(claims, e)
 		}
 	}
@@ -232,7 +259,8 @@ func (b *book) wouldHold(entries []ledger.Entry) bool {
 // another: it is about a plan of the same family, or about no plan.
 func (b *book) concerns(message, other []ledger.Entry) bool {
 	family := b.roots(other)
-	return slices.ContainsFunc(b.roots(message), func(root string) bool { return root == "" || slices.Contains(family, root) })
+	return slices.ContainsFunc(b.roots(message),
+		func(root string) bool { return root == "" || slices.Contains(family, root) })
 }
 
 // roots are the ids of the roots of the plans that records name; empty for none.
@@ -253,8 +281,8 @@ func (b *book) roots(entries []ledger.Entry) (ids []string) {
 	return ids
 }
 
-func violation(rule string, e ledger.Entry, problem string) Violation {
-	v := Violation{Rule: rule, Address: e.Address, Problem: problem}
+func violation(k *clause, e ledger.Entry, right string) Violation {
+	v := Violation{Rule: k.rule(), Clause: k.id, Address: e.Address, Problem: right}
 	if e.Record != nil {
 		v.Plan, v.Action = e.Record.Plan, e.Record.Action
 	}
@@ -262,9 +290,13 @@ func violation(rule string, e ledger.Entry, problem string) Violation {
 }
 
 func entryOf(e ledger.Entry, v verdict) Entry {
-	out := Entry{Address: e.Address, Verdict: v.kind, Rule: v.rule, Reason: v.problem}
+	out := Entry{Address: e.Address, Verdict: v.kind, Reason: v.right}
+	if v.by != nil {
+		out.Rule, out.Clause = v.by.rule(), v.by.id
+	}
 	if e.Record != nil {
-		out.Kind, out.Plan, out.Action = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action
+		out.Kind, out.Plan, out.Action = ledger.KindOf(e.Record).Name, e.Record.Plan,
+			e.Record.Action
 	}
 	return out
 }
@@ -302,7 +334,8 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 }
 
 func (l *Ledger) view(p *plan) Plan {
-	view := Plan{ID: p.id, State: p.phase, Orphans: p.unanswered(), Held: p.held(), Erasure: erasureOf(p)}
+	view := Plan{ID: p.id, State: p.phase, Orphans: p.unanswered(), Held: p.held(),
+		Erasure: erasureOf(p)}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
 		if a.compensation != nil {

@@ -51,7 +51,8 @@ func TestAnHonestLedgerHasNoViolation(t *testing.T) {
 		t.Fatalf("%v %+v", err, report)
 	}
 	want := map[string]int{ledger.StateCommitted: 4, ledger.StateCompensated: 3, ledger.StateQuarantined: 2}
-	if !reflect.DeepEqual(report.Plans, want) || report.Messages != uint64(len(s.log)) || report.Effective != report.Records || report.Held != 6 {
+	if !reflect.DeepEqual(report.Plans, want) || report.Messages != uint64(len(s.log)) ||
+		report.Effective != report.Records || report.Held != 6 {
 		t.Fatalf("%+v", report)
 	}
 }
@@ -88,11 +89,13 @@ func TestTimeIsWhatWasRecorded(t *testing.T) {
 		t.Fatalf("%d %+v", l.Now(), found)
 	}
 	s.begin(2)
-	s.write(holder, &pb.Record{Term: 1, EpochNs: start + second, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
+	s.write(holder, &pb.Record{Term: 1, EpochNs: start + second,
+		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
 	if l, _ := s.audited(); l.Now() != start || l.Term() != 2 {
 		t.Fatal(l.Now())
 	}
-	s.write(holder, &pb.Record{Term: 2, EpochNs: start + second, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
+	s.write(holder, &pb.Record{Term: 2, EpochNs: start + second,
+		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{}}})
 	if l, _ := s.audited(); l.Now() != start+second {
 		t.Fatal(l.Now())
 	}
@@ -145,7 +148,8 @@ func TestFactsAndTheirEvictionsAreTold(t *testing.T) {
 	s.write(ops, &pb.Record{Kind: &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{"k"}}}})
 	s.decide()
 	l, found := s.audited()
-	if facts := l.Facts(); len(found) > 0 || !reflect.DeepEqual(facts, []audit.Fact{{Key: "k", Value: `1`, Evicted: true}}) {
+	if facts := l.Facts(); len(found) > 0 ||
+		!reflect.DeepEqual(facts, []audit.Fact{{Key: "k", Value: `1`, Evicted: true}}) {
 		t.Fatalf("%+v %+v", l.Facts(), found)
 	}
 }
@@ -157,7 +161,8 @@ func FuzzAdd(f *testing.F) {
 	for i, m := range s.log {
 		f.Add(uint8(i), m.Data)
 	}
-	subjects := []string{agentA.Subject(), sensor.Subject(), ops.Subject(), holder.Subject(), termsOf.Subject(), "saga.t.worker.w1", "saga.t.verdict.v1", foreignT.Subject(), "x"}
+	subjects := []string{agentA.Subject(), sensor.Subject(), ops.Subject(), holder.Subject(), termsOf.Subject(),
+		"saga.t.worker.w1", "saga.t.verdict.v1", foreignT.Subject(), "x"}
 	f.Fuzz(func(t *testing.T, at uint8, data []byte) {
 		a, b := audit.New("t"), audit.New("t")
 		at %= uint8(len(s.log))

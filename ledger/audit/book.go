@@ -42,10 +42,12 @@ type place struct {
 
 func placeOf(a *pb.Address) place { return place{a.GetSequence(), a.GetIndex()} }
 
-// book is the fold: everything that the records so far mean.
+// book is everything that the records so far say.
 type book struct {
+	store
 	tenant    string
 	now       int64       // logical time, unix ns
+	before    int64       // logical time before the record that is folded
 	at        *pb.Address // of the record that is folded
 	records   uint64      // so far, this one included
 	part      bool        // and others are left out between them
@@ -53,19 +55,10 @@ type book struct {
 	holder    string
 	decidedAt uint64 // last sequence with decisions that say what their holder had folded
 	signed    signed
-	plans     map[string]*plan // of the families at hand
-	families  shelved[*family] // by id
-	asking    map[string]bool  // plans with declared conditions in force
-	facts     shelved[*fact]   // by key
 	pages     map[page]*pb.Address
 	contracts map[string][]byte // digest of the last revision, by capability
-	firings   shelved[*firing]  // by place
-	shelf     Shelf             // nil: everything stays at hand
-	name      string            // begins its keys there
-	under     *book             // of a fold on trial: what it began from
-	half      string            // action and message of the forward_registered that was refused last
+	half      string            // action and message of the last forward that was refused
 	programs  *triggers.Cache
-	before    int64                            // logical time before the record that is folded
 	onRead    func(plan string, keys []string) // may be nil
 }
 
@@ -120,7 +113,7 @@ type plan struct {
 	firing        *firing
 	passed        *firing
 	cuts          []*cut
-	hasFired      map[string]place // the last firing of each lease, by action and name, until the plan is open again; for I14
+	hasFired      map[string]place // by firedName, until the plan is open again (I14)
 	sealed        int              // sealed values in its records
 	erasure       *pb.PlanErased
 	erased        *pb.Address // the operator's record; nil: its sealed values can be read
@@ -175,7 +168,7 @@ type action struct {
 	doubtedAs             uint32 // the duty for a doubt that came too late
 	dispatchedNs          int64  // epoch of dispatched
 	unserved              bool   // nobody took its last attempt
-	saidDone              uint32 // the last attempt that a worker has called done in a record, or behind its owner's back; 0: none
+	saidDone              uint32 // the last attempt that a worker has called done; 0: none
 	undone                bool   // a duty for that: it was undone once more than its owner knew
 	askedToSend           bool   // the question stands before an attempt, not behind one
 	presence              pb.Presence
@@ -189,7 +182,7 @@ type action struct {
 	duties                uint32
 	duplicates            []string
 	successes             int    // effective ones, for I22
-	doubt                 string // how far a commit that waits has come with it; empty: it does not wait for it
+	doubt                 string // how far a commit has come that waits for it; empty: none
 }
 
 type lease struct {
@@ -198,7 +191,7 @@ type lease struct {
 	armedNs int64
 	fired   bool
 	cascade string // "", cut, resumed, given up
-	joined  bool   // looked at since it was armed: from then on only its facts matter, if it is shared
+	joined  bool   // looked at since it was armed: a shared one is asked for its facts only
 	watched []string
 }
 
@@ -288,7 +281,9 @@ func (p *plan) status() string {
 }
 
 // keeps: a committed child still holds its set, for its root.
-func (p *plan) keeps() bool { return p.phase == ledger.StateCommitted && p.parent != nil && !p.retired }
+func (p *plan) keeps() bool {
+	return p.phase == ledger.StateCommitted && p.parent != nil && !p.retired
+}
 
 // armed: the leases of the plan are held.
 func (p *plan) armed() bool { return p.stops() || p.keeps() }
@@ -303,7 +298,8 @@ func (p *plan) unwound() bool { return !p.stops() && p.phase != ledger.StateComm
 
 // closed: the plan is closed for its agent.
 func (p *plan) closed() bool {
-	return !slices.Contains([]string{ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
+	return !slices.Contains([]string{ledger.StateOpen, ledger.StateCommitting,
+		ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
 }
 
 func (p *plan) root() *plan {
@@ -376,7 +372,8 @@ func (p *plan) held() (count int) {
 }
 
 func sameAddress(a, b *pb.Address) bool {
-	return a.GetSequence() == b.GetSequence() && a.GetIndex() == b.GetIndex() && bytes.Equal(a.GetLeaf(), b.GetLeaf())
+	return a.GetSequence() == b.GetSequence() && a.GetIndex() == b.GetIndex() &&
+		bytes.Equal(a.GetLeaf(), b.GetLeaf())
 }
 
 // samePlace compares places: a reference with sequence 0 is to the commit that it

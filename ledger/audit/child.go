@@ -34,7 +34,7 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 		why = "has no action " + d.ParentAction
 	}
 	if why != "" {
-		b.signal(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, "")
+		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, "")
 		return
 	}
 	var before []uint32
@@ -44,7 +44,8 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	default:
 		before = parent.latest()
 	}
-	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now, before: before, child: p})
+	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now,
+		before: before, child: p})
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
 	b.join(p, parent.family)
 	b.lookCounting(parent)
@@ -70,7 +71,8 @@ func (b *book) childMoved(p *plan) {
 			if a.isSettled() {
 				a.undo = held
 			}
-		case a.undo == held || a.undo == owed && !parent.isReady(a): // before the savepoint, or not reached yet
+		case a.undo == held || a.undo == owed &&
+			!parent.isReady(a): // before the savepoint, or not reached yet
 		default:
 			b.reopen(parent)
 			a.undo = dispatched
@@ -112,37 +114,6 @@ func (b *book) followChildren(p *plan) {
 	}
 }
 
-// childDue says why a child does not unwind with its parent now.
-func (b *book) childDue(e ledger.Entry, p *plan, parentID string) verdict {
-	if p.parent == nil || p.declared.ParentPlan != parentID {
-		return void("I21", "plan %s is no part of plan %s", p.id, parentID)
-	}
-	a := p.parent.actions[p.entry-1]
-	switch {
-	case p.parent.phase != ledger.StateUnwinding || !p.parent.isReady(a):
-		return void("I21", "the turn of plan %s in plan %s has not come", p.id, parentID)
-	case !p.armed():
-		return void("I15", "plan %s is %s", p.id, p.phase)
-	case !samePlace(e.Record.Cause, p.parent.cause(), e):
-		return void("I6", "plan %s does not unwind for %s", p.id, ledger.FormatAddress(e.Record.Cause))
-	}
-	return effective
-}
-
-// retire gives up the held set of a plan and of all that is part of it.
-func (b *book) retire(p *plan) {
-	b.disarm(p)
-	p.gaveUp = p.held()
-	for _, c := range p.below() {
-		if c.keeps() {
-			p.gaveUp += c.held()
-			b.disarm(c)
-			c.retired = true
-			b.noteAsking(c)
-		}
-	}
-}
-
 // detach lets go of what an owner left as it is: a committed child is retired, an
 // open one goes on by itself.
 func (b *book) detach(p *plan) {
@@ -157,37 +128,6 @@ func (b *book) detach(p *plan) {
 		a.child.parent, a.child.entry = nil, 0
 		b.noteAsking(a.child)
 	}
-}
-
-// undoCommitted makes the plan that undoes a committed one, inside its undo windows.
-func (b *book) undoCommitted(e ledger.Entry, p *plan, to, reason string) verdict {
-	target := uint32(0)
-	switch {
-	case p.parent != nil:
-		return refused("I15", "plan %s is a part of plan %s: unwind that one", p.id, p.root().id)
-	case p.undoneAs != "":
-		return refused("I5", "plan %s is undone by plan %s already", p.id, p.undoneAs)
-	case p.origin != "":
-		return refused("I5", "plan %s undoes plan %s and cannot be undone itself", p.id, p.origin)
-	case to != "":
-		s := p.savepoint(to)
-		if s == nil {
-			return refused("I6", "plan %s has no savepoint %q", p.id, to)
-		}
-		target = s.actions
-	}
-	for _, c := range p.below() {
-		if !c.closed() {
-			return refused("I15", "plan %s, a part of it, is %s", c.id, c.phase)
-		}
-	}
-	if b.windowsClosed(p, target) {
-		return refused("I20", "undo windows of plan %s have closed", p.id)
-	}
-	u := b.copyCommitted(e, p, p.id+"~1", target)
-	u.phase, u.committed = ledger.StateOpen, nil
-	b.armPlan(u)
-	return b.signal(u, signalCancelled, reason, "")
 }
 
 func (b *book) windowsClosed(p *plan, target uint32) bool {
@@ -213,9 +153,11 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 	d := p.declared.CloneVT()
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
-		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id, phase: ledger.StateCommitted,
+		id: id, agent: p.agent, opened: e.Address, openedNs: b.now, declared: d, origin: p.id,
+		phase:     ledger.StateCommitted,
 		committed: p.committed, depth: p.depth, orphans: slices.Clone(p.orphans), byHand: p.byHand,
-		opener: p.opener, writer: p.writer, writerSinceNs: p.writerSinceNs, proposals: map[string]*proposal{},
+		opener: p.opener, writer: p.writer, writerSinceNs: p.writerSinceNs,
+		proposals: map[string]*proposal{},
 	}
 	b.join(u, p.family)
 	p.undoneAs = id
@@ -237,4 +179,41 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 		u.actions = append(u.actions, &c)
 	}
 	return u
+}
+
+// givesUp counts what the commit of a plan retires.
+func (p *plan) givesUp() int {
+	count := p.held()
+	for _, c := range p.below() {
+		if c.keeps() {
+			count += c.held()
+		}
+	}
+	return count
+}
+
+// retire gives up the held set of a plan and of all that is part of it.
+func (b *book) retire(p *plan) {
+	p.gaveUp = p.givesUp()
+	b.disarm(p)
+	for _, c := range p.below() {
+		if c.keeps() {
+			b.disarm(c)
+			c.retired = true
+			b.noteAsking(c)
+		}
+	}
+}
+
+// undoCommitted makes the plan that undoes a committed one.
+func undoCommitted(b *book, c *claim) {
+	_, reason, to := c.wish()
+	target := uint32(0)
+	if to != "" {
+		target = c.p.savepoint(to).actions
+	}
+	u := b.copyCommitted(c.Entry, c.p, c.p.id+"~1", target)
+	u.phase, u.committed = ledger.StateOpen, nil
+	b.armPlan(u)
+	b.wants(u, signalCancelled, reason, "")
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // coder writes values for a shelf, or reads them again: each type says its fields once,
@@ -128,5 +130,271 @@ func record[T any, P interface {
 		if c.bytes(&data); c.reads && P(m).UnmarshalVT(data) != nil {
 			c.bad = true
 		}
+	})
+}
+
+// Each type says here what is kept of it on a shelf, in the order of its fields.
+
+func codeFamily(c *coder, v **family) {
+	pointer(c, v, func(c *coder, f *family) {
+		parents, children := map[*plan]string{}, map[*action]string{}
+		c.text(&f.id)
+		sequence(c, &f.plans, func(c *coder, p **plan) {
+			pointer(c, p, func(c *coder, p *plan) {
+				if codePlan(c, p); c.bad {
+					return
+				}
+				codeLink(c, &p.parent, p, parents)
+				for _, a := range p.actions {
+					codeLink(c, &a.child, a, children)
+				}
+				p.family = f
+			})
+		})
+		if c.reads && !c.bad {
+			f.listed = len(f.plans)
+			f.link(func(p *plan) string { return parents[p] },
+				func(a *action) string { return children[a] })
+		}
+	})
+}
+
+// codeLink codes the id of a plan that is led to. What is read leads to a stand-in until
+// the family is whole, and of says where to.
+func codeLink[T comparable](c *coder, to **plan, from T, of map[T]string) {
+	id := ""
+	if !c.reads && *to != nil {
+		id = (*to).id
+	}
+	if c.text(&id); c.reads && id != "" {
+		*to, of[from] = &plan{}, id
+	}
+}
+
+func codePlan(c *coder, p *plan) {
+	c.text(&p.id)
+	c.text(&p.agent)
+	record(c, &p.opened)
+	number(c, &p.openedNs)
+	record(c, &p.declared)
+	c.text(&p.phase)
+	c.text(&p.signal)
+	c.text(&p.reason)
+	c.flag(&p.signalled)
+	c.text(&p.toSavepoint)
+	pointer(c, &p.turned, codeTurn)
+	sequence(c, &p.behind, codeTurnAt)
+	record(c, &p.fired)
+	record(c, &p.unwinding)
+	number(c, &p.unwindingNs)
+	record(c, &p.resumed)
+	record(c, &p.committed)
+	record(c, &p.ended)
+	c.flag(&p.retired)
+	number(c, &p.gaveUp)
+	sequence(c, &p.inDoubt, (*coder).text)
+	sequence(c, &p.actions, func(c *coder, a **action) { pointer(c, a, codeAction) })
+	c.flag(&p.byHand)
+	c.flag(&p.unopened)
+	c.text(&p.opener)
+	c.text(&p.writer)
+	number(c, &p.writerSinceNs)
+	sequence(c, &p.orphans, func(c *coder, o *orphan) {
+		c.text(&o.name)
+		c.text(&o.action)
+		c.text(&o.place)
+		number(c, &o.sequence)
+		c.text(&o.writer)
+		c.bytes(&o.act)
+		c.flag(&o.happened)
+		c.flag(&o.answered)
+		c.flag(&o.withdrawn)
+	})
+	sequence(c, &p.leases, codeLeaseAt)
+	sequence(c, &p.savepoints, func(c *coder, s *savepoint) {
+		c.text(&s.name)
+		number(c,
+			&s.actions)
+	})
+	c.flag(&p.rewinding)
+	number(c, &p.target)
+	number(c, &p.entry)
+	number(c, &p.depth)
+	c.text(&p.origin)
+	c.text(&p.undoneAs)
+	number(c, &p.rewinds)
+	number(c, &p.savepointsSet)
+	table(c, &p.proposals, codeProposalAt)
+	codeFiringAt(c, &p.firing)
+	codeFiringAt(c, &p.passed)
+	sequence(c, &p.cuts, func(c *coder, x **cut) { pointer(c, x, codeCut) })
+	table(c, &p.hasFired, func(c *coder, at *place) {
+		number(c, &at.sequence)
+		number(c,
+			&at.index)
+	})
+	number(c, &p.sealed)
+	record(c, &p.erasure)
+	record(c, &p.erased)
+	record(c, &p.shredded)
+	if c.reads && p.proposals == nil {
+		p.proposals = map[string]*proposal{}
+	}
+}
+
+func codeAction(c *coder, a *action) {
+	number(c, &a.n)
+	c.text(&a.id)
+	record(c, &a.registered)
+	number(c, &a.atNs)
+	record(c, &a.forward)
+	record(c, &a.compensation)
+	sequence(c, &a.before, func(c *coder, n *uint32) { number(c, n) })
+	number(c, &a.dutyOf)
+	c.text(&a.writer)
+	c.text(&a.key)
+	c.text(&a.outcome)
+	number(c, &a.outcomeNs)
+	c.text(&a.externalRef)
+	c.text(&a.failure)
+	c.bytes(&a.lifted)
+	c.bytes(&a.input)
+	c.bytes(&a.output)
+	c.bytes(&a.image)
+	c.flag(&a.incomplete)
+	c.text(&a.undo)
+	number(c, &a.attempt)
+	number(c, &a.attemptsFrom)
+	c.flag(&a.blindly)
+	record(c, &a.dispatched)
+	c.bytes(&a.arguments)
+	record(c, &a.settled)
+	number(c, &a.settledNs)
+	c.flag(&a.scoped)
+	number(c, &a.verdict)
+	c.text(&a.verdictBy)
+	c.text(&a.verdictReason)
+	number(c, &a.verdictNs)
+	record(c, &a.resolution)
+	sequence(c, &a.leases, codeLeaseAt)
+	c.flag(&a.late)
+	record(c, &a.reported)
+	number(c, &a.asking)
+	number(c, &a.asked)
+	number(c, &a.askedFrom)
+	number(c, &a.askedNs)
+	number(c, &a.absentNs)
+	number(c, &a.doubtedAs)
+	number(c, &a.dispatchedNs)
+	c.flag(&a.unserved)
+	number(c, &a.saidDone)
+	c.flag(&a.undone)
+	c.flag(&a.askedToSend)
+	number(c, &a.presence)
+	record(c, &a.pending)
+	c.flag(&a.confirmed)
+	number(c, &a.aliveUntilNs)
+	c.flag(&a.approved)
+	codeProposalAt(c, &a.proposal)
+	number(c, &a.closesNs)
+	c.flag(&a.warned)
+	number(c, &a.duties)
+	sequence(c, &a.duplicates, (*coder).text)
+	number(c, &a.successes)
+	c.text(&a.doubt)
+}
+
+func codeLeaseAt(c *coder, l **lease) {
+	pointer(c, l, func(c *coder, l *lease) {
+		c.text(&l.name)
+		c.text(&l.text)
+		number(c, &l.armedNs)
+		c.flag(&l.fired)
+		c.text(&l.cascade)
+		c.flag(&l.joined)
+		sequence(c, &l.watched, (*coder).text)
+	})
+}
+
+func codeTurn(c *coder, t *turn) {
+	number(c, &t.number)
+	c.text(&t.lease)
+	number(c, &t.ns)
+	record(c, &t.at)
+	c.flag(&t.clocked)
+	codeFiringAt(c, &t.firing)
+	sequence(c, &t.read, func(c *coder, r **pb.Reading) { record(c, r) })
+}
+
+func codeTurnAt(c *coder, t **turn) { pointer(c, t, codeTurn) }
+
+func codeFiringAt(c *coder, f **firing) {
+	pointer(c, f, func(c *coder, f *firing) {
+		c.text(&f.plan)
+		c.text(&f.action)
+		c.text(&f.lease)
+		record(c, &f.fired)
+		number(c, &f.depth)
+		pointer(c, &f.by, codeMade)
+		record(c, &f.passed)
+	})
+}
+
+func codeMade(c *coder, m *made) {
+	c.text(&m.key)
+	record(c, &m.fact)
+	c.flag(&m.retracted)
+	number(c, &m.depth)
+	c.text(&m.undonePlan)
+	c.text(&m.undone)
+	record(c, &m.fired)
+}
+
+func codeCut(c *coder, x *cut) {
+	number(c, &x.number)
+	c.text(&x.lease)
+	record(c, &x.at)
+	codeProposalAt(c, &x.proposal)
+}
+
+func codeProposalAt(c *coder, p **proposal) {
+	pointer(c, p, func(c *coder, p *proposal) {
+		c.text(&p.answer)
+		c.flag(&p.halt)
+		c.flag(&p.force)
+		c.text(&p.operator)
+	})
+}
+
+func codeFact(c *coder, v **fact) {
+	pointer(c, v, func(c *coder, f *fact) {
+		c.bytes(&f.value)
+		number(c, &f.assertedNs)
+		number(c, &f.changedNs)
+		codeTimes(c, &f.times)
+		sequence(c, &f.runs, func(c *coder, r *run) { number(c, &r.from); number(c, &r.to) })
+		record(c, &f.source)
+		c.flag(&f.retracted)
+		record(c, &f.tombstone)
+		record(c, &f.evicted)
+		record(c, &f.asked)
+		c.flag(&f.undo)
+		record(c, &f.cause)
+		number(c, &f.depth)
+		record(c, &f.fired)
+		record(c, &f.madeAt)
+		c.text(&f.undonePlan)
+		c.text(&f.undoneA)
+	})
+}
+
+// codeTimes codes ascending instants by what lies between them.
+func codeTimes(c *coder, times *[]int64) {
+	last := int64(0)
+	sequence(c, times, func(c *coder, ns *int64) {
+		d := *ns - last
+		number(c, &d)
+		*ns = last + d
+		last = *ns
 	})
 }

@@ -157,15 +157,16 @@ func TestAFactThatIsAssertedOftenIsKeptOnTheShelf(t *testing.T) {
 		for _, book := range []*book{b, plain} {
 			for _, key := range []string{"beat", fmt.Sprint("other", n%3)} {
 				book.now = int64(n+1) * 10
-				e := ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{Sequence: n + 1}, Source: ledger.Source{Class: ledger.ClassFact}}
-				book.assert(e, key, []byte("1"))
+				e := ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{Sequence: n + 1},
+					Source: ledger.Source{Class: ledger.ClassFact}}
+				book.noteFact(e, key, []byte("1"))
 			}
 			book.rest()
 		}
 		if n == 2*runLen {
 			trial := b.trial()
 			trial.now++
-			trial.assert(ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{}}, "beat", []byte("2"))
+			trial.noteFact(ledger.Entry{Record: &pb.Record{}, Address: &pb.Address{}}, "beat", []byte("2"))
 		}
 	}
 	if f := b.fact("beat"); len(f.times) > runLen || len(f.runs) != 3 || len(b.facts.values) > 2 {

@@ -9,7 +9,8 @@ import (
 )
 
 func erased(force bool) *pb.Record {
-	return &pb.Record{Plan: "p", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "ticket 1", Actor: "ana", Force: force}}}
+	return &pb.Record{Plan: "p", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "ticket 1",
+		Actor: "ana", Force: force}}}
 }
 
 func keyGone(cause *pb.Address) *pb.Record {
@@ -23,7 +24,8 @@ func (s *scribe) sealedPlan() {
 	records := append(pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
 		c.Sealed, c.Bindings = true, []*pb.Binding{{Name: "card", Expression: "input.card"}}
 	}), completed("a"))
-	card := seal.Seal(seal.Key{1}, seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "input.card"}, []byte(`"4000"`))
+	card := seal.Seal(seal.Key{1}, seal.Place{Tenant: "t", Plan: "p", Action: "a", Field: "input.card"},
+		[]byte(`"4000"`))
 	records[0].Payload = &pb.Payload{Input: append(append([]byte(`{"card":`), card...), '}')}
 	s.agent(records...)
 }
@@ -39,12 +41,14 @@ func TestErasuresAreReportedAndNothingElseChanges(t *testing.T) {
 	s.write(ops, erased(false))
 	l, found := s.audited()
 	e := l.Plans()[0].Erasure
-	if len(found) > 0 || e == nil || e.Plan != "p" || e.Reason != "ticket 1" || e.Actor != "ana" || e.Destroyed != nil || e.Sealed != 2 {
+	if len(found) > 0 || e == nil || e.Plan != "p" || e.Reason != "ticket 1" || e.Actor != "ana" ||
+		e.Destroyed != nil || e.Sealed != 2 {
 		t.Fatalf("%+v, %+v", e, found)
 	}
 	s.forge(keyGone(e.Erased))
 	l, found = s.audited()
-	if p := l.Plans()[0]; len(append(found, l.End()...)) > 0 || p.Erasure.Destroyed == nil || p.State != ledger.StateCompensated {
+	if p := l.Plans()[0]; len(append(found, l.End()...)) > 0 || p.Erasure.Destroyed == nil ||
+		p.State != ledger.StateCompensated {
 		t.Fatalf("%+v, %+v, %+v", p.Erasure, found, p)
 	}
 }
@@ -70,7 +74,8 @@ func TestForgedErasuresAreFound(t *testing.T) {
 			r := fired("plan.failed", failedText, 1, s.at("plan_failed", ""))
 			r.GetLeaseFired().Readings = []*pb.Reading{{Name: "plan.status", Value: []byte(`"failed"`)}}
 			s.forge(r)
-			s.forge(&pb.Record{Cause: s.at("lease_fired", ""), Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: "no"}}})
+			s.forge(&pb.Record{Cause: s.at("lease_fired", ""),
+				Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{Reason: "no"}}})
 			s.forge(s.dispatch("a", keyOf("a"), 1))
 		}},
 	} {

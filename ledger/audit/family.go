@@ -30,24 +30,37 @@ const (
 	shelfMessage = "m" // sum of a message of a holder
 )
 
-// newBook is an empty fold. Beside a shelf its memory follows what is under way; name
-// keeps apart the books that share one.
+// store is where plans, facts and firings are kept. Beside a shelf its memory follows what
+// is under way.
+type store struct {
+	plans    map[string]*plan // of the families at hand
+	families shelved[*family] // by id
+	asking   map[string]bool  // plans with declared conditions in force
+	facts    shelved[*fact]   // by key
+	firings  shelved[*firing] // by place
+	shelf    Shelf            // nil: everything stays at hand
+	name     string           // begins its keys there
+	under    *store           // of a fold on trial: what it began from
+}
+
+// newBook is an empty book; name keeps apart the books that share a shelf.
 func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *book {
-	shelf, hand := m.Shelf, cmp.Or(m.HandMax, handMax)
+	hand := cmp.Or(m.HandMax, handMax)
 	b := &book{
-		tenant: tenant, plans: map[string]*plan{}, asking: map[string]bool{}, pages: map[page]*pb.Address{},
-		contracts: map[string][]byte{}, programs: programs, shelf: shelf, name: name,
+		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{}, programs: programs,
+		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf, name: name},
 	}
 	b.families = shelved[*family]{
-		shelf: shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand, coded: codeFamily,
-		copied: (*family).clone, loaded: b.loaded, rested: b.rested, stays: b.stays,
+		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
+		coded: codeFamily, copied: (*family).clone, loaded: b.loaded, rested: b.rested, stays: b.stays,
 	}
 	b.facts = shelved[*fact]{
-		shelf: shelf, prefix: name + shelfFact, values: map[string]*item[*fact]{}, max: hand, coded: codeFact, copied: (*fact).clone,
+		shelf: m.Shelf, prefix: name + shelfFact, values: map[string]*item[*fact]{}, max: hand,
+		coded: codeFact, copied: (*fact).clone,
 	}
 	b.firings = shelved[*firing]{
-		shelf: shelf, prefix: name + shelfFiring, values: map[string]*item[*firing]{}, max: hand / 8, coded: codeFiringAt, constant: true,
-		copied: func(f *firing) *firing { return f },
+		shelf: m.Shelf, prefix: name + shelfFiring, values: map[string]*item[*firing]{}, max: hand / 8,
+		coded: codeFiringAt, constant: true, copied: func(f *firing) *firing { return f },
 	}
 	return b
 }
@@ -56,7 +69,7 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 // asked for; parts of records are never changed and stay shared.
 func (b *book) trial() *book {
 	c := *b
-	c.plans, c.under, c.shelf = map[string]*plan{}, b, nil
+	c.plans, c.under, c.shelf = map[string]*plan{}, &b.store, nil
 	c.families, c.facts, c.firings = b.families.trial(), b.facts.trial(), b.firings.trial()
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts), maps.Clone(b.asking)
@@ -64,87 +77,87 @@ func (b *book) trial() *book {
 }
 
 // plan finds a plan; nil: there is none of that id.
-func (b *book) plan(id string) *plan {
-	if p := b.plans[id]; p != nil {
-		if b.shelf != nil {
-			b.families.get(p.family.id)
+func (s *store) plan(id string) *plan {
+	if p := s.plans[id]; p != nil {
+		if s.shelf != nil {
+			s.families.get(p.family.id)
 		}
 		return p
 	}
-	if of := b.familyOf(id); of != "" {
-		b.families.get(of)
+	if of := s.familyOf(id); of != "" {
+		s.families.get(of)
 	}
-	return b.plans[id]
+	return s.plans[id]
 }
 
 // familyOf finds the family of a plan that is not at hand; empty: there is none.
-func (b *book) familyOf(id string) string {
+func (s *store) familyOf(id string) string {
 	switch {
 	case id == "":
 		return ""
-	case b.under != nil:
-		if p := b.under.plan(id); p != nil {
+	case s.under != nil:
+		if p := s.under.plan(id); p != nil {
 			return p.family.id
 		}
 		return ""
-	case b.shelf == nil:
+	case s.shelf == nil:
 		return ""
 	}
 	id, _, _ = strings.Cut(id, "~") // one that undoes another plan is of its family
-	if of, known := b.shelf.Get(b.name + shelfPlan + id); known {
+	if of, known := s.shelf.Get(s.name + shelfPlan + id); known {
 		return string(of)
 	}
 	return id
 }
 
 // found begins a family with a plan that is the first of it.
-func (b *book) found(p *plan) {
+func (s *store) found(p *plan) {
 	p.family = &family{id: p.id, plans: []*plan{p}}
-	b.plans[p.id] = p
-	b.families.put(p.id, p.family, 0)
+	s.plans[p.id] = p
+	s.families.put(p.id, p.family, 0)
 }
 
 // join takes a plan into another family; it may have been the first of its own.
-func (b *book) join(p *plan, f *family) {
+func (s *store) join(p *plan, f *family) {
 	if p.family != nil {
-		b.families.drop(p.family.id)
+		s.families.drop(p.family.id)
 	}
 	p.family = f
 	f.plans = append(f.plans, p)
-	b.plans[p.id] = p
+	s.plans[p.id] = p
 }
 
-func (b *book) loaded(f *family) {
+func (s *store) loaded(f *family) {
 	for _, p := range f.plans {
-		b.plans[p.id] = p
+		s.plans[p.id] = p
 	}
 }
 
-func (b *book) rested(f *family) {
+func (s *store) rested(f *family) {
 	for _, p := range f.plans[f.listed:] {
 		if p.id != f.id && p.origin == "" {
-			b.shelf.Put(b.name+shelfPlan+p.id, []byte(f.id))
+			s.shelf.Put(s.name+shelfPlan+p.id, []byte(f.id))
 		}
 	}
 	for _, p := range f.plans {
-		delete(b.plans, p.id)
+		delete(s.plans, p.id)
 	}
 }
 
 // stays: a fact may be of interest to it at any time.
-func (b *book) stays(f *family) bool {
-	return slices.ContainsFunc(f.plans, func(p *plan) bool { return b.asking[p.id] })
+func (s *store) stays(f *family) bool {
+	return slices.ContainsFunc(f.plans, func(p *plan) bool { return s.asking[p.id] })
 }
 
 // touched notes that a record has changed a plan, or made it larger.
-func (b *book) touched(p *plan, bytes int) { b.families.grows(p.family.id, bytes) }
+func (s *store) touched(p *plan, bytes int) { s.families.grows(p.family.id, bytes) }
 
 // rest puts away what is too much at hand, between two messages.
-func (b *book) rest() {
-	if b.shelf != nil {
-		b.families.rest()
-		b.facts.rest()
-		b.firings.rest()
+func (s *store) rest() {
+	if s.shelf != nil {
+		s.families.rest()
+		s.facts.rest()
+		s.firings.rest()
 	}
 }
 
@@ -155,8 +168,8 @@ const (
 )
 
 // firing finds a firing by the place of its record.
-func (b *book) firing(at *pb.Address) *firing {
-	f, _ := b.firings.get(firingKey(placeOf(at)))
+func (s *store) firing(at *pb.Address) *firing {
+	f, _ := s.firings.get(firingKey(placeOf(at)))
 	return f
 }
 
@@ -165,8 +178,8 @@ func firingKey(p place) string {
 }
 
 // fact is what stands under a key; nil: nothing ever did.
-func (b *book) fact(key string) *fact {
-	f, _ := b.facts.get(key)
+func (s *store) fact(key string) *fact {
+	f, _ := s.facts.get(key)
 	return f
 }
 
@@ -177,27 +190,27 @@ const runLen = 4096
 type run struct{ from, to int64 }
 
 // asserted notes another assertion of a fact.
-func (b *book) asserted(f *fact, key string) {
-	if b.shelf != nil && len(f.times) >= runLen {
+func (s *store) asserted(f *fact, key string, now int64) {
+	if s.shelf != nil && len(f.times) >= runLen {
 		c := coder{}
 		codeTimes(&c, &f.times)
-		b.shelf.Put(b.runKey(key, len(f.runs)), c.data)
+		s.shelf.Put(s.runKey(key, len(f.runs)), c.data)
 		f.runs = append(f.runs, run{f.times[0], f.times[len(f.times)-1]})
 		f.times = nil
 	}
-	f.times = append(f.times, b.now)
+	f.times = append(f.times, now)
 }
 
-func (b *book) runKey(key string, n int) string {
-	return b.name + shelfTimes + key + "\x00" + strconv.Itoa(n)
+func (s *store) runKey(key string, n int) string {
+	return s.name + shelfTimes + key + "\x00" + strconv.Itoa(n)
 }
 
 // times are the instants of a run.
-func (b *book) times(key string, n int) (times []int64) {
-	for b.under != nil {
-		b = b.under
+func (s *store) times(key string, n int) (times []int64) {
+	for s.under != nil {
+		s = s.under
 	}
-	data, ok := b.shelf.Get(b.runKey(key, n))
+	data, ok := s.shelf.Get(s.runKey(key, n))
 	c := coder{data: data, reads: true}
 	if codeTimes(&c, &times); !ok || c.bad {
 		return nil
@@ -213,7 +226,8 @@ func (f *family) clone() *family {
 		q.family = c
 		c.plans = append(c.plans, q)
 	}
-	c.link(func(p *plan) string { return p.parent.id }, func(a *action) string { return a.child.id })
+	c.link(func(p *plan) string { return p.parent.id },
+		func(a *action) string { return a.child.id })
 	return c
 }
 
@@ -237,7 +251,8 @@ func (f *family) link(parent func(*plan) string, child func(*action) string) {
 
 func (p *plan) clone() *plan {
 	c := *p
-	c.orphans, c.savepoints, c.inDoubt = slices.Clone(p.orphans), slices.Clone(p.savepoints), slices.Clone(p.inDoubt)
+	c.orphans, c.savepoints, c.inDoubt = slices.Clone(p.orphans), slices.Clone(p.savepoints),
+		slices.Clone(p.inDoubt)
 	c.proposals, c.hasFired = maps.Clone(p.proposals), maps.Clone(p.hasFired)
 	c.leases, c.actions, c.cuts, c.behind = cloneLeases(p.leases), nil, nil, nil
 	if p.turned != nil {

@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -25,13 +23,15 @@ const (
 // unheardNs is how long the outcome of a blocked action may stay unknown.
 const unheardNs = int64(30e9)
 
+const blocks = `verdict.outcome in ["block", "redirect"] && `
+
 // standing are the texts of those leases, as a LeaseFired has them.
 var standing = map[string]string{
 	leaseFailed:    `plan.status == "failed"`,
 	leaseCancelled: `plan.status == "cancelled"`,
 	leaseDeadline:  `after(plan.deadline)`,
-	leaseVerdict:   `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`,
-	leaseUnheard:   `verdict.outcome in ["block", "redirect"] && action.outcome == "unknown" && elapsed(verdict.at, duration("30s"))`,
+	leaseVerdict:   blocks + `action.outcome in ["completed", "in_doubt"]`,
+	leaseUnheard:   blocks + `action.outcome == "unknown" && elapsed(verdict.at, duration("30s"))`,
 	leaseDuplicate: `action.presence == "duplicate"`,
 }
 
@@ -111,29 +111,30 @@ func (b *book) lookAction(p *plan, a *action) {
 // changed; of an action, at all of them when one does.
 func (b *book) lookCounting(p *plan) {
 	for _, l := range p.leases {
-		if b.counts(l) {
+		if counts(b.programs, l) {
 			b.look(p, nil, l, "")
 		}
 	}
 	for _, a := range p.actions {
-		if slices.ContainsFunc(a.leases, b.counts) {
+		if slices.ContainsFunc(a.leases, func(l *lease) bool { return counts(b.programs, l) }) {
 			b.lookAction(p, a)
 		}
 	}
 }
 
-func (b *book) counts(l *lease) bool {
+func counts(programs *triggers.Cache, l *lease) bool {
 	if l.text == "" {
 		return false
 	}
-	c, err := b.programs.Condition(l.text)
+	c, err := programs.Condition(l.text)
 	return err == nil && c.Reads("plan.actions", "plan.step")
 }
 
 // noteAsking keeps the list of the plans that have declared conditions in force: a fact
 // is of no interest to any other.
 func (b *book) noteAsking(p *plan) {
-	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions, func(a *action) bool { return len(byName(a.leases)) > 0 })
+	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
+		func(a *action) bool { return len(byName(a.leases)) > 0 })
 	if p.armed() && asks {
 		b.asking[p.id] = true
 	} else {
@@ -172,7 +173,8 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.armed() || a == nil && !p.asksOwn(l) || l.fired || l.stopped() || a != nil && a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
+	if !p.armed() || a == nil && !p.asksOwn(l) || l.fired || l.stopped() || a != nil &&
+		a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
 	truth, clocked := b.standingTruth(p, a, l)
@@ -207,7 +209,8 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 // asksOwn: a lease of the plan itself is held. A child's own go with its commit, and the
 // deadline with that of a root, also while it waits.
 func (p *plan) asksOwn(l *lease) bool {
-	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting && l.name != leaseDeadline
+	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting &&
+		l.name != leaseDeadline
 }
 
 // standingTruth is the answer of a lease that every plan or verdict has.
@@ -223,7 +226,8 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 	case leaseVerdict:
 		is = a != nil && a.blocked() && (a.outcome == completed || a.outcome == inDoubt)
 	case leaseUnheard:
-		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf && b.now-a.verdictNs >= unheardNs, true
+		is, clocked = a != nil && a.blocked() && a.outcome == unheardOf &&
+			b.now-a.verdictNs >= unheardNs, true
 	case leaseDuplicate:
 		is = a != nil && a.presence == pb.Presence_PRESENCE_DUPLICATE
 	}
@@ -234,7 +238,8 @@ func (b *book) standingTruth(p *plan, a *action, l *lease) (truth triggers.Truth
 }
 
 func (a *action) blocked() bool {
-	return a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK || a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT
+	return a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK ||
+		a.verdict == pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT
 }
 
 // truth is the answer of a lease now, whatever was noted of it, with the facts it read.
@@ -258,11 +263,11 @@ func (b *book) haveRead(p *plan, keys []string) {
 	}
 }
 
-func (b *book) clocked(l *lease) bool {
+func clocked(programs *triggers.Cache, l *lease) bool {
 	if l.text == "" {
 		return l.name == leaseDeadline || l.name == leaseUnheard
 	}
-	c, err := b.programs.Condition(l.text)
+	c, err := programs.Condition(l.text)
 	return err == nil && c.ReadsClock()
 }
 
@@ -273,7 +278,8 @@ const behindMax = 16
 // may be held back, so it makes room for one that is not.
 func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []string) {
 	if t := p.turnOf(number, l.name); t == nil && p.fired == nil {
-		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked, read: b.readings(p, number, l)}
+		t = &turn{number: number, lease: l.name, ns: b.now, at: b.at, clocked: clocked,
+			read: b.readings(p, number, l)}
 		had := p.turned
 		if had == nil || had.clocked && !clocked {
 			p.turned, t = t, had
@@ -283,14 +289,15 @@ func (b *book) turn(p *plan, number uint32, l *lease, clocked bool, read []strin
 		}
 	}
 	if t := p.turnOf(number, l.name); t != nil && t.firing == nil {
-		if f := b.firingNow(p, l, read); f.depth > 1 || f.by != nil || f.passed == nil && b.anyFact(read) {
+		if f := b.firingNow(p, l, read); f.depth > 1 || f.by != nil || f.passed == nil &&
+			b.anyFact(read) {
 			t.firing = f
 		}
 	}
 }
 
-func (b *book) anyFact(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return b.fact(key) != nil })
+func (s *store) anyFact(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return s.fact(key) != nil })
 }
 
 func (p *plan) turnedBy(number uint32, name string) *turn {
@@ -309,17 +316,6 @@ func (p *plan) turnOf(number uint32, name string) *turn {
 	return nil
 }
 
-// chosen takes a lease that a holder names for the first one that turned, if it turned
-// at the same record as that: which of them is asked first is nobody's rule.
-func (p *plan) chosen(number uint32, name string) {
-	for i, t := range p.behind {
-		if p.turned != nil && t.number == number && t.lease == name && sameAddress(t.at, p.turned.at) && t.clocked == p.turned.clocked {
-			p.turned, p.behind[i] = t, p.turned
-			return
-		}
-	}
-}
-
 // nextTurn gives up the turn that is noted and takes the next behind it that is
 // allowed and still waits: it turned true, whatever it is by now.
 func (b *book) nextTurn(p *plan, allowed func(*turn) bool) {
@@ -330,72 +326,6 @@ func (b *book) nextTurn(p *plan, allowed func(*turn) bool) {
 		if l, _ := p.lease(t.number, t.lease); l != nil && !l.fired && !l.stopped() && allowed(t) {
 			p.turned = t
 		}
-	}
-}
-
-// scope is what a condition may read of its plan and action.
-func (p *plan) scope(a *action, l *lease) triggers.Scope {
-	s := triggers.Scope{ArmedNs: l.armedNs, Plan: triggers.Plan{
-		ID: p.id, Status: p.status(), Label: p.declared.Label, Owner: p.declared.Owner, Agent: p.agent,
-		OpenedNs: p.openedNs, DeadlineNs: p.declared.DeadlineNs, Actions: len(p.actions),
-	}}
-	for _, label := range p.declared.Labels {
-		if s.Plan.Labels == nil {
-			s.Plan.Labels = map[string]string{}
-		}
-		s.Plan.Labels[label.Key] = label.Value
-	}
-	if a == nil {
-		return s
-	}
-	s.Action = &triggers.Action{
-		ID: a.id, Capability: a.forward.GetCapability(), AtNs: a.atNs, Input: a.forward.GetLifted(), Output: a.lifted,
-		Outcome: a.outcome, Presence: nameOf(a.presence),
-	}
-	if a.verdict != pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED {
-		outcome := map[pb.VerdictOutcome]string{1: "allow", 2: "block", 3: "redirect"}[a.verdict]
-		s.Verdict = &triggers.Verdict{Outcome: outcome, Reason: a.verdictReason, By: a.verdictBy, AtNs: a.verdictNs}
-	}
-	return s
-}
-
-func nameOf(p pb.Presence) string {
-	return map[pb.Presence]string{1: "present", 2: "absent", 3: "duplicate"}[p]
-}
-
-// factView lets conditions read the facts.
-type factView struct{ b *book }
-
-// Fact implements triggers.View.
-func (v factView) Fact(key string) *triggers.Fact {
-	f := v.b.fact(key)
-	if f == nil || f.retracted {
-		return nil
-	}
-	return &triggers.Fact{Value: json.RawMessage(f.value), AssertedNs: f.assertedNs, ChangedNs: f.changedNs, Sequence: f.source.GetSequence()}
-}
-
-// Occurrences implements triggers.View.
-func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		f := v.b.fact(key)
-		if f == nil {
-			return
-		}
-		all := func(times []int64) bool {
-			for _, ns := range times {
-				if ns > max(fromNs, 0) && ns <= toNs && !yield(ns) {
-					return false
-				}
-			}
-			return true
-		}
-		for i, r := range f.runs {
-			if r.to > fromNs && r.from <= toNs && !all(v.b.times(key, i)) {
-				return
-			}
-		}
-		all(f.times)
 	}
 }
 
@@ -419,7 +349,8 @@ func (b *book) rearm(p *plan) {
 		if a.isSettled() {
 			continue
 		}
-		a.leases = slices.DeleteFunc(a.leases, func(l *lease) bool { return l.name == leaseDuplicate })
+		a.leases = slices.DeleteFunc(a.leases,
+			func(l *lease) bool { return l.name == leaseDuplicate })
 		for _, l := range a.leases {
 			again(l)
 		}
@@ -445,4 +376,30 @@ func (b *book) enter(p *plan, phase string) {
 			l.joined = l.joined && p.keeps() // those of a child's actions are held on
 		}
 	}
+}
+
+// firstTurn is turnedBy also where the lease turned at the same record as the first one:
+// which of them is asked first is nobody's rule.
+func (p *plan) firstTurn(number uint32, name string) *turn {
+	if i := p.besideFirst(number, name); i >= 0 {
+		return p.behind[i]
+	}
+	return p.turnedBy(number, name)
+}
+
+// besideFirst finds a lease that turned at the same record as the first one; -1: it did not.
+func (p *plan) besideFirst(number uint32, name string) int {
+	return slices.IndexFunc(p.behind, func(t *turn) bool {
+		return p.turned != nil && t.number == number && t.lease == name &&
+			sameAddress(t.at, p.turned.at) &&
+			t.clocked == p.turned.clocked
+	})
+}
+
+// choose takes a lease that a holder names for the first one, if it is as good as that.
+func (p *plan) choose(number uint32, name string) bool {
+	if i := p.besideFirst(number, name); i >= 0 {
+		p.turned, p.behind[i] = p.behind[i], p.turned
+	}
+	return p.turnedBy(number, name) != nil
 }

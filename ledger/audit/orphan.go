@@ -40,31 +40,6 @@ func (p *plan) speaksFor(a *action, writer string) bool {
 	return writer == p.writer || writer == a.writer
 }
 
-// heard refuses the records of processes that are not the plan's writer.
-func (b *book) heard(p *plan, r *pb.Record) verdict {
-	if r.Writer == p.writer {
-		return effective
-	}
-	if r.GetForwardCompleted() != nil || r.GetForwardFailed() != nil || r.GetForwardInDoubt() != nil {
-		if a := p.named(r.Action); a != nil && a.writer == r.Writer {
-			return effective
-		}
-	}
-	return refused("I31", "plan %s takes no record of process %q", p.id, r.Writer)
-}
-
-// resume makes another process the writer of an open plan.
-func (b *book) resume(p *plan, writer string) verdict {
-	if writer == p.writer {
-		return repeated
-	}
-	if p.phase != ledger.StateOpen || p.signal != "" {
-		return refused("I15", "plan %s is %s and is not resumed", p.id, p.status())
-	}
-	p.writer, p.writerSinceNs = writer, b.now
-	return effective
-}
-
 // claimed reports whether a refused record claims an act that is not the plan's.
 func (p *plan) claimed(r *pb.Record) bool {
 	a := p.named(r.Action)
@@ -83,7 +58,8 @@ func (p *plan) claimed(r *pb.Record) bool {
 // noteOrphan remembers the act that a refused record claims.
 func (b *book) noteOrphan(e ledger.Entry) {
 	r := e.Record
-	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) || !ledger.ValidToken(r.Action) {
+	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) ||
+		!ledger.ValidToken(r.Action) {
 		return
 	}
 	p := b.plan(r.Plan)
@@ -110,8 +86,10 @@ func (b *book) noteOrphan(e ledger.Entry) {
 		}
 	}
 	place := fmt.Sprintf("@%d-%d", e.Address.GetSequence(), e.Address.GetIndex())
-	o := orphan{name: r.Action, action: r.Action, place: place, sequence: e.Address.GetSequence(), writer: r.Writer, act: digest, happened: happened}
-	if p.named(r.Action) != nil || slices.ContainsFunc(p.orphans, func(o orphan) bool { return o.name == r.Action }) {
+	o := orphan{name: r.Action, action: r.Action, place: place, sequence: e.Address.GetSequence(),
+		writer: r.Writer, act: digest, happened: happened}
+	if p.named(r.Action) != nil || slices.ContainsFunc(p.orphans,
+		func(o orphan) bool { return o.name == r.Action }) {
 		o.name += place
 	}
 	switch n := len(p.orphans); {
@@ -123,17 +101,10 @@ func (b *book) noteOrphan(e ledger.Entry) {
 		p.orphans[n-1].answered = false
 	}
 	b.reopen(p)
-	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting || p.phase == ledger.StateCommitted {
+	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting ||
+		p.phase == ledger.StateCommitted {
 		b.page(p, nil, api.PageActClaimed, e.Address)
 	}
-}
-
-// orphanRule is I31: only a quarantined plan has an act that nobody has answered for.
-func orphanRule(p *plan, k *pb.PlanEnded) string {
-	if names := p.unanswered(); len(names) > 0 && k.End != pb.PlanEnd_PLAN_END_QUARANTINED {
-		return fmt.Sprintf("it ends beside acts that were claimed and refused: %.200q", names)
-	}
-	return ""
 }
 
 // isThat reports whether a record claims this act, and not another one of the same name.
@@ -166,28 +137,6 @@ func actOf(r *pb.Record) []byte {
 func act(f *pb.ForwardRegistered, input []byte) []byte {
 	sum := sha256.Sum256(append([]byte(f.GetCapability()+"\x00"), input...))
 	return sum[:]
-}
-
-// withdraw takes back the one act of which its process says that it did not happen.
-func (b *book) withdraw(p *plan, r *pb.Record) bool {
-	var found []int
-	for i, o := range p.orphans {
-		if o.action == r.Action && o.writer == r.Writer && !o.answered {
-			found = append(found, i)
-		}
-	}
-	if r.GetForwardFailed() == nil || len(found) != 1 {
-		return false
-	}
-	if one := p.orphans[found[0]]; one.happened || one.withdrawn {
-		return false
-	}
-	p.orphans[found[0]].withdrawn = true
-	b.unpageOrphans(p)
-	if p.count(quarantined) == 0 && len(p.unanswered()) == 0 {
-		b.reopen(p)
-	}
-	return true
 }
 
 // accepted forgets the act that a pair registers after all.
@@ -231,23 +180,54 @@ func (p *plan) claims() (names []string) {
 	return names
 }
 
-// resolveOrphan takes the owner's word on an act, if it is about one.
-func (b *book) resolveOrphan(e ledger.Entry, p *plan, word proposal) bool {
-	id := e.Record.Action
-	at := slices.IndexFunc(p.orphans, func(o orphan) bool { return o.name == id && o.waits() })
-	if p.named(id) != nil || at < 0 {
-		return false
+// takenBack is the one act of which its process says that it did not happen; -1: none.
+func (p *plan) takenBack(r *pb.Record) int {
+	at := -1
+	for i, o := range p.orphans {
+		switch {
+		case o.action != r.Action || o.writer != r.Writer || o.answered:
+		case at >= 0:
+			return -1
+		default:
+			at = i
+		}
 	}
-	counts, waits := p.counts(e, p.proposals[id], word)
+	if at < 0 || r.GetForwardFailed() == nil || p.orphans[at].happened || p.orphans[at].withdrawn {
+		return -1
+	}
+	return at
+}
+
+// withdraw takes back an act that was claimed.
+func (b *book) withdraw(p *plan, r *pb.Record) {
+	p.orphans[p.takenBack(r)].withdrawn = true
+	b.unpageOrphans(p)
+	if p.count(quarantined) == 0 && len(p.unanswered()) == 0 {
+		b.reopen(p)
+	}
+}
+
+// claimNamed is the act that waits for its owner under a name; -1: none, or it is that of
+// an action.
+func (p *plan) claimNamed(id string) int {
+	if p.named(id) != nil {
+		return -1
+	}
+	return slices.IndexFunc(p.orphans, func(o orphan) bool { return o.name == id && o.waits() })
+}
+
+// answerClaim takes the owner's word on an act.
+func (b *book) answerClaim(c *claim, at int, word proposal) {
+	p, id := c.p, c.Record.Action
+	counts, waits := p.counts(c.Entry, p.proposals[id], word)
 	if delete(p.proposals, id); !counts {
 		p.proposals[id] = waits
-		return true
+		return
 	}
 	b.reopen(p)
 	if p.phase == ledger.StateUnwinding {
-		p.resumed = e.Address
+		p.resumed = c.Address
 	}
 	p.orphans[at].answered, p.byHand = true, true
 	b.unpageOrphans(p)
-	return true
 }

@@ -56,7 +56,8 @@ func (s *scribe) Value(at *pb.Address, key string) (json.RawMessage, error) {
 
 func (s *scribe) begin(term uint64) {
 	s.term = term
-	s.write(termsOf, &pb.Record{Term: term, EpochNs: s.now, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+	s.write(termsOf, &pb.Record{Term: term, EpochNs: s.now,
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
 }
 
 // write stores one commit.
@@ -114,7 +115,8 @@ func (s *scribe) decide() {
 				reply = &api.Reply{Status: api.StatusStop, Code: "no"}
 			}
 			if !s.lazy {
-				answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: reply})
+				answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose,
+					Attempt: c.Attempt, Reply: reply})
 			}
 		}
 		records := s.state.Decide(executor.Input{EpochNs: s.now, Answers: answers, SizeMax: 60 << 10})
@@ -190,7 +192,8 @@ func (s *scribe) messages() iter.Seq2[ledger.Message, error] {
 }
 
 func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
-	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlineNs, Triggers: triggers}}}
+	return &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlineNs,
+		Triggers: triggers}}}
 }
 
 func pair(id string, change ...func(*pb.ForwardRegistered, *pb.CompensationRegistered)) []*pb.Record {
@@ -213,7 +216,8 @@ func bound(expression string) func(*pb.ForwardRegistered, *pb.CompensationRegist
 }
 
 func completed(id string) *pb.Record {
-	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)}, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+	return &pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)},
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
 }
 
 func planFailed() *pb.Record {
@@ -266,7 +270,8 @@ func inDoubt(id string) *pb.Record {
 func (s *scribe) asked(id string, n uint32) *pb.Record {
 	r := s.about(id, s.lastOf("unwind_started", "plan_committed"))
 	r.Kind = &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
-		Attempt: n, Capability: "find." + id, Key: keyOf(id), Question: pb.Question_QUESTION_EFFECT, TimeoutNs: 30 * second}}
+		Attempt: n, Capability: "find." + id, Key: keyOf(id), Question: pb.Question_QUESTION_EFFECT,
+		TimeoutNs: 30 * second}}
 	return r
 }
 
@@ -295,7 +300,8 @@ func (s *scribe) unserved(id string, attempt uint32, inDoubt bool) *pb.Record {
 func keyOf(id string) string { return ledger.Key("t", "p", id, ledger.PurposeUndo) }
 
 func fired(lease, condition string, depth uint32, cause *pb.Address) *pb.Record {
-	return &pb.Record{Cause: cause, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: lease, Condition: condition, Depth: depth}}}
+	return &pb.Record{Cause: cause, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{Lease: lease,
+		Condition: condition, Depth: depth}}}
 }
 
 func ended(end pb.PlanEnd, outstanding ...string) *pb.Record {
@@ -303,7 +309,8 @@ func ended(end pb.PlanEnd, outstanding ...string) *pb.Record {
 }
 
 func checkpointOf(size uint64, rootLen int) *pb.Record {
-	return &pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: make([]byte, rootLen)}}}
+	return &pb.Record{Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size,
+		Root: make([]byte, rootLen)}}}
 }
 
 // rotation ends one key and begins another, by the hand of a third; 0: of nobody.
@@ -340,4 +347,40 @@ func claimed(id string) []*pb.Record {
 		r.Writer = "another"
 	}
 	return records
+}
+
+// readsRef binds an argument of the undo to the output.
+func readsRef(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+	c.Bindings = []*pb.Binding{{Name: "ref", Expression: "output.ref"}}
+}
+
+// incomplete is a completion whose output could not be kept.
+func incomplete(id string) *pb.Record {
+	return &pb.Record{Action: id,
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{OutputIncomplete: true}}}
+}
+
+// unwinding is a plan of two actions, of which b came after a: 1 of them failed, 2
+// with b undone, 3 with b under way.
+func (s *scribe) unwinding(how int) {
+	s.agent(opened(0))
+	last := completed("a")
+	if how == 1 {
+		last = &pb.Record{Action: "a", Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "no"}}}
+	}
+	s.agent(append(pair("a"), last)...)
+	s.agent(append(pair("b"), completed("b"))...)
+	s.agent(planFailed())
+	s.turns(1)
+	if how != 3 {
+		s.forge(s.succeeded("b", 1))
+	}
+}
+
+// unwindingWith is a plan that unwinds when these records come.
+func (s *scribe) unwindingWith(records ...*pb.Record) {
+	s.plan("a")
+	s.agent(planFailed())
+	s.turns(1)
+	s.agent(records...)
 }

@@ -67,7 +67,8 @@ func (p *plan) inScope() (count int) {
 func (p *plan) idle() bool {
 	blocked := p.heldBack()
 	for i, a := range p.actions {
-		if a.flying() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed && !blocked[i] {
+		if a.flying() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed &&
+			!blocked[i] {
 			return false
 		}
 	}
@@ -99,7 +100,8 @@ func (p *plan) anythingCrossed() bool {
 	if len(p.unanswered()) > 0 || p.inScope() > 0 || p.byHand {
 		return true
 	}
-	return slices.ContainsFunc(p.actions, func(a *action) bool { return !a.isSettled() && a.crossed() })
+	return slices.ContainsFunc(p.actions,
+		func(a *action) bool { return !a.isSettled() && a.crossed() })
 }
 
 // cause is the record that the unwind of a plan goes back to.
@@ -126,30 +128,22 @@ func (b *book) settle(p *plan, a *action, undo string, at *pb.Address) {
 	}
 }
 
-// unwindStarted begins an unwind: for a lease that fired, or as a part of its parent's.
-func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdict {
-	if k.ParentPlan != "" {
-		if v := b.childDue(e, p, k.ParentPlan); !v.ok() {
-			return v
-		}
+// noteUnwind begins an unwind: for a lease that fired, or as a part of its parent's.
+func noteUnwind(b *book, c *claim) {
+	p, k := c.p, c.Record.GetUnwindStarted()
+	switch {
+	case k.ParentPlan != "":
 		p.rewinding, p.target = false, 0
 		p.firing = p.parent.firing
 		if p.reason == "" {
 			p.reason = k.Reason
 		}
-	} else {
-		switch {
-		case !p.stops():
-			return void("I15", "plan %s is %s", p.id, p.status())
-		case p.fired == nil || !samePlace(e.Record.Cause, p.fired, e):
-			return void("I11", "no lease of plan %s fired at %s", p.id, ledger.FormatAddress(e.Record.Cause))
-		}
-		p.rewinding, p.target = p.toSavepoint != "", 0
-		if strings.Contains(p.toSavepoint, "~") {
-			p.target = p.number(p.toSavepoint) - 1
-		} else if p.rewinding {
-			p.target = p.savepoint(p.toSavepoint).actions
-		}
+	case strings.Contains(p.toSavepoint, "~"): // from a late duty on
+		p.rewinding, p.target = true, p.number(p.toSavepoint)-1
+	case p.toSavepoint != "":
+		p.rewinding, p.target = true, p.savepoint(p.toSavepoint).actions
+	default:
+		p.rewinding, p.target = false, 0
 	}
 	if p.phase == ledger.StateCommitting {
 		b.stopSettling(p)
@@ -157,7 +151,7 @@ func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdi
 			p.committed = nil
 		}
 	}
-	p.unwinding, p.unwindingNs, p.resumed = e.Address, b.now, nil
+	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
 	b.disarm(p)
 	p.turned, p.behind = nil, nil
 	b.enter(p, ledger.StateUnwinding)
@@ -166,20 +160,19 @@ func (b *book) unwindStarted(e ledger.Entry, p *plan, k *pb.UnwindStarted) verdi
 			a.undo = owed
 		}
 	}
-	return effective
 }
 
-// planRewound opens a plan again that is back at its savepoint.
-func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
-	if !p.rewinding || p.phase != ledger.StateUnwinding || !p.idle() || p.count(quarantined) > 0 || len(p.unanswered()) > 0 {
-		return void("I21", "plan %s is %s and not back at %s", p.id, p.status(), k.Savepoint)
-	}
+// noteRewound opens a plan again that is back at its savepoint.
+func noteRewound(b *book, c *claim) {
+	p := c.p
+	p.hasFired = nil
 	whole := p.toSavepoint == "" // it was asked for meanwhile
 	p.rewinding, p.fired, p.unwinding, p.resumed, p.toSavepoint = false, nil, nil, nil, ""
 	if !whole {
 		p.signal, p.signalled, p.reason, p.passed = "", false, "", nil
 	}
-	p.savepoints = slices.DeleteFunc(p.savepoints, func(s savepoint) bool { return s.actions > p.target })
+	p.savepoints = slices.DeleteFunc(p.savepoints,
+		func(s savepoint) bool { return s.actions > p.target })
 	again := ledger.StateOpen
 	if p.committed != nil { // for a late duty: its commit goes on
 		again = ledger.StateCommitting
@@ -195,45 +188,33 @@ func (b *book) planRewound(p *plan, k *pb.PlanRewound) verdict {
 	if again == ledger.StateCommitting {
 		b.beginSettling(p)
 	}
-	return effective
 }
 
-// planEnded accepts an end only if the plan stands so (I22, I23).
-func (b *book) planEnded(e ledger.Entry, p *plan, k *pb.PlanEnded) verdict {
-	direct := p.stops() && p.fired != nil && k.End == pb.PlanEnd_PLAN_END_FAILED && !p.anythingCrossed()
-	if !direct && (k.End != p.endOf() || k.End == pb.PlanEnd_PLAN_END_UNSPECIFIED) {
-		rule := "I23"
-		switch {
-		case orphanRule(p, k) != "":
-			rule = "I31"
-		case k.End == pb.PlanEnd_PLAN_END_COMPENSATED:
-			rule = "I22"
-		}
-		return void(rule, "plan %s is %s and does not end so", p.id, p.status())
-	}
-	if direct {
+// ends are the phases that the ends of a plan lead to.
+var ends = map[pb.PlanEnd]string{
+	pb.PlanEnd_PLAN_END_COMPENSATED: ledger.StateCompensated,
+	pb.PlanEnd_PLAN_END_FAILED:      ledger.StateFailed,
+	pb.PlanEnd_PLAN_END_RESOLVED:    ledger.StateResolved,
+	pb.PlanEnd_PLAN_END_QUARANTINED: ledger.StateQuarantined,
+}
+
+func noteEnd(b *book, c *claim) {
+	p, end := c.p, c.Record.GetPlanEnded().End
+	if c.endsAtOnce() {
 		p.committed = nil
 		b.disarm(p)
 		for _, a := range p.actions {
 			if !a.isSettled() {
-				b.settle(p, a, skipped, e.Address)
+				b.settle(p, a, skipped, c.Address)
 			}
 		}
 	}
-	p.ended = e.Address
-	switch k.End {
-	case pb.PlanEnd_PLAN_END_COMPENSATED:
-		b.enter(p, ledger.StateCompensated)
-	case pb.PlanEnd_PLAN_END_FAILED:
-		b.enter(p, ledger.StateFailed)
-	case pb.PlanEnd_PLAN_END_RESOLVED:
-		b.enter(p, ledger.StateResolved)
+	p.ended = c.Address
+	b.enter(p, ends[end])
+	switch {
+	case end == pb.PlanEnd_PLAN_END_RESOLVED:
 		b.detach(p)
-	case pb.PlanEnd_PLAN_END_QUARANTINED:
-		b.enter(p, ledger.StateQuarantined)
-		if len(p.unanswered()) > 0 {
-			b.page(p, nil, api.PageActClaimed, e.Address)
-		}
+	case end == pb.PlanEnd_PLAN_END_QUARANTINED && len(p.unanswered()) > 0:
+		b.page(p, nil, api.PageActClaimed, c.Address)
 	}
-	return effective
 }

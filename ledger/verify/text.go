@@ -108,12 +108,7 @@ func records(r *Report) string {
 }
 
 func rules(r *Report) string {
-	held := 0
-	for _, rule := range audit.Rules() {
-		if rule.Here != "" {
-			held++
-		}
-	}
+	held := audit.RulesHeld()
 	what := "each record was held to"
 	if r.Holds == bundle.Plan {
 		what = "each shown record was held to"

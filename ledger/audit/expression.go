@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -65,25 +64,25 @@ func expressionsOf(c *pb.CompensationRegistered) (all []expression) {
 }
 
 // wrong says what is wrong with the first expression that cannot be evaluated.
-func (b *book) wrong(list []expression) string {
+func wrong(programs *triggers.Cache, list []expression) string {
 	for _, e := range list {
-		if why := b.wrongWith(e); why != "" {
+		if why := wrongWith(programs, e); why != "" {
 			return e.field + ": " + why
 		}
 	}
 	return ""
 }
 
-func (b *book) wrongWith(e expression) string {
+func wrongWith(programs *triggers.Cache, e expression) string {
 	var err error
 	var r *triggers.Binding
 	switch e.as {
 	case condition:
-		_, err = b.programs.Condition(e.text)
+		_, err = programs.Condition(e.text)
 	case argument:
-		err = b.programs.CheckBinding(e.text)
+		err = programs.CheckBinding(e.text)
 	default:
-		r, err = b.programs.Reader(e.text)
+		r, err = programs.Reader(e.text)
 	}
 	if err != nil {
 		var where *triggers.Error
@@ -102,45 +101,13 @@ func (b *book) wrongWith(e expression) string {
 	return ""
 }
 
-// unusable is what an agent said well and cannot have meant: nothing of it counts. Of a
-// pair neither half does.
-func (b *book) unusable(e ledger.Entry) (v verdict, is bool) {
-	r := e.Record
-	if k := r.GetPlanOpened(); k != nil {
-		if why := b.wrong(declared("plan_opened", k.Triggers)); why != "" {
-			return refused("I4", "%s", why), true
-		}
-		return effective, false
-	}
-	f, c := r.GetForwardRegistered(), r.GetCompensationRegistered()
-	switch {
-	case f != nil:
-		c = e.Pair.GetCompensationRegistered()
-	case c != nil:
-		f = e.Pair.GetForwardRegistered()
-	}
-	if c == nil {
-		return effective, false
-	}
-	if why := b.wrong(expressionsOf(c)); why != "" {
-		return refused("I17", "%s", why), true
-	}
-	if c.Capability != "" && f.GetClass() == pb.Class_CLASS_EFFECTLESS {
-		return refused("I17", "forward_registered.class: it has no effect, and has an undo"), true
-	}
-	if f.GetLate() == pb.Late_LATE_REFUSED && c.HandlerVersion == "" && !b.tellsForward(c) {
-		return refused("I17", "forward_registered.late: the undo does not name its forward"), true
-	}
-	return effective, false
-}
-
 // tellsForward reports whether an argument of the undo has the key of its forward.
-func (b *book) tellsForward(c *pb.CompensationRegistered) bool {
+func tellsForward(programs *triggers.Cache, c *pb.CompensationRegistered) bool {
 	return slices.ContainsFunc(c.Bindings, func(x *pb.Binding) bool {
 		if !strings.Contains(x.Expression, "meta") {
 			return false
 		}
-		argument, err := b.programs.Binding(x.Expression)
+		argument, err := programs.Binding(x.Expression)
 		return err == nil && argument.ReadsField("meta", "forward_key")
 	})
 }

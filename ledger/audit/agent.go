@@ -1,0 +1,337 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// tick moves logical time: the maximum of the stamps and of the epochs that holders
+// of the present term, or of a later one, have written (I8).
+func (b *book) tick(e ledger.Entry) {
+	b.now = max(b.now, e.StampNs)
+	if e.Err == nil && e.Record != nil && e.Source.Class == ledger.ClassExecutor &&
+		e.Record.Term >= b.term {
+		b.now = max(b.now, e.Record.EpochNs)
+	}
+}
+
+func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
+	p := &plan{
+		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
+		declared: declared, phase: ledger.StateOpen,
+		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
+	}
+	b.found(p)
+	b.armPlan(p)
+	if declared.ParentPlan != "" {
+		b.attach(e, p)
+	}
+	return p
+}
+
+// enlist gives a plan its next action, or the entry of a child plan.
+func (p *plan) enlist(a *action) *action {
+	a.n = uint32(len(p.actions) + 1)
+	if a.undo == "" {
+		a.undo = held
+	}
+	if a.outcome == "" {
+		a.outcome = unheardOf
+	}
+	p.actions = append(p.actions, a)
+	return a
+}
+
+// latest are the actions that the next one comes after by default: the one registered
+// last, and the duties that have come since.
+func (p *plan) latest() (before []uint32) {
+	for i := len(p.actions) - 1; i >= 0; i-- {
+		before = append(before, p.actions[i].n)
+		if p.actions[i].dutyOf == 0 {
+			break
+		}
+	}
+	slices.Sort(before)
+	return before
+}
+
+func (b *book) page(p *plan, a *action, kind string, at *pb.Address) {
+	b.pages[page{p.id, numberOf(a), kind}] = at
+}
+
+func numberOf(a *action) uint32 {
+	if a == nil {
+		return 0
+	}
+	return a.n
+}
+
+// reopen takes a plan that had ended back into its unwind: something is owed again.
+func (b *book) reopen(p *plan) {
+	switch p.phase {
+	case ledger.StateResolved, ledger.StateCompensated, ledger.StateFailed, ledger.StateQuarantined:
+		p.ended = nil
+		b.enter(p, ledger.StateUnwinding)
+	}
+}
+
+// openUnusable opens the plan of an opening that was refused, and fails it at once: a pair
+// that follows is undone, and the plan has an end and an owner.
+func (b *book) openUnusable(e ledger.Entry) {
+	k := e.Record.GetPlanOpened()
+	if k == nil || e.Source.Class != ledger.ClassAgent || b.plan(e.Record.Plan) != nil {
+		return
+	}
+	id, writer, subject := e.Record.Plan, e.Record.Writer, e.Source.Plan
+	switch {
+	case id == ledger.ManyPlans, !ledger.ValidToken(id), subject != id &&
+		subject != ledger.ManyPlans:
+		return
+	case writer != "" && !ledger.ValidToken(writer):
+		return
+	}
+	declared := &pb.PlanOpened{SecondApprover: k.SecondApprover}
+	for _, text := range []struct {
+		from string
+		to   *string
+	}{{k.Label, &declared.Label}, {k.Owner, &declared.Owner}} {
+		if len(text.from) <= ledger.TextMax && utf8.ValidString(text.from) {
+			*text.to = text.from
+		}
+	}
+	p := b.openPlan(e, declared)
+	p.unopened = true
+	b.wants(p, signalFailed, "its opening was refused", "")
+}
+
+// noteVerdict keeps a supervisor's verdict on an action.
+func noteVerdict(b *book, c *claim) {
+	k, a := c.Record.GetVerdictGiven(), c.a
+	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
+	if findLease(a.leases, leaseVerdict) == nil {
+		a.leases = append(a.leases, &lease{name: leaseVerdict, armedNs: b.now},
+			&lease{name: leaseUnheard, armedNs: b.now})
+	}
+	b.lookAction(c.p, a)
+}
+
+func asRefused(err error, to **ledger.Refused) bool { return errors.As(err, to) }
+
+type message interface{ MarshalVT() ([]byte, error) }
+
+// same reports whether two messages have the same bytes.
+func same(a, b message) bool {
+	x, err1 := a.MarshalVT()
+	y, err2 := b.MarshalVT()
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+func join(code, text string) string {
+	if code == "" || text == "" {
+		return code + text
+	}
+	return code + ": " + text
+}
+
+const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
+
+// window is the end of an action's undo window: by the calendar, or some time after
+// it completed.
+func (b *book) window(p *plan, a *action) {
+	closes := a.compensation.GetValidUntilNs()
+	if d := a.compensation.GetValidForNs(); d > 0 && a.outcome == completed {
+		if end := b.now + min(d, epochMax-b.now); closes == 0 || end < closes {
+			closes = end
+		}
+	}
+	if closes != a.closesNs { // its owner was warned of another end
+		delete(b.pages, page{p.id, a.n, api.PageWindowClosing})
+		a.warned = false
+	}
+	a.closesNs = closes
+}
+
+// unwarn gives up the warnings of a plan that no hook has taken: its actions are held no
+// more. One that is held again is warned of again.
+func (b *book) unwarn(p *plan) {
+	for _, a := range p.actions {
+		if key := (page{p.id, a.n, api.PageWindowClosing}); b.pages[key] != nil {
+			delete(b.pages, key)
+			a.warned = false
+		}
+	}
+}
+
+// What was asked of an open plan.
+const (
+	signalFailed    = "failed"
+	signalCancelled = "cancelled"
+)
+
+// savepointsMax is how many savepoints a plan takes.
+const savepointsMax = 256
+
+func (p *plan) savepoint(name string) *savepoint {
+	for i := range p.savepoints {
+		if p.savepoints[i].name == name {
+			return &p.savepoints[i]
+		}
+	}
+	return nil
+}
+
+func (p *plan) openChildren() (count int) {
+	for _, a := range p.actions {
+		if a.child != nil && a.child.parent == p && !a.child.closed() {
+			count++
+		}
+	}
+	return count
+}
+
+// noteForward registers an action. It joins a plan that is open, and also one that
+// unwinds or has unwound: a forward on its way must be undone like the others.
+func noteForward(b *book, c *claim) {
+	r, p, f := c.Record, c.p, c.Record.GetForwardRegistered()
+	var before []uint32
+	if !f.Branch {
+		before = p.latest()
+	}
+	for _, id := range f.After {
+		before = append(before, p.number(id))
+	}
+	slices.Sort(before)
+	b.accepted(p, r)
+	a := p.enlist(&action{
+		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
+		before: slices.Compact(before), input: r.Payload.GetInput(),
+	})
+	b.lookCounting(p)
+	if p.phase != ledger.StateOpen {
+		b.reopen(p)
+		a.undo = owed
+	}
+}
+
+// noteUndo is the other half of the pair (I17).
+func noteUndo(b *book, c *claim) {
+	p, a, k := c.p, c.a, c.Record.GetCompensationRegistered()
+	a.compensation, a.image = k, c.Record.Payload.GetBefore()
+	b.window(p, a)
+	if p.armed() {
+		for _, t := range k.Triggers {
+			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now})
+		}
+		b.noteAsking(p)
+		b.lookAction(p, a)
+	}
+}
+
+// noteOutcome keeps what became of a forward, or takes back an act that was claimed. The
+// first definite outcome is kept; doubt may become known, and a completion is believed
+// even after a failure.
+func noteOutcome(b *book, c *claim) {
+	if c.takesBack() {
+		b.withdraw(c.p, c.Record)
+		return
+	}
+	b.becomes(c.Entry, c.p, c.a)
+}
+
+// becomes is the outcome of an action of the forward: the registered one, the duty for a
+// doubt about it, or its copy in the plan that undoes a committed one.
+func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
+	if a.mayBecome(e.Record).is != kept {
+		return
+	}
+	now, failure := outcomeOf(e.Record)
+	a.outcome, a.failure, a.outcomeNs = now, failure, b.now
+	if k := e.Record.GetForwardCompleted(); k != nil {
+		a.externalRef, a.lifted, a.incomplete = k.ExternalRef, k.Lifted, k.OutputIncomplete
+		if output := e.Record.Payload.GetOutput(); len(output) > 0 {
+			a.output = output
+		}
+	}
+	switch now {
+	case completed:
+		b.window(p, a)
+		b.completedLate(e, p, a)
+	case failed: // nothing to undo: what waits for another call is skipped next
+		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {
+			a.land()
+			a.undo = owed
+		}
+	case inDoubt:
+		if a.asking == pb.Question_QUESTION_EFFECT &&
+			a.askedNs >= b.now { // it was asked before this
+			a.askedNs = b.now - 1
+		}
+		b.doubtedLate(e, p, a)
+	}
+	b.weigh(p, a)
+	if a.doubtedAs != 0 && now != inDoubt {
+		d := p.actions[a.doubtedAs-1]
+		b.becomes(e, p, d)
+		d.late = d.late || now == completed && !d.isSettled() // the blind undo may have undone it
+	}
+	b.lookAction(p, a)
+	if u := b.plan(p.undoneAs); u != nil && a.dutyOf == 0 {
+		if copied := u.named(e.Record.Action); copied != nil {
+			b.becomes(e, u, copied)
+		} else if u.takenBack(e.Record) >= 0 {
+			b.withdraw(u, e.Record)
+		}
+	}
+}
+
+// mayTurnTo reports whether the end of a plan, or of what came after a savepoint, may be
+// asked for. A plan that goes back to a savepoint still takes the end of all of it.
+func (p *plan) mayTurnTo(to string) bool {
+	partly := p.toSavepoint != "" && (p.stops() || p.rewinding)
+	return partly && to == "" || p.stops() && p.signal == ""
+}
+
+// wants keeps the end that was asked of a plan, where it may be asked for.
+func (b *book) wants(p *plan, signal, reason, to string) bool {
+	said := p.signal == signal && p.signalled && p.toSavepoint == to && p.reason == reason
+	if said || !p.mayTurnTo(to) {
+		return false
+	}
+	p.signal, p.reason, p.signalled, p.toSavepoint = signal, reason, true, to
+	b.lookPlan(p)
+	return true
+}
+
+func noteSavepoint(b *book, c *claim) {
+	k := c.Record.GetSavepointSet()
+	c.p.savepointsSet = k.Number
+	c.p.savepoints = append(c.p.savepoints, savepoint{k.Name, uint32(len(c.p.actions))})
+}
+
+// noteCommit retires the whole held set of a root at once, or lets the commit wait for
+// what is in doubt. A child's set stays held, for its root.
+func noteCommit(b *book, c *claim) {
+	p := c.p
+	switch {
+	case p.parent == nil && !p.accepts() && p.undecided() > 0:
+		b.commitLater(c.Entry, p)
+		return
+	case p.parent == nil:
+		p.committed = c.Address
+		b.commitRoot(p)
+		return
+	case p.turned == nil || p.turned.number == 0: // the leases of a child's actions are held on
+		b.nextTurn(p, func(t *turn) bool { return t.number != 0 })
+	}
+	p.committed = c.Address
+	b.uncut(p, "", func(c *cut) bool { return c.number == 0 })
+	b.enter(p, ledger.StateCommitted)
+	b.lookActions(p)
+}

@@ -1,0 +1,333 @@
+package audit
+
+import (
+	"github.com/sagenbaum/sagenbaum/ledger"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// peopleChapters are those of what sources, supervisors, operators and workers write.
+var peopleChapters = map[string]*chapter{
+	"fact_asserted": {counts: factClauses, collect: func(b *book, c *claim) {
+		k := c.Record.GetFactAsserted()
+		b.noteFact(c.Entry, k.Key, k.Value)
+	}},
+	"fact_retracted": {counts: factClauses, collect: func(b *book, c *claim) {
+		key := c.Record.GetFactRetracted().Key
+		if f := b.fact(key); f != nil && !f.retracted { // a tombstone stays as it is
+			b.noteTombstone(c.Entry, key)
+		}
+	}},
+	"verdict_given": {counts: []clause{openedPlan, registeredAction},
+		collect: noteVerdict},
+	"evict_requested":   {counts: askedFacts, collect: noteAskedFacts},
+	"restore_requested": {counts: askedFacts, collect: noteAskedFacts},
+	"cancel_requested":  {counts: append([]clause{openedPlan}, endClauses...), collect: noteWish},
+	"compensation_requested": {
+		counts: append(undoneClauses, forOpen(beforeItsCommit, knownSavepoint, endClauses[0],
+			endClauses[1])...),
+		collect: func(b *book, c *claim) {
+			if c.p.phase == ledger.StateCommitted {
+				undoCommitted(b, c)
+				return
+			}
+			noteWish(b, c)
+		},
+	},
+	"resolved": {counts: append(answerClauses, resolveClauses...),
+		collect: noteResolved},
+	"retry_requested": {counts: append(answerClauses, retryClauses...),
+		collect: noteRetry},
+	"plan_erased": {counts: erasureClauses,
+		collect: func(_ *book, c *claim) {
+			c.p.erased, c.p.erasure = c.Address,
+				c.Record.GetPlanErased()
+		}},
+	"cascade_answered": {counts: cascadeClauses, collect: noteCascadeAnswer},
+	"compensation_progressed": {counts: []clause{openedPlan, registeredAction},
+		collect: noteProgress},
+	"compensation_reported": {counts: reportClauses, collect: noteReport},
+}
+
+// factClauses are asked where a fact names the plan or action that it is about.
+var factClauses = []clause{
+	{"I6.fact", "A fact about a plan or an action is about one that there is.",
+		func(c *claim) judgement {
+			switch r := c.Record; {
+			case r.Plan == "":
+				return judgement{}
+			case c.p == nil:
+				return breaks("plan %s was never opened", r.Plan)
+			case r.Action != "" && c.a == nil:
+				return breaks("action %s is not registered in plan %s", r.Action, r.Plan)
+			}
+			return judgement{}
+		}},
+	{"I6.fact-about", "A fact names the registration of its action.", func(c *claim) judgement {
+		return c.namesAction()
+	}},
+}
+
+// namesAction judges the reference to an action of somebody who need not make any.
+func (c *claim) namesAction() judgement {
+	if c.a == nil || c.Record.Action == "" || c.Record.About == nil ||
+		sameAddress(c.Record.About, c.a.registered) {
+		return judgement{}
+	}
+	return breaks("about: action %s was registered at %s", c.a.id, reference{c.a.registered})
+}
+
+var askedFacts = []clause{
+	{"I10.asked",
+		"Facts are asked out of working memory, or back, where they are not there already; once.",
+		func(c *claim) judgement {
+			keys, evicted := keysOf(c.Record)
+			for _, key := range keys {
+				switch f := c.b.fact(key); {
+				case f == nil || f.retracted:
+					return breaks("keys: facts that there are, and %q is none", key)
+				case f.asked != nil:
+					return breaks("fact %q: an answer to what was asked at %s", key,
+						reference{f.asked})
+				case (f.evicted != nil) != evicted:
+					return breaks("fact %q is where it is asked to be", key)
+				}
+			}
+			return judgement{}
+		}},
+}
+
+func keysOf(r *pb.Record) (keys []string, evicted bool) {
+	if k := r.GetRestoreRequested(); k != nil {
+		return k.Keys, true
+	}
+	return r.GetEvictRequested().GetKeys(), false
+}
+
+func noteAskedFacts(b *book, c *claim) {
+	keys, _ := keysOf(c.Record)
+	for _, key := range keys {
+		b.fact(key).asked = c.Address
+	}
+}
+
+// forOpen leaves out clauses where a committed plan is to be undone.
+func forOpen(clauses ...clause) (out []clause) {
+	for _, k := range clauses {
+		judge := k.judge
+		k.judge = func(c *claim) judgement {
+			if c.p.phase == ledger.StateCommitted {
+				return judgement{}
+			}
+			return judge(c)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// forCommitted makes a clause on what undoes a committed plan.
+func forCommitted(
+	id, says string, judge func(c *claim, k *pb.CompensationRequested) judgement,
+) clause {
+	return clause{id, says, func(c *claim) judgement {
+		if c.p.phase != ledger.StateCommitted {
+			return judgement{}
+		}
+		return judge(c, c.Record.GetCompensationRequested())
+	}}
+}
+
+// undoneClauses say when a committed plan is undone: by a plan of its own, inside the
+// undo windows.
+var undoneClauses = []clause{openedPlan,
+	forCommitted("I15.part", "A committed child is undone with its root.",
+		func(c *claim, _ *pb.CompensationRequested) judgement {
+			return unless(c.p.parent == nil, "unwind plan %s: plan %s is a part of it",
+				c.p.root().id, c.p.id)
+		}),
+	forCommitted("I5.undone", "A committed plan is undone once, and what undoes it is not undone.",
+		func(c *claim, _ *pb.CompensationRequested) judgement {
+			if c.p.undoneAs != "" {
+				return breaks("plan %s is undone by plan %s", c.p.id, c.p.undoneAs)
+			}
+			return unless(c.p.origin == "", "plan %s undoes plan %s", c.p.id, c.p.origin)
+		}),
+	forCommitted("I6.undone", "A committed plan is undone to one of its savepoints.",
+		func(c *claim, k *pb.CompensationRequested) judgement {
+			return unless(k.ToSavepoint == "" || c.p.savepoint(k.ToSavepoint) != nil,
+				"to_savepoint: one of plan %s, and %q is none", c.p.id, k.ToSavepoint)
+		}),
+	forCommitted("I15.busy", "A committed plan is undone when its child plans have ended.",
+		func(c *claim, _ *pb.CompensationRequested) judgement {
+			for _, part := range c.p.below() {
+				if !part.closed() {
+					return breaks("an end of plan %s, a part of it, which is %s", part.id,
+						part.phase)
+				}
+			}
+			return judgement{}
+		}),
+	forCommitted("I20.window", "A committed plan is undone inside its undo windows.",
+		func(c *claim, k *pb.CompensationRequested) judgement {
+			target := uint32(0)
+			if k.ToSavepoint != "" {
+				target = c.p.savepoint(k.ToSavepoint).actions
+			}
+			return unless(!c.b.windowsClosed(c.p, target), "undo windows of plan %s have closed",
+				c.p.id)
+		}),
+}
+
+// answerClauses are asked of an owner's answer about an action: it is quarantined, or owed
+// and not dealt with. An answer about an act that was claimed and refused keeps them all.
+var answerClauses = []clause{openedPlan,
+	onAction("I6.answer",
+		"An owner answers for an action that is registered, or for an act that was claimed.",
+		func(c *claim) judgement { return registeredAction.judge(c) }),
+	onAction("I23.child", "An owner answers for the actions of a child plan, not for the child.",
+		func(c *claim) judgement {
+			return unless(c.a.child == nil, "an answer for the actions of plan %s", c.Record.Action)
+		}),
+	onAction("I23.owed", "An owner answers for what is quarantined or owed.",
+		func(c *claim) judgement {
+			return unless(c.p.owes(c.a), "the undo of action %s is %s", c.a.id, c.a.undo)
+		}),
+	onAction("I18.done", "An owner does not answer for an undo that was reported done.",
+		func(c *claim) judgement {
+			return unless(c.parked() || !c.a.reportedDone(), "the undo of action %s was reported done",
+				c.a.id)
+		}),
+	onAction("I6.answer-about", "An answer names the registration of its action.",
+		func(c *claim) judgement { return c.namesAction() }),
+	onAction("I6.answer-cause", "An answer names the quarantine, or the attempt, that it is about.",
+		func(c *claim) judgement {
+			at := c.a.dispatched
+			if c.parked() {
+				at = c.a.settled
+			}
+			given := c.Record.Cause
+			return unless(given == nil || at != nil && sameAddress(given, at),
+				"cause: action %s is %s by %s", c.a.id, c.a.undo, reference{at})
+		}),
+}
+
+func (c *claim) parked() bool { return c.a.undo == quarantined || c.a.doubt == doubtGiven }
+
+// onAction makes a clause that is not asked of an answer about a claimed act.
+func onAction(id, says string, judge func(c *claim) judgement) clause {
+	return clause{id, says, func(c *claim) judgement {
+		if c.Record.GetResolved() != nil && c.p.claimNamed(c.Record.Action) >= 0 {
+			return judgement{}
+		}
+		return judge(c)
+	}}
+}
+
+var resolveClauses = []clause{
+	onAction("I36.resolved", "An answer about a doubt says whether the effect is there.",
+		func(c *claim) judgement {
+			k := c.Record.GetResolved()
+			return unless(c.a.doubt == "" || k.Outcome != pb.Resolution_RESOLUTION_LOST && !k.Halt,
+				"accepted, done or skipped, without halt: plan %s does not unwind", c.p.id)
+		}),
+}
+
+// toRetry makes a clause on an undo, not on a doubt, that is to be tried again.
+func toRetry(id, says string, judge func(c *claim, a *action) judgement) clause {
+	return clause{id, says, func(c *claim) judgement {
+		if c.a.doubt != "" {
+			return judgement{}
+		}
+		return judge(c, c.a)
+	}}
+}
+
+var retryClauses = []clause{
+	{"I36.retry", "A doubt is asked about again where the contract has a probe.",
+		func(c *claim) judgement {
+			return unless(c.a.doubt == "" || c.a.compensation.GetProbe() != nil,
+				"action %s has no probe", c.a.id)
+		}},
+	toRetry("I23.inverse", "An undo is tried again where there is an inverse.",
+		func(c *claim, a *action) judgement {
+			none := a.forward.GetClass() == pb.Class_CLASS_IRREVERSIBLE ||
+				a.compensation.GetCapability() == "" || a.undone
+			return unless(!none, "resolve it: there is nothing to retry of action %s", a.id)
+		}),
+	toRetry("I23.again", "An undo that goes on already is not asked to.",
+		func(c *claim, a *action) judgement {
+			return unless(a.undo != owed || !a.approved || a.attemptsFrom != a.attempt,
+				"the undo of action %s goes on already", a.id)
+		}),
+	toRetry("I19.flight", "Without force an attempt that may be at work is waited for.",
+		func(c *claim, a *action) judgement {
+			out := a.undo == dispatched && a.asking == pb.Question_QUESTION_UNSPECIFIED ||
+				a.aliveUntilNs > c.b.now
+			return unless(c.Record.GetRetryRequested().Force || !out,
+				"attempt %d of action %s may be at work", a.attempt, a.id)
+		}),
+}
+
+var erasureClauses = []clause{openedPlan,
+	{"I24.erased", "What undoes a plan is erased with that plan.", func(c *claim) judgement {
+		return unless(c.p.origin == "", "erase plan %s: these are its values", c.p.origin)
+	}},
+	{"I5.erased", "A plan is erased once.",
+		func(c *claim) judgement { return copyIf(c.p.erased != nil) }},
+	{"I24.key", "Without force a plan is erased when nothing of it may need its key.",
+		func(c *claim) judgement {
+			u := c.b.plan(c.p.undoneAs)
+			switch {
+			case c.Record.GetPlanErased().Force:
+				return judgement{}
+			case u != nil && !u.isOver():
+				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
+			}
+			return unless(c.p.isOver() && !c.p.keeps(), "an end of plan %s, which is %s", c.p.id,
+				c.p.status())
+		}},
+}
+
+var cascadeClauses = []clause{openedPlan,
+	{"I6.cut", "An answer about a cascade is about an action that is registered.",
+		func(c *claim) judgement {
+			return unless(c.Record.Action == "" || c.a != nil || len(c.p.cuts) == 0,
+				"action %s is not registered in plan %s", c.Record.Action, c.p.id)
+		}},
+	{"I25.answer", "An owner answers for a lease that was cut short.", func(c *claim) judgement {
+		return unless(len(c.p.cutBy(c.Record)) > 0, "no such lease of plan %s was cut short",
+			c.p.id)
+	}},
+}
+
+var reportClauses = []clause{openedPlan, registeredAction,
+	{"I19.report", "A worker reports under the key of the undo.", func(c *claim) judgement {
+		key := c.Record.GetCompensationReported().Key
+		return unless(key == c.b.undoKey(c.p, c.a), "another key than %q: that of action %s", key,
+			c.a.id)
+	}},
+	{"I5.report", "That an attempt was done is said once.", func(c *claim) judgement {
+		k, a := c.Record.GetCompensationReported(), c.a
+		done := k.Answer == pb.Answer_ANSWER_DONE && k.Attempt >= 1 && k.Attempt <= a.saidDone
+		return copyIf(done && a.undo != compensated && a.undo != skipped)
+	}},
+	{"I18.report", "A worker reports an attempt that is in flight, or was when its owner answered.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetCompensationReported(), c.a
+			done := k.Answer == pb.Answer_ANSWER_DONE
+			current := a.undo == dispatched && k.Attempt == a.attempt &&
+				a.asking == pb.Question_QUESTION_UNSPECIFIED
+			flies := c.p.phase == ledger.StateUnwinding && a.inFlight(k.Attempt) &&
+				(done || current) &&
+				a.asking != pb.Question_QUESTION_VERIFY
+			return unless(flies || done && a.isLate(k.Attempt),
+				"an attempt in flight: the undo of action %s is %s",
+				a.id, state{c.p, a})
+		}},
+	{"I5.answer", "One answer of a worker counts, and a success against any other.",
+		func(c *claim) judgement {
+			k, a := c.Record.GetCompensationReported(), c.a
+			said := a.reported != nil && (k.Answer != pb.Answer_ANSWER_DONE || a.reportedDone())
+			return copyIf(said && !(k.Answer == pb.Answer_ANSWER_DONE && a.isLate(k.Attempt)))
+		}},
+}

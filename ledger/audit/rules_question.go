@@ -1,0 +1,115 @@
+package audit
+
+import (
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// The questions of an unwind, and their answers.
+var askClauses = []clause{
+	{"I20.question", "A question is the one that the contract asks.", func(c *claim) judgement {
+		k := c.Record.GetProbeAsked()
+		call := callOf(c.a.compensation, k.Question)
+		return unless(call != nil && call.Capability == k.Capability,
+			"%q, and not %s: so asks the contract of action %s",
+			call.GetCapability(), k.Capability, c.a.id)
+	}},
+	{"I20.ask", "A question is asked where its answer decides what comes next.",
+		func(c *claim) judgement {
+			k := c.Record.GetProbeAsked()
+			return unless(c.b.mayAsk(c.p, c.a, k, c.p.isReady(c.a)), "the undo of action %s is %s",
+				c.a.id, state{c.p, c.a})
+		}},
+	{"I29.asked", "No effect is asked about before its forward has had its time.",
+		func(c *claim) judgement {
+			if c.Record.GetProbeAsked().Question != pb.Question_QUESTION_EFFECT {
+				return judgement{}
+			}
+			return landedFirst(settlesBy)(c)
+		}},
+	nextQuestion,
+}
+
+var nextQuestion = clause{"I20.number", "The questions about an action are numbered from 1.",
+	func(c *claim) judgement {
+		n := c.Record.GetProbeAsked().Attempt
+		return unless(n == c.a.asked+1, "question %d about action %s is next, and not %d", c.a.asked+1,
+			c.a.id, n)
+	}}
+
+var foundClauses = []clause{
+	{"I20.open", "An answer is to the question that is out.", func(c *claim) judgement {
+		k, a := c.Record.GetProbeAnswered(), c.a
+		open := a.undo == dispatched && a.asking == k.Question && a.asked == k.Attempt &&
+			k.Question != pb.Question_QUESTION_UNSPECIFIED
+		return unless(open, "the undo of action %s is %s, at question %d", a.id, state{c.p, a},
+			a.asked)
+	}},
+	{"I20.presence", "An answer has a presence that this version knows.", func(c *claim) judgement {
+		_, known := pb.Presence_name[int32(c.Record.GetProbeAnswered().Presence)]
+		return unless(known, "a presence that this version knows")
+	}},
+	{"I20.unserved", "A question that nobody has answered has found nothing.",
+		func(c *claim) judgement {
+			k := c.Record.GetProbeAnswered()
+			return unless(!k.Unserved || k.Presence == pb.Presence_PRESENCE_UNSPECIFIED,
+				"no presence of action %s", c.a.id)
+		}},
+	{"I23.question", "A question is given up as served by nobody after the time of its contract.",
+		func(c *claim) judgement {
+			until := c.a.offeredUntil()
+			return unless(!c.Record.GetProbeAnswered().Unserved || c.Record.EpochNs >= until,
+				"the question about action %s is offered until %d", c.a.id, until)
+		}},
+}
+
+// doubtChapters are those of actions that a commit waits for.
+var doubtChapters = map[string]*chapter{
+	"probe_asked for a commit": {
+		counts: append(aboutAction[:3:3],
+			clause{"I20.doubt", "A commit asks the probe whether an effect is there.",
+				func(c *claim) judgement {
+					k := c.Record.GetProbeAsked()
+					call := c.a.compensation.GetProbe().GetCall()
+					effect := k.Question == pb.Question_QUESTION_EFFECT
+					return unless(effect && call != nil && call.Capability == k.Capability,
+						"%q about the effect of action %s", call.GetCapability(), c.a.id)
+				}},
+			clause{"I20.waits", "A commit asks about what it waits for.", func(c *claim) judgement {
+				return unless(c.a.doubt == doubtDue || c.a.doubt == doubtAgain,
+					"no commit waits for an answer about action %s", c.a.id)
+			}},
+			clause{"I29.doubt", "No commit asks before a forward has had its time.",
+				landedFirst(func(c *claim) int64 { return c.p.doubtBy(c.a) })},
+			nextQuestion),
+		content: callContent,
+		collect: noteDoubtAsked,
+	},
+	"probe_answered for a commit": {
+		counts: append(aboutAction[:3:3],
+			clause{"I20.answer", "An answer for a commit is to the question that is out.",
+				func(c *claim) judgement {
+					k, a := c.Record.GetProbeAnswered(), c.a
+					_, known := pb.Presence_name[int32(k.Presence)]
+					return unless(a.doubt == doubtAsked && k.Question == a.asking &&
+						k.Attempt == a.asked && known,
+						"no such question about action %s is out", a.id)
+				}}),
+		collect: noteDoubtAnswered,
+	},
+	"commit_waits": {
+		counts: append(aboutAction[:3:3],
+			clause{"I15.committing", "An owner is asked about a doubt while a commit waits.",
+				func(c *claim) judgement {
+					return unless(c.p.committing(), "plan %s is %s", c.p.id, c.p.status())
+				}},
+			clause{"I36.owner", "An owner is asked where no question is out, and none is left.",
+				func(c *claim) judgement {
+					d := c.a.doubt
+					return unless(d != "" && d != doubtAsked && d != doubtGiven,
+						"no commit waits for the owner of action %s", c.a.id)
+				}},
+			clause{"I29.owner", "No owner is asked before a forward has had its time.",
+				landedFirst(func(c *claim) int64 { return c.p.doubtBy(c.a) })}),
+		collect: noteCommitWaits,
+	},
+}

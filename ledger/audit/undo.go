@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"cmp"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// stateOf is the undo of an action as people read it.
+func (p *plan) stateOf(a *action) string {
+	switch {
+	case a.undo == owed && p.isReady(a) && p.settlesBy(a) != 0:
+		return settling
+	case a.undo == owed && p.isReady(a):
+		return ready
+	case a.doubt == doubtGiven:
+		return quarantined
+	case a.undo == held && p.phase == ledger.StateCommitted && !p.keeps():
+		return retired
+	}
+	return a.undo
+}
+
+// What an unwind does next with an action that is ready.
+const (
+	doDispatch   = "dispatch"
+	doProbe      = "probe"
+	doSkip       = "skip"
+	doQuarantine = "quarantine"
+	doChild      = "unwind its child plan"
+)
+
+// superseded: an undo that has begun has nothing to do any more.
+func (a *action) superseded() bool { return a.outcome == failed || a.late && a.dutyOf == 0 }
+
+// next says what is to be done with a ready action now. Only what crossed or may have
+// crossed is undone; an irreversible effect is its owner's; doubt is asked about first
+// (I20).
+func (b *book) next(p *plan, a *action) string {
+	c, class := a.compensation, a.forward.GetClass()
+	unsure := (a.blind() || a.late) && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	switch {
+	case a.child != nil:
+		return doChild
+	case a.undone:
+		return doQuarantine
+	case a.superseded(), class == pb.Class_CLASS_EFFECTLESS,
+		a.presence == pb.Presence_PRESENCE_ABSENT:
+		return doSkip
+	case class == pb.Class_CLASS_IRREVERSIBLE, c.GetCapability() == "":
+		return doQuarantine
+	case c.Sealed && b.isErased(p):
+		return doQuarantine
+	case a.late && a.dutyOf != 0 && c.OnLate == pb.OnLate_ON_LATE_QUARANTINE && !a.approved:
+		return doQuarantine
+	case unsure && a.late && c.Probe != nil:
+		return doProbe
+	case unsure && !a.late && a.policy() == doubtAsk:
+		return doProbe
+	case unsure && !a.late && a.policy() == doubtOwner:
+		return doQuarantine
+	case !a.approved && (b.windowClosed(a) || a.forward.Pivot || c.Approve):
+		return doQuarantine
+	default:
+		return doDispatch
+	}
+}
+
+// inFlight: an answer about this attempt may still settle it. An earlier attempt that
+// turns out to have succeeded did undo the effect.
+func (a *action) inFlight(attempt uint32) bool {
+	return (a.flying() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
+}
+
+func (a *action) reportedDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
+
+// land takes an action out of flight.
+func (a *action) land() {
+	a.unheard()
+	a.asking, a.pending, a.arguments = pb.Question_QUESTION_UNSPECIFIED, nil, nil
+}
+
+func (a *action) unheard() { a.reported, a.confirmed = nil, false }
+
+func attemptsOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.GetAttempts(), 3) }
+
+func timeoutOf(c *pb.CompensationRegistered) int64 { return cmp.Or(c.GetTimeoutNs(), int64(30e9)) }
+
+func (a *action) spent() bool {
+	return a.unserved || a.attempt-a.attemptsFrom >= attemptsOf(a.compensation)
+}
+
+// noteDispatch begins an attempt.
+func noteDispatch(b *book, c *claim) {
+	a, k := c.a, c.Record.GetCompensationDispatched()
+	a.attempt, a.blindly, a.dispatched = k.Attempt, k.BlindCleanup, c.Address
+	a.dispatchedNs, a.unserved = c.Record.EpochNs, false
+	a.undo, a.arguments = dispatched, c.Record.Payload.GetArguments()
+}
+
+func noteSuccess(b *book, c *claim) {
+	c.a.land()
+	c.a.successes++
+	b.settle(c.p, c.a, compensated, c.Address)
+}
+
+// noteFailure ends an attempt: asked about, tried again, or its owner's (I23).
+func noteFailure(b *book, c *claim) {
+	a, k := c.a, c.Record.GetCompensationFailed()
+	a.pending = nil
+	a.unserved = k.Unserved
+	a.unheard()
+	if k.InDoubt { // its worker may be at work for as long again
+		a.aliveUntilNs = max(a.aliveUntilNs,
+			min(c.Record.EpochNs, epochMax)+timeoutOf(a.compensation))
+	}
+	switch {
+	case a.superseded():
+		a.land()
+		a.undo = owed
+	case k.InDoubt && a.compensation.GetProbe() != nil && !a.inMemory():
+		a.asking, a.askedFrom, a.undo = pb.Question_QUESTION_UNDO, a.asked, waiting
+	case k.Final || a.spent():
+		a.land()
+		a.undo = exhausted
+	default:
+		a.undo = waiting
+	}
+}
+
+// noteSkip settles an action of which nothing is to be undone (I20).
+func noteSkip(b *book, c *claim) {
+	c.a.scoped = c.a.crossed()
+	b.settle(c.p, c.a, skipped, c.Address)
+}
+
+// noteQuarantine gives an action to its owner (I23).
+func noteQuarantine(b *book, c *claim) {
+	if c.a.undo == waiting { // its next call cannot be built
+		c.a.land()
+	}
+	c.a.proposal = nil
+	b.settle(c.p, c.a, quarantined, c.Address)
+	b.page(c.p, c.a, api.PageQuarantined, c.Address)
+}
+
+// noteProgress hears that an attempt goes on.
+func noteProgress(b *book, c *claim) {
+	k, a := c.Record.GetCompensationProgressed(), c.a
+	if k.Key == b.undoKey(c.p, a) && k.Attempt >= 1 && k.Attempt <= a.attempt {
+		a.aliveUntilNs = max(a.aliveUntilNs, min(k.UntilNs, epochMax))
+	}
+}
+
+// noteReport keeps what a worker says of a long undo.
+func noteReport(b *book, c *claim) {
+	k, a := c.Record.GetCompensationReported(), c.a
+	switch done := k.Answer == pb.Answer_ANSWER_DONE; {
+	case done && a.isLate(k.Attempt):
+		b.doneLate(c, k.Attempt)
+	case done:
+		a.reported, a.saidDone = k, k.Attempt
+	default:
+		a.reported = k
+	}
+}
