@@ -10,11 +10,13 @@ type ExportQuery struct {
 
 // ExportAnswer answers an ExportQuery.
 type ExportAnswer struct {
-	Size       uint64       `json:"size"`              // records in the tiles
-	Last       uint64       `json:"last"`              // sequence of the last message that is whole there
-	Index      uint64       `json:"index"`             // of the first record that follows
-	Entries    []byte       `json:"entries,omitempty"` // as ledger.AppendEntry writes them
-	Nodes      []ExportNode `json:"nodes,omitempty"`   // the perfect subtrees of the records before Index
+	Size uint64 `json:"size"` // records in the tiles
+	// Last: sequence of the last message that is whole there.
+	Last    uint64 `json:"last"`
+	Index   uint64 `json:"index"`             // of the first record that follows
+	Entries []byte `json:"entries,omitempty"` // as ledger.AppendEntry writes them
+	// Nodes: the perfect subtrees of the records before Index.
+	Nodes      []ExportNode `json:"nodes,omitempty"`
 	Checkpoint string       `json:"checkpoint,omitempty"`
 	Error      string       `json:"error,omitempty"`
 }

@@ -12,8 +12,9 @@ type PlanQuery struct {
 
 // ListQuery asks for a list: quarantine.ls, refused.ls.
 type ListQuery struct {
-	After         string `json:"after,omitempty"`          // quarantine.ls: plan id; the page starts behind it
-	AfterSequence uint64 `json:"after_sequence,omitempty"` // refused.ls: behind this one
+	// After: quarantine.ls: plan id; the batch starts after it.
+	After         string `json:"after,omitempty"`
+	AfterSequence uint64 `json:"after_sequence,omitempty"` // refused.ls: after this one
 	Limit         int    `json:"limit,omitempty"`          // 1..1000, default 100
 }
 
@@ -44,9 +45,10 @@ type PreviewQuery struct {
 
 // ExplainQuery asks what the leases of a plan or an action answer, and why.
 type ExplainQuery struct {
-	Plan   string `json:"plan"`
-	Action string `json:"action,omitempty"` // number or id; empty: the plan's own, and those of all its actions
-	Lease  string `json:"lease,omitempty"`  // empty: all
+	Plan string `json:"plan"`
+	// Action: number or id; empty: the plan's own, and those of all its actions.
+	Action string `json:"action,omitempty"`
+	Lease  string `json:"lease,omitempty"` // empty: all
 }
 
 // ExplainAnswer answers trigger.explain.
@@ -67,7 +69,7 @@ type UndoQuery struct {
 	Plan       string `json:"plan,omitempty"`
 	Action     string `json:"action,omitempty"`
 	Capability string `json:"capability,omitempty"`
-	After      string `json:"after,omitempty"` // as Next of the page before
+	After      string `json:"after,omitempty"` // as Next of the batch before
 	Limit      int    `json:"limit,omitempty"` // 1..1000, default 100
 }
 
@@ -83,7 +85,7 @@ type UndosAnswer struct {
 type ContractQuery struct {
 	Capability string `json:"capability,omitempty"`
 	Revisions  bool   `json:"revisions,omitempty"` // all, not the current one only
-	After      string `json:"after,omitempty"`     // capability; the page starts behind it
+	After      string `json:"after,omitempty"`     // capability; the batch starts after it
 	Limit      int    `json:"limit,omitempty"`     // 1..1000, default 100
 }
 
@@ -120,5 +122,6 @@ const (
 	ModeHolding  = "holding"     // decides and dispatches
 	ModeGuard    = "clock-guard" // holds, but no clock lease fires
 	ModeHalted   = "halted"      // a guard has failed: nothing is dispatched
-	ModeDegraded = "degraded"    // a disk cannot be written: nothing is folded or dispatched until it can
+	// a disk cannot be written: nothing is folded or dispatched until it can
+	ModeDegraded = "degraded"
 )

@@ -154,7 +154,9 @@ func (r *rehearsal) each(p *plan, undo rowspb.Undo, f func(*plan, *action)) {
 
 // flying are the calls that were out before the preview began.
 func (r *rehearsal) flying(p *plan) (calls []call) {
-	r.each(p, rowspb.Undo_UNDO_DISPATCHED, func(_ *plan, a *action) { calls = append(calls, call{a, a.row.Asking}) })
+	r.each(p, rowspb.Undo_UNDO_DISPATCHED, func(_ *plan, a *action) {
+		calls = append(calls, call{a, a.row.Asking})
+	})
 	return calls
 }
 
@@ -195,7 +197,9 @@ func (r *rehearsal) wait(p *plan) bool {
 func (r *rehearsal) settleAddresses() {
 	for _, a := range r.d.state.changed {
 		if a.fixed.Registered.Sequence == 0 {
-			a.fixed.Registered = &pb.Address{Sequence: r.d.state.meta.Applied.GetSequence() + 1, Index: a.id.n}
+			a.fixed.Registered = &pb.Address{
+				Sequence: r.d.state.meta.Applied.GetSequence() + 1, Index: a.id.n,
+			}
 		}
 	}
 }
@@ -240,6 +244,8 @@ func (r *rehearsal) answer(c call) {
 		presence = pb.Presence_PRESENCE_ABSENT
 	}
 	rec := r.d.about(p, a, a.row.Dispatched)
-	rec.Kind = &pb.Record_ProbeAnswered{ProbeAnswered: &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence}}
+	rec.Kind = &pb.Record_ProbeAnswered{
+		ProbeAnswered: &pb.ProbeAnswered{Attempt: a.row.Asked, Question: c.question, Presence: presence},
+	}
 	r.d.propose(rec)
 }

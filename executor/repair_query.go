@@ -3,7 +3,7 @@ package executor
 // The bodies of what operators ask on api.AdminSubject, answered in JSON by the
 // host of the tenant.
 
-// RepairQuery asks that a halted tenant's stream be made anew (ledger.repair).
+// RepairQuery asks for a new stream in place of a halted tenant's (ledger.repair).
 type RepairQuery struct {
 	DryRun bool   `json:"dry_run,omitempty"` // say what it would do, and change nothing
 	Reason string `json:"reason"`
@@ -16,9 +16,11 @@ type RepairAnswer struct {
 	DryRun  bool   `json:"dry_run,omitempty"`
 	Problem string `json:"problem"` // what had halted the tenant
 	Tiles   uint64 `json:"tiles"`   // last sequence that the tiles had before
-	Through uint64 `json:"through"` // and have now, with what the old stream could add to them: stamps and addresses are kept
-	Size    uint64 `json:"size"`    // records up to there
-	Root    string `json:"root"`    // of their tree
+	// Through: and have now, with what the old stream could add to them: stamps and addresses are
+	// kept.
+	Through uint64 `json:"through"`
+	Size    uint64 `json:"size"` // records up to there
+	Root    string `json:"root"` // of their tree
 	OldLast uint64 `json:"old_last"`
 	Lost    string `json:"lost"`    // could not be read anywhere
 	Carried string `json:"carried"` // appended again, with new addresses
@@ -56,20 +58,23 @@ type DroppedAnswer struct {
 // ScrubAnswer answers ledger.scrub: the stream was read against the tiles.
 type ScrubAnswer struct {
 	Compared uint64 `json:"compared"` // messages of the stream that are as in the tiles
-	Alone    uint64 `json:"alone"`    // messages that only the tiles have, behind a repair
+	Alone    uint64 `json:"alone"`    // messages that only the tiles have, after a repair
 	Records  uint64 `json:"records"`
-	Differs  uint64 `json:"differs,omitempty"` // first sequence of the stream that is not as in the tiles
-	Problem  string `json:"problem,omitempty"`
-	TookMs   int64  `json:"took_ms"`
-	Error    string `json:"error,omitempty"`
+	// Differs: first sequence of the stream that is not as in the tiles.
+	Differs uint64 `json:"differs,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	TookMs  int64  `json:"took_ms"`
+	Error   string `json:"error,omitempty"`
 }
 
 // CopyView is what status says of a tenant's tiles.
 type CopyView struct {
-	Records     uint64       `json:"records"`
-	Last        uint64       `json:"last"`                    // sequence
-	ScrubbedNs  int64        `json:"scrubbed_ns,omitempty"`   // when the last full pass of the scrub ended
-	NextScrubNs int64        `json:"next_scrub_ns,omitempty"` // when the next one begins
-	Scrubbing   uint64       `json:"scrubbing,omitempty"`     // sequence that a pass under way has reached
-	Repairs     []RepairView `json:"repairs,omitempty"`
+	Records uint64 `json:"records"`
+	Last    uint64 `json:"last"` // sequence
+	// ScrubbedNs: when the last full pass of the scrub ended.
+	ScrubbedNs  int64 `json:"scrubbed_ns,omitempty"`
+	NextScrubNs int64 `json:"next_scrub_ns,omitempty"` // when the next one begins
+	// Scrubbing: sequence that a pass under way has reached.
+	Scrubbing uint64       `json:"scrubbing,omitempty"`
+	Repairs   []RepairView `json:"repairs,omitempty"`
 }

@@ -7,11 +7,12 @@ import (
 
 // ErasureView is an erasure as people see it.
 type ErasureView struct {
-	At        string `json:"at"` // address of the operator's record
-	AtNs      int64  `json:"at_ns"`
-	By        string `json:"by"`
-	Reason    string `json:"reason"`
-	Destroyed string `json:"destroyed,omitempty"` // address of the holder's record; empty: the key is about to be destroyed
+	At     string `json:"at"` // address of the operator's record
+	AtNs   int64  `json:"at_ns"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	// Destroyed: address of the holder's record; empty: the key is about to be destroyed.
+	Destroyed string `json:"destroyed,omitempty"`
 }
 
 // erasure shows the erasure of a plan, or of the one that it undoes; nil: none.
@@ -19,7 +20,10 @@ func erasure(row *rowspb.PlanRow) *ErasureView {
 	if row.Erased == nil {
 		return nil
 	}
-	view := &ErasureView{At: ledger.FormatAddress(row.Erased), AtNs: row.Erasure.GetAtNs(), By: row.Erasure.GetBy(), Reason: row.Erasure.GetReason()}
+	view := &ErasureView{
+		At: ledger.FormatAddress(row.Erased), AtNs: row.Erasure.GetAtNs(), By: row.Erasure.GetBy(),
+		Reason: row.Erasure.GetReason(),
+	}
 	if row.Shredded != nil {
 		view.Destroyed = ledger.FormatAddress(row.Shredded)
 	}

@@ -20,78 +20,101 @@ type PlanView struct {
 	EndedNs     int64             `json:"ended_ns,omitempty"`
 	LastNs      int64             `json:"last_ns"`
 	ActionCount int               `json:"action_count"`
-	Held        int               `json:"held"`        // registrations that an unwind would owe or still owes
-	Compensated int               `json:"compensated"` // undone
-	Skipped     int               `json:"skipped"`
-	Quarantined int               `json:"quarantined"` // waiting for the owner
-	Opened      string            `json:"opened"`      // addresses
-	Fired       string            `json:"fired,omitempty"`
-	Ended       string            `json:"ended,omitempty"`
-	Actions     []ActionView      `json:"actions,omitempty"`
-	Leases      []LeaseView       `json:"leases,omitempty"`
-	Refused     []RefusedView     `json:"refused,omitempty"`
-	Orphans     []string          `json:"orphans,omitempty"` // forwards that came without their registration
+	// Held: registrations that an unwind would owe or still owes.
+	Held        int           `json:"held"`
+	Compensated int           `json:"compensated"` // undone
+	Skipped     int           `json:"skipped"`
+	Quarantined int           `json:"quarantined"` // waiting for the owner
+	Opened      string        `json:"opened"`      // addresses
+	Fired       string        `json:"fired,omitempty"`
+	Ended       string        `json:"ended,omitempty"`
+	Actions     []ActionView  `json:"actions,omitempty"`
+	Leases      []LeaseView   `json:"leases,omitempty"`
+	Refused     []RefusedView `json:"refused,omitempty"`
+	// Orphans: forwards that came without their registration.
+	Orphans []string `json:"orphans,omitempty"`
 
-	Parent         string          `json:"parent,omitempty"`       // the plan that this one is a part of
-	ToSavepoint    string          `json:"to_savepoint,omitempty"` // unwinding: back to here, then open again
-	Savepoints     []SavepointView `json:"savepoints,omitempty"`
-	OnUndoFailure  string          `json:"on_undo_failure"`     // halt, continue
-	Proposals      []ProposalView  `json:"proposals,omitempty"` // about orphans, until a second operator says the same
-	SecondApprover bool            `json:"second_approver,omitempty"`
-	Origin         string          `json:"origin,omitempty"`           // the committed plan that this one undoes
-	UndoneAs       string          `json:"undone_as,omitempty"`        // the plan that undoes this committed one
-	WindowClosesNs int64           `json:"window_closes_ns,omitempty"` // of its held actions, the first
-	Omitted        []string        `json:"omitted,omitempty"`          // what did not fit into one answer
-	Cuts           []CutView       `json:"cuts,omitempty"`             // leases that a cascade limit holds
-	Erasure        *ErasureView    `json:"erasure,omitempty"`          // its sealed values were erased
+	// Parent: the plan that this one is a part of.
+	Parent string `json:"parent,omitempty"`
+	// ToSavepoint: unwinding: back to here, then open again.
+	ToSavepoint   string          `json:"to_savepoint,omitempty"`
+	Savepoints    []SavepointView `json:"savepoints,omitempty"`
+	OnUndoFailure string          `json:"on_undo_failure"` // halt, continue
+	// Proposals: about orphans, until a second operator says the same.
+	Proposals      []ProposalView `json:"proposals,omitempty"`
+	SecondApprover bool           `json:"second_approver,omitempty"`
+	// Origin: the committed plan that this one undoes.
+	Origin string `json:"origin,omitempty"`
+	// UndoneAs: the plan that undoes this committed one.
+	UndoneAs       string   `json:"undone_as,omitempty"`
+	WindowClosesNs int64    `json:"window_closes_ns,omitempty"` // of its held actions, the first
+	Omitted        []string `json:"omitted,omitempty"`          // what did not fit into one answer
+	// Cuts: leases that a cascade limit holds.
+	Cuts    []CutView    `json:"cuts,omitempty"`
+	Erasure *ErasureView `json:"erasure,omitempty"` // its sealed values were erased
 }
 
 // ActionView is one action of a plan, in the order of registration.
 type ActionView struct {
-	Number        int             `json:"number"` // 1..n
-	Action        string          `json:"action"`
-	Capability    string          `json:"capability"`
-	Class         string          `json:"class"`   // compensable, irreversible, effectless
-	Outcome       string          `json:"outcome"` // unknown, completed, failed, in_doubt
-	Undo          string          `json:"undo"`    // held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined, resolved
-	Compensation  string          `json:"compensation,omitempty"`
-	Handler       string          `json:"handler,omitempty"` // version of the handler in the agent's code that undoes it
-	Key           string          `json:"key,omitempty"`
-	After         []int           `json:"after,omitempty"` // numbers of the actions it came after
-	Attempt       int             `json:"attempt,omitempty"`
-	Attempts      int             `json:"attempts,omitempty"`
-	AtNs          int64           `json:"at_ns"`
-	DueNs         int64           `json:"due_ns,omitempty"` // next attempt
-	SettledNs     int64           `json:"settled_ns,omitempty"`
-	Note          string          `json:"note,omitempty"` // why skipped, failed or quarantined
-	Failure       string          `json:"failure,omitempty"`
-	Verdict       string          `json:"verdict,omitempty"`
-	Resolution    string          `json:"resolution,omitempty"`  // done, lost, accepted
-	ResolvedBy    string          `json:"resolved_by,omitempty"` // the actor named; and the operator of the subject, where that is another
-	Evidence      string          `json:"evidence,omitempty"`
-	Input         json.RawMessage `json:"input,omitempty"`
-	Output        json.RawMessage `json:"output,omitempty"`
-	Incomplete    bool            `json:"output_incomplete,omitempty"` // Output is what the undo reads of it, or nothing: it was too large
-	Registered    string          `json:"registered"`                  // addresses
-	OutcomeAt     string          `json:"outcome_at,omitempty"`
-	Dispatched    string          `json:"dispatched,omitempty"`
-	Settled       string          `json:"settled,omitempty"`
-	About         string          `json:"about"`                    // Registered with its whole leaf, for programs
-	QuarantinedAt string          `json:"quarantined_at,omitempty"` // likewise: the record that an answer points back to
-	WaitsFor      string          `json:"waits_for,omitempty"`      // worker or action it waits for now
+	Number     int    `json:"number"` // 1..n
+	Action     string `json:"action"`
+	Capability string `json:"capability"`
+	Class      string `json:"class"`   // compensable, irreversible, effectless
+	Outcome    string `json:"outcome"` // unknown, completed, failed, in_doubt
+	// Undo: held, retired, owed, ready, dispatched, waiting, compensated, skipped, quarantined,
+	// resolved.
+	Undo         string `json:"undo"`
+	Compensation string `json:"compensation,omitempty"`
+	// Handler: version of the handler in the agent's code that undoes it.
+	Handler    string `json:"handler,omitempty"`
+	Key        string `json:"key,omitempty"`
+	After      []int  `json:"after,omitempty"` // numbers of the actions it came after
+	Attempt    int    `json:"attempt,omitempty"`
+	Attempts   int    `json:"attempts,omitempty"`
+	AtNs       int64  `json:"at_ns"`
+	DueNs      int64  `json:"due_ns,omitempty"` // next attempt
+	SettledNs  int64  `json:"settled_ns,omitempty"`
+	Note       string `json:"note,omitempty"` // why skipped, failed or quarantined
+	Failure    string `json:"failure,omitempty"`
+	Verdict    string `json:"verdict,omitempty"`
+	Resolution string `json:"resolution,omitempty"` // done, lost, accepted
+	// ResolvedBy: the actor named; and the operator of the subject, where that is another.
+	ResolvedBy string          `json:"resolved_by,omitempty"`
+	Evidence   string          `json:"evidence,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"`
+	Output     json.RawMessage `json:"output,omitempty"`
+	// Incomplete: Output is what the undo reads of it, or nothing: it was too large.
+	Incomplete bool   `json:"output_incomplete,omitempty"`
+	Registered string `json:"registered"` // addresses
+	OutcomeAt  string `json:"outcome_at,omitempty"`
+	Dispatched string `json:"dispatched,omitempty"`
+	Settled    string `json:"settled,omitempty"`
+	// About: Registered with its whole leaf, for programs.
+	About string `json:"about"`
+	// QuarantinedAt: likewise: the record that an answer points back to.
+	QuarantinedAt string `json:"quarantined_at,omitempty"`
+	WaitsFor      string `json:"waits_for,omitempty"` // worker or action it waits for now
 
-	Asking         string          `json:"asking,omitempty"`    // effect, undo, verify: the question under way or due
-	Presence       string          `json:"presence,omitempty"`  // what the probe found: present, absent, duplicate
-	Fidelity       string          `json:"fidelity,omitempty"`  // exact, semantic, lossy
-	ClosesNs       int64           `json:"closes_ns,omitempty"` // end of its undo window
-	Pivot          bool            `json:"pivot,omitempty"`
-	Approve        bool            `json:"approve,omitempty"`        // its undo waits for the owner's word
-	Child          string          `json:"child,omitempty"`          // the plan that this entry stands for
-	DutyOf         string          `json:"duty_of,omitempty"`        // the action whose effect is owed once more
-	Contract       string          `json:"contract,omitempty"`       // digest, 64 hex digits
-	Proposal       string          `json:"proposal,omitempty"`       // an owner's answer that waits for a second operator
-	Owed           bool            `json:"owed,omitempty"`           // its owner may answer for it: it is quarantined, or not dealt with yet
-	AliveNs        int64           `json:"alive_until_ns,omitempty"` // an attempt without an answer may be at work until then
+	// Asking: effect, undo, verify: the question under way or due.
+	Asking string `json:"asking,omitempty"`
+	// Presence: what the probe found: present, absent, duplicate.
+	Presence string `json:"presence,omitempty"`
+	Fidelity string `json:"fidelity,omitempty"`  // exact, semantic, lossy
+	ClosesNs int64  `json:"closes_ns,omitempty"` // end of its undo window
+	Pivot    bool   `json:"pivot,omitempty"`
+	// Approve: its undo waits for the owner's word.
+	Approve bool `json:"approve,omitempty"`
+	// Child: the plan whose entry this is.
+	Child string `json:"child,omitempty"`
+	// DutyOf: the action whose effect is owed once more.
+	DutyOf   string `json:"duty_of,omitempty"`
+	Contract string `json:"contract,omitempty"` // digest, 64 hex digits
+	// Proposal: an owner's answer that waits for a second operator.
+	Proposal string `json:"proposal,omitempty"`
+	// Owed: its owner may answer for it: it is quarantined, or not dealt with yet.
+	Owed bool `json:"owed,omitempty"`
+	// AliveNs: an attempt without an answer may be at work until then.
+	AliveNs        int64           `json:"alive_until_ns,omitempty"`
 	ResolvedReason string          `json:"resolved_reason,omitempty"`
 	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
 	Arguments      json.RawMessage `json:"arguments,omitempty"` // of the command in flight
@@ -101,31 +124,39 @@ type ActionView struct {
 
 // LeaseView is one standing condition.
 type LeaseView struct {
-	Name      string   `json:"name"`
-	Condition string   `json:"condition"`
-	Truth     string   `json:"truth"` // true, unknown, false: now, by the clock of the host that answers
-	ArmedNs   int64    `json:"armed_ns,omitempty"`
-	Fired     bool     `json:"fired"`
-	FiredAt   string   `json:"fired_at,omitempty"`  // address of its LeaseFired, while the plan knows it
-	Moot      bool     `json:"moot,omitempty"`      // no future makes it fire
-	MootWhy   []string `json:"moot_why,omitempty"`  // the name that is never set, the time that has passed; none: the expression alone says so
-	Retired   string   `json:"retired,omitempty"`   // it is asked no more since then: the plan was committed, the plan was undone, ...
-	Suspended string   `json:"suspended,omitempty"` // it is asked again when the plan is back at this savepoint
-	WakeNs    int64    `json:"wake_ns,omitempty"`   // when time alone could change it
-	Waits     []string `json:"waits,omitempty"`     // what an unknown waits for
-	Keys      []string `json:"keys,omitempty"`      // facts that it is indexed by
-	Shared    uint64   `json:"shared,omitempty"`    // other leases that always have this answer, and are asked as one with it
-	Error     string   `json:"error,omitempty"`
-	Cascade   string   `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
+	Name      string `json:"name"`
+	Condition string `json:"condition"`
+	// Truth: true, unknown, false: now, by the clock of the host that answers.
+	Truth   string `json:"truth"`
+	ArmedNs int64  `json:"armed_ns,omitempty"`
+	Fired   bool   `json:"fired"`
+	// FiredAt: address of its LeaseFired, while the plan knows it.
+	FiredAt string `json:"fired_at,omitempty"`
+	Moot    bool   `json:"moot,omitempty"` // no future makes it fire
+	// MootWhy: the name that is never set, the time that has passed; none: the expression alone says
+	// so.
+	MootWhy []string `json:"moot_why,omitempty"`
+	// Retired: it is asked no more since then: the plan was committed or undone, and so on.
+	Retired string `json:"retired,omitempty"`
+	// Suspended: it is asked again when the plan is back at this savepoint.
+	Suspended string   `json:"suspended,omitempty"`
+	WakeNs    int64    `json:"wake_ns,omitempty"` // when time alone could change it
+	Waits     []string `json:"waits,omitempty"`   // what an unknown waits for
+	Keys      []string `json:"keys,omitempty"`    // facts that it is indexed by
+	// Shared: other leases that always have this answer, and are asked as one with it.
+	Shared  uint64 `json:"shared,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Cascade string `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
 
 	Readings []ReadingView `json:"readings,omitempty"`
 }
 
 // ExplainView is what leases answer now, and why.
 type ExplainView struct {
-	Plan    string      `json:"plan"`
-	State   string      `json:"state"`
-	TimeNs  int64       `json:"time_ns"` // of the answers: the clock of the host, or the logical time where that is ahead
+	Plan  string `json:"plan"`
+	State string `json:"state"`
+	// TimeNs: of the answers: the clock of the host, or the logical time where that is ahead.
+	TimeNs  int64       `json:"time_ns"`
 	Leases  []HeldLease `json:"leases"`
 	Omitted bool        `json:"omitted,omitempty"` // there are more: name an action
 }
@@ -138,9 +169,10 @@ type HeldLease struct {
 
 // ReadingView is one value that a condition reads.
 type ReadingView struct {
-	Name     string `json:"name"`
-	Present  bool   `json:"present"`            // there is such a fact; a function has an answer
-	Value    string `json:"value,omitempty"`    // JSON; empty where the condition asks only whether it is there, or when
+	Name    string `json:"name"`
+	Present bool   `json:"present"` // there is such a fact; a function has an answer
+	// Value: JSON; empty where the condition asks only whether it is there, or when.
+	Value    string `json:"value,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"` // of the record that set it
 }
 
@@ -159,45 +191,50 @@ type RefusedView struct {
 
 // StatusView is the state of one tenant.
 type StatusView struct {
-	Tenant      string          `json:"tenant"`
-	Mode        string          `json:"mode"` // as ModeHolding and its like
-	Problem     string          `json:"problem,omitempty"`
-	Holder      string          `json:"holder"`
-	Term        uint64          `json:"term"`
-	SinceNs     int64           `json:"since_ns,omitempty"` // when that term began
-	Applied     uint64          `json:"applied"`            // last sequence folded
-	Last        uint64          `json:"last"`               // last sequence of the stream
-	Records     uint64          `json:"records"`
-	TimeNs      int64           `json:"time_ns"` // logical time
-	Held        uint64          `json:"held"`
-	Open        uint64          `json:"open"`
-	Unwinding   uint64          `json:"unwinding"`
-	Quarantined uint64          `json:"quarantined"`
-	Ended       uint64          `json:"ended"`
-	Refused     uint64          `json:"refused"`
-	Void        uint64          `json:"void"`
-	NextDueNs   int64           `json:"next_due_ns,omitempty"` // when time calls for the next decision; in the past: it waits to be made
-	InFlight    int             `json:"in_flight"`
-	Waiting     []WaitingView   `json:"waiting,omitempty"`      // commands without a worker
-	Unpaged     int             `json:"unpaged,omitempty"`      // pages that nobody has taken yet
-	OldestPage  *PageView       `json:"oldest_page,omitempty"`  // of them
-	Faulty      uint64          `json:"faulty"`                 // leases in error, where many share one condition counted as one
-	FaultyPlans []string        `json:"faulty_plans,omitempty"` // some plans that hold them
-	Cut         uint64          `json:"cut"`                    // plans with a lease that a cascade limit holds
-	Cascade     CascadeLimits   `json:"cascade"`                // in force on this host
-	Copy        *CopyView       `json:"copy,omitempty"`         // of the ledger, in tiles
-	Lossy       bool            `json:"lossy,omitempty"`        // the server need not sync what it acknowledges: its operator has said so
-	Disks       []DiskView      `json:"disks,omitempty"`        // of the host that answers
-	Checkpoint  *CheckpointView `json:"checkpoint,omitempty"`
+	Tenant      string `json:"tenant"`
+	Mode        string `json:"mode"` // as ModeHolding and its like
+	Problem     string `json:"problem,omitempty"`
+	Holder      string `json:"holder"`
+	Term        uint64 `json:"term"`
+	SinceNs     int64  `json:"since_ns,omitempty"` // when that term began
+	Applied     uint64 `json:"applied"`            // last sequence folded
+	Last        uint64 `json:"last"`               // last sequence of the stream
+	Records     uint64 `json:"records"`
+	TimeNs      int64  `json:"time_ns"` // logical time
+	Held        uint64 `json:"held"`
+	Open        uint64 `json:"open"`
+	Unwinding   uint64 `json:"unwinding"`
+	Quarantined uint64 `json:"quarantined"`
+	Ended       uint64 `json:"ended"`
+	Refused     uint64 `json:"refused"`
+	Void        uint64 `json:"void"`
+	// NextDueNs: when time calls for the next decision; in the past: it waits to be made.
+	NextDueNs  int64         `json:"next_due_ns,omitempty"`
+	InFlight   int           `json:"in_flight"`
+	Waiting    []WaitingView `json:"waiting,omitempty"`     // commands without a worker
+	Unpaged    int           `json:"unpaged,omitempty"`     // pages that no hook has taken yet
+	OldestPage *PageView     `json:"oldest_page,omitempty"` // of them
+	// Faulty: leases in error, where many share one condition counted as one.
+	Faulty      uint64   `json:"faulty"`
+	FaultyPlans []string `json:"faulty_plans,omitempty"` // some plans that hold them
+	// Cut: plans with a lease that a cascade limit holds.
+	Cut     uint64        `json:"cut"`
+	Cascade CascadeLimits `json:"cascade"`        // in force on this host
+	Copy    *CopyView     `json:"copy,omitempty"` // of the ledger, in tiles
+	// Lossy: the server need not sync what it acknowledges: its operator has said so.
+	Lossy      bool            `json:"lossy,omitempty"`
+	Disks      []DiskView      `json:"disks,omitempty"` // of the host that answers
+	Checkpoint *CheckpointView `json:"checkpoint,omitempty"`
 	// RefusedReplies are answers of workers that did not count; nil: there were none
 	// since the host that answers has started.
 	RefusedReplies *RefusedRepliesView `json:"refused_replies,omitempty"`
 
-	Cascaded uint64       `json:"cascaded"`          // leases that fired at a depth above 1 in this hour of logical time
+	// Cascaded: leases that fired at a depth above 1 in this hour of logical time.
+	Cascaded uint64       `json:"cascaded"`
 	Folding  *FoldingView `json:"folding,omitempty"` // while the host catches up with the ledger
 }
 
-// PageView is a call to an owner that nobody has taken.
+// PageView is a call to an owner that no hook has taken.
 type PageView struct {
 	Kind   string `json:"kind"`
 	Hook   string `json:"hook"`
@@ -250,23 +287,26 @@ type HostView struct {
 	Host    string `json:"host"` // as in StatusView.Holder when it holds
 	Mode    string `json:"mode"`
 	Problem string `json:"problem,omitempty"`
-	Applied uint64 `json:"applied"`          // last sequence folded
-	Last    uint64 `json:"last"`             // last sequence of the stream
-	NoKey   string `json:"no_key,omitempty"` // why it could not sign checkpoints, if it held the tenant
+	Applied uint64 `json:"applied"` // last sequence folded
+	Last    uint64 `json:"last"`    // last sequence of the stream
+	// NoKey: why it could not sign checkpoints, if it held the tenant.
+	NoKey string `json:"no_key,omitempty"`
 }
 
 // WaitingView is a command in flight that wants to be looked at: no worker has
 // taken it, or one says that it is still working.
 type WaitingView struct {
-	Working    bool   `json:"working,omitempty"`
-	Handler    string `json:"handler,omitempty"` // in an agent's code, which no process offers; for people
+	Working bool `json:"working,omitempty"`
+	// Handler: in an agent's code, which no process offers; for people.
+	Handler    string `json:"handler,omitempty"`
 	Capability string `json:"capability"`
 	Plan       string `json:"plan"`
 	Action     string `json:"action"`
 	SinceNs    int64  `json:"since_ns"`
 	Tries      int    `json:"tries"`
-	UnservedNs int64  `json:"unserved_ns,omitempty"` // while no worker takes it: when it becomes its owner's
-	Problem    string `json:"problem,omitempty"`     // why it was not sent; empty: no worker has taken it
+	// UnservedNs: while no worker takes it: when it becomes its owner's.
+	UnservedNs int64  `json:"unserved_ns,omitempty"`
+	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
 }
 
 // SavepointView is a place that an unwind may stop at.
@@ -286,11 +326,12 @@ type ProposalView struct {
 
 // PreviewView is what an unwind would do now.
 type PreviewView struct {
-	Plan        string        `json:"plan"`
-	State       string        `json:"state"` // of the plan as it stands
-	To          string        `json:"to,omitempty"`
-	Owner       string        `json:"owner,omitempty"`
-	End         string        `json:"end"` // how it would end if every worker says done: compensated, quarantined, failed, open, ...
+	Plan  string `json:"plan"`
+	State string `json:"state"` // of the plan now
+	To    string `json:"to,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// End: how it would end if every worker says done: compensated, quarantined, failed, open, and so on.
+	End         string        `json:"end"`
 	Steps       []PreviewStep `json:"steps"`
 	Refused     string        `json:"refused,omitempty"`     // why it could not even start
 	Outstanding []string      `json:"outstanding,omitempty"` // what would be left for the owner
@@ -311,8 +352,9 @@ type PreviewStep struct {
 	Fidelity   string          `json:"fidelity,omitempty"`
 	Outcome    string          `json:"outcome"` // of the forward; unknown and in_doubt are open doubts
 	ClosesNs   int64           `json:"closes_ns,omitempty"`
-	Reason     string          `json:"reason,omitempty"` // of a skip or a quarantine; of a probe: what is assumed
-	Owner      string          `json:"owner,omitempty"`  // quarantine: who decides
+	// Reason: of a skip or a quarantine; of a probe: what is assumed.
+	Reason string `json:"reason,omitempty"`
+	Owner  string `json:"owner,omitempty"` // quarantine: who decides
 }
 
 // UndoView is one attempt of an undo (S31, S32).
