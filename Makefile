@@ -1,7 +1,7 @@
 # Everything a developer runs. `make` and `make help` explain the targets.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help build man demo test test-long test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
+.PHONY: help build lab man demo test test-long test-race test-browser pictures sim sim-mutants torture lint vuln generate verify bench fuzz ci clean
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -22,6 +22,9 @@ man: ## write the manual pages of all commands into bin/man
 build: ## build bin/sagenbaum, and the offline verifier bin/sagenbaum-verify
 	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sagenbaum-verify ./cmd/sagenbaum-verify
+
+lab: ## build bin/sagenbaum-lab, for those who develop Sagenbaum: benchmarks and simulation
+	$(GO) build -trimpath -o bin/sagenbaum-lab ./cmd/sagenbaum-lab
 
 demo: ## run the demo: an agent's real git work, undone three ways (< 60 s)
 	$(GO) run ./cmd/sagenbaum demo
@@ -63,7 +66,7 @@ verify: ## prove that the generated Go is current, and that the schema breaks no
 	@.ci/verify "$(GO)"
 
 bench: ## measure against the embedded server and print the figures (docs/performance.md)
-	$(GO) run ./cmd/sagenbaum bench $(BENCHFLAGS)
+	$(GO) run ./cmd/sagenbaum-lab bench $(BENCHFLAGS)
 	$(GO) test -run '^$$' -bench 'BesideCEL|CompileShape|KnownShape' ./triggers
 	$(GO) test -run '^$$' -bench Verify ./cmd/sagenbaum-verify
 	$(GO) test -run '^$$' -bench TheTreeBeside ./executor/host

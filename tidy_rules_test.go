@@ -368,7 +368,7 @@ func checkTimers(s source) (findings []string) {
 
 // agents are the files that play an agent. They name what undoes their actions
 // in their contracts and nowhere else (S55).
-var agents = []string{"cmd/sagenbaum/demo_agent.go", "coordinator/example_test.go"}
+var agents = []string{"cmd/sagenbaum/demo/agent.go", "coordinator/example_test.go"}
 
 // undoing are the words by which code that undoes something gives itself away.
 // Capabilities of actions, such as git.worktree.add, contain none of them.

@@ -393,12 +393,12 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"a timer too many in a file that has one", "executor/host/holder.go", `package host; func f() { time.NewTimer(1); time.AfterFunc(1, nil) }`, "deadlines are leases"},
 		{"a deadline read by the shell", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.DeadlineNs }`, "DeadlineNs"},
 		{"a deadline read through its getter", "executor/host/actor.go", `package host; func f(p *row) int64 { return p.GetDeadlineNs() }`, "DeadlineNs"},
-		{"an agent that names an inverse", "cmd/sagenbaum/demo_agent.go", agentSource(`"git.push.delete"`), "names the inverse"},
+		{"an agent that names an inverse", "cmd/sagenbaum/demo/agent.go", agentSource(`"git.push.delete"`), "names the inverse"},
 		{"an agent that builds the name of an inverse", "coordinator/example_test.go", agentSource(`"undo.default." + name`), "contains the word"},
-		{"an agent that calls an undo", "cmd/sagenbaum/demo_agent.go", agentSource(`g.deleteBranch()`), "deleteBranch"},
-		{"an agent that passes an undo on", "cmd/sagenbaum/demo_agent.go", agentSource(`g.deleteBranch`), "uses deleteBranch"},
+		{"an agent that calls an undo", "cmd/sagenbaum/demo/agent.go", agentSource(`g.deleteBranch()`), "deleteBranch"},
+		{"an agent that passes an undo on", "cmd/sagenbaum/demo/agent.go", agentSource(`g.deleteBranch`), "uses deleteBranch"},
 		{"an agent that removes what it made", "coordinator/example_test.go", agentSource(`os.Remove("x")`), "Remove"},
-		{"an agent without contracts", "cmd/sagenbaum/demo_agent.go", `package main`, "no contracts"},
+		{"an agent without contracts", "cmd/sagenbaum/demo/agent.go", `package main`, "no contracts"},
 		{"banned word", "executor/a.go", `package executor; type runWorkflow struct{}`, "docs/glossary.md says plan"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// benchShapes are the conditions that `sagenbaum bench --only leases` holds, and
+// benchShapes are the conditions that `sagenbaum-lab bench --only leases` holds, and
 // two that every tenant has.
 var benchShapes = []struct{ name, text string }{
 	{"elapsed", `elapsed(action.at, duration("72h"))`},

@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // documentedUser is what docs/cli.md gives to a user of its users file.
@@ -103,7 +105,7 @@ func TestAnAuditorNeedsNoJetStream(t *testing.T) {
 			continue
 		}
 		r := as("auditor", command...)
-		if r.code != exitGood && r.code != exitLook {
+		if r.code != cli.ExitGood && r.code != cli.ExitLook {
 			t.Errorf("%s: %d\n%s%s", strings.Join(command, " "), r.code, r.stdout, r.stderr)
 		}
 	}
@@ -140,7 +142,7 @@ func TestAnAuditorNeedsNoJetStream(t *testing.T) {
 			t.Errorf("%s was not refused", subject)
 		}
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 // following is a command that prints lines until it is interrupted.
@@ -211,7 +213,7 @@ func TestFollowingGoesOnWhereTheHostWasGone(t *testing.T) {
 	f := s.follow(t, "ledger", "tail", "--since", "1", "--follow", "-o", "json")
 	f.until(t, `"plan":"p1"`)
 	listen := strings.TrimPrefix(s.url, "nats://")
-	s.end(t).wants(t, "the first server", exitGood)
+	s.end(t).wants(t, "the first server", cli.ExitGood)
 	s = serveFor(t, dir, "--listen", listen)
 	openPlan(t, dial(t, s.url), "default", "p2")
 	f.until(t, `"plan":"p2"`)
@@ -222,7 +224,7 @@ func TestFollowingGoesOnWhereTheHostWasGone(t *testing.T) {
 			t.Errorf("twice: %s", line)
 		}
 	}
-	s.end(t).wants(t, "the second server", exitGood)
+	s.end(t).wants(t, "the second server", cli.ExitGood)
 }
 
 func TestAnOperatorWithoutTheStreamIsToldWhatWasNotChecked(t *testing.T) {
@@ -230,14 +232,14 @@ func TestAnOperatorWithoutTheStreamIsToldWhatWasNotChecked(t *testing.T) {
 	s, as := usersServer(t, "operator1 pw pub=saga.default.operator.operator1 pub=query.default.>\n")
 	started := time.Now()
 	doctor := as("operator1", "doctor")
-	doctor.wants(t, "the doctor of an operator", exitGood)
+	doctor.wants(t, "the doctor of an operator", cli.ExitGood)
 	if !strings.Contains(doctor.stdout, "skip ledger     not checked (no permission)") {
 		t.Errorf("the doctor says\n%s", doctor.stdout)
 	}
 	if took := time.Since(started); took > 15*time.Second {
 		t.Errorf("it took %s to learn what the server says at once", took)
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 // A permission that is missing ends reading and following, with its name.
@@ -247,7 +249,7 @@ func TestReadingWithoutPermissionEnds(t *testing.T) {
 	for _, args := range [][]string{
 		{"ledger", "tail"}, {"ledger", "tail", "--since", "1", "--follow"}, {"ledger", "show", "1"},
 	} {
-		as("reader", args...).wants(t, strings.Join(args, " "), exitNotAllowed, "query.default.ledger.read")
+		as("reader", args...).wants(t, strings.Join(args, " "), cli.ExitNotAllowed, "query.default.ledger.read")
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }

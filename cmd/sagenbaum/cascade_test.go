@@ -16,6 +16,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // loop is a scene of three agents whose plans undo each other: what shop has done
@@ -104,15 +106,15 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
 	defer l.stop(t)
-	l.run(t, exitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits behind a cut cascade: it is open")
-	says(t, l.run(t, exitGood, "plan why shop-1"), "no lease of it has fired")
-	l.run(t, exitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
+	l.run(t, cli.ExitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits behind a cut cascade: it is open")
+	says(t, l.run(t, cli.ExitGood, "plan why shop-1"), "no lease of it has fired")
+	l.run(t, cli.ExitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
 	l.cut(t, "price-3")
-	says(t, l.run(t, exitLook, "quarantine ls", "next: sagenbaum plan why price-3"), "price-3", "lease moved", "travel", "cascade cut, depth 9 of 8")
-	says(t, l.run(t, exitLook, "status"), "1 cut; limits: depth 8, plan 8, tenant 10000 an hour, 7 used in this one", "price-3, owner travel: lease moved (cascade cut, depth 9 of 8)")
-	says(t, l.run(t, exitLook, "doctor"), "1 plan waits for its owner", "next: sagenbaum plan why price-3")
-	says(t, l.run(t, exitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
-	r := l.run(t, exitLook, "plan why price-3")
+	says(t, l.run(t, cli.ExitLook, "quarantine ls", "next: sagenbaum plan why price-3"), "price-3", "lease moved", "travel", "cascade cut, depth 9 of 8")
+	says(t, l.run(t, cli.ExitLook, "status"), "1 cut; limits: depth 8, plan 8, tenant 10000 an hour, 7 used in this one", "price-3, owner travel: lease moved (cascade cut, depth 9 of 8)")
+	says(t, l.run(t, cli.ExitLook, "doctor"), "1 plan waits for its owner", "next: sagenbaum plan why price-3")
+	says(t, l.run(t, cli.ExitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
+	r := l.run(t, cli.ExitLook, "plan why price-3")
 	says(t, r, "  1 plan shop-1 was cancelled by ana: the shop moves (", "that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
 		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (", "that turned lease moved of plan stock-1, and its plan was undone (",
 		`condition: "undone/shop" in facts && facts["undone/shop"] == 1`,
@@ -121,22 +123,22 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 		"waits since ", "cascade cut, depth 9 of 8, owner travel",
 		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME", "    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
 	t.Log("\n" + r.stdout)
-	why := decoded[executor.WhyView](t, l.run(t, exitLook, "plan why price-3 -o json"))
+	why := decoded[executor.WhyView](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
 	if len(why.Steps) != 9 || why.Cycle.Rounds != 2 || len(why.Cuts) != 1 {
 		t.Errorf("%+v", why)
 	}
-	l.run(t, exitUsage, "plan resume price-3", "the owner's answer needs a reason")
-	l.run(t, exitConflict, "plan resume price-3 --lease other --reason x --actor ana", "is not cut; cut: lease moved")
-	says(t, l.run(t, exitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"), "price-3 lease moved goes on from depth 1, as told by ana")
+	l.run(t, cli.ExitUsage, "plan resume price-3", "the owner's answer needs a reason")
+	l.run(t, cli.ExitConflict, "plan resume price-3 --lease other --reason x --actor ana", "is not cut; cut: lease moved")
+	says(t, l.run(t, cli.ExitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"), "price-3 lease moved goes on from depth 1, as told by ana")
 	l.cut(t, "stock-6")
-	says(t, l.run(t, exitLook, "plan why stock-6"), "; resumed by ana: the stock is right now (", "), depth counts from 1 again", "went round 5 times")
-	says(t, l.run(t, exitGood, "plan give-up stock-6 --reason 'enough' --actor ana"), "stock-6 lease moved given up, as told by ana", "plan now open")
-	l.run(t, exitConflict, "plan give-up stock-6 --reason again --actor ana", "no lease of plan stock-6 waits")
-	l.run(t, exitGood, "quarantine ls")
-	says(t, l.run(t, exitGood, "plan show stock-6"), "given up")
-	says(t, l.run(t, exitGood, "plan why stock-6"), "stock-6  open", "lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
+	says(t, l.run(t, cli.ExitLook, "plan why stock-6"), "; resumed by ana: the stock is right now (", "), depth counts from 1 again", "went round 5 times")
+	says(t, l.run(t, cli.ExitGood, "plan give-up stock-6 --reason 'enough' --actor ana"), "stock-6 lease moved given up, as told by ana", "plan now open")
+	l.run(t, cli.ExitConflict, "plan give-up stock-6 --reason again --actor ana", "no lease of plan stock-6 waits")
+	l.run(t, cli.ExitGood, "quarantine ls")
+	says(t, l.run(t, cli.ExitGood, "plan show stock-6"), "given up")
+	says(t, l.run(t, cli.ExitGood, "plan why stock-6"), "stock-6  open", "lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
 		"lease moved was cut (", "), depth 9 of 8; given up by ana: enough (")
-	says(t, l.run(t, exitGood, "plan why price-3"), "price-3  compensated", "went round 2 times", "; resumed by ana: the stock is right now (", "lease moved was cut (")
+	says(t, l.run(t, cli.ExitGood, "plan why price-3"), "price-3  compensated", "went round 2 times", "; resumed by ana: the stock is right now (", "lease moved was cut (")
 }
 
 // TestServeRefusesCascadeLimitsThatAreNone, and says what would be right.
@@ -152,65 +154,7 @@ func TestServeRefusesCascadeLimitsThatAreNone(t *testing.T) {
 		"--cascade-depth plenty":   "--cascade-depth",
 		"--cascade-tenant 1e99999": "--cascade-tenant",
 	} {
-		finished(t, sagenbaum(t, append([]string{"serve"}, words(flags)...)...)).wants(t, flags, exitUsage, says)
-	}
-}
-
-// TestPlanWhyTellsEveryKindOfCause in plain words.
-func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
-	t.Parallel()
-	told := func(why executor.WhyView) string {
-		var out strings.Builder
-		writeWhy(&out, pen{}, why)
-		return out.String()
-	}
-	step := func(change func(*executor.WhyStep)) executor.WhyStep {
-		s := executor.WhyStep{Plan: "p", Lease: "low", Condition: `facts["stock"] < 1`, Fired: "9.0-ab", Depth: 1}
-		change(&s)
-		return s
-	}
-	for want, steps := range map[string][]executor.WhyStep{
-		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *executor.WhyStep) {
-			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
-		})},
-		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(s *executor.WhyStep) {
-			s.Lease, s.Said, s.ToSavepoint, s.Actor, s.Reason, s.At = "plan.cancelled", "unwind", "sp", "root", "back", "8.0-cd"
-		})},
-		"plan p was told to unwind by root (8.0-cd)\n": {step(func(s *executor.WhyStep) {
-			s.Lease, s.Said, s.Actor, s.At = "plan.cancelled", "unwind", "root", "8.0-cd"
-		})},
-		"action 3 of plan p completed late: it stands (8.0-cd)\n": {step(func(s *executor.WhyStep) {
-			s.Lease, s.Said, s.SaidOf, s.Reason, s.At = "plan.cancelled", "late", "3", "it stands", "8.0-cd"
-		})},
-		"the deadline of plan p passed: 1970-01-01 00:00:09Z, set when it was opened (2.0-cd)\n": {step(func(s *executor.WhyStep) { s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd" })},
-		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *executor.WhyStep) {
-			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
-		})},
-		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) { s.TurnedNs = 9e9 })},
-		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) {
-			s.Key, s.Source, s.Value, s.Fact, s.FactNs, s.TurnedNs = "stock", "store", "0", "7.0-ef", 9e9, 9e9
-		})},
-		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(s *executor.WhyStep) {
-			s.Key, s.Fact, s.FactNs, s.TurnedNs, s.Retracted = "stock", "7.0-ef", 8e9, 9e9, true
-		})},
-		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan p, and its plan was undone (9.0-ab)\n": {
-			step(func(s *executor.WhyStep) { s.Plan = "o" }),
-			step(func(s *executor.WhyStep) {
-				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef", true, "3", 2
-			})},
-		"plan c is a part of plan p: lease plan.failed of plan p fired": {
-			step(func(s *executor.WhyStep) { s.Plan = "c" }),
-			step(func(s *executor.WhyStep) { s.Lease, s.By, s.Depth = "plan.failed", "part", 2 })},
-	} {
-		if got := told(executor.WhyView{Plan: "p", State: "compensated", Steps: steps}); !strings.Contains(got, want) {
-			t.Errorf("%s\ndoes not say %q", got, want)
-		}
-	}
-	if got := told(executor.WhyView{Plan: "child", State: "compensated", Steps: []executor.WhyStep{step(func(*executor.WhyStep) {})}}); !strings.Contains(got, "plan child is a part of it, and is undone with it") {
-		t.Error(got)
-	}
-	if got := told(executor.WhyView{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
-		t.Errorf("%q", got)
+		finished(t, sagenbaum(t, append([]string{"serve"}, words(flags)...)...)).wants(t, flags, cli.ExitUsage, says)
 	}
 }
 
@@ -225,46 +169,18 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, open, "room.book")
-	s.run(t, exitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
-	says(t, s.run(t, exitGood, "plan why p1"), "p1  open", "  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
+	s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "p1  open", "  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
 		"that turned lease plan.cancelled of plan p1, and its plan was undone back to savepoint paid (")
 	done := s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book")
 	if err := done.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, exitGood, "plan unwind p2 --reason 'bad release' --actor ana --wait")
-	r := s.run(t, exitGood, "plan why p2")
+	s.run(t, cli.ExitGood, "plan unwind p2 --reason 'bad release' --actor ana --wait")
+	r := s.run(t, cli.ExitGood, "plan why p2")
 	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1", "  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
 	if strings.Contains(r.stdout, "is a part of it") {
 		t.Error(r.stdout)
 	}
-	says(t, s.run(t, exitGood, "plan why p2~1"), "it undoes the committed plan p2", "  1 plan p2~1 was told to unwind by ana: bad release (")
-}
-
-// TestAnAnswerFindsItsActionByNumberOrID, and a refusal names it.
-func TestAnAnswerFindsItsActionByNumberOrID(t *testing.T) {
-	t.Parallel()
-	plan := executor.PlanView{Plan: "p", Actions: []executor.ActionView{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}}, Cuts: []executor.CutView{
-		{Lease: "low"}, {Lease: "low", Number: 2, Action: "y"}, {Lease: "high", Number: 2, Action: "y"}, {Lease: "low", Number: 700, Action: "far"},
-	}}
-	for _, c := range []struct {
-		action, lease string
-		meant         int
-		refusal       string
-	}{
-		{"", "", 4, ""}, {"", "low", 3, ""}, {"2", "", 2, ""}, {"y", "", 2, ""}, {"y", "high", 1, ""}, {"700", "", 1, ""}, {"far", "low", 1, ""},
-		{"1", "", 0, "action 1 of plan p is not cut; cut: lease low, lease low of action y, lease high of action y, lease low of action far"},
-		{"z", "low", 0, "lease low of action z of plan p is not cut"},
-		{"2", "third", 0, "lease third of action 2 of plan p is not cut"},
-		{"", "third", 0, "lease third of plan p is not cut"},
-		{"nope", "", 0, `plan p has no action "nope"`},
-	} {
-		meant, err := cutsMeant(plan, c.action, c.lease)
-		if len(meant) != c.meant || (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
-			t.Errorf("%s %s: %+v, %v", c.action, c.lease, meant, err)
-		}
-	}
-	if line := resumeCommand("p", plan.Cuts, true); !strings.HasSuffix(line, "[--lease LEASE] [--action ACTION]") {
-		t.Error(line)
-	}
+	says(t, s.run(t, cli.ExitGood, "plan why p2~1"), "it undoes the committed plan p2", "  1 plan p2~1 was told to unwind by ana: bad release (")
 }

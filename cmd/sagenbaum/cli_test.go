@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // wrongLines are command lines with what the hint of each says.
@@ -95,7 +97,7 @@ var wrongLines = []struct{ line, hint string }{
 func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 	for _, c := range wrongLines {
 		r := finished(t, sagenbaum(t, strings.Fields(c.line)...))
-		r.wants(t, c.line, exitUsage, "next: ", c.hint)
+		r.wants(t, c.line, cli.ExitUsage, "next: ", c.hint)
 		if r.stdout != "" {
 			t.Errorf("%s: stdout is not pure: %q", c.line, r.stdout)
 		}
@@ -111,7 +113,7 @@ func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 	} {
 		args := append(strings.Fields(line), "--server", "nats://secret:word@127.0.0.1:1")
 		r := finished(t, sagenbaum(t, args...))
-		r.wants(t, line, exitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
+		r.wants(t, line, cli.ExitNoServer, "127.0.0.1:1", "next: sagenbaum serve")
 		if r.stdout != "" || strings.Contains(r.stderr, "word@") {
 			t.Errorf("%s: stdout %q, or a password in stderr %q", line, r.stdout, r.stderr)
 		}
@@ -131,7 +133,7 @@ func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
 	root := newRoot()
 	walk(root)
 	r := finished(t, sagenbaum(t, "--help"))
-	r.wants(t, "--help", exitGood)
+	r.wants(t, "--help", cli.ExitGood)
 	for _, name := range []string{"serve", "demo", "plan", "quarantine", "ledger", "status", "doctor", "version", "completion", "Exit codes"} {
 		if !strings.Contains(r.stdout, name) {
 			t.Errorf("help does not mention %s", name)
@@ -145,7 +147,7 @@ func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
 func TestCompletionCoversFourShells(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		r := finished(t, sagenbaum(t, "completion", shell))
-		r.wants(t, shell, exitGood)
+		r.wants(t, shell, cli.ExitGood)
 		if !strings.Contains(r.stdout, "sagenbaum") || r.stderr != "" {
 			t.Errorf("%s: %d bytes, stderr %q", shell, len(r.stdout), r.stderr)
 		}
@@ -153,34 +155,8 @@ func TestCompletionCoversFourShells(t *testing.T) {
 }
 
 func TestVersionIsJSONOnRequest(t *testing.T) {
-	v := decoded[versionView](t, finished(t, sagenbaum(t, "version", "-o", "json")))
+	v := decoded[cli.VersionView](t, finished(t, sagenbaum(t, "version", "-o", "json")))
 	if v.Reader == 0 || v.Fold == 0 || v.Go == "" || v.NATS == "" {
 		t.Errorf("version %+v leaves something out", v)
-	}
-}
-
-func TestTablesAlignAndColourKeepsThemAligned(t *testing.T) {
-	var plain, colored strings.Builder
-	for _, c := range []struct {
-		out *strings.Builder
-		pen pen
-	}{{&plain, pen{}}, {&colored, pen{color: true}}} {
-		tab := table{head: []string{"A", "STATE", "Z"}, paint: func(column int, cell string) string {
-			if column == 1 {
-				return c.pen.state(cell)
-			}
-			return cell
-		}}
-		tab.add("ä", "open", "1")
-		tab.add("long", "quarantined", "2")
-		tab.write(c.out)
-	}
-	want := "A     STATE        Z\nä     open         1\nlong  quarantined  2\n"
-	if plain.String() != want {
-		t.Errorf("table is\n%swant\n%s", plain.String(), want)
-	}
-	stripped := strings.NewReplacer("\x1b[36m", "", "\x1b[31;1m", "", "\x1b[0m", "").Replace(colored.String())
-	if stripped != want || !strings.Contains(colored.String(), "\x1b[31;1mquarantined\x1b[0m") {
-		t.Errorf("coloured table is %q", colored.String())
 	}
 }

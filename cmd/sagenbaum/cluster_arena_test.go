@@ -21,6 +21,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // arena is a NATS cluster, hosts on it, and agents at work.
@@ -33,7 +36,7 @@ type arena struct {
 	inside  map[string]string // host -> network namespace
 	mayEnd  map[string]bool   // hosts that may find their server mute, and end: they are started again
 	conn    *nats.Conn
-	client  *client
+	client  *cli.Client
 	load    *load
 	orders  *orders
 	losses  []loss
@@ -73,7 +76,7 @@ func plainArena(t *testing.T, c *natsCluster, ctx context.Context, ttl time.Dura
 		orders: &orders{first: map[uint64]time.Time{}, last: map[uint64][]byte{}}, conn: c.connect(t, ctx, "host"),
 	}
 	a.mayEnd = map[string]bool{}
-	a.client = &client{conn: a.conn, tenant: tortureTenant, server: "the cluster", timeout: 500 * time.Millisecond}
+	a.client = &cli.Client{Conn: a.conn, Tenant: tortureTenant, Server: "the cluster", Timeout: 500 * time.Millisecond}
 	return a
 }
 
@@ -156,7 +159,7 @@ func (a *arena) holder(t *testing.T, ctx context.Context, not string, above uint
 	var status executor.StatusView
 	until(t, ctx, fmt.Sprintf("another host than %q holds the tenant in a term above %d", not, above), func() bool {
 		var err error
-		status, err = a.client.status(ctx)
+		status, err = a.client.Status(ctx)
 		return err == nil && status.Mode == executor.ModeHolding && status.Holder != not && status.Term > above
 	})
 	return status
@@ -248,8 +251,8 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 	}
 	for id := range l.ends {
 		until(t, ctx, "the end of "+id, func() bool {
-			plan, err := a.client.plan(ctx, id, 0)
-			return err == nil && ended(plan.State)
+			plan, err := a.client.Plan(ctx, id, 0)
+			return err == nil && demo.Ended(plan.State)
 		})
 	}
 	status := settled(t, ctx, a.client)
@@ -270,7 +273,7 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 	}
 	terms := checkTerms(t, messages)
 	for name, s := range a.hosts {
-		if r := s.end(t); r.code != exitGood {
+		if r := s.end(t); r.code != cli.ExitGood {
 			t.Errorf("%s ended with %d", name, r.code)
 		}
 	}
@@ -289,7 +292,7 @@ func (a *arena) awaitHosts(t *testing.T, ctx context.Context, applied uint64) {
 	t.Helper()
 	until(t, ctx, fmt.Sprintf("all %d hosts have folded %d messages", len(a.hosts), applied), func() bool {
 		a.supervise(t)
-		hosts, err := a.client.hosts(ctx)
+		hosts, err := a.client.Hosts(ctx)
 		folded := 0
 		for _, h := range hosts {
 			if h.Applied >= applied {
@@ -336,7 +339,7 @@ func (a *arena) checkVoid(t *testing.T, ctx context.Context, messages []ledger.M
 			if state.Apply(e).Verdict != executor.Void || e.Record.Plan == "" {
 				continue
 			}
-			plan, err := a.client.plan(ctx, e.Record.Plan, 0)
+			plan, err := a.client.Plan(ctx, e.Record.Plan, 0)
 			shown := slices.ContainsFunc(plan.Refused, func(r executor.RefusedView) bool {
 				return r.Void && r.Sequence == e.Address.Sequence && r.Index == e.Address.Index && r.Reason != ""
 			})

@@ -20,6 +20,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
 // deployed reads a file of deploy/cluster.
@@ -89,22 +92,22 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	seen := func(what string, args ...string) string {
 		t.Helper()
 		r := asked.ask(t, tortureTenant, args...)
-		r.wants(t, what, exitGood)
+		r.wants(t, what, cli.ExitGood)
 		return r.stdout
 	}
 	shows(t, seen("status", "status"), `holder +host-a, term 1 since \S+`, `host +host-b: standby, \d+ of \d+ folded, held by host-a`)
 	shows(t, seen("doctor", "doctor"), `executor +tenant default is held by host-a, term 1 since`, `hosts +1 host would take over`, `host-b: standby`)
-	status := decoded[tenantStatus](t, asked.ask(t, tortureTenant, "status", "-o", "json"))
+	status := decoded[status.TenantStatus](t, asked.ask(t, tortureTenant, "status", "-o", "json"))
 	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != executor.ModeStandby || time.Since(time.Unix(0, status.SinceNs)) > torturePace {
 		t.Errorf("the status in JSON is %+v", status)
 	}
 
 	openTorturePlan(t, ctx, a)
-	a.hosts["host-a"].end(t).wants(t, "host-a", exitGood)
+	a.hosts["host-a"].end(t).wants(t, "host-a", cli.ExitGood)
 	a.holder(t, ctx, "host-a", 1)
 	at := lateDecision(t, ctx, a)
 	until(t, ctx, "the late decision is folded", func() bool {
-		plan, err := a.client.plan(ctx, "p", at)
+		plan, err := a.client.Plan(ctx, "p", at)
 		return err == nil && len(plan.Refused) == 1 && plan.Refused[0].Void && plan.Refused[0].Reason == "term 1 had ended: host-b began term 2"
 	})
 	shows(t, seen("plan show", "plan", "show", "p"), `void \d+\.0 held_set_retired on saga\.default\.executor: term 1 had ended: host-b began term 2`)
@@ -247,14 +250,14 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 		until(t, ctx, by+" signs a checkpoint", func() bool {
 			var status executor.StatusView
 			r := asked.ask(t, "default", "status", "-o", "json")
-			if r.code != exitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by || status.Checkpoint == nil {
+			if r.code != cli.ExitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by || status.Checkpoint == nil {
 				return false
 			}
 			v = *status.Checkpoint
 			return v.Size > least
 		})
 		r := asked.ask(t, "default", "doctor")
-		if r.wants(t, "doctor while "+by+" holds", exitGood); r.code != exitGood {
+		if r.wants(t, "doctor while "+by+" holds", cli.ExitGood); r.code != cli.ExitGood {
 			t.FailNow()
 		}
 		return v
@@ -267,11 +270,11 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 	if verifier, err := os.ReadFile(made[0]); err != nil || strings.TrimSpace(string(verifier)) != first.Key {
 		t.Errorf("host-a signs by %s, the steps have made %s, %v", first.Key, verifier, err)
 	}
-	running["host-a"].end(t).wants(t, "host-a", exitGood)
+	running["host-a"].end(t).wants(t, "host-a", cli.ExitGood)
 	if second := signed("host-b", first.Size); second.Key != first.Key {
 		t.Errorf("host-b signs by %s, host-a by %s", second.Key, first.Key)
 	}
-	running["host-b"].end(t).wants(t, "host-b", exitGood)
+	running["host-b"].end(t).wants(t, "host-b", cli.ExitGood)
 }
 
 // setUp runs the steps of the unit: those before the first host once, the others on each of

@@ -16,6 +16,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // One bit of one replica's ledger flips on the disk, and that server leads
@@ -51,7 +54,7 @@ func flipRound(t *testing.T, n int) {
 	fresh := a.start(t, "host-b")
 	var seen executor.HostView
 	until(t, ctx, "the fresh host has folded everything or halted", func() bool {
-		hosts, err := a.client.hosts(ctx)
+		hosts, err := a.client.Hosts(ctx)
 		i := slices.IndexFunc(hosts, func(h executor.HostView) bool { return h.Host == "host-b" })
 		if err != nil || i < 0 {
 			return false
@@ -64,7 +67,7 @@ func flipRound(t *testing.T, n int) {
 	if seen.Mode == executor.ModeHalted {
 		until(t, ctx, "the halted host leaves questions to the holder", func() bool {
 			for range 10 {
-				if status, err := a.client.status(ctx); err != nil || status.Mode != executor.ModeHolding {
+				if status, err := a.client.Status(ctx); err != nil || status.Mode != executor.ModeHolding {
 					return false
 				}
 			}
@@ -72,7 +75,7 @@ func flipRound(t *testing.T, n int) {
 		})
 	}
 	for name, s := range a.hosts {
-		if r := s.end(t); r.code != exitGood {
+		if r := s.end(t); r.code != cli.ExitGood {
 			t.Errorf("%s ended with %d", name, r.code)
 		}
 	}
@@ -166,7 +169,7 @@ func (a *arena) tryLead(ctx context.Context, t *testing.T, node int) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(againPause * 10):
+		case <-time.After(demo.AgainPause * 10):
 		}
 	}
 	return false

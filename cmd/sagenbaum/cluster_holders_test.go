@@ -17,6 +17,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // clusterPace bounds a run of so many faults.
@@ -72,7 +74,7 @@ func (a *arena) stop(t *testing.T, ctx context.Context) {
 	a.load.await(t, ctx, a.load.count()+acksMin)
 	was := a.holder(t, ctx, "", 0)
 	a.lose("stop", was)
-	a.hosts[was.Holder].end(t).wants(t, "the holder", exitGood)
+	a.hosts[was.Holder].end(t).wants(t, "the holder", cli.ExitGood)
 	a.takenOver(t, ctx, was)
 	a.start(t, was.Holder)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 const (
@@ -150,7 +152,7 @@ func TestServerWithoutItsStoreComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.load.await(t, ctx, a.load.count()+acksMin)
-	a.hosts["host-b"].end(t).wants(t, "host-b", exitGood)
+	a.hosts["host-b"].end(t).wants(t, "host-b", cli.ExitGood)
 	a.start(t, "host-b") // two servers are enough to start on
 	a.cluster.startNode(t, empty)
 	a.cluster.awaitCurrent(t, ctx, a.conn)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // The holder is cut off from NATS: first its connections hang, then they break and
@@ -71,7 +73,7 @@ func (a *arena) give(t *testing.T, ctx context.Context, to string) {
 	if status.Holder == to {
 		return
 	}
-	a.hosts[status.Holder].end(t).wants(t, status.Holder, exitGood)
+	a.hosts[status.Holder].end(t).wants(t, status.Holder, cli.ExitGood)
 	a.holder(t, ctx, status.Holder, status.Term)
 	a.start(t, status.Holder)
 }
@@ -81,7 +83,7 @@ func (a *arena) awaitStandby(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	until(t, ctx, name+" stands by", func() bool {
 		a.supervise(t)
-		hosts, err := a.client.hosts(ctx)
+		hosts, err := a.client.Hosts(ctx)
 		return err == nil && slices.ContainsFunc(hosts, func(h executor.HostView) bool {
 			return h.Host == name && h.Mode == executor.ModeStandby
 		})

@@ -8,6 +8,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // TestACommitThatWaitsIsShownAndAnswered: what it waits for is on every list where its
@@ -27,17 +29,17 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	const waits = "its owner's word, before the plan is committed"
-	says(t, s.run(t, exitLook, "plan show p1"), "committing", waits)
-	says(t, s.run(t, exitGood, "plan why p1"), "committing", "waits for "+waits, "the commit waits for its owner")
-	says(t, s.run(t, exitGood, "plan ls --state committing"), "p1")
-	says(t, s.run(t, exitGood, "plan preview p1"), "safe.shut")
+	says(t, s.run(t, cli.ExitLook, "plan show p1"), "committing", waits)
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "committing", "waits for "+waits, "the commit waits for its owner")
+	says(t, s.run(t, cli.ExitGood, "plan ls --state committing"), "p1")
+	says(t, s.run(t, cli.ExitGood, "plan preview p1"), "safe.shut")
 	says(t, s.ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
-	s.run(t, exitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
-	says(t, s.run(t, exitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"), "plan now committed")
+	s.run(t, cli.ExitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
+	says(t, s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"), "plan now committed")
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if listed := decoded[executor.PlansAnswer](t, s.run(t, exitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
+	if listed := decoded[executor.PlansAnswer](t, s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
 		t.Errorf("%+v", listed)
 	}
 }

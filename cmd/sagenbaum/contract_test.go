@@ -9,6 +9,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	contractcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/contract"
 )
 
 // contractFolder is a folder of contract files, name to text without its head.
@@ -42,22 +45,22 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 		"notes.txt": "not looked at",
 	})
 	said := finished(t, sagenbaum(t, "contract", "lint", dir))
-	said.wants(t, "contract lint", exitLook, "2 contracts, 2 errors, 0 warnings")
+	said.wants(t, "contract lint", cli.ExitLook, "2 contracts, 2 errors, 0 warnings")
 	want := filepath.Join(dir, "bad.yaml") + ":10:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
 	if !strings.Contains(said.stdout, want) || !strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
 		t.Errorf("lint says\n%s", said.stdout)
 	}
-	view := decoded[lintView](t, finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
+	view := decoded[contractcmd.LintView](t, finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
 	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 10 || view.Findings[0].Severity != contract.Error {
 		t.Errorf("lint says %+v", view)
 	}
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint", exitGood, "1 contract, 0 errors, 0 warnings")
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint", exitFailed, "no such file")
-	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", exitFailed, "no contract in")
-	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", exitUsage, "sagenbaum contract lint --help")
-	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", exitUsage, "contract apply -f DIR")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply", exitUsage, "--actor NAME")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", exitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint", cli.ExitGood, "1 contract, 0 errors, 0 warnings")
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint", cli.ExitFailed, "no such file")
+	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", cli.ExitFailed, "no contract in")
+	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", cli.ExitUsage, "sagenbaum contract lint --help")
+	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", cli.ExitUsage, "contract apply -f DIR")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply", cli.ExitUsage, "--actor NAME")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", cli.ExitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
 }
 
 // A contract goes from its file into the ledger and back; only what differs is
@@ -76,44 +79,44 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 			}
 		}
 	}
-	ask("contract", "ls").wants(t, "contract ls", exitGood, "no contract is published", "contract apply -f DIR")
-	wantsOut(ask("contract", "diff", "-f", dir), "diff of a new one", exitLook, "payments.charge: new, in "+dir)
-	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", exitGood, "payments.charge: new, would be published, after revision 0")
-	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", exitGood, "payments.charge: new, published as revision 1")
-	again := decoded[contractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
-	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractSame || again.Contracts[0].Revision != 1 {
+	ask("contract", "ls").wants(t, "contract ls", cli.ExitGood, "no contract is published", "contract apply -f DIR")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff of a new one", cli.ExitLook, "payments.charge: new, in "+dir)
+	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", cli.ExitGood, "payments.charge: new, would be published, after revision 0")
+	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", cli.ExitGood, "payments.charge: new, published as revision 1")
+	again := decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
+	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractcmd.ContractSame || again.Contracts[0].Revision != 1 {
 		t.Errorf("an unchanged contract was published again: %+v", again)
 	}
-	wantsOut(ask("contract", "diff", "-f", dir), "diff of the same", exitGood, "payments.charge: unchanged, revision 1")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff of the same", cli.ExitGood, "payments.charge: unchanged, revision 1")
 
 	writeContractFile(t, dir, "charge.yaml", chargeContract+"  attempts: 9\nvalid_for: 180d\n")
 	writeContractFile(t, dir, "send.yaml", sendContract)
-	wantsOut(ask("contract", "diff", "-f", dir), "diff", exitLook, "payments.charge: changed from revision 1", "  ~ inverse.attempts: 5 -> 9", "  + valid_for: 180d", "email.send: new")
-	wantsOut(ask("contract", "apply", "-f", dir), "apply", exitGood, "payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff", cli.ExitLook, "payments.charge: changed from revision 1", "  ~ inverse.attempts: 5 -> 9", "  + valid_for: 180d", "email.send: new")
+	wantsOut(ask("contract", "apply", "-f", dir), "apply", cli.ExitGood, "payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
 
-	wantsOut(ask("contract", "ls"), "ls", exitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
+	wantsOut(ask("contract", "ls"), "ls", cli.ExitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
 	listed := decoded[executor.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
 	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current || !listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
 		t.Errorf("revisions %+v", listed)
 	}
-	wantsOut(ask("contract", "show", "payments.charge"), "show", exitGood, "# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
-	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", exitGood, "# revision 1, published by ana", "attempts: 5")
-	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", exitGood, "# revision 1")
-	ask("contract", "show", "payments.charge@7").wants(t, "show @7", exitFailed, `has no revision "7"`)
-	ask("contract", "show", "a.b").wants(t, "show a.b", exitFailed, "no contract of a.b is published")
+	wantsOut(ask("contract", "show", "payments.charge"), "show", cli.ExitGood, "# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
+	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", cli.ExitGood, "# revision 1, published by ana", "attempts: 5")
+	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", cli.ExitGood, "# revision 1")
+	ask("contract", "show", "payments.charge@7").wants(t, "show @7", cli.ExitFailed, `has no revision "7"`)
+	ask("contract", "show", "a.b").wants(t, "show a.b", cli.ExitFailed, "no contract of a.b is published")
 
 	shown := ask("contract", "show", "payments.charge@1")
 	if err := os.WriteFile(filepath.Join(dir, "charge.yaml"), []byte(shown.stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	back := decoded[contractsDiff](t, ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
+	back := decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
 	if len(back.Contracts) != 1 || back.Contracts[0].Revision != 3 || back.Contracts[0].Digest != listed.Contracts[1].Digest || back.Sequence == 0 {
 		t.Errorf("what is shown publishes %+v, want revision 3 with the digest of revision 1", back)
 	}
 	if err := os.Remove(filepath.Join(dir, "send.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	wantsOut(ask("contract", "diff", "-f", dir), "diff without a file", exitLook, "email.send: missing: revision 1 is published, and in no file")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff without a file", cli.ExitLook, "email.send: missing: revision 1 is published, and in no file")
 }
 
 func TestContractPagesAreReadToTheEnd(t *testing.T) {
@@ -135,7 +138,7 @@ func TestContractPagesAreReadToTheEnd(t *testing.T) {
 		t.Errorf("contracts %+v", answer)
 	}
 	r := finished(t, sagenbaum(t, "contract", "show", "a.b", "--server", url))
-	if r.wants(t, "a contract of a newer version", exitGood); !strings.Contains(r.stdout, `"a": 1`) {
+	if r.wants(t, "a contract of a newer version", cli.ExitGood); !strings.Contains(r.stdout, `"a": 1`) {
 		t.Errorf("show says %s", r.stdout)
 	}
 }

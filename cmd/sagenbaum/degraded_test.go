@@ -17,6 +17,10 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
 // readOnly makes a mounted disk read-only, or writable again. Nobody may write on it.
@@ -42,10 +46,10 @@ func degradedUntil(t *testing.T, ctx context.Context, s *served, why string) {
 	t.Helper()
 	until(t, ctx, "status says "+why, func() bool {
 		r := s.ask(t, "default", "status", "--timeout", "2s")
-		return r.code == exitLook && strings.Contains(r.stdout, why)
+		return r.code == cli.ExitLook && strings.Contains(r.stdout, why)
 	})
 	r := s.ask(t, "default", "doctor")
-	if r.wants(t, "doctor", exitLook); !strings.Contains(r.stdout, "FAIL executor") || !strings.Contains(r.stdout, why) {
+	if r.wants(t, "doctor", cli.ExitLook); !strings.Contains(r.stdout, "FAIL executor") || !strings.Contains(r.stdout, why) {
 		t.Errorf("doctor says\n%swant %q", r.stdout, why)
 	}
 }
@@ -54,10 +58,10 @@ func degradedUntil(t *testing.T, ctx context.Context, s *served, why string) {
 func holdingAgain(t *testing.T, ctx context.Context, s *served, key string) {
 	t.Helper()
 	until(t, ctx, "the tenant is held again", func() bool {
-		return s.ask(t, "default", "status", "--timeout", "2s").code == exitGood
+		return s.ask(t, "default", "status", "--timeout", "2s").code == cli.ExitGood
 	})
-	s.ask(t, "default", "fact", "put", key, "1").wants(t, "fact put", exitGood)
-	s.ask(t, "default", "fact", "get", key).wants(t, "fact get", exitGood)
+	s.ask(t, "default", "fact", "put", key, "1").wants(t, "fact put", cli.ExitGood)
+	s.ask(t, "default", "fact", "get", key).wants(t, "fact get", cli.ExitGood)
 }
 
 // A disk runs full: the ledger's, or the one that has everything. Whoever asks is told so,
@@ -76,11 +80,11 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 				onDisk(t, data, disk, folder)
 			}
 			s := serveFor(t, data)
-			s.ask(t, "default", "fact", "put", "a", "1").wants(t, "fact put", exitGood)
+			s.ask(t, "default", "fact", "put", "a", "1").wants(t, "fact put", cli.ExitGood)
 			empty := fillDisk(t, disk)
 			for i := 0; ; i++ { // until one finds no room
 				r := s.ask(t, "default", "fact", "put", fmt.Sprint("k", i), `"`+strings.Repeat("x", 20_000)+`"`, "--timeout", "1s")
-				if r.code != exitGood {
+				if r.code != cli.ExitGood {
 					break
 				}
 			}
@@ -88,12 +92,12 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			until(t, ctx, "doctor names the disk", func() bool {
 				return strings.Contains(s.ask(t, "default", "doctor").stdout, "0 B of 64.0 MiB are free for the ledger")
 			})
-			if r := s.ask(t, "default", "plan", "ls"); r.code == exitGood || !strings.Contains(r.stderr, "degraded") {
+			if r := s.ask(t, "default", "plan", "ls"); r.code == cli.ExitGood || !strings.Contains(r.stderr, "degraded") {
 				t.Errorf("plan ls on a full disk ends with %d: %s%s", r.code, r.stdout, r.stderr)
 			}
 			empty()
 			holdingAgain(t, ctx, s, "b")
-			s.end(t).wants(t, "serve", exitGood)
+			s.end(t).wants(t, "serve", cli.ExitGood)
 
 			empty = fillDisk(t, disk)
 			again := &served{url: "nats://" + freeAddress(t), dir: data}
@@ -136,8 +140,8 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			}
 			s := serveFor(t, data, args...)
 			openPlan(t, dial(t, s.url), "default", "p")
-			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", exitGood)
-			s.end(t).wants(t, "serve", exitGood)
+			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", cli.ExitGood)
+			s.end(t).wants(t, "serve", cli.ExitGood)
 			readOnly(t, disk, true)
 
 			command := serveCommand(t, data, args...)
@@ -158,7 +162,7 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			if status.Mode != executor.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") || len(status.Disks) == 0 {
 				t.Errorf("the status is %+v", status)
 			}
-			if r := s.ask(t, "default", "plan", "show", "p"); (r.code == exitGood) != reads {
+			if r := s.ask(t, "default", "plan", "show", "p"); (r.code == cli.ExitGood) != reads {
 				t.Errorf("a read ends with %d: %s%s", r.code, r.stdout, r.stderr)
 			}
 			if body := readyOf(t, metrics); !strings.Contains(body, `"mode":"degraded"`) || !strings.Contains(body, "read-only file system") {
@@ -169,7 +173,7 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			}
 			readOnly(t, disk, false)
 			holdingAgain(t, ctx, s, "b")
-			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", exitGood)
+			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", cli.ExitGood)
 			if body := scraped(t, metrics, "/metrics"); strings.Contains(body, `sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
 				t.Error("a metric says that the tenant is degraded still")
 			}
@@ -211,13 +215,13 @@ func scraped(t *testing.T, address, page string) string {
 func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	t.Parallel()
 	full := executor.StatusView{Mode: executor.ModeHolding, Problem: "the disk of the tiles is full"}
-	if f := examineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) || f.Next == "" {
+	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) || f.Next == "" {
 		t.Errorf("doctor says %+v", f)
 	}
-	if !wantsLook(full) {
+	if !status.WantsLook(full) {
 		t.Error("status ends with 0")
 	}
-	if f := examineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"}, time.Now()); f.State != "FAIL" || f.Next == "" {
+	if f := doctor.ExamineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"}, time.Now()); f.State != "FAIL" || f.Next == "" {
 		t.Errorf("doctor says of a degraded one %+v", f)
 	}
 }

@@ -10,34 +10,36 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // play makes a world in which the first n forwards of the demo's plan have
 // happened, and returns the state of the world before each of them, the last
 // entry being the state after all.
-func play(t *testing.T, n int) (world demoWorld, arguments undoArguments, states [][]string) {
+func play(t *testing.T, n int) (world demo.World, arguments demo.UndoArguments, states [][]string) {
 	t.Helper()
 	ctx := t.Context()
-	world, err := makeWorld(ctx, t.TempDir())
+	world, err := demo.MakeWorld(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := git{world.clone()}
-	base, err := g.tip(ctx, "refs/heads/main")
+	g := demo.Git{Dir: world.Clone()}
+	base, err := g.Tip(ctx, "refs/heads/main")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := undoArguments{Repository: world.clone(), Branch: "feature/x", Base: base, Path: filepath.Join(world.worktrees(), "x"), Previous: base, Tag: "v1"}
+	a := demo.UndoArguments{Repository: world.Clone(), Branch: "feature/x", Base: base, Path: filepath.Join(world.Worktrees(), "x"), Previous: base, Tag: "v1"}
 	forwards := []func() error{
-		func() error { return g.createBranch(ctx, branchInput{Branch: a.Branch, Base: base}) },
-		func() error { return g.addWorktree(ctx, worktreeInput{Path: a.Path, Branch: a.Branch}) },
+		func() error { return g.CreateBranch(ctx, demo.BranchInput{Branch: a.Branch, Base: base}) },
+		func() error { return g.AddWorktree(ctx, demo.WorktreeInput{Path: a.Path, Branch: a.Branch}) },
 		func() error {
-			out, err := g.commitFile(ctx, commitInput{Path: a.Path, Branch: a.Branch, Previous: base, File: "x.go", Text: "package main\n", Message: "add x"})
+			out, err := g.CommitFile(ctx, demo.CommitInput{Path: a.Path, Branch: a.Branch, Previous: base, File: "x.go", Text: "package main\n", Message: "add x"})
 			a.SHA = out.SHA
 			return err
 		},
-		func() error { return g.push(ctx, pushInput{Branch: a.Branch, SHA: a.SHA}) },
-		func() error { return g.createTag(ctx, tagInput{Tag: a.Tag, SHA: a.SHA}) },
+		func() error { return g.Push(ctx, demo.PushInput{Branch: a.Branch, SHA: a.SHA}) },
+		func() error { return g.CreateTag(ctx, demo.TagInput{Tag: a.Tag, SHA: a.SHA}) },
 	}
 	for i := range n {
 		states = append(states, look(t, world))
@@ -48,16 +50,16 @@ func play(t *testing.T, n int) (world demoWorld, arguments undoArguments, states
 	return world, a, append(states, look(t, world))
 }
 
-func look(t *testing.T, world demoWorld) []string {
+func look(t *testing.T, world demo.World) []string {
 	t.Helper()
-	state, err := snapshot(t.Context(), world)
+	state, err := demo.Snapshot(t.Context(), world)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return state
 }
 
-func command(t *testing.T, arguments undoArguments) api.Command {
+func command(t *testing.T, arguments demo.UndoArguments) api.Command {
 	t.Helper()
 	raw, err := json.Marshal(arguments)
 	if err != nil {
@@ -74,10 +76,10 @@ const (
 )
 
 // undo runs one inverse as the worker does and says how it ended.
-func undo(t *testing.T, arguments undoArguments, run func(context.Context, undoArguments) error) (end string, err error) {
+func undo(t *testing.T, arguments demo.UndoArguments, run func(context.Context, demo.UndoArguments) error) (end string, err error) {
 	t.Helper()
-	_, err = handler(run)(t.Context(), command(t, arguments))
-	var stop *stopError
+	_, err = demo.Handler(run)(t.Context(), command(t, arguments))
+	var stop *demo.StopError
 	switch {
 	case err == nil:
 		return undone, nil
@@ -90,7 +92,7 @@ func undo(t *testing.T, arguments undoArguments, run func(context.Context, undoA
 
 func sameState(t *testing.T, what string, want, got []string) {
 	t.Helper()
-	if lines := difference(want, got); len(lines) != 0 {
+	if lines := demo.Difference(want, got); len(lines) != 0 {
 		t.Errorf("%s: the world differs:\n%q", what, lines)
 	}
 }
@@ -98,11 +100,11 @@ func sameState(t *testing.T, what string, want, got []string) {
 // inversesInOrder are the demo's inverses in the order of their forwards.
 var inversesInOrder = []string{"git.branch.delete", "git.worktree.remove", "git.commit.reset", "git.push.delete", "git.tag.delete"}
 
-func inverse(t *testing.T, capability string) func(context.Context, undoArguments) error {
+func inverse(t *testing.T, capability string) func(context.Context, demo.UndoArguments) error {
 	t.Helper()
-	for _, i := range inverses {
-		if i.capability == capability {
-			return i.undo
+	for _, i := range demo.Inverses {
+		if i.Capability == capability {
+			return i.Undo
 		}
 	}
 	t.Fatalf("no inverse %s", capability)
@@ -113,7 +115,7 @@ func TestEveryInversePutsTheWorldBackAndCanRunTwice(t *testing.T) {
 	for i, capability := range inversesInOrder {
 		t.Run(capability, func(t *testing.T) {
 			world, arguments, states := play(t, i+1)
-			if len(difference(states[i], states[i+1])) == 0 {
+			if len(demo.Difference(states[i], states[i+1])) == 0 {
 				t.Fatal("the forward changed nothing: the test would prove nothing")
 			}
 			for _, attempt := range []string{"first", "second"} {
@@ -144,7 +146,7 @@ func TestEveryInverseIsHarmlessWhenItsForwardNeverHappened(t *testing.T) {
 func TestABlindCommitResetFindsTheCommitItself(t *testing.T) {
 	world, arguments, states := play(t, 3)
 	arguments.SHA = ""
-	if end, err := undo(t, arguments, undoCommit); end != undone {
+	if end, err := undo(t, arguments, demo.UndoCommit); end != undone {
 		t.Fatal(err)
 	}
 	sameState(t, "after a blind run", states[2], look(t, world))
@@ -152,42 +154,42 @@ func TestABlindCommitResetFindsTheCommitItself(t *testing.T) {
 
 type breaker struct {
 	capability, name, end string
-	make                  func(t *testing.T, world demoWorld, a undoArguments)
+	make                  func(t *testing.T, world demo.World, a demo.UndoArguments)
 }
 
 // breakers make one inverse after the other impossible, by something that a
 // real repository knows: work that came later, a lock, a hook.
 var breakers = []breaker{
-	{"git.branch.delete", "branch moved", neverWill, func(t *testing.T, w demoWorld, a undoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
-	{"git.branch.delete", "locked", tryAgain, func(t *testing.T, w demoWorld, a undoArguments) {
-		write(t, filepath.Join(w.clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
+	{"git.branch.delete", "branch moved", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
+	{"git.branch.delete", "locked", tryAgain, func(t *testing.T, w demo.World, a demo.UndoArguments) {
+		write(t, filepath.Join(w.Clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
 	}},
-	{"git.worktree.remove", "foreign folder", neverWill, func(t *testing.T, w demoWorld, a undoArguments) {
-		run(t, w.clone(), "worktree", "remove", "--force", a.Path)
+	{"git.worktree.remove", "foreign folder", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) {
+		run(t, w.Clone(), "worktree", "remove", "--force", a.Path)
 		if err := os.Mkdir(a.Path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"git.commit.reset", "branch moved", neverWill, func(t *testing.T, w demoWorld, a undoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
-	{"git.commit.reset", "locked", tryAgain, func(t *testing.T, w demoWorld, a undoArguments) {
-		write(t, filepath.Join(w.clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
+	{"git.commit.reset", "branch moved", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
+	{"git.commit.reset", "locked", tryAgain, func(t *testing.T, w demo.World, a demo.UndoArguments) {
+		write(t, filepath.Join(w.Clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
 	}},
-	{"git.push.delete", "protected", neverWill, func(t *testing.T, w demoWorld, a undoArguments) {
-		if err := protect(w, a.Branch); err != nil {
+	{"git.push.delete", "protected", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) {
+		if err := demo.Protect(w, a.Branch); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"git.push.delete", "remote gone", tryAgain, func(t *testing.T, w demoWorld, _ undoArguments) {
-		if err := os.Rename(w.remote(), w.remote()+".away"); err != nil {
+	{"git.push.delete", "remote gone", tryAgain, func(t *testing.T, w demo.World, _ demo.UndoArguments) {
+		if err := os.Rename(w.Remote(), w.Remote()+".away"); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"git.tag.delete", "tag moved", neverWill, func(t *testing.T, w demoWorld, a undoArguments) {
+	{"git.tag.delete", "tag moved", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) {
 		commitOnTop(t, w, "refs/heads/main")
-		run(t, w.clone(), "push", "--force", "origin", "refs/heads/main:refs/tags/"+a.Tag)
+		run(t, w.Clone(), "push", "--force", "origin", "refs/heads/main:refs/tags/"+a.Tag)
 	}},
-	{"git.tag.delete", "remote gone", tryAgain, func(t *testing.T, w demoWorld, _ undoArguments) {
-		if err := os.Rename(w.remote(), w.remote()+".away"); err != nil {
+	{"git.tag.delete", "remote gone", tryAgain, func(t *testing.T, w demo.World, _ demo.UndoArguments) {
+		if err := os.Rename(w.Remote(), w.Remote()+".away"); err != nil {
 			t.Fatal(err)
 		}
 	}},
@@ -214,24 +216,16 @@ func TestAnInverseThatCannotBeDoneNeverClaimsItWas(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsStopAWorker(t *testing.T) {
-	_, err := handler(undoBranch)(t.Context(), api.Command{Arguments: json.RawMessage(`[`)})
-	var stop *stopError
-	if !errors.As(err, &stop) {
-		t.Errorf("ended with %v, want a stop", err)
-	}
-}
-
-func commitOnTop(t *testing.T, world demoWorld, ref string) {
+func commitOnTop(t *testing.T, world demo.World, ref string) {
 	t.Helper()
-	tree := run(t, world.clone(), "rev-parse", ref+"^{tree}")
-	sha := run(t, world.clone(), "commit-tree", tree, "-p", ref, "-m", "someone else's work")
-	run(t, world.clone(), "update-ref", ref, sha)
+	tree := run(t, world.Clone(), "rev-parse", ref+"^{tree}")
+	sha := run(t, world.Clone(), "commit-tree", tree, "-p", ref, "-m", "someone else's work")
+	run(t, world.Clone(), "update-ref", ref, sha)
 }
 
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, err := git{dir}.run(t.Context(), args...)
+	out, err := demo.Git{Dir: dir}.Run(t.Context(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}

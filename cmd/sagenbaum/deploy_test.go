@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // The command line of the systemd unit is one that serve takes: it is run here
@@ -20,5 +22,5 @@ func TestTheSystemdUnitStartsTheServer(t *testing.T) {
 	}
 	line, _, _ := strings.Cut(rest, "\n")
 	s := serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, strings.Fields(line)...)...)
-	s.ask(t, "default", "status").wants(t, "status", exitGood)
+	s.ask(t, "default", "status").wants(t, "status", cli.ExitGood)
 }

@@ -1,25 +1,25 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 )
 
 // findingOf is the finding of a check in what `doctor -o json` prints.
-func findingOf(t *testing.T, r result, check string) finding {
+func findingOf(t *testing.T, r result, check string) doctor.Finding {
 	t.Helper()
-	for _, f := range decoded[map[string][]finding](t, r)["checks"] {
+	for _, f := range decoded[map[string][]doctor.Finding](t, r)["checks"] {
 		if f.Check == check {
 			return f
 		}
 	}
 	t.Fatalf("the doctor does not look at %s: %s", check, r.stdout)
-	return finding{}
+	return doctor.Finding{}
 }
 
 // Trouble of every kind on real servers is found, said to be what it is, and comes with
@@ -28,7 +28,7 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	t.Parallel()
 	healthy := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	good := healthy.ask(t, "default", "doctor", "-o", "json")
-	for _, f := range decoded[map[string][]finding](t, good)["checks"] {
+	for _, f := range decoded[map[string][]doctor.Finding](t, good)["checks"] {
 		if f.State != "ok" && f.Check != "disk" { // this machine's disk is its own business
 			t.Errorf("nothing is wrong, and the doctor says %+v", f)
 		}
@@ -50,7 +50,7 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	sick := s.ask(t, "default", "doctor", "--old", "1ms", "-o", "json")
-	sick.wants(t, "doctor", exitLook)
+	sick.wants(t, "doctor", cli.ExitLook)
 	for check, want := range map[string][2]string{
 		"durability": {"may lose acknowledged records", "without --no-sync"},
 		"worker":     {"room.free for plan lonely waits", "start a worker for room.free"},
@@ -74,52 +74,4 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.end(t)
-}
-
-func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	stream := func(text string) (info streamInfo) {
-		if err := json.Unmarshal([]byte(text), &info); err != nil {
-			t.Fatal(err)
-		}
-		return info
-	}
-	disk := func(free, total uint64) executor.StatusView {
-		return executor.StatusView{Disks: []executor.DiskView{{Store: "tiles", FreeBytes: 1 << 40, TotalBytes: 1 << 40}, {Store: "state", FreeBytes: free, TotalBytes: total}}}
-	}
-	for _, c := range []struct {
-		what  string
-		is    finding
-		state string
-		says  string
-	}{
-		{"guard", examineClock(executor.StatusView{Mode: executor.ModeGuard, Problem: "ahead"}, now), "FAIL", "no deadline fires: ahead"},
-		{"time ahead", examineClock(executor.StatusView{Mode: executor.ModeHolding, TimeNs: now.Add(time.Hour).UnixNano()}, now), "warn", "1h00m ahead"},
-		{"time", examineClock(executor.StatusView{Mode: executor.ModeHolding, TimeNs: now.UnixNano()}, now), "ok", ""},
-		{"full disk", examineDisks(disk(1<<29, 1<<40)), "FAIL", "almost full"},
-		{"filling disk", examineDisks(disk(5<<30, 100<<30)), "warn", "getting full"},
-		{"large disk", examineDisks(disk(50<<30, 1<<40)), "ok", "(4 %)"},
-		{"small disk", examineDisks(disk(5<<30, 8<<30)), "ok", ""},
-		{"no disk", examineDisks(executor.StatusView{}), "skip", ""},
-		{"one server", judgeReplicas(stream(`{"config":{"num_replicas":1}}`), "t"), "ok", "one server keeps"},
-		{"one of a cluster", judgeReplicas(stream(`{"config":{"num_replicas":1},"cluster":{"name":"c1","leader":"a"}}`), "t"), "warn", "cluster c1"},
-		{"one is away", judgeReplicas(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn", "1 of 3"},
-		{"all there", judgeReplicas(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},
-		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`)), "warn", "950 B of 1000 B"},
-		{"ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":10}}`)), "ok", ""},
-		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`)), "ok", "no bound"},
-		{"lossy", examineDurable(executor.StatusView{Lossy: true}), "warn", "may lose"},
-	} {
-		if c.is.State != c.state || !strings.Contains(c.is.Text, c.says) || c.state != "ok" && c.state != "skip" && c.is.Next == "" {
-			t.Errorf("%s: %+v, want %s", c.what, c.is, c.state)
-		}
-	}
-}
-
-func TestSizesAreSaidByTheirLargestUnit(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB", 1 << 63: "8.0 EiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
 }

@@ -14,23 +14,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
-)
 
-func TestAHaltedTenantIsTold(t *testing.T) {
-	for _, c := range []struct{ guard, next string }{
-		{"G1", "records are missing: sagenbaum ledger repair --dry-run"},
-		{"G2", "not the ledger that was folded before: "},
-		{"G3", "its copy in tiles says: sagenbaum ledger repair --dry-run"},
-		{"reader", "a newer sagenbaum"},
-		{"core", "the ledger is whole"},
-	} {
-		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
-		f := examineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem}, time.Now())
-		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") || !strings.Contains(f.Text, "broken") {
-			t.Errorf("%s: %+v", c.guard, f)
-		}
-	}
-}
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+)
 
 func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
@@ -49,7 +37,7 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 		{[]executor.WaitingView{alone, long}, "warn warn", "no worker in 3 tries"},
 	} {
 		var states []string
-		findings := examineWorkers(executor.StatusView{Waiting: c.waiting}, now)
+		findings := doctor.ExamineWorkers(executor.StatusView{Waiting: c.waiting}, now)
 		for _, f := range findings {
 			states = append(states, f.State)
 		}
@@ -57,7 +45,7 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 			t.Errorf("%+v: %+v", c.waiting, findings)
 		}
 	}
-	if n := unserved(executor.StatusView{Waiting: []executor.WaitingView{short, alone}}); n != 1 {
+	if n := status.Unserved(executor.StatusView{Waiting: []executor.WaitingView{short, alone}}); n != 1 {
 		t.Errorf("%d commands without a worker, want 1", n)
 	}
 }
@@ -91,7 +79,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 			return api.OutcomeAnswer{State: states[q.Plan]}
 		},
 	})
-	c := &client{conn: dial(t, url), tenant: "default", server: url, timeout: 10 * time.Second}
+	c := &cli.Client{Conn: dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
 	for _, example := range []struct {
 		plan  string
 		age   int64
@@ -107,7 +95,7 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 		}
 		records = append(records, executor.RefusedView{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s", StampNs: 10*day - example.age})
 		records = append(records, executor.RefusedView{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day, Void: true})
-		f := examineRefused(context.Background(), c, executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
+		f := doctor.ExamineRefused(context.Background(), c, executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
 		if f.State != example.state || !strings.Contains(f.Text, "301 refused") || !strings.HasPrefix(f.Details[0], "3100.0 on s at ") {
 			t.Errorf("plan %q, %d ns old: %+v", example.plan, example.age, f)
 		}
@@ -141,35 +129,12 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 	if _, err := appender.Append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
 		t.Fatal(err)
 	}
-	c := &client{conn: conn, tenant: "default", server: url, timeout: 10 * time.Second}
-	if f := examineFold(t.Context(), c, executor.StatusView{}); f.State != "warn" || f.Text != "0 of 1 commits folded after 2s" {
+	c := &cli.Client{Conn: conn, Tenant: "default", Server: url, Timeout: 10 * time.Second}
+	if f := doctor.ExamineFold(t.Context(), c, executor.StatusView{}); f.State != "warn" || f.Text != "0 of 1 commits folded after 2s" {
 		t.Errorf("%+v", f)
 	}
 	applied.Store(1)
-	if f := examineFold(t.Context(), c, executor.StatusView{}); f.State != "ok" {
+	if f := doctor.ExamineFold(t.Context(), c, executor.StatusView{}); f.State != "ok" {
 		t.Errorf("%+v", f)
-	}
-}
-
-func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_900_000_000, 0)
-	refused := func(age time.Duration) executor.StatusView {
-		last := executor.RefusedReplyView{
-			AtNs: now.Add(-age).UnixNano(), Capability: "file.delete", Plan: "p1", Action: "a",
-			Worker: "old", Problem: "refused: reply.key",
-		}
-		return executor.StatusView{RefusedReplies: &executor.RefusedRepliesView{Count: 3, Last: last}}
-	}
-	if f := examineReplies(executor.StatusView{}, now); f.State != "ok" {
-		t.Errorf("nothing refused: %+v", f)
-	}
-	if f := examineReplies(refused(2*time.Hour), now); f.State != "ok" || !strings.Contains(f.Text, "3 answers") {
-		t.Errorf("long ago: %+v", f)
-	}
-	f := examineReplies(refused(time.Minute), now)
-	const who = "worker old of file.delete, plan p1 action a"
-	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) {
-		t.Errorf("just now: %+v", f)
 	}
 }

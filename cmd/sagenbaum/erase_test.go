@@ -18,6 +18,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // cardNumber and token are what nobody but the workers may read; they are told in every
@@ -160,8 +162,8 @@ func TestSensitiveFieldsAreReadByWorkersOnly(t *testing.T) {
 		r := p.ask(t, "default", strings.Fields(line)...)
 		hides(t, line, r.stdout+r.stderr)
 	}
-	says(t, p.run(t, exitLook, "plan show p1"), `"card":"[sealed input.card]"`, `"token":"[sealed output.token]"`, "cannot refund", "[sealed]")
-	says(t, p.run(t, exitLook, "plan show p1 --reveal"), cardNumber, token)
+	says(t, p.run(t, cli.ExitLook, "plan show p1"), `"card":"[sealed input.card]"`, `"token":"[sealed output.token]"`, "cannot refund", "[sealed]")
+	says(t, p.run(t, cli.ExitLook, "plan show p1 --reveal"), cardNumber, token)
 	p.told.Lock()
 	if hides(t, "the webhook", string(p.told.pages)); !strings.Contains(string(p.told.pages), "pay.refund") {
 		t.Errorf("the webhook got %s", p.told.pages)
@@ -191,20 +193,20 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
 	plan := p.charge(t, "p1")
-	p.run(t, exitUsage, "plan erase p1 --actor ana", "an erasure needs a reason")
-	p.run(t, exitFailed, "plan erase nowhere --reason x --actor ana", "there is no plan nowhere", "next: sagenbaum plan ls")
-	p.run(t, exitConflict, "plan erase p1 --reason 'ticket 1' --actor ana", "plan p1 is open", "or force it")
+	p.run(t, cli.ExitUsage, "plan erase p1 --actor ana", "an erasure needs a reason")
+	p.run(t, cli.ExitFailed, "plan erase nowhere --reason x --actor ana", "there is no plan nowhere", "next: sagenbaum plan ls")
+	p.run(t, cli.ExitConflict, "plan erase p1 --reason 'ticket 1' --actor ana", "plan p1 is open", "or force it")
 	if err := plan.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	first := p.run(t, exitGood, "plan erase p1 --reason 'ticket 1' --actor ana")
+	first := p.run(t, cli.ExitGood, "plan erase p1 --reason 'ticket 1' --actor ana")
 	says(t, first, "p1 committed, erased by ana (", "): ticket 1; its key was destroyed (")
-	if again := p.run(t, exitGood, "plan erase p1 --reason 'ticket 2' --actor bob"); again.stdout != first.stdout {
+	if again := p.run(t, cli.ExitGood, "plan erase p1 --reason 'ticket 2' --actor bob"); again.stdout != first.stdout {
 		t.Errorf("again: %s", again.stdout)
 	}
-	p.run(t, exitFailed, "plan show p1 --reveal", "cannot reveal action 1 of plan p1", "the key was destroyed")
-	says(t, p.run(t, exitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
-	says(t, p.run(t, exitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1", "the key of its sealed values is destroyed: nobody can read them any more")
+	p.run(t, cli.ExitFailed, "plan show p1 --reveal", "cannot reveal action 1 of plan p1", "the key was destroyed")
+	says(t, p.run(t, cli.ExitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
+	says(t, p.run(t, cli.ExitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1", "the key of its sealed values is destroyed: nobody can read them any more")
 	report := func(id string) error {
 		open, err := p.shop.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 		if err != nil {
@@ -218,10 +220,10 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	if err := report("p1"); !errors.Is(err, coordinator.ErrPlanExists) {
 		t.Errorf("an action of an erased plan: %v", err)
 	}
-	p.run(t, exitGood, "plan unwind p1 --reason late --actor ana")
-	p.run(t, exitLook, "plan show p1~1")
-	says(t, p.run(t, exitLook, "quarantine ls"), "p1~1", "what pay.refund takes was erased at", "nobody can read it any more")
-	if p.run(t, exitConflict, "plan erase p1~1 --reason x --actor ana", "erase that one"); len(p.told.refunds) != 0 {
+	p.run(t, cli.ExitGood, "plan unwind p1 --reason late --actor ana")
+	p.run(t, cli.ExitLook, "plan show p1~1")
+	says(t, p.run(t, cli.ExitLook, "quarantine ls"), "p1~1", "what pay.refund takes was erased at", "nobody can read it any more")
+	if p.run(t, cli.ExitConflict, "plan erase p1~1 --reason x --actor ana", "erase that one"); len(p.told.refunds) != 0 {
 		t.Errorf("the worker got %s", p.told.refunds)
 	}
 	p.leave(t)
@@ -249,7 +251,7 @@ func TestPlanEraseConvergesOverKills(t *testing.T) {
 		_ = erase.Wait()
 		p.served = serveAs(t, p.dir, serveCommand(t, p.dir, "--listen", strings.TrimPrefix(p.url, "nats://")))
 		p.join(t)
-		says(t, p.run(t, exitGood, "plan erase "+id+" --reason y --actor ana"), "its key was destroyed (")
+		says(t, p.run(t, cli.ExitGood, "plan erase "+id+" --reason y --actor ana"), "its key was destroyed (")
 		if n := strings.Count(p.kept(t), `"plan":"`+id+`"`); n == 0 {
 			t.Error("the ledger has nothing of it")
 		}
@@ -291,6 +293,6 @@ func TestServeRefusesAMasterKeyThatIsNone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		finished(t, sagenbaum(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file)).wants(t, c.says, exitFailed, c.says, "next: ")
+		finished(t, sagenbaum(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file)).wants(t, c.says, cli.ExitFailed, c.says, "next: ")
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // commandLines are the command lines of sagenbaum in a text, as a shell would split
@@ -75,7 +77,7 @@ func parses(t *testing.T, line string) error {
 		return err
 	}
 	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return unknownCommand(cmd, rest[0])
+		return cli.UnknownCommand(cmd, rest[0])
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // A key is made before the server starts, rotated while it runs, and signs the
@@ -23,23 +25,23 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	dir, keys := dataDir(t), filepath.Join(t.TempDir(), "keys")
 	s := new(served)
 	made := s.ask(t, "default", "key", "new", "--keys", keys)
-	made.wants(t, "key new", exitGood)
+	made.wants(t, "key new", cli.ExitGood)
 	first := strings.TrimSpace(made.stdout)
 	if !strings.HasPrefix(first, "sagenbaum/default+") {
 		t.Fatalf("key new said %q", made.stdout)
 	}
-	s.ask(t, "default", "key", "new", "--keys", keys).wants(t, "key new twice", exitConflict, "key rotate")
-	s.ask(t, "default", "key", "rotate").wants(t, "key rotate without a reason", exitUsage, "--reason")
+	s.ask(t, "default", "key", "new", "--keys", keys).wants(t, "key new twice", cli.ExitConflict, "key rotate")
+	s.ask(t, "default", "key", "rotate").wants(t, "key rotate without a reason", cli.ExitUsage, "--reason")
 	s = serveFor(t, dir, "--keys", keys)
-	s.ask(t, "default", "fact", "put", "k", "1").wants(t, "fact put", exitGood)
+	s.ask(t, "default", "fact", "put", "k", "1").wants(t, "fact put", cli.ExitGood)
 	rotated := s.ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
-	rotated.wants(t, "key rotate", exitGood)
+	rotated.wants(t, "key rotate", cli.ExitGood)
 	answer := decoded[executor.RotationAnswer](t, rotated)
 	if answer.OldKey != first || !answer.Signed {
 		t.Fatalf("%+v, the first key is %s", answer, first)
 	}
 	listed := s.ask(t, "default", "key", "ls", "--keys", keys, "-o", "json")
-	listed.wants(t, "key ls", exitGood)
+	listed.wants(t, "key ls", cli.ExitGood)
 	if have := decoded[[]host.Key](t, listed); len(have) != 2 || have[0].Verifier != first || have[1].Verifier != answer.NewKey || !have[1].Signs {
 		t.Fatalf("%+v", have)
 	}
@@ -58,19 +60,19 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	if c, _, err := ledger.OpenCheckpoint(text, "default", note.VerifierList(verifier)); err != nil || c.Size < checkpoint.Size {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if doctor := s.ask(t, "default", "doctor"); doctor.code != exitGood || !strings.Contains(doctor.stdout, "checkpoint") {
+	if doctor := s.ask(t, "default", "doctor"); doctor.code != cli.ExitGood || !strings.Contains(doctor.stdout, "checkpoint") {
 		t.Errorf("doctor:\n%s", doctor.stdout)
 	}
 	s.end(t)
 	s = serveFor(t, dir, "--keys", t.TempDir())
 	inTime(t, "doctor misses the key", func() bool {
 		doctor := s.ask(t, "default", "doctor")
-		return doctor.code == exitLook && strings.Contains(doctor.stdout, "nothing is signed")
+		return doctor.code == cli.ExitLook && strings.Contains(doctor.stdout, "nothing is signed")
 	})
 	if status := s.ask(t, "default", "status"); !strings.Contains(status.stdout, answer.NewKey[len("sagenbaum/default+"):][:8]) {
 		t.Errorf("status does not name the key:\n%s", status.stdout)
 	}
-	s.ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).wants(t, "key rotate --lost", exitGood, "")
+	s.ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).wants(t, "key rotate --lost", cli.ExitGood, "")
 	s.end(t)
 }
 
@@ -98,46 +100,6 @@ func (s *served) signed(t *testing.T) (v executor.CheckpointView) {
 	return v
 }
 
-func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	view := func(change func(*executor.CheckpointView)) executor.StatusView {
-		c := executor.CheckpointView{Size: 7, StampNs: now.Add(-time.Minute).UnixNano(), Key: "k"}
-		change(&c)
-		return executor.StatusView{Records: 9, Checkpoint: &c}
-	}
-	for name, c := range map[string]struct {
-		change func(*executor.CheckpointView)
-		states string
-		text   string
-	}{
-		"signed":          {func(*executor.CheckpointView) {}, "ok", "7 of 9 records"},
-		"none":            {func(c *executor.CheckpointView) { c.Size = 0 }, "ok", "none signed yet"},
-		"no key":          {func(c *executor.CheckpointView) { c.Problem = "the key is away" }, "warn", "the key is away"},
-		"a fork":          {func(c *executor.CheckpointView) { c.Problem, c.Alarm = "another root", true }, "FAIL", "another root"},
-		"a witness":       {func(c *executor.CheckpointView) { c.Witness, c.Cosigned = "w", 7 }, "ok ok", "w has cosigned 7"},
-		"it is away":      {func(c *executor.CheckpointView) { c.Witness, c.Away = "w", "answers 502" }, "ok warn", "answers 502"},
-		"it saw a fork":   {func(c *executor.CheckpointView) { c.Witness, c.Away, c.WitnessAlarm = "w", "of 5 another", true }, "ok FAIL", "of 5 another"},
-		"a fork, by both": {func(c *executor.CheckpointView) { c.Alarm, c.Problem, c.Away, c.WitnessAlarm = true, "x", "y", true }, "FAIL FAIL", "x"},
-	} {
-		v := view(c.change)
-		var states []string
-		for _, f := range examineCheckpoints(v, nil, now) {
-			states = append(states, f.State)
-		}
-		if got := strings.Join(states, " "); got != c.states {
-			t.Errorf("%s: doctor says %s, want %s", name, got, c.states)
-		}
-		if text := checkpointText(pen{}, *v.Checkpoint, v.Records, now); !strings.Contains(text, c.text) {
-			t.Errorf("%s: status says %q", name, text)
-		}
-	}
-	standby := []executor.HostView{{Host: "h2", Mode: executor.ModeStandby, NoKey: "the key is not there"}}
-	if f := examineCheckpoints(view(func(*executor.CheckpointView) {}), standby, now); len(f) != 2 || f[1].State != "warn" || !strings.Contains(f[1].Text, "h2") {
-		t.Errorf("%+v", f)
-	}
-}
-
 // A folder that is none of keys is said to be so, and is no empty list; a file beside the
 // keys is left alone, and a key that cannot sign is not said to.
 func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
@@ -157,8 +119,8 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 	}
 	ours := filepath.Join(dir, "ours")
 	made := finished(t, sagenbaum(t, "key", "new", "--keys", ours))
-	made.wants(t, "key new", exitGood)
-	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t, "key new", exitGood)
+	made.wants(t, "key new", cli.ExitGood)
+	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t, "key new", cli.ExitGood)
 	second := filepath.Join(dir, "second", "second")
 	if err := os.CopyFS(filepath.Join(dir, "another's", "default"), os.DirFS(second)); err != nil {
 		t.Fatal(err)
@@ -174,7 +136,7 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 		filepath.Join(folder("tiles", "default/tile/0/000"), "tiles"): "there is no such folder",
 	} {
 		r := list(keys)
-		r.wants(t, "key ls of "+keys, exitFailed, said, "next: ")
+		r.wants(t, "key ls of "+keys, cli.ExitFailed, said, "next: ")
 		if r.stdout != "" {
 			t.Errorf("key ls of %s prints %q", keys, r.stdout)
 		}

@@ -17,6 +17,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // appendsMax is more appends than the demo's plan can take; a loop that gets
@@ -64,16 +67,16 @@ func (u *undoCounter) count(capability, key string) {
 func killedAfter(t *testing.T, n int) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	world, err := makeWorld(ctx, t.TempDir())
+	world, err := demo.MakeWorld(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	act := scripts["one"][0]
-	if err := (&demo{world: world}).occupyTag(ctx, act.tag); err != nil {
+	act := demo.Scripts["one"][0]
+	if err := (&demo.Demo{World: world}).OccupyTag(ctx, act.Tag); err != nil {
 		t.Fatal(err)
 	}
 	before := look(t, world)
-	server := serveFor(t, world.data(), "--listen", "127.0.0.1:0", "--tenant", demoTenant)
+	server := serveFor(t, world.Data(), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
 	address, err := url.Parse(server.url)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +85,7 @@ func killedAfter(t *testing.T, n int) bool {
 	counter := &undoCounter{keys: map[string]map[string]bool{}}
 	git := startWorker(t, dial(t, server.url), counter)
 	agentConn := dial(t, server.url)
-	c := &client{conn: dial(t, server.url), tenant: demoTenant, server: server.url, timeout: 5 * time.Second}
+	c := &cli.Client{Conn: dial(t, server.url), Tenant: demo.Tenant, Server: server.url, Timeout: 5 * time.Second}
 	killed := make(chan bool, 1)
 	watchAppends(t, dial(t, server.url), n, func() {
 		server.command.Process.Kill()
@@ -90,14 +93,14 @@ func killedAfter(t *testing.T, n int) bool {
 	})
 	said := playInBackground(ctx, agentConn, world, act)
 	ended := make(chan executor.PlanView, 1)
-	go func() { ended <- awaitCompensated(ctx, c, act.plan) }() // ends with ctx
+	go func() { ended <- awaitCompensated(ctx, c, act.Plan) }() // ends with ctx
 
 	hit := false
 	var plan executor.PlanView
 	select {
 	case hit = <-killed:
 		server.command.Wait()
-		server = serveFor(t, world.data(), "--listen", address.Host, "--tenant", demoTenant)
+		server = serveFor(t, world.Data(), "--listen", address.Host, "--tenant", demo.Tenant)
 		plan = <-ended
 	case plan = <-ended:
 	}
@@ -106,7 +109,7 @@ func killedAfter(t *testing.T, n int) bool {
 		t.Errorf("after %d appends: plan %s, %d compensated, %d skipped; the agent said %q", n, plan.State, plan.Compensated, plan.Skipped, text)
 	}
 	sameState(t, fmt.Sprintf("killed after %d appends", n), before, look(t, world))
-	checkOnce(t, ctx, n, c, act.plan, counter)
+	checkOnce(t, ctx, n, c, act.Plan, counter)
 	if err := git.Close(ctx); err != nil {
 		t.Error(err)
 	}
@@ -118,7 +121,7 @@ func killedAfter(t *testing.T, n int) bool {
 func watchAppends(t *testing.T, conn *nats.Conn, n int, kill func()) {
 	t.Helper()
 	seen := 0
-	_, err := conn.Subscribe("saga."+demoTenant+".>", func(*nats.Msg) {
+	_, err := conn.Subscribe("saga."+demo.Tenant+".>", func(*nats.Msg) {
 		if seen++; seen == n {
 			kill()
 		}
@@ -133,14 +136,14 @@ func watchAppends(t *testing.T, conn *nats.Conn, n int, kill func()) {
 
 func startWorker(t *testing.T, conn *nats.Conn, counter *undoCounter) *worker.Worker {
 	t.Helper()
-	w, err := worker.New(worker.Config{Conn: conn, Tenant: demoTenant, Name: "git"})
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "git"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range inverses {
-		run := handler(i.undo)
-		if err := w.Handle(i.capability, func(ctx context.Context, c api.Command) (worker.Result, error) {
-			counter.count(i.capability, c.Key)
+	for _, i := range demo.Inverses {
+		run := demo.Handler(i.Undo)
+		if err := w.Handle(i.Capability, func(ctx context.Context, c api.Command) (worker.Result, error) {
+			counter.count(i.Capability, c.Key)
 			return run(ctx, c)
 		}); err != nil {
 			t.Fatal(err)
@@ -150,18 +153,18 @@ func startWorker(t *testing.T, conn *nats.Conn, counter *undoCounter) *worker.Wo
 }
 
 // playInBackground plays one script; what the agent said comes when it is done.
-func playInBackground(ctx context.Context, conn *nats.Conn, world demoWorld, act script) <-chan string {
+func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, act demo.Script) <-chan string {
 	said := make(chan string, 1)
 	go func() { // ends with the script or ctx
 		var text strings.Builder
 		err := func() error {
 			agent, err := coordinator.New(coordinator.Config{
-				Conn: conn, Tenant: demoTenant, Agent: demoAgentName, Contracts: demoContracts(), AppendTimeout: 30 * time.Second,
+				Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts(), AppendTimeout: 30 * time.Second,
 			})
 			if err != nil {
 				return err
 			}
-			if err := playScript(ctx, agent, world, act, &text); err != nil {
+			if err := demo.PlayScript(ctx, agent, world, act, &text); err != nil {
 				return err
 			}
 			return agent.Close(ctx)
@@ -172,15 +175,15 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demoWorld, act
 }
 
 // awaitCompensated asks, over restarts of the server, until the plan has ended.
-func awaitCompensated(ctx context.Context, c *client, id string) executor.PlanView {
+func awaitCompensated(ctx context.Context, c *cli.Client, id string) executor.PlanView {
 	for ctx.Err() == nil {
-		plan, err := c.plan(ctx, id, 0)
-		if err == nil && ended(plan.State) {
+		plan, err := c.Plan(ctx, id, 0)
+		if err == nil && demo.Ended(plan.State) {
 			return plan
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(againPause):
+		case <-time.After(demo.AgainPause):
 		}
 	}
 	return executor.PlanView{}
@@ -188,21 +191,21 @@ func awaitCompensated(ctx context.Context, c *client, id string) executor.PlanVi
 
 // checkOnce wants each of the four undos under one key and with one record of
 // success, and the forwards' outcomes recorded once.
-func checkOnce(t *testing.T, ctx context.Context, n int, c *client, plan string, counter *undoCounter) {
+func checkOnce(t *testing.T, ctx context.Context, n int, c *cli.Client, plan string, counter *undoCounter) {
 	t.Helper()
-	h, err := (&demo{client: c}).readHistory(ctx, plan)
+	h, err := (&demo.Demo{Client: c}).ReadHistory(ctx, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for action, times := range h.succeeded {
+	for action, times := range h.Succeeded {
 		if times != 1 {
 			t.Errorf("after %d appends: %d records of success of action %s", n, times, action)
 		}
 	}
 	counter.mu.Lock()
 	defer counter.mu.Unlock()
-	if len(h.succeeded) != 4 || len(counter.keys) != 4 {
-		t.Errorf("after %d appends: undone %v, asked for %v, want four", n, h.succeeded, counter.keys)
+	if len(h.Succeeded) != 4 || len(counter.keys) != 4 {
+		t.Errorf("after %d appends: undone %v, asked for %v, want four", n, h.Succeeded, counter.keys)
 	}
 	for capability, keys := range counter.keys {
 		if len(keys) != 1 {

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/ledger"
 )
 
 // Every kind of record is one line that says what is in it; what is nested stands
@@ -34,10 +37,10 @@ func TestTailSaysWhatIsInARecord(t *testing.T) {
 		{&pb.Record{Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Hook: "default", Kind: "quarantined"}}}, "hook=default kind=quarantined"},
 		{&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: "paid", Reason: evil}}}, "to_savepoint=paid reason="},
 	} {
-		got := essence(c.record, nil)
+		got := ledger.Essence(c.record, nil)
 		if got != c.want && !(strings.HasSuffix(c.want, "reason=") && strings.HasPrefix(got, c.want)) {
 			t.Errorf("the record is shown as\n%s\nwant\n%s", got, c.want)
 		}
-		checkPrintable(t, "tail", printable(got))
+		checkPrintable(t, "tail", cli.Printable(got))
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
 )
 
 // asCommand makes the test binary behave as sagenbaum itself, so that tests
@@ -93,7 +95,7 @@ func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	if !slices.Contains(args, "--listen") && !slices.Contains(args, "--nats") {
 		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 	}
-	return sagenbaum(t, append([]string{"serve", "--data", dir, "--console", consoleOff, "--stop-on-eof", "-o", "json"}, args...)...)
+	return sagenbaum(t, append([]string{"serve", "--data", dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json"}, args...)...)
 }
 
 // serveAs starts a command of serveCommand and returns when it is ready.
@@ -128,7 +130,7 @@ func startServed(dir string, command *exec.Cmd) (*served, error) {
 		s.command.Wait()
 		return nil, fmt.Errorf("serve said nothing: %s", s.stderr)
 	}
-	var r ready
+	var r serve.Ready
 	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 		s.command.Process.Kill()
 		s.command.Wait()

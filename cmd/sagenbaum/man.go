@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // manDate stands in the pages instead of today, so that the same binary always writes
@@ -20,14 +22,14 @@ func newMan() *cobra.Command {
 		Use:     "man DIR",
 		Short:   "Write a manual page for each command into a folder",
 		Example: "  sagenbaum man /usr/local/share/man/man1\n  sagenbaum man . && man ./sagenbaum-plan-tree.1",
-		Args:    exactly("DIR"),
+		Args:    cli.Exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fail(exitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
+				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
 			}
 			n, err := writeManual(cmd.Root(), args[0])
 			if err != nil {
-				return fail(exitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
+				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d manual pages in %s\n", n, args[0])
 			return nil
@@ -58,7 +60,7 @@ func writeManual(cmd *cobra.Command, dir string) (pages int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	header := &doc.GenManHeader{Section: "1", Source: "sagenbaum " + readVersion().Version, Manual: "Sagenbaum", Date: &manDate}
+	header := &doc.GenManHeader{Section: "1", Source: "sagenbaum " + cli.ReadVersion().Version, Manual: "Sagenbaum", Date: &manDate}
 	if err := doc.GenMan(cmd, header, file); err != nil {
 		file.Close()
 		return 0, err

@@ -11,6 +11,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // TestFactsAreWrittenReadEvictedAndRestored by commands, as docs/guide/memory.md shows.
@@ -19,12 +21,12 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	fact := func(key string) executor.FactView {
-		return decoded[executor.FactView](t, s.run(t, exitGood, "fact get "+key+" -o json"))
+		return decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get "+key+" -o json"))
 	}
 	s.trip(t, coordinator.PlanSpec{ID: "p1"}, "room.book")
 	says := func(line string, want ...string) {
 		t.Helper()
-		out := s.run(t, exitGood, line).stdout
+		out := s.run(t, cli.ExitGood, line).stdout
 		for _, w := range want {
 			if !strings.Contains(out, w) {
 				t.Errorf("%s: %q is not in\n%s", line, w, out)
@@ -39,8 +41,8 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	}
 	says("memory status", "2 facts in memory", "% of 268435456")
 	says("memory evict order/7 risk --actor root --reason audit", "order/7 evicted at ", "risk evicted at ")
-	s.run(t, exitConflict, "memory evict risk --actor root", "is evicted already, at")
-	s.run(t, exitConflict, "memory restore nothing --actor root", `there is no fact "nothing"`)
+	s.run(t, cli.ExitConflict, "memory evict risk --actor root", "is evicted already, at")
+	s.run(t, cli.ExitConflict, "memory restore nothing --actor root", `there is no fact "nothing"`)
 	says("fact get risk", "evicted, read from the ledger at ", "value        3")
 	if got := fact("risk"); got.State != executor.FactEvicted || got.ReadFrom == "" || got.Plan != "p1" {
 		t.Errorf("%+v", got)
@@ -52,15 +54,15 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put risk --retract --source shop", "risk retracted")
 	says("fact ls --retracted", "risk")
 	says("fact get risk", "retracted    ")
-	if all := decoded[executor.FactsAnswer](t, s.run(t, exitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
+	if all := decoded[executor.FactsAnswer](t, s.run(t, cli.ExitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
 		t.Errorf("%+v", all)
 	}
-	s.run(t, exitGood, "fact ls --prefix zz", "no facts")
-	s.run(t, exitFailed, "fact get nothing", `there is no fact "nothing"`)
-	s.run(t, exitFailed, "fact history nothing", `there is no fact "nothing"`)
+	s.run(t, cli.ExitGood, "fact ls --prefix zz", "no facts")
+	s.run(t, cli.ExitFailed, "fact get nothing", `there is no fact "nothing"`)
+	s.run(t, cli.ExitFailed, "fact history nothing", `there is no fact "nothing"`)
 	says("ledger tail --since 1", "fact_evicted", "evict_requested")
 	says("memory rebuild --check", "ok · sequences 1 to ", "working memory  ", "whole state     ")
-	if got := decoded[executor.RebuildAnswer](t, s.run(t, exitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
+	if got := decoded[executor.RebuildAnswer](t, s.run(t, cli.ExitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
 		t.Errorf("%+v", got)
 	}
 }
@@ -72,29 +74,10 @@ func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
 		return executor.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3, Differ: []string{"fact \"k\x1b\": not the same"}}
 	}})
 	r := finished(t, sagenbaum(t, "--server", url, "memory", "rebuild", "--check"))
-	r.wants(t, "memory rebuild --check", exitLook)
+	r.wants(t, "memory rebuild --check", cli.ExitLook)
 	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb", `fact "k\x1b": not the same`} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is not in\n%s", want, r.stdout)
-		}
-	}
-}
-
-// TestHistorySaysWhatCompensatesWhat: what a person reads of each record.
-func TestHistorySaysWhatCompensatesWhat(t *testing.T) {
-	for _, c := range []struct {
-		event executor.FactEvent
-		want  string
-	}{
-		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`"x"`)}, `"x"`},
-		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a"}, "1; effect of p/a"},
-		{executor.FactEvent{Kind: "fact_asserted", Value: []byte(`1`), Plan: "p", Action: "a", Compensates: "3.0", Cause: "7.2"}, "1; compensates p/a, registered at 3.0; dispatched at 7.2"},
-		{executor.FactEvent{Kind: "fact_retracted"}, "-"},
-		{executor.FactEvent{Kind: "fact_evicted", Fact: "3.0", Bytes: 9, Watched: true}, "9 bytes of 3.0; a lease read it"},
-		{executor.FactEvent{Kind: "fact_reingested", Compensates: "4.0", Cause: "5.0"}, "compensates 4.0; asked at 5.0"},
-	} {
-		if got := eventText(c.event); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
@@ -128,16 +111,16 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	act := s.plan(t, "p1").Actions[0]
-	s.run(t, exitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
-	if got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get seat/pi_1 -o json")); got.Compensates || got.About != act.Registered {
+	s.run(t, cli.ExitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
+	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates || got.About != act.Registered {
 		t.Errorf("the effect is %+v", got)
 	}
-	s.run(t, exitGood, "plan unwind p1 --reason 'no trip' --wait")
-	got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get seat/pi_1 -o json"))
+	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --wait")
+	got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
 	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered || got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
 		t.Errorf("the undo is %+v", got)
 	}
-	if out := s.run(t, exitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") || !strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
+	if out := s.run(t, cli.ExitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") || !strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
 		t.Errorf("the history is\n%s", out)
 	}
 }
@@ -148,10 +131,10 @@ func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--memory-bytes", "600")
 	defer s.stop(t)
-	s.run(t, exitGood, "fact put a 1 --source shop")
-	s.run(t, exitGood, `fact put big "`+strings.Repeat("x", 701)+`" --source shop`)
+	s.run(t, cli.ExitGood, "fact put a 1 --source shop")
+	s.run(t, cli.ExitGood, `fact put big "`+strings.Repeat("x", 701)+`" --source shop`)
 	for end := time.Now().Add(10 * time.Second); ; {
-		fact := decoded[executor.FactView](t, s.run(t, exitGood, "fact get big -o json"))
+		fact := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get big -o json"))
 		if fact.State == executor.FactEvicted {
 			break
 		}
@@ -159,12 +142,12 @@ func TestAFactThatNeverFitsIsNotAskedBack(t *testing.T) {
 			t.Fatalf("%+v", fact)
 		}
 	}
-	r := s.run(t, exitConflict, "memory restore big --actor root", `fact "big": 706 bytes do not fit in 600`)
+	r := s.run(t, cli.ExitConflict, "memory restore big --actor root", `fact "big": 706 bytes do not fit in 600`)
 	if !strings.Contains(r.stderr, "serve --memory-bytes") {
 		t.Errorf("%s", r.stderr)
 	}
-	says(t, s.run(t, exitGood, "memory status"), "1 facts in memory · 1 evicted", "1 evictions so far")
-	says(t, s.run(t, exitGood, "fact get a"), "a in memory")
+	says(t, s.run(t, cli.ExitGood, "memory status"), "1 facts in memory · 1 evicted", "1 evictions so far")
+	says(t, s.run(t, cli.ExitGood, "fact get a"), "a in memory")
 }
 
 // TestWhatAFactCommandDidNotDoIsSaid: a retraction that ends nothing, a plan and an
@@ -173,21 +156,21 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	s.run(t, exitConflict, "memory evict nope --actor root", `there is no fact "nope"`)
-	says(t, s.run(t, exitGood, "doctor"), "ok   records    1 refused, none within a day", "1 request of operators among them", `there is no fact "nope"`)
-	says(t, s.run(t, exitGood, "fact put never --retract --source shop"), "never never was a fact · record ", " changes nothing: there is nothing to retract")
-	s.run(t, exitGood, "fact put risk 3 --source shop")
-	if out := s.run(t, exitGood, "fact put risk --retract --source shop").stdout; strings.Contains(out, "nothing") {
+	s.run(t, cli.ExitConflict, "memory evict nope --actor root", `there is no fact "nope"`)
+	says(t, s.run(t, cli.ExitGood, "doctor"), "ok   records    1 refused, none within a day", "1 request of operators among them", `there is no fact "nope"`)
+	says(t, s.run(t, cli.ExitGood, "fact put never --retract --source shop"), "never never was a fact · record ", " changes nothing: there is nothing to retract")
+	s.run(t, cli.ExitGood, "fact put risk 3 --source shop")
+	if out := s.run(t, cli.ExitGood, "fact put risk --retract --source shop").stdout; strings.Contains(out, "nothing") {
 		t.Errorf("%s", out)
 	}
-	had := decoded[executor.FactView](t, s.run(t, exitGood, "fact get risk -o json"))
-	says(t, s.run(t, exitGood, "fact put risk --retract --source other"), "risk retracted · record ", " changes nothing: it was retracted at "+had.Tombstone)
-	if got := decoded[executor.FactView](t, s.run(t, exitGood, "fact get risk -o json")); got.By != "shop" || got.Tombstone != had.Tombstone {
+	had := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
+	says(t, s.run(t, cli.ExitGood, "fact put risk --retract --source other"), "risk retracted · record ", " changes nothing: it was retracted at "+had.Tombstone)
+	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" || got.Tombstone != had.Tombstone {
 		t.Errorf("%+v", got)
 	}
-	s.run(t, exitConflict, "fact put risk 4 --source shop --plan nope --action no", "has no effect: action no of plan nope is not registered")
-	s.run(t, exitConflict, "fact put risk 4 --source shop --plan nope", "has no effect: plan nope was never opened")
-	r := s.run(t, exitLook, "doctor") // of a source's records it does
+	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope --action no", "has no effect: action no of plan nope is not registered")
+	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope", "has no effect: plan nope was never opened")
+	r := s.run(t, cli.ExitLook, "doctor") // of a source's records it does
 	says(t, r, "warn records    3 refused, 2 of the newest 3 want a look", "1 request of operators among them")
 	if strings.Contains(r.stdout, `there is no fact "nope"`) {
 		t.Errorf("%s", r.stdout)
@@ -200,58 +183,23 @@ func TestTheDoctorWarnsOfLeasesInError(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	says(t, s.run(t, exitGood, "doctor"), "ok   conditions no lease is in error")
-	s.run(t, exitGood, `fact put stock '"none"' --source shop`)
+	says(t, s.run(t, cli.ExitGood, "doctor"), "ok   conditions no lease is in error")
+	s.run(t, cli.ExitGood, `fact put stock '"none"' --source shop`)
 	source := ledger.Source{Tenant: "default", Class: ledger.ClassAgent, Name: "other", Plan: "px"}
 	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "px", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
 		Triggers: []*pb.Trigger{{Name: "late", Condition: `facts["stock"] < 3`}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{conn: s.conn, tenant: "default", server: s.url, timeout: 10 * time.Second}
-	sequence, err := c.append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.url, Timeout: 10 * time.Second}
+	sequence, err := c.Append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.plan(t.Context(), "px", sequence); err != nil {
+	if _, err := c.Plan(t.Context(), "px", sequence); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.run(t, exitLook, "doctor"), "warn conditions 1 condition in error", "next: sagenbaum trigger explain px")
-	says(t, s.run(t, exitGood, "plan tree px"), "in error: lease late", "next: sagenbaum trigger explain px")
-	says(t, s.run(t, exitGood, "plan show px"), "in error: lease late", ", error: ")
-}
-
-// TestKeysAreShownSoThatTheyCanBeRead, and typed.
-func TestKeysAreShownSoThatTheyCanBeRead(t *testing.T) {
-	long := strings.Repeat("k", ledger.FactKeyMax)
-	for _, c := range []struct{ key, shown, typed string }{
-		{"order/7", "order/7", "order/7"}, {" ", `" "`, "' '"}, {"a  b", `"a  b"`, "'a  b'"}, {"a b", "a b", "'a b'"},
-		{"it's", "it's", `'it'\''s'`}, {`"a"`, `"\"a\""`, `'"a"'`}, {"a\nb", `"a\nb"`, "'a\nb'"}, {long, long[:keyShown-1] + "…", long},
-	} {
-		if shown, typed := keyText(c.key, keyShown), keyArg(c.key); shown != c.shown || typed != c.typed {
-			t.Errorf("%q: %s, %s", c.key, shown, typed)
-		}
-	}
-	if got := keyText(long, keyWhole); got != long {
-		t.Errorf("alone it is %s", got)
-	}
-}
-
-// TestAFactThatChangedMeanwhileIsShownAsItIs: another record may come between a
-// request that was carried out and the look at it.
-func TestAFactThatChangedMeanwhileIsShownAsItIs(t *testing.T) {
-	for _, c := range []struct {
-		fact executor.FactView
-		at   string
-		same bool
-	}{
-		{executor.FactView{State: executor.FactEvicted, Asserted: "1.0", Evicted: "2.0"}, "at 2.0", true},
-		{executor.FactView{State: executor.FactInMemory, Asserted: "1.0", Reingested: "3.0"}, "at 3.0", false},
-		{executor.FactView{State: executor.FactInMemory, Asserted: "4.0"}, "at 4.0", false},
-		{executor.FactView{State: executor.FactRetracted, Tombstone: "5.0"}, "at 5.0", false},
-	} {
-		if got, more := sinceText(c.fact), overtaken(c.fact, executor.FactEvicted); got != c.at || (more == "") != c.same {
-			t.Errorf("%+v: %s%s", c.fact, got, more)
-		}
-	}
+	says(t, s.run(t, cli.ExitLook, "doctor"), "warn conditions 1 condition in error", "next: sagenbaum trigger explain px")
+	says(t, s.run(t, cli.ExitGood, "plan tree px"), "in error: lease late", "next: sagenbaum trigger explain px")
+	says(t, s.run(t, cli.ExitGood, "plan show px"), "in error: lease late", ", error: ")
 }

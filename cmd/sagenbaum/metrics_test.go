@@ -25,6 +25,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
 )
 
 // eventually asks again and again until the answer is yes; what it last saw is told
@@ -67,7 +70,7 @@ func serveWatched(t *testing.T, args ...string) (_ *served, address string) {
 	t.Helper()
 	command := serveCommand(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, args...)...)
 	s := serveAs(t, "", command)
-	var r ready
+	var r serve.Ready
 	if err := json.Unmarshal([]byte(s.said), &r); err != nil || r.Metrics == "" {
 		t.Fatalf("serve says nothing of its numbers: %s", s.said)
 	}
@@ -95,8 +98,8 @@ func trouble(t *testing.T, s *served, tenant string) {
 	if err := agent.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.ask(t, tenant, "plan", "cancel", "stuck", "--reason", "sold out", "--wait").wants(t, "cancel", exitLook)
-	s.ask(t, tenant, "plan", "cancel", "lonely", "--reason", "sold out").wants(t, "cancel", exitGood)
+	s.ask(t, tenant, "plan", "cancel", "stuck", "--reason", "sold out", "--wait").wants(t, "cancel", cli.ExitLook)
+	s.ask(t, tenant, "plan", "cancel", "lonely", "--reason", "sold out").wants(t, "cancel", cli.ExitGood)
 }
 
 func TestTheNumbersFollowWhatHappens(t *testing.T) {
@@ -141,7 +144,7 @@ func TestTheNumbersFollowWhatHappens(t *testing.T) {
 		return body, strings.Contains(body, "\nsagenbaum_undos_total{tenant=\"default\"} 1\n") && strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 0\n") &&
 			strings.Contains(body, "\nsagenbaum_in_flight{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_undo_latency_seconds_count{tenant=\"default\"} 1\n")
 	})
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 // What was folded before is history: a restart counts nothing again.
@@ -152,7 +155,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	trouble(t, s, "default")
 	s.end(t)
 	again := serveAs(t, dir, serveCommand(t, dir, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"))
-	var r ready
+	var r serve.Ready
 	if err := json.Unmarshal([]byte(again.said), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -161,17 +164,17 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		return body, strings.Contains(body, "\nsagenbaum_plans{state=\"quarantined\",tenant=\"default\"} 1\n") && strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 1\n") &&
 			strings.Contains(body, "\nsagenbaum_quarantines_total{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_leases_fired_total{tenant=\"default\"} 0\n")
 	})
-	again.end(t).wants(t, "serve", exitGood)
+	again.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestAHostThatIsNotReadySaysSo(t *testing.T) {
-	w := new(watching)
+	w := new(serve.Watching)
 	out := httptest.NewRecorder()
-	writeHealth(out, w.health())
+	serve.WriteHealth(out, w.Health())
 	if out.Code != http.StatusServiceUnavailable || !strings.Contains(out.Body.String(), `"ok":false`) {
 		t.Errorf("%d %s", out.Code, out.Body)
 	}
-	finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--metrics", "9464")).wants(t, "a port alone", exitUsage, "next: --metrics 127.0.0.1:9464")
+	finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--metrics", "9464")).wants(t, "a port alone", cli.ExitUsage, "next: --metrics 127.0.0.1:9464")
 }
 
 // TestTheNumbersAnswerToTheirHostOnly: a page whose name is made to point here reads none.

@@ -15,6 +15,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // smallDisk mounts a file system of 64 MiB, for which the test must be root.
@@ -105,7 +107,7 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 			t.Errorf("plan %s has %d actions, %d held, want one", id, p.ActionCount, p.Held)
 		}
 	}
-	if r := s.end(t); r.code != exitGood || !strings.Contains(r.stderr, "starting the embedded server again") {
+	if r := s.end(t); r.code != cli.ExitGood || !strings.Contains(r.stderr, "starting the embedded server again") {
 		t.Errorf("serve ended with %d and did not say that it had to start again:\n%s", r.code, r.stderr)
 	}
 }

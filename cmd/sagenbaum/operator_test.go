@@ -15,6 +15,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // answering is an executor of a test's own making on a real server: a function
@@ -93,7 +95,7 @@ func TestPagesThatGoInACircleEnd(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func([]byte) any {
 		return executor.PlansAnswer{Plans: []executor.PlanView{}, Next: "p1"}
 	}})
-	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", exitFailed, "in a circle at p1")
+	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", cli.ExitFailed, "in a circle at p1")
 }
 
 // unservedPlan leaves an open plan whose undo nobody serves.
@@ -123,15 +125,15 @@ func TestCancelWaitsNoLongerThanItWasTold(t *testing.T) {
 	unservedPlan(t, dial(t, s.url), "p1")
 	started := time.Now()
 	r := s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "700ms")
-	r.wants(t, "a wait that is too short", exitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
+	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
 	if !strings.Contains(r.stdout, "p1 unwinding") {
 		t.Errorf("stdout is %q", r.stdout)
 	}
 	if took := time.Since(started); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "0s").wants(t, "no wait", exitUsage, "--wait-timeout 1m")
-	s.end(t).wants(t, "serve", exitGood)
+	s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "0s").wants(t, "no wait", cli.ExitUsage, "--wait-timeout 1m")
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 // The end follows the resolution within milliseconds: that is what is printed.
@@ -143,13 +145,13 @@ func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
 		id := fmt.Sprintf("p%d", i)
 		openPlan(t, conn, "default", id)
 		cancelled := s.ask(t, "default", "plan", "cancel", id)
-		if cancelled.wants(t, "cancel", exitGood); !strings.Contains(cancelled.stdout, id+" quarantined") {
+		if cancelled.wants(t, "cancel", cli.ExitGood); !strings.Contains(cancelled.stdout, id+" quarantined") {
 			t.Errorf("cancel says %q", cancelled.stdout)
 		}
 		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand", "--evidence", "ticket:7")
-		if r.wants(t, "resolve", exitGood); !strings.Contains(r.stdout, "plan now resolved") {
+		if r.wants(t, "resolve", cli.ExitGood); !strings.Contains(r.stdout, "plan now resolved") {
 			t.Errorf("resolve says %q", r.stdout)
 		}
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }

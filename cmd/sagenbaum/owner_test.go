@@ -16,6 +16,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // scene is a server with an agent that books trips and a worker that frees them,
@@ -100,7 +102,7 @@ func (s *scene) stop(t *testing.T) {
 	if err := errors.Join(s.agent.Close(t.Context()), s.worker.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func (s *scene) handler(h *worker.Handler) worker.Handler {
@@ -196,5 +198,5 @@ func says(t *testing.T, r result, texts ...string) {
 // kept are the records of the ledger, as they stand.
 func (s *scene) kept(t *testing.T) string {
 	t.Helper()
-	return s.run(t, exitGood, "ledger tail --since 1 -o json").stdout
+	return s.run(t, cli.ExitGood, "ledger tail --since 1 -o json").stdout
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // rows reads the records of a story as "role kind action: because kind".
@@ -35,21 +37,21 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	plan := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book", "card.charge")
-	says(t, s.run(t, exitGood, "plan why p1"), "no lease of it has fired", "plan_opened@", "nothing has happened to it since")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "no lease of it has fired", "plan_opened@", "nothing has happened to it since")
 	if err := plan.Fail(t.Context(), "no seats"); err != nil {
 		t.Fatal(err)
 	}
 	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateQuarantined {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	r := s.run(t, exitGood, "plan why p1")
+	r := s.run(t, cli.ExitGood, "plan why p1")
 	says(t, r, "action 1 1 is owed and waits for what came after it: action 2 is quarantined",
 		"action 2 2 is quarantined and waits for its owner: room.free failed: stop: the room is protected",
 		"records, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE",
 		"the plan was declared failed: no seats", "lease plan.failed turned true", `condition: plan.status == "failed"`, `read plan.status = "failed"`,
 		"action 3: undone by attempt 1 by worker hotel", "quarantined: it waits for its owner: room.free failed: stop: the room is protected", "the plan ended quarantined")
 	t.Log("\n" + r.stdout)
-	why := decoded[executor.WhyView](t, s.run(t, exitGood, "plan why p1 -o json"))
+	why := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
 	want := []string{
 		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed", "decision unwind_started < lease_fired",
 		"command compensation_dispatched 3 < unwind_started", "outcome compensation_succeeded 3 < compensation_dispatched",
@@ -60,25 +62,25 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		t.Errorf("the records are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, line := range why.Records {
-		says(t, s.run(t, exitGood, "ledger show "+line.Record), line.Kind)
+		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
-	one := decoded[executor.WhyView](t, s.run(t, exitGood, "plan why p1 2 -o json"))
+	one := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
 	if got := strings.Join(rows(one), "\n"); !strings.Contains(got, "plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") || one.Action != "2" || len(one.Waits) != 1 {
 		t.Errorf("of action 2: %+v\n%s", one.Waits, got)
 	}
-	says(t, s.run(t, exitGood, "plan why p1 2"), "records of action 2, in the order", "because of unwind_started@")
-	s.run(t, exitFailed, "plan why p1 9", "plan p1 has no action 9; it has 3", "next: sagenbaum plan tree p1")
-	s.run(t, exitFailed, "plan why nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
-	s.run(t, exitUsage, "plan why", "next: sagenbaum plan why --help")
-	s.run(t, exitUsage, "ledger show here", "neither a sequence nor an address")
+	says(t, s.run(t, cli.ExitGood, "plan why p1 2"), "records of action 2, in the order", "because of unwind_started@")
+	s.run(t, cli.ExitFailed, "plan why p1 9", "plan p1 has no action 9; it has 3", "next: sagenbaum plan tree p1")
+	s.run(t, cli.ExitFailed, "plan why nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
+	s.run(t, cli.ExitUsage, "plan why", "next: sagenbaum plan why --help")
+	s.run(t, cli.ExitUsage, "ledger show here", "neither a sequence nor an address")
 	other := regexp.MustCompile(`-[0-9a-f]{8}$`).ReplaceAllString(why.Records[1].Record, "-00000000")
-	s.run(t, exitFailed, "ledger show "+other, "none of that address")
+	s.run(t, cli.ExitFailed, "ledger show "+other, "none of that address")
 
-	s.run(t, exitGood, "quarantine resolve p1 2 --as done --reason 'freed by hand' --evidence ticket:1 --actor ana")
+	s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as done --reason 'freed by hand' --evidence ticket:1 --actor ana")
 	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateResolved {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	says(t, s.run(t, exitGood, "plan why p1"), "it was resolved as done by ana: freed by hand, evidence ticket:1", "the plan ended resolved")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "it was resolved as done by ana: freed by hand, evidence ticket:1", "the plan ended resolved")
 }
 
 // TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan.
@@ -94,13 +96,13 @@ func TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan(t *testing.T) {
 	if err := plan.UnwindTo(t.Context(), "paid", "wrong room"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.run(t, exitGood, "plan why p1"), "told to unwind back to savepoint paid: wrong room", "the unwind started, back to savepoint paid", "plan_rewound@", "the plan is open again: back at savepoint paid")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "told to unwind back to savepoint paid: wrong room", "the unwind started, back to savepoint paid", "plan_rewound@", "the plan is open again: back at savepoint paid")
 	if err := plan.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, exitGood, "plan unwind p1 --reason 'bad release' --actor ana --wait")
+	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --actor ana --wait")
 	for _, id := range []string{"p1", "p1~1"} {
-		says(t, s.run(t, exitGood, "plan why "+id), "an unwind was asked for by ana: bad release", "compensation_succeeded@", "the plan ended compensated: ")
+		says(t, s.run(t, cli.ExitGood, "plan why "+id), "an unwind was asked for by ana: bad release", "compensation_succeeded@", "the plan ended compensated: ")
 	}
 }
 
@@ -115,9 +117,9 @@ func TestPlanWhyTellsWhatAProbeFound(t *testing.T) {
 	if err := plan.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, exitGood, "fact put stock 0 --source store")
+	s.run(t, cli.ExitGood, "fact put stock 0 --source store")
 	if end, err := plan.Wait(t.Context()); err != nil || end.State == ledger.StateOpen {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	says(t, s.run(t, exitGood, "plan why p1 1"), "fact stock was asserted: 0", `read facts["stock"] = 0 (sequence`, "room.look was asked: did the forward happen?", "the effect is absent", "nothing was undone")
+	says(t, s.run(t, cli.ExitGood, "plan why p1 1"), "fact stock was asserted: 0", `read facts["stock"] = 0 (sequence`, "room.look was asked: did the forward happen?", "the effect is absent", "nothing was undone")
 }

@@ -11,27 +11,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 const evil = "a\x1b]0;pwn\x07b\u202ec\u200bd\u009be\u2066f"
-
-func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"plain ä 漢 ─ 😀", "plain ä 漢 ─ 😀"},
-		{"\x1b]0;pwn\x07", `\x1b]0;pwn\x07`},
-		{"\u202egnp.exe", `\u202egnp.exe`},
-		{"\u2066\u2069\u200b\u200f\ufeff\u00ad", `\u2066\u2069\u200b\u200f\ufeff\xad`},
-		{"\u009b31m", `\x9b31m`},
-		{"\x9b31m", "\uFFFD31m"}, // C1 as a byte is no UTF-8
-		{"two\nlines\tand\u2028more", "two lines and more"},
-		{"\U000e0041", `\U000e0041`},
-		{"\u3164", `\u3164`},
-	} {
-		if got := printable(c.text); got != c.want {
-			t.Errorf("printable(%q) is %q, want %q", c.text, got, c.want)
-		}
-	}
-}
 
 func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 	view := executor.PlanView{
@@ -42,12 +26,12 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clean := forPeople(view)
+	clean := cli.ForPeople(view)
 	shown, err := json.Marshal(clean)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := clean.Actions[0].Leases[0].Waits[0] + clean.Orphans[0] + clean.Labels[printable(evil)] + string(clean.Actions[0].Input); text != printable(text) {
+	if text := clean.Actions[0].Leases[0].Waits[0] + clean.Orphans[0] + clean.Labels[cli.Printable(evil)] + string(clean.Actions[0].Input); text != cli.Printable(text) {
 		t.Errorf("something is left: %s", shown)
 	}
 	if again, err := json.Marshal(view); err != nil || string(again) != string(raw) || len(clean.Actions[0].After) != 2 {
@@ -57,7 +41,7 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 
 func TestErrorsNeverSendEscapesToTheTerminal(t *testing.T) {
 	var out strings.Builder
-	if code := finish(&out, fail(exitFailed, "see "+evil, "broken: %s", evil)); code != exitFailed {
+	if code := cli.Finish(&out, cli.Fail(cli.ExitFailed, "see "+evil, "broken: %s", evil)); code != cli.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	checkPrintable(t, "finish", out.String())
@@ -115,18 +99,18 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	if label, _ := json.Marshal("label " + evil); !strings.Contains(tail.stdout, strings.Trim(string(label), `"`)) && !strings.Contains(tail.stdout, "\u202e") {
 		t.Errorf("the JSON of tail is not exact: %s", tail.stdout)
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestColourIsTheOnlyEscapeThatTablesSend(t *testing.T) {
 	var out strings.Builder
-	tab := table{head: []string{"A", "B"}, paint: func(_ int, cell string) string { return pen{color: true}.state(cell) }}
-	tab.add(evil, "open")
-	tab.write(&out)
+	tab := cli.Table{Head: []string{"A", "B"}, Paint: func(_ int, cell string) string { return cli.Pen{Color: true}.State(cell) }}
+	tab.Add(evil, "open")
+	tab.Write(&out)
 	if got := strings.NewReplacer("\x1b[36m", "", "\x1b[0m", "").Replace(out.String()); strings.Contains(got, "\x1b") || !strings.Contains(out.String(), "\x1b[36mopen") {
 		t.Errorf("the table is %q", out.String())
 	}
-	if wantsColor(os.Stdin) && wantsColor(&out) {
+	if cli.WantsColor(os.Stdin) && cli.WantsColor(&out) {
 		t.Error("a buffer is no terminal")
 	}
 }

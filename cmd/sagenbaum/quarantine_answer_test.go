@@ -17,6 +17,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/quarantine"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
 // S28: an operator has a quarantined undo tried again; it goes on where it was, and
@@ -27,16 +31,16 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
-	s.run(t, exitUsage, "quarantine retry p1 2", "--reason")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
+	s.run(t, cli.ExitUsage, "quarantine retry p1 2", "--reason")
 	s.now(func() { s.free = done })
-	r := s.run(t, exitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
+	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
 	says(t, r, "p1 action 2 (room.book) is tried again, as told by ana", "plan now compensated")
-	undos := decoded[executor.UndosAnswer](t, s.run(t, exitGood, "undo ls --plan p1 --action 2 -o json"))
+	undos := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
 	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" || undos.Undos[0].Key != undos.Undos[1].Key {
 		t.Errorf("the attempts are %+v, want one that failed, one that is done, under one key", undos.Undos)
 	}
-	s.run(t, exitConflict, "quarantine retry p1 2 --reason again", "nothing of it is owed")
+	s.run(t, cli.ExitConflict, "quarantine retry p1 2 --reason again", "nothing of it is owed")
 }
 
 // S29: while an attempt that had no answer may be at work, a retry is refused and
@@ -55,7 +59,7 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 		}
 	})
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "safe.open")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	until := time.Now().Add(time.Hour)
 	progress := fmt.Sprintf(`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"untilNs":"%d"}}]}`,
 		s.plan(t, "p1").Actions[0].Key, until.UnixNano())
@@ -70,24 +74,24 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	if err := json.Unmarshal(stored.Data, &ack); err != nil || ack.Seq == 0 {
 		t.Fatalf("the worker's record was answered with %s", stored.Data)
 	}
-	c := &client{conn: s.conn, tenant: "default", server: s.url, timeout: demoMax}
-	if _, err := c.plan(t.Context(), "p1", ack.Seq); err != nil {
+	c := &cli.Client{Conn: s.conn, Tenant: "default", Server: s.url, Timeout: demoMax}
+	if _, err := c.Plan(t.Context(), "p1", ack.Seq); err != nil {
 		t.Fatal(err)
 	}
 	before := s.kept(t)
-	clock := moment(until.UnixNano())
-	s.run(t, exitConflict, "quarantine retry p1 1 --reason 'go on'", "attempt 1 of action 1 had no answer and may be at work until "+clock, "--force is a decision of its own")
+	clock := cli.Moment(until.UnixNano())
+	s.run(t, cli.ExitConflict, "quarantine retry p1 1 --reason 'go on'", "attempt 1 of action 1 had no answer and may be at work until "+clock, "--force is a decision of its own")
 	if s.kept(t) != before {
 		t.Error("a retry that the command line refused reached the ledger")
 	}
-	says(t, s.run(t, exitLook, "quarantine show p1 1"), "refused now: attempt 1 of action 1 had no answer", "--force is a decision of its own", "in_doubt")
-	_, _, err = c.operate(t.Context(), "ana", ownerWord{as: answerRetry, reason: "x", actor: "ana"}.record("p1", "1"))
-	var f *failure
-	if !errors.As(err, &f) || f.code != exitConflict || !strings.Contains(f.text, "may be at work until") {
+	says(t, s.run(t, cli.ExitLook, "quarantine show p1 1"), "refused now: attempt 1 of action 1 had no answer", "--force is a decision of its own", "in_doubt")
+	_, _, err = c.Operate(t.Context(), "ana", cli.OwnerWord{As: cli.AnswerRetry, Reason: "x", Actor: "ana"}.Record("p1", "1"))
+	var f *cli.Failure
+	if !errors.As(err, &f) || f.Code != cli.ExitConflict || !strings.Contains(f.Text, "may be at work until") {
 		t.Errorf("without the check of the command line the retry ended with %v, want a conflict", err)
 	}
 	let()
-	says(t, s.run(t, exitGood, "quarantine retry p1 1 --reason 'its machine is gone' --actor ana --force"), "is tried again, as told by ana", "plan now compensated")
+	says(t, s.run(t, cli.ExitGood, "quarantine retry p1 1 --reason 'its machine is gone' --actor ana --force"), "is tried again, as told by ana", "plan now compensated")
 }
 
 // S46, S52: looking at a quarantine, any number of times and in every way, changes
@@ -98,7 +102,7 @@ func TestS46S52LookingTwiceChangesNothing(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	before := s.kept(t)
 	for _, line := range []string{"quarantine ls", "quarantine show p1 2", "doctor --plan p1", "plan preview p1", "undo ls --plan p1", "plan show p1"} {
 		first := s.ask(t, "default", append(words(line), "-o", "json")...)
@@ -107,8 +111,8 @@ func TestS46S52LookingTwiceChangesNothing(t *testing.T) {
 			t.Errorf("%s says\n%s\nand then\n%s", line, first.stdout, second.stdout)
 		}
 	}
-	s.run(t, exitLook, "doctor")
-	s.run(t, exitLook, "doctor")
+	s.run(t, cli.ExitLook, "doctor")
+	s.run(t, cli.ExitLook, "doctor")
 	if after := s.kept(t); after != before {
 		t.Errorf("looking has changed the ledger from\n%s\nto\n%s", before, after)
 	}
@@ -122,20 +126,20 @@ func TestS44S54AQuarantineIsReadable(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", Label: "to the sea"}, "card.charge", "room.book")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait --actor ana")
-	r := s.run(t, exitLook, "quarantine show p1 2")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait --actor ana")
+	r := s.run(t, cli.ExitLook, "quarantine show p1 2")
 	says(t, r, "p1 2 room.book  quarantined since ", "the room is protected", "owner       travel", `"amount":120`, `"id":"pi_1"`,
 		"exact", "room.free", "attempt 1", "failed after ", "worker hotel",
 		"asks room.free again, 2 attempts, same key", "then        undoes 1 card.charge; --halt leaves that as it is",
 		"sagenbaum quarantine retry p1 2 --reason WHY --actor NAME",
 		"sagenbaum quarantine resolve p1 2 --as done --reason WHY --evidence REF --actor NAME",
 		"sagenbaum quarantine skip p1 2 --reason WHY --actor NAME")
-	o := decoded[obligation](t, s.run(t, exitLook, "quarantine show p1 2 -o json"))
+	o := decoded[quarantine.Obligation](t, s.run(t, cli.ExitLook, "quarantine show p1 2 -o json"))
 	if len(o.Answers) != 5 || len(o.Attempts) != 1 || o.Attempts[0].State != "failed" || len(o.Waiting) != 1 || o.Plan.Owner != "travel" {
 		t.Errorf("in JSON it is %+v", o)
 	}
-	s.run(t, exitFailed, "quarantine show p1 9", "it has 1, 2", "next: sagenbaum plan tree p1")
-	s.run(t, exitFailed, "quarantine show nowhere 1", "next: sagenbaum plan ls")
+	s.run(t, cli.ExitFailed, "quarantine show p1 9", "it has 1, 2", "next: sagenbaum plan tree p1")
+	s.run(t, cli.ExitFailed, "quarantine show nowhere 1", "next: sagenbaum plan ls")
 }
 
 // S51: the failure reaches the counts and the exit codes of every command.
@@ -145,15 +149,15 @@ func TestS51TheFailureReachesCountsAndExitCodes(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	for _, line := range []string{"status", "doctor", "quarantine ls", "quarantine show p1 1", "plan show p1", "plan tree p1", "doctor --plan p1"} {
-		s.run(t, exitLook, line)
+		s.run(t, cli.ExitLook, line)
 	}
-	status := decoded[tenantStatus](t, s.run(t, exitLook, "status -o json"))
+	status := decoded[status.TenantStatus](t, s.run(t, cli.ExitLook, "status -o json"))
 	if status.Quarantined != 1 || len(status.Stuck) != 1 || status.Stuck[0].Plan != "p1" || len(status.Stuck[0].Actions) != 1 {
 		t.Errorf("the status is %+v", status)
 	}
-	says(t, s.run(t, exitLook, "status"), "1 quarantined", "p1, owner travel: 1 room.book")
+	says(t, s.run(t, cli.ExitLook, "status"), "1 quarantined", "p1, owner travel: 1 room.book")
 	if n := strings.Count(s.kept(t), `"kind":"action_quarantined"`); n != 1 {
 		t.Errorf("%d records say that the action is quarantined, want 1", n)
 	}
@@ -163,29 +167,29 @@ func TestS51TheFailureReachesCountsAndExitCodes(t *testing.T) {
 // evidence; the record keeps all of it.
 func TestS106AnObligationIsResolvedByIdAndOutcome(t *testing.T) {
 	t.Parallel()
-	for _, as := range resolutions {
+	for _, as := range cli.Resolutions {
 		t.Run(as, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			defer s.stop(t)
 			s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
-			s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+			s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 			before := s.kept(t)
 			line := fmt.Sprintf("quarantine resolve p1 2 --as %s --reason 'by phone'", as)
-			s.run(t, exitUsage, line, "--evidence ticket:OPS-91; or sagenbaum quarantine skip")
-			s.run(t, exitUsage, "quarantine resolve p1 2 --evidence x --as "+as, "--reason")
-			s.run(t, exitFailed, "quarantine retry p1 2 --reason x", "there is nothing to retry: mail.send has no inverse")
+			s.run(t, cli.ExitUsage, line, "--evidence ticket:OPS-91; or sagenbaum quarantine skip")
+			s.run(t, cli.ExitUsage, "quarantine resolve p1 2 --evidence x --as "+as, "--reason")
+			s.run(t, cli.ExitFailed, "quarantine retry p1 2 --reason x", "there is nothing to retry: mail.send has no inverse")
 			if s.kept(t) != before {
 				t.Error("an answer that was refused by the command line reached the ledger")
 			}
-			r := s.run(t, exitGood, line+" --evidence ticket:OPS-91 --actor ana")
+			r := s.run(t, cli.ExitGood, line+" --evidence ticket:OPS-91 --actor ana")
 			says(t, r, "p1 action 2 (mail.send) resolved as "+as+" by ana, evidence ticket:OPS-91", "plan now resolved")
 			a := s.plan(t, "p1").Actions
 			if a[1].Resolution != as || a[1].ResolvedBy != "ana" || a[1].Evidence != "ticket:OPS-91" || a[1].ResolvedReason != "by phone" || a[0].Undo != "compensated" {
 				t.Errorf("the actions are %+v", a)
 			}
-			says(t, s.run(t, exitGood, "quarantine show p1 2"), as+" by ana: by phone, evidence ticket:OPS-91")
-			s.run(t, exitConflict, line+" --evidence ticket:OPS-92", "nothing of it is owed")
+			says(t, s.run(t, cli.ExitGood, "quarantine show p1 2"), as+" by ana: by phone, evidence ticket:OPS-91")
+			s.run(t, cli.ExitConflict, line+" --evidence ticket:OPS-92", "nothing of it is owed")
 		})
 	}
 }
@@ -196,14 +200,14 @@ func TestSkipClaimsNothingAndGoesOn(t *testing.T) {
 	defer s.stop(t)
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book", "mail.send")
 	s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book", "mail.send")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
-	s.run(t, exitLook, "plan unwind p2 --reason 'no trip' --wait")
-	r := s.run(t, exitGood, "quarantine skip p1 2 --reason 'nobody read it' --actor ana")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p2 --reason 'no trip' --wait")
+	r := s.run(t, cli.ExitGood, "quarantine skip p1 2 --reason 'nobody read it' --actor ana")
 	says(t, r, "p1 action 2 (mail.send) skipped by ana", "plan now resolved")
 	if a := s.plan(t, "p1").Actions; a[0].Undo != "compensated" || a[1].Resolution != "skipped" {
 		t.Errorf("the actions are %+v", a)
 	}
-	s.run(t, exitGood, "quarantine skip p2 2 --reason 'leave it all' --halt")
+	s.run(t, cli.ExitGood, "quarantine skip p2 2 --reason 'leave it all' --halt")
 	if a := s.plan(t, "p2").Actions; a[0].Undo == "compensated" {
 		t.Errorf("--halt undid what the action came after: %+v", a)
 	}
@@ -216,22 +220,22 @@ func TestAPlanOfTwoOperatorsWaitsForTheSecond(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", SecondApprover: true}, "room.book", "mail.send")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	resolve := "quarantine resolve p1 2 --reason 'by phone' --evidence ticket:OPS-91"
-	r := s.run(t, exitLook, resolve+" --as accepted --actor ana", "next: sagenbaum quarantine resolve p1 2 --as accepted")
+	r := s.run(t, cli.ExitLook, resolve+" --as accepted --actor ana", "next: sagenbaum quarantine resolve p1 2 --as accepted")
 	says(t, r, "accepted proposed by ana", "waits for a second operator")
-	again := s.run(t, exitLook, resolve+" --as accepted --actor ana")
+	again := s.run(t, cli.ExitLook, resolve+" --as accepted --actor ana")
 	says(t, again, "it takes another operator to confirm")
-	other := s.run(t, exitLook, resolve+" --as lost --actor ben")
+	other := s.run(t, cli.ExitLook, resolve+" --as lost --actor ben")
 	says(t, other, "it differs from what ana proposed (accepted), and takes its place")
-	says(t, s.run(t, exitLook, "quarantine show p1 2"), "lost by ben; it counts when another operator has given the same answer", "a second operator has to agree")
-	says(t, s.run(t, exitLook, "plan tree p1"), "lost proposed by ben, waits for a second operator", "answers take a second operator")
-	says(t, s.run(t, exitLook, "quarantine ls"), "lost proposed by ben")
-	proposal := decoded[answered](t, s.run(t, exitLook, resolve+" --as lost --actor ben -o json"))
+	says(t, s.run(t, cli.ExitLook, "quarantine show p1 2"), "lost by ben; it counts when another operator has given the same answer", "a second operator has to agree")
+	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "lost proposed by ben, waits for a second operator", "answers take a second operator")
+	says(t, s.run(t, cli.ExitLook, "quarantine ls"), "lost proposed by ben")
+	proposal := decoded[quarantine.Answered](t, s.run(t, cli.ExitLook, resolve+" --as lost --actor ben -o json"))
 	if !strings.HasPrefix(proposal.Proposal, "lost by ben") || proposal.State != ledger.StateQuarantined {
 		t.Errorf("the proposal is %+v", proposal)
 	}
-	says(t, s.run(t, exitGood, resolve+" --as lost --actor ana"), "resolved as lost by ana", "plan now resolved")
+	says(t, s.run(t, cli.ExitGood, resolve+" --as lost --actor ana"), "resolved as lost by ana", "plan now resolved")
 }
 
 // An answer that somebody else gave first is a conflict, also when both were under
@@ -241,7 +245,7 @@ func TestOneOfTwoAnswersWins(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "mail.send")
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	codes := make(chan int)
 	for _, actor := range []string{"ana", "ben", "cem"} {
 		command := sagenbaum(t, "quarantine", "skip", "p1", "1", "--reason", "race", "--actor", actor, "--server", s.url)
@@ -256,9 +260,9 @@ func TestOneOfTwoAnswersWins(t *testing.T) {
 	won := 0
 	for range 3 {
 		switch code := <-codes; code {
-		case exitGood:
+		case cli.ExitGood:
 			won++
-		case exitConflict:
+		case cli.ExitConflict:
 		default:
 			t.Errorf("an answer ended with %d", code)
 		}
@@ -279,7 +283,7 @@ func TestWhatAWorkerAnsweredReachesTheOwnerAsTextOnly(t *testing.T) {
 		}
 	})
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: evil, Label: evil}, "room.book")
-	s.run(t, exitLook, "plan unwind p1 --wait --reason '"+strings.ReplaceAll(evil, "'", "")+"'")
+	s.run(t, cli.ExitLook, "plan unwind p1 --wait --reason '"+strings.ReplaceAll(evil, "'", "")+"'")
 	for _, line := range []string{
 		"quarantine ls", "quarantine show p1 1", "doctor --plan p1", "doctor", "status", "undo ls --plan p1", "plan tree p1", "plan preview p1",
 		"quarantine skip p1 1 --reason x",

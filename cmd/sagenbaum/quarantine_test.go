@@ -12,6 +12,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
 
 // failures are the ways in which a handler raises.
@@ -26,24 +30,24 @@ var failures = map[string]func() error{
 // moves by itself afterwards.
 func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	t.Parallel()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", demoTenant)
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
 	conn := dial(t, s.url)
 	ctx := t.Context()
-	w, err := worker.New(worker.Config{Conn: conn, Tenant: demoTenant, Name: "raising"})
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "raising"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range inverses {
-		if err := w.Handle(i.capability, raising(i.capability)); err != nil {
+	for _, i := range demo.Inverses {
+		if err := w.Handle(i.Capability, raising(i.Capability)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demoTenant, Agent: demoAgentName, Contracts: demoContracts()})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plans := []string{"healthy"}
-	for n := range demoContracts() {
+	for n := range demo.Contracts() {
 		for how := range failures {
 			plans = append(plans, fmt.Sprintf("%s-%d", how, n+1))
 		}
@@ -51,12 +55,12 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 	for _, id := range plans {
 		failAfterAll(t, agent, id)
 	}
-	c := &client{conn: conn, tenant: demoTenant, server: s.url, timeout: demoMax}
+	c := &cli.Client{Conn: conn, Tenant: demo.Tenant, Server: s.url, Timeout: demoMax}
 	for _, id := range plans {
-		if _, err := c.awaitEnd(ctx, id, 0, demoMax); err != nil {
+		if _, err := plan.AwaitEnd(ctx, c, id, 0, demoMax); err != nil {
 			t.Fatal(err)
 		}
-		plan, err := c.plan(ctx, id, 0)
+		plan, err := c.Plan(ctx, id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +91,7 @@ func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, contract := range demoContracts() {
+	for _, contract := range demo.Contracts() {
 		if err := plan.Report(t.Context(), coordinator.Action{Capability: contract.Capability}, coordinator.Outcome{}); err != nil {
 			t.Fatal(err)
 		}
@@ -113,14 +117,14 @@ func checkQuarantined(t *testing.T, id string, plan executor.PlanView) {
 	for _, a := range plan.Actions {
 		n := fmt.Sprint(a.Number)
 		switch {
-		case n == number && (a.Undo != undoQuarantined || !strings.Contains(a.Note, why) || !strings.Contains(a.Note, a.Compensation)):
+		case n == number && (a.Undo != cli.UndoQuarantined || !strings.Contains(a.Note, why) || !strings.Contains(a.Note, a.Compensation)):
 			t.Errorf("%s: action %s is %s: %q, want quarantined, naming %s and %q", id, n, a.Undo, a.Note, a.Compensation, why)
 		case n > number && a.Undo != "compensated":
 			t.Errorf("%s: action %s is %s, want compensated: it came after", id, n, a.Undo)
 		case n < number && a.Undo == "compensated":
 			t.Errorf("%s: action %s was compensated although what came after it was not", id, n)
 		}
-		if tries := map[string]int{"stop": 1, "fail": demoAttempts, "panic": demoAttempts}[how]; n == number && a.Attempt != tries {
+		if tries := map[string]int{"stop": 1, "fail": demo.Attempts, "panic": demo.Attempts}[how]; n == number && a.Attempt != tries {
 			t.Errorf("%s: %d attempts, want %d", id, a.Attempt, tries)
 		}
 	}
@@ -131,16 +135,16 @@ func checkQuarantined(t *testing.T, id string, plan executor.PlanView) {
 func checkNothingMoves(t *testing.T, s *served, quarantined int) {
 	t.Helper()
 	args := []string{"quarantine", "ls", "-o", "json"}
-	first := s.ask(t, demoTenant, args...)
-	first.wants(t, "quarantine ls", exitLook)
+	first := s.ask(t, demo.Tenant, args...)
+	first.wants(t, "quarantine ls", cli.ExitLook)
 	if n := len(decoded[executor.PlansAnswer](t, first).Plans); n != quarantined {
 		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
 	}
 	s.command.Process.Kill()
 	s.command.Wait()
-	again := serveFor(t, s.dir, "--listen", strings.TrimPrefix(s.url, "nats://"), "--tenant", demoTenant)
-	second := again.ask(t, demoTenant, args...)
-	second.wants(t, "quarantine ls after a restart", exitLook)
+	again := serveFor(t, s.dir, "--listen", strings.TrimPrefix(s.url, "nats://"), "--tenant", demo.Tenant)
+	second := again.ask(t, demo.Tenant, args...)
+	second.wants(t, "quarantine ls after a restart", cli.ExitLook)
 	if first.stdout != second.stdout {
 		t.Errorf("a restart changed the quarantine from\n%s\nto\n%s", first.stdout, second.stdout)
 	}
@@ -149,10 +153,10 @@ func checkNothingMoves(t *testing.T, s *served, quarantined int) {
 
 // S50: a kind of action whose inverse nobody serves breaks this test.
 func TestEveryContractOfTheDemoHasAnInverseThatIsServed(t *testing.T) {
-	for _, contract := range demoContracts() {
+	for _, contract := range demo.Contracts() {
 		inverse(t, contract.Inverse.Call)
 	}
-	if len(demoContracts()) != len(inverses) {
-		t.Errorf("%d contracts for %d inverses", len(demoContracts()), len(inverses))
+	if len(demo.Contracts()) != len(demo.Inverses) {
+		t.Errorf("%d contracts for %d inverses", len(demo.Contracts()), len(demo.Inverses))
 	}
 }

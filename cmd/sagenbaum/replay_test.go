@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // S36, S105: an agent whose code undoes its actions is gone when its plan is
@@ -37,7 +39,7 @@ func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 	if err := agent(ctx, func() error { stop(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	server.ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").wants(t, "plan cancel", exitGood)
+	server.ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").wants(t, "plan cancel", cli.ExitGood)
 	const waits = "the handler of draft, version 1, of agent writer: no process offers it"
 	until(t, t.Context(), "plan show says what is waited for", func() bool {
 		return strings.Contains(server.ask(t, "default", "plan", "tree", "p1").stdout, waits)

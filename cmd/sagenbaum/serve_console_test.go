@@ -15,6 +15,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // TestServeShowsAConsoleInWhichOperatorsAct with the token that its first start makes.
@@ -64,7 +66,7 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 		t.Errorf("the plan is %s: %q, %v", said.State, said.Reason, err)
 	}
 	end := s.end(t)
-	end.wants(t, "serve", exitGood)
+	end.wants(t, "serve", cli.ExitGood)
 	if strings.Contains(end.stderr, token) {
 		t.Error("the token is in the log")
 	}
@@ -73,12 +75,12 @@ func TestServeShowsAConsoleInWhichOperatorsAct(t *testing.T) {
 func TestServeRefusesAConsoleThatOthersReachInTheClear(t *testing.T) {
 	dir := dataDir(t)
 	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", "0.0.0.0:0"))
-	open.wants(t, "an open console", exitUsage, "no certificate", "--console-cert")
+	open.wants(t, "an open console", cli.ExitUsage, "no certificate", "--console-cert")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
 	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", taken.Addr().String()))
-	twice.wants(t, "a console on a port that is taken", exitFailed, "--console 127.0.0.1:0")
+	twice.wants(t, "a console on a port that is taken", cli.ExitFailed, "--console 127.0.0.1:0")
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // TestServeTakesItsServerFromTheEnvironment: a password on the command line is in the
@@ -31,7 +33,7 @@ func TestServeTakesItsServerFromTheEnvironment(t *testing.T) {
 		t.Errorf("it says the password: %s", s.said)
 	}
 	s.url = url
-	s.ask(t, "default", "status", "--inbox", embedded.InboxPrefix("host")).wants(t, "status", exitGood)
+	s.ask(t, "default", "status", "--inbox", embedded.InboxPrefix("host")).wants(t, "status", cli.ExitGood)
 	help := finished(t, func() *exec.Cmd {
 		c := sagenbaum(t, "serve", "--help")
 		c.Env = append(c.Env, "SAGENBAUM_NATS="+url, "SAGENBAUM_SYSTEM_NATS="+url)
@@ -40,5 +42,5 @@ func TestServeTakesItsServerFromTheEnvironment(t *testing.T) {
 	if strings.Contains(help.stdout+help.stderr, "s3cret") {
 		t.Error("the help shows the environment")
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }

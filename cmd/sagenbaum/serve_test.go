@@ -16,6 +16,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // dial connects a test's own client to a server.
@@ -56,22 +58,22 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "second")
 	openPlan(t, dial(t, s.url), "default", "p1")
 	cancelled := s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait", "-o", "json")
-	cancelled.wants(t, "plan cancel --wait", exitLook)
+	cancelled.wants(t, "plan cancel --wait", cli.ExitLook)
 	if a := decoded[api.OutcomeAnswer](t, cancelled); a.State != ledger.StateQuarantined {
 		t.Errorf("a cancelled plan with an irreversible action is %+v, want quarantined", a)
 	}
 	for _, line := range []string{"plan show p1", "plan tree p1", "quarantine ls", "status", "doctor"} {
-		s.ask(t, "default", strings.Fields(line)...).wants(t, line, exitLook)
+		s.ask(t, "default", strings.Fields(line)...).wants(t, line, cli.ExitLook)
 	}
-	s.ask(t, "second", "quarantine", "ls").wants(t, "another tenant", exitGood)
+	s.ask(t, "second", "quarantine", "ls").wants(t, "another tenant", cli.ExitGood)
 	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail", "--evidence", "ticket:7", "--actor", "operator1"}
-	s.ask(t, "default", resolve...).wants(t, "resolve", exitGood)
-	s.ask(t, "default", resolve...).wants(t, "resolve again", exitConflict)
+	s.ask(t, "default", resolve...).wants(t, "resolve", cli.ExitGood)
+	s.ask(t, "default", resolve...).wants(t, "resolve again", cli.ExitConflict)
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" || plan.Actions[0].Evidence != "ticket:7" {
 		t.Errorf("the resolved plan is %+v", plan)
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
@@ -87,17 +89,17 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 	if err := second.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	second.end(t).wants(t, "serve after SIGTERM", exitGood)
+	second.end(t).wants(t, "serve after SIGTERM", cli.ExitGood)
 }
 
 func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
 	dir := dataDir(t)
 	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0"))
-	open.wants(t, "an open address without TLS and users", exitUsage, "without TLS and credentials", "next: --listen", "--tls-cert, --tls-key and --users")
+	open.wants(t, "an open address without TLS and users", cli.ExitUsage, "without TLS and credentials", "next: --listen", "--tls-cert, --tls-key and --users")
 	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0"))
-	twice.wants(t, "a second server on one folder", exitFailed, "cannot lock folder", "next: stop the other server", "--data DIR")
-	s.end(t).wants(t, "serve", exitGood)
+	twice.wants(t, "a second server on one folder", cli.ExitFailed, "cannot lock folder", "next: stop the other server", "--data DIR")
+	s.end(t).wants(t, "serve", cli.ExitGood)
 	lossy := serveFor(t, dir, "--listen", "127.0.0.1:0", "--no-sync")
 	if r := lossy.end(t); !strings.Contains(r.stderr, "LOST") {
 		t.Errorf("--no-sync does not warn: %s", r.stderr)
@@ -111,10 +113,10 @@ func TestAnExternalServerMustKeepWhatItAcknowledged(t *testing.T) {
 	}
 	defer server.Close()
 	refused := finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--nats", server.URL()))
-	refused.wants(t, "a lossy external server", exitFailed, "accept")
+	refused.wants(t, "a lossy external server", cli.ExitFailed, "accept")
 	s := serveFor(t, dataDir(t), "--nats", server.URL(), "--accept-lossy-broker")
-	s.ask(t, "default", "status").wants(t, "status over an external server", exitGood)
-	s.end(t).wants(t, "serve", exitGood)
+	s.ask(t, "default", "status").wants(t, "status over an external server", cli.ExitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
@@ -129,18 +131,18 @@ func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
 		other.url = strings.Replace(s.url, "nats://", "nats://"+user+"@", 1)
 		return &other
 	}
-	s.ask(t, "default", "status").wants(t, "nobody", exitNotAllowed, "does not let us in")
-	as("root:wrong").ask(t, "default", "status").wants(t, "a wrong password", exitNotAllowed, "--creds")
-	as("root:pw").ask(t, "default", "status").wants(t, "root", exitGood)
+	s.ask(t, "default", "status").wants(t, "nobody", cli.ExitNotAllowed, "does not let us in")
+	as("root:wrong").ask(t, "default", "status").wants(t, "a wrong password", cli.ExitNotAllowed, "--creds")
+	as("root:pw").ask(t, "default", "status").wants(t, "root", cli.ExitGood)
 	openPlan(t, dial(t, as("root:pw").url), "default", "p1")
 	reader := as("reader:pw")
-	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", exitGood)
-	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t, "a reader who cancels", exitNotAllowed, "saga.default.operator.tester")
+	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", cli.ExitGood)
+	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t, "a reader who cancels", cli.ExitNotAllowed, "saga.default.operator.tester")
 	plan := decoded[executor.PlanView](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateOpen {
 		t.Errorf("the plan is %s after a cancel that was not allowed", plan.State)
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 // A foreign client that misspells a field, and one whose opening is refused, so that its
@@ -166,13 +168,13 @@ func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
 		exit int
 		want string
 	}{
-		{[]string{"plan", "why", "p1"}, exitGood, misspelt},
-		{[]string{"plan", "show", "p1"}, exitGood, misspelt},
-		{[]string{"plan", "why", "p2"}, exitGood, unopened},
-		{[]string{"plan", "show", "p2"}, exitGood, unopened},
-		{[]string{"plan", "show", "p2"}, exitGood, "(its opening was refused)"},
-		{[]string{"doctor"}, exitLook, "records[0].planFailed.because: there is no such field"},
-		{[]string{"ledger", "tail", "--since", "1"}, exitGood, misspelt},
+		{[]string{"plan", "why", "p1"}, cli.ExitGood, misspelt},
+		{[]string{"plan", "show", "p1"}, cli.ExitGood, misspelt},
+		{[]string{"plan", "why", "p2"}, cli.ExitGood, unopened},
+		{[]string{"plan", "show", "p2"}, cli.ExitGood, unopened},
+		{[]string{"plan", "show", "p2"}, cli.ExitGood, "(its opening was refused)"},
+		{[]string{"doctor"}, cli.ExitLook, "records[0].planFailed.because: there is no such field"},
+		{[]string{"ledger", "tail", "--since", "1"}, cli.ExitGood, misspelt},
 	} {
 		r := s.ask(t, "default", c.args...)
 		r.wants(t, strings.Join(c.args, " "), c.exit)
@@ -195,18 +197,18 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	doctor := s.ask(t, "default", "doctor")
-	doctor.wants(t, "doctor", exitLook)
+	doctor.wants(t, "doctor", cli.ExitLook)
 	if !strings.Contains(doctor.stdout, "half of a pair") {
 		t.Errorf("the doctor says\n%s", doctor.stdout)
 	}
-	s.ask(t, "default", "plan", "cancel", "p1", "--wait").wants(t, "cancel", exitLook)
+	s.ask(t, "default", "plan", "cancel", "p1", "--wait").wants(t, "cancel", cli.ExitLook)
 	waiting := s.ask(t, "default", "quarantine", "ls")
 	if !strings.Contains(waiting.stdout, "half") || !strings.Contains(waiting.stdout, "its record was refused") {
 		t.Errorf("quarantine ls says\n%s", waiting.stdout)
 	}
 	for _, action := range []string{"half", "1"} {
 		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail", "--evidence", "ticket:8")
-		r.wants(t, "resolve "+action, exitGood)
+		r.wants(t, "resolve "+action, cli.ExitGood)
 	}
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || len(plan.Orphans) != 0 {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
@@ -30,7 +32,7 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 	defer hook.Close()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--webhook", hook.URL+"/owners?key=secret", "--webhook", "payments=https://127.0.0.1:1/")
 	openPlan(t, dial(t, s.url), "default", "p1")
-	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait", exitLook)
+	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait", cli.ExitLook)
 	select {
 	case page := <-pages:
 		if page.Plan != "p1" || page.Owner != "operator1" || page.Kind != api.PageQuarantined || page.Tenant != "default" {
@@ -39,7 +41,7 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("nobody is paged")
 	}
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
@@ -57,7 +59,7 @@ func TestServeRefusesAWebhookThatCannotBeUsed(t *testing.T) {
 		for _, webhook := range c.given {
 			args = append(args, "--webhook", webhook)
 		}
-		finished(t, sagenbaum(t, args...)).wants(t, c.given[0], exitUsage, c.want, "next: ")
+		finished(t, sagenbaum(t, args...)).wants(t, c.given[0], cli.ExitUsage, c.want, "next: ")
 	}
 }
 
@@ -129,7 +131,7 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 		r := again.ask(t, "default", "status")
 		return r.stdout, !strings.Contains(r.stdout, "unpaged")
 	})
-	again.end(t).wants(t, "serve", exitGood)
+	again.end(t).wants(t, "serve", cli.ExitGood)
 }
 
 func TestServeRefusesASecretThatIsNone(t *testing.T) {
@@ -144,7 +146,7 @@ func TestServeRefusesASecretThatIsNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--webhook", "https://127.0.0.1:1/", "--webhook-secret", file))
-		r.wants(t, text, exitUsage, "next: ")
+		r.wants(t, text, cli.ExitUsage, "next: ")
 		if strings.Contains(r.stderr, "whsec_c2hv") {
 			t.Errorf("the secret is in the error: %s", r.stderr)
 		}

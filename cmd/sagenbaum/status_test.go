@@ -7,6 +7,11 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
 // S102: that nobody has taken a page is seen where an operator looks, with the oldest.
@@ -16,56 +21,25 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	for n, want := range map[int]string{1: "unpaged      1 page that nobody has taken; the oldest, quarantined of plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
 		view := executor.StatusView{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
-		writeStatus(&out, pen{}, tenantStatus{StatusView: view}, now)
+		status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: view}, now)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the status is\n%swant %q", out.String(), want)
 		}
-		if f := examinePages(view, now); f.State != "warn" || !strings.Contains(f.Next, "quarantine ls") || !strings.Contains(f.Text, countOf(n, "page")) || !strings.Contains(f.Text, "3h00m ago") {
+		if f := doctor.ExaminePages(view, now); f.State != "warn" || !strings.Contains(f.Next, "quarantine ls") || !strings.Contains(f.Text, cli.CountOf(n, "page")) || !strings.Contains(f.Text, "3h00m ago") {
 			t.Errorf("%d pages: %+v", n, f)
 		}
 	}
 	for kind, listed := range map[string]bool{api.PageCommitWaits: true, api.PageActClaimed: true, api.PageStuckWorker: false} {
 		view := executor.StatusView{Unpaged: 1, OldestPage: &executor.PageView{Kind: kind, Plan: "p"}}
-		f := examinePages(view, now)
+		f := doctor.ExaminePages(view, now)
 		if strings.Contains(f.Next, "quarantine ls") != listed || !strings.Contains(f.Text, kind) {
 			t.Errorf("%s: %+v", kind, f)
 		}
 	}
 	var out strings.Builder
-	writeStatus(&out, pen{}, tenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, now)
-	if f := examinePages(executor.StatusView{}, now); f.State != "ok" || strings.Contains(out.String(), "unpaged") {
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, now)
+	if f := doctor.ExaminePages(executor.StatusView{}, now); f.State != "ok" || strings.Contains(out.String(), "unpaged") {
 		t.Errorf("no pages: %+v\n%s", f, out.String())
-	}
-}
-
-// The number of an attempt's action, which commands take, stands beside its id.
-func TestUndosShowTheNumberOfTheirAction(t *testing.T) {
-	var out strings.Builder
-	writeUndos(&out, pen{}, []executor.UndoView{{Plan: "p", Number: 3, Action: "book~1", Compensation: "room.free", Attempt: 2, State: "done"}}, false)
-	if head, row, _ := strings.Cut(out.String(), "\n"); !strings.HasPrefix(head, "#  ACTION ") || !strings.HasPrefix(row, "3  book~1 ") {
-		t.Errorf("the list is\n%s", out.String())
-	}
-}
-
-// A plan of which only a child plan waits is stuck on something, too.
-func TestAStuckParentNamesWhatItWaitsFor(t *testing.T) {
-	var out strings.Builder
-	v := tenantStatus{StatusView: executor.StatusView{Quarantined: 1}, Stuck: []executor.PlanView{{Plan: "p", Owner: "ana"}}}
-	writeStatus(&out, pen{}, v, time.Now())
-	if !strings.Contains(out.String(), "stuck        p, owner ana: a plan that is part of it\n") {
-		t.Errorf("the status is\n%s", out.String())
-	}
-}
-
-// An owner's word lets an undo begin that has not been tried yet; then "again" is wrong.
-func TestARetryIsSaidToBeAgainOnlyAfterATry(t *testing.T) {
-	for want, a := range map[string]executor.ActionView{
-		"asks room.free, 1 attempt, same key":        {Compensation: "room.free", Attempts: 1},
-		"asks room.free again, 5 attempts, same key": {Compensation: "room.free", Attempt: 2, Attempts: 5},
-	} {
-		if got := retryText(a); got != want {
-			t.Errorf("a retry %q, want %q", got, want)
-		}
 	}
 }
 
@@ -76,17 +50,17 @@ func TestAFoldThatIsUnderWayIsShown(t *testing.T) {
 	}}
 	const want = "folding the ledger: 250 of 1000 commits (25 %), 5000 records, 1234 a second, about 1m30s to go"
 	var out strings.Builder
-	writeStatus(&out, pen{}, tenantStatus{StatusView: v}, time.Now())
-	if !strings.Contains(out.String(), "folding      "+want+"\n") || !wantsLook(v) {
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: v}, time.Now())
+	if !strings.Contains(out.String(), "folding      "+want+"\n") || !status.WantsLook(v) {
 		t.Errorf("the status is\n%s", out.String())
 	}
-	for _, f := range []finding{examineMode(v, time.Now()), examineFold(t.Context(), nil, v)} {
+	for _, f := range []doctor.Finding{doctor.ExamineMode(v, time.Now()), doctor.ExamineFold(t.Context(), nil, v)} {
 		if f.State != "warn" || !strings.Contains(f.Text, want) || f.Next == "" {
 			t.Errorf("doctor says %+v", f)
 		}
 	}
 	v.Folding.LeftNs, v.Folding.To = 0, 0
-	if text := foldingText(*v.Folding); strings.Contains(text, "%") || strings.Contains(text, "to go") {
+	if text := render.FoldingText(*v.Folding); strings.Contains(text, "%") || strings.Contains(text, "to go") {
 		t.Errorf("without a rate: %s", text)
 	}
 }

@@ -23,6 +23,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/process"
 )
 
 // Agents and workers of the torture are processes of their own: the test binary
@@ -46,7 +49,7 @@ const (
 
 // playActor is the main function of an agent or worker.
 func playActor(role string) int {
-	ctx, cancel := untilInputEnds(context.Background(), os.Stdin)
+	ctx, cancel := process.UntilInputEnds(context.Background(), os.Stdin)
 	defer cancel()
 	conn, err := nats.Connect(os.Getenv(actorURL), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err == nil && role == roleWorker {
@@ -56,9 +59,9 @@ func playActor(role string) int {
 	}
 	if err != nil {
 		fmt.Println("gaveup", strings.ReplaceAll(err.Error(), "\n", " "))
-		return exitFailed
+		return cli.ExitFailed
 	}
-	return exitGood
+	return cli.ExitGood
 }
 
 // playMaker serves the undos of things.

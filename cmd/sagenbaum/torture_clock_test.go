@@ -18,6 +18,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 const (
@@ -149,11 +152,11 @@ func sentinel(t *testing.T, s *served, id string) {
 }
 
 // awaitMode waits until the executor says that it is in a mode.
-func awaitMode(t *testing.T, ctx context.Context, c *client, mode string) (status executor.StatusView) {
+func awaitMode(t *testing.T, ctx context.Context, c *cli.Client, mode string) (status executor.StatusView) {
 	t.Helper()
 	until(t, ctx, "the executor is "+mode, func() (is bool) {
 		var err error
-		status, err = c.status(ctx)
+		status, err = c.Status(ctx)
 		return err == nil && status.Mode == mode
 	})
 	return status
@@ -161,21 +164,21 @@ func awaitMode(t *testing.T, ctx context.Context, c *client, mode string) (statu
 
 // watchTime looks at a tenant for a while: its logical time must not go back, and
 // the sentinel must stay open.
-func watchTime(t *testing.T, ctx context.Context, c *client, id string, span time.Duration) {
+func watchTime(t *testing.T, ctx context.Context, c *cli.Client, id string, span time.Duration) {
 	t.Helper()
 	last := int64(0)
 	for end := time.Now().Add(span); time.Now().Before(end) && ctx.Err() == nil; {
-		if status, err := c.status(ctx); err == nil {
+		if status, err := c.Status(ctx); err == nil {
 			if status.TimeNs < last {
 				t.Errorf("logical time went back by %v", time.Duration(last-status.TimeNs))
 			}
 			last = max(last, status.TimeNs)
 		}
-		if plan, err := c.plan(ctx, id, 0); err == nil && plan.State != ledger.StateOpen {
+		if plan, err := c.Plan(ctx, id, 0); err == nil && plan.State != ledger.StateOpen {
 			t.Errorf("a plan with a deadline in %v is %s: %s", sentinelDeadline, plan.State, plan.Reason)
 			return
 		}
-		<-time.After(againPause)
+		<-time.After(demo.AgainPause)
 	}
 }
 
@@ -186,7 +189,7 @@ func strikeClock(r *rig) {
 	r.reach()
 	sentinel(r.t, r.s, id)
 	c := r.client(tortureTenant)
-	defer c.close()
+	defer c.Close()
 	forward := r.dice.IntN(2) == 0
 	if forward {
 		r.clock.set(r.t, hour)
@@ -240,7 +243,7 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 				watchTime(t, ctx, c, "p", 2*time.Second)
 			} else {
 				until(t, ctx, "the deadline fires", func() bool {
-					plan, err := c.plan(ctx, "p", 0)
+					plan, err := c.Plan(ctx, "p", 0)
 					return err == nil && plan.State == ledger.StateCompensated
 				})
 			}
@@ -290,7 +293,7 @@ func (j *jumping) forward() {
 	awaitMode(j.t, j.ctx, c, executor.ModeGuard)
 	watchTime(j.t, j.ctx, c, "p", time.Second)
 	doctor := j.s.ask(j.t, tortureTenant, "doctor")
-	if doctor.wants(j.t, "doctor", exitLook); !strings.Contains(doctor.stdout, "ahead of the monotonic clock") {
+	if doctor.wants(j.t, "doctor", cli.ExitLook); !strings.Contains(doctor.stdout, "ahead of the monotonic clock") {
 		j.t.Errorf("the doctor says\n%s", doctor.stdout)
 	}
 }
@@ -311,7 +314,7 @@ func (j *jumping) serverAgain() {
 		j.t.Fatal(err)
 	}
 	until(j.t, j.ctx, "it answers again", func() bool {
-		_, err := c.status(j.ctx)
+		_, err := c.Status(j.ctx)
 		return err == nil
 	})
 	j.append()
@@ -343,7 +346,7 @@ func (j *jumping) confirm() {
 	}
 	source := ledger.Source{Tenant: tortureTenant, Class: ledger.ClassOperator, Name: "operator1"}
 	c := tortureClient(j.t, j.s)
-	if _, err := c.append(j.ctx, ledger.Append{Subject: source.Subject(), ID: fmt.Sprintf("%032x", 7), Data: data}); err != nil {
+	if _, err := c.Append(j.ctx, ledger.Append{Subject: source.Subject(), ID: fmt.Sprintf("%032x", 7), Data: data}); err != nil {
 		j.t.Fatal(err)
 	}
 }

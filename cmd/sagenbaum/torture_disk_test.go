@@ -16,6 +16,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // loopDisk is a file system of a test's own in a file, which can be cut off as by
@@ -132,7 +135,7 @@ func (d *loopDisk) back(t *testing.T) {
 		if time.Since(started) > time.Minute {
 			t.Fatalf("the disk does not come back: %v %s", err, out)
 		}
-		<-time.After(againPause) // the kernel is still closing the killed server's files
+		<-time.After(demo.AgainPause) // the kernel is still closing the killed server's files
 	}
 }
 
@@ -400,7 +403,7 @@ func TestDiskOfTheStateGoneEndsTheServerAndLosesNothing(t *testing.T) {
 	late.Stop()
 	r := result{code: s.command.ProcessState.ExitCode(), stderr: s.stderr.String()}
 	// Pebble may end the process itself, with the same code.
-	r.wants(t, "serve without the disk of its state", exitFailed)
+	r.wants(t, "serve without the disk of its state", cli.ExitFailed)
 	d.back(t)
 	before := l.count()
 	s = s.again(t)

@@ -27,6 +27,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // What becomes of a flipped bit of the ledger.
@@ -115,13 +118,13 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 		t.Fatalf("%s: serve ended with %d before it was ready: %s", f, s.command.ProcessState.ExitCode(), s.stderr)
 	}
 	c := tortureClient(t, s)
-	defer c.close()
+	defer c.Close()
 	undone, stop := noteUndos(t, s)
 	defer stop()
 	var status executor.StatusView
 	until(t, ctx, "the executor holds or has halted", func() bool {
 		var err error
-		status, err = c.status(ctx)
+		status, err = c.Status(ctx)
 		return s.ended() || err == nil && (status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding && status.Applied == status.Last)
 	})
 	if s.ended() {
@@ -143,7 +146,7 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 	switch verdict {
 	case flipHalted, flipLatent:
 		doctor := s.ask(t, tortureTenant, "doctor")
-		if doctor.code != exitLook || !strings.Contains(doctor.stdout, "ledger repair --dry-run") {
+		if doctor.code != cli.ExitLook || !strings.Contains(doctor.stdout, "ledger repair --dry-run") {
 			t.Errorf("%s: halted, and the doctor ends with %d and says\n%s", f, doctor.code, doctor.stdout)
 		}
 		f.repaired(t, ctx, s, c, undone)
@@ -157,7 +160,7 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 // outOfMemory reports whether a server has ended because it got no more memory.
 func (s *served) outOfMemory() bool {
 	text := s.stderr.String()
-	return s.command.ProcessState.ExitCode() == exitFailed && (strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory"))
+	return s.command.ProcessState.ExitCode() == cli.ExitFailed && (strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory"))
 }
 
 // withoutBlock does what the guide says of a block that no server can read: it is put
@@ -174,9 +177,9 @@ func (f flipTrial) withoutBlock(t *testing.T, ctx context.Context) string {
 }
 
 // compare reads the ledger as it is now beside what it was.
-func (f flipTrial) compare(t *testing.T, ctx context.Context, c *client) string {
+func (f flipTrial) compare(t *testing.T, ctx context.Context, c *cli.Client) string {
 	t.Helper()
-	store, err := c.store(ctx)
+	store, err := c.Store(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,9 +221,9 @@ func (f flipTrial) scrub(t *testing.T, s *served, verdict *string) {
 	t.Helper()
 	answer := s.ask(t, tortureTenant, "ledger", "scrub")
 	switch {
-	case answer.code == exitLook && *verdict == flipSilent:
+	case answer.code == cli.ExitLook && *verdict == flipSilent:
 		*verdict = flipLatent
-	case answer.code == exitLook && *verdict != flipLatent, answer.code == exitGood && *verdict == flipLatent, answer.code != exitLook && answer.code != exitGood:
+	case answer.code == cli.ExitLook && *verdict != flipLatent, answer.code == cli.ExitGood && *verdict == flipLatent, answer.code != cli.ExitLook && answer.code != cli.ExitGood:
 		t.Errorf("%s: %q, and the scrub ends with %d and says\n%s%s", f, *verdict, answer.code, answer.stdout, answer.stderr)
 	}
 }
@@ -228,10 +231,10 @@ func (f flipTrial) scrub(t *testing.T, s *served, verdict *string) {
 // repaired has a halted ledger repaired from the tiles. Then nothing that was folded
 // is lost; every plan is as it was or undone as it has to be; and state, tiles and
 // stream are one fold of what the ledger had and of what came behind.
-func (f flipTrial) repaired(t *testing.T, ctx context.Context, s *served, c *client, undone *undoNotes) {
+func (f flipTrial) repaired(t *testing.T, ctx context.Context, s *served, c *cli.Client, undone *undoNotes) {
 	t.Helper()
 	done := s.ask(t, tortureTenant, "ledger", "repair", "--reason", "a flipped bit", "-o", "json")
-	if done.code != exitGood && done.code != exitLook {
+	if done.code != cli.ExitGood && done.code != cli.ExitLook {
 		s.killGroup(t)
 		t.Fatalf("%s: repair ended with %d: %s\nthe server said:\n%s", f, done.code, done.stderr, s.stderr)
 	}
@@ -248,16 +251,16 @@ func (f flipTrial) repaired(t *testing.T, ctx context.Context, s *served, c *cli
 	for id := range plansOf(was.actions) {
 		if plan, _ := was.reader.Plan(id); strings.HasSuffix(id, forgotten) && plan.State == ledger.StateOpen {
 			until(t, ctx, "the deadline of "+id, func() bool {
-				plan, err := c.plan(ctx, id, 0)
-				return err == nil && ended(plan.State)
+				plan, err := c.Plan(ctx, id, 0)
+				return err == nil && demo.Ended(plan.State)
 			})
 		}
 	}
 	settled(t, ctx, c)
 	behind := storedFrom(t, ctx, c)
-	s.ask(t, tortureTenant, "ledger", "scrub").wants(t, "ledger scrub behind a repair", exitGood)
-	s.ask(t, tortureTenant, "rebuild", "--check").wants(t, "rebuild --check behind a repair", exitGood)
-	s.end(t).wants(t, "serve", exitGood)
+	s.ask(t, tortureTenant, "ledger", "scrub").wants(t, "ledger scrub behind a repair", cli.ExitGood)
+	s.ask(t, tortureTenant, "rebuild", "--check").wants(t, "rebuild --check behind a repair", cli.ExitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 	if answer.Through > uint64(len(kept)) {
 		return // it kept records of a session behind those that are known here
 	}
@@ -277,7 +280,7 @@ func (f flipTrial) checkPlans(t *testing.T, was, now refolded, undone []string) 
 		if want == ledger.StateUnwinding || want == ledger.StateOpen && strings.HasSuffix(id, forgotten) {
 			want = ledger.StateCompensated
 		}
-		if want == ledger.StateOpen && now.ends[id] && ended(after.State) {
+		if want == ledger.StateOpen && now.ends[id] && demo.Ended(after.State) {
 			want = after.State // its agent had ended it, and the executor had not yet taken that up; or its end was carried
 		}
 		if after.State != want || after.ActionCount < before.ActionCount || want == ledger.StateCompensated && after.Held != 0 {
@@ -297,9 +300,9 @@ func (f flipTrial) checkPlans(t *testing.T, was, now refolded, undone []string) 
 }
 
 // storedFrom reads the whole stream, wherever it begins.
-func storedFrom(t *testing.T, ctx context.Context, c *client) (messages []ledger.Message) {
+func storedFrom(t *testing.T, ctx context.Context, c *cli.Client) (messages []ledger.Message) {
 	t.Helper()
-	store, err := c.store(ctx)
+	store, err := c.Store(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,8 +406,8 @@ func readFolder(t *testing.T, ctx context.Context, scratch, dir string) []ledger
 		t.Fatal(err)
 	}
 	defer server.Close()
-	c := &client{conn: dial(t, server.URL()), tenant: tortureTenant, server: server.URL(), timeout: 5 * time.Second}
-	defer c.close()
+	c := &cli.Client{Conn: dial(t, server.URL()), Tenant: tortureTenant, Server: server.URL(), Timeout: 5 * time.Second}
+	defer c.Close()
 	return stored(t, ctx, c)
 }
 
@@ -445,7 +448,7 @@ func referenceLedger(t *testing.T, ctx context.Context, listen string, large int
 		t.Fatal(err)
 	}
 	until(t, ctx, "an undo waits for its worker", func() bool {
-		status, err := c.status(ctx)
+		status, err := c.Status(ctx)
 		return err == nil && status.InFlight == 1 && status.Applied == status.Last
 	})
 	if err := l.agent.Close(ctx); err != nil {
@@ -455,7 +458,7 @@ func referenceLedger(t *testing.T, ctx context.Context, listen string, large int
 	if killed {
 		s.kill9(t)
 	} else {
-		s.end(t).wants(t, "serve", exitGood)
+		s.end(t).wants(t, "serve", cli.ExitGood)
 	}
 	return dir, messages
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // tortureDeadline undoes the plan of an agent that vanished.
@@ -120,7 +122,7 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	if err := maker.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if r := server.end(t); r.code != exitGood {
+	if r := server.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
 	select {
@@ -156,9 +158,9 @@ func watchPublished(t *testing.T, conn *nats.Conn, n int, strike func()) {
 }
 
 // watchStored calls strike when the ledger holds n messages.
-func watchStored(t *testing.T, ctx context.Context, c *client, n uint64, strike func()) {
+func watchStored(t *testing.T, ctx context.Context, c *cli.Client, n uint64, strike func()) {
 	t.Helper()
-	store, err := c.store(ctx)
+	store, err := c.Store(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

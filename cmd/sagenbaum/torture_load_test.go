@@ -16,6 +16,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 const (
@@ -205,8 +208,8 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *served) {
 	c := tortureClient(t, s)
 	for id := range l.ends {
 		until(t, ctx, "the end of "+id, func() bool {
-			plan, err := c.plan(ctx, id, 0)
-			return err == nil && ended(plan.State)
+			plan, err := c.Plan(ctx, id, 0)
+			return err == nil && demo.Ended(plan.State)
 		})
 	}
 	status := settled(t, ctx, c)
@@ -214,7 +217,7 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *served) {
 	if err := l.maker.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if r := s.end(t); r.code != exitGood {
+	if r := s.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
 	f := refold(t, messages)

@@ -18,6 +18,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 const (
@@ -297,7 +300,7 @@ func strikeDisk(r *rig) {
 	r.started = time.Now()
 	if r.s.ended() {
 		_ = r.s.command.Wait() // it says with which code
-		if code := r.s.command.ProcessState.ExitCode(); code == exitGood {
+		if code := r.s.command.ProcessState.ExitCode(); code == cli.ExitGood {
 			r.t.Error("the server ended as if all were well")
 		}
 		r.autopsy()
@@ -320,7 +323,7 @@ func stopped(t *testing.T, pid int) (goOn func()) {
 // gitPlay is the git demo's first act beside the load: four of five actions happen
 // and are undone.
 type gitPlay struct {
-	world  demoWorld
+	world  demo.World
 	before []string
 	maker  *worker.Worker
 	asked  *undoCounter
@@ -329,13 +332,13 @@ type gitPlay struct {
 
 func startGit(t *testing.T, ctx context.Context, server string) *gitPlay {
 	t.Helper()
-	world, err := makeWorld(ctx, t.TempDir())
+	world, err := demo.MakeWorld(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	act := scripts["one"][0]
-	act.deadline = 0 // a paused server is no reason to undo it
-	if err := (&demo{world: world}).occupyTag(ctx, act.tag); err != nil {
+	act := demo.Scripts["one"][0]
+	act.Deadline = 0 // a paused server is no reason to undo it
+	if err := (&demo.Demo{World: world}).OccupyTag(ctx, act.Tag); err != nil {
 		t.Fatal(err)
 	}
 	g := &gitPlay{world: world, before: look(t, world), asked: &undoCounter{keys: map[string]map[string]bool{}}}
@@ -348,14 +351,14 @@ func startGit(t *testing.T, ctx context.Context, server string) *gitPlay {
 func (g *gitPlay) finish(r *rig) {
 	r.t.Helper()
 	said := <-g.said
-	c := r.client(demoTenant)
-	defer c.close()
-	id := scripts["one"][0].plan
+	c := r.client(demo.Tenant)
+	defer c.Close()
+	id := demo.Scripts["one"][0].Plan
 	var plan executor.PlanView
 	until(r.t, r.ctx, "the git plan has ended", func() bool {
 		var err error
-		plan, err = c.plan(r.ctx, id, 0)
-		return err == nil && ended(plan.State)
+		plan, err = c.Plan(r.ctx, id, 0)
+		return err == nil && demo.Ended(plan.State)
 	})
 	if plan.State != ledger.StateCompensated || plan.Compensated != 4 || plan.Skipped != 1 {
 		r.tally.wrong++

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // A server that only lends its NATS to others serves another tenant.
@@ -35,7 +37,7 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 	for range 2 {
 		l.await(t, ctx, l.count()+acksMin)
 		broker.kill9(t)
-		s.ask(t, tortureTenant, "status").wants(t, "status without a server", exitNoServer, "no server at")
+		s.ask(t, tortureTenant, "status").wants(t, "status without a server", cli.ExitNoServer, "no server at")
 		<-time.After(goneFor)
 		before := l.count()
 		broker = broker.again(t, "--tenant", lender)
@@ -44,13 +46,13 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 		working = append(working, time.Since(back))
 		c := tortureClient(t, s)
 		until(t, ctx, "the executor holds its tenant again", func() bool {
-			status, err := c.status(ctx)
+			status, err := c.Status(ctx)
 			return err == nil && status.Mode == executor.ModeHolding
 		})
 	}
 	t.Logf("2 times gone for %v; to the first new acknowledgement: %s", goneFor, spread(working))
 	l.finish(t, ctx, s)
-	broker.end(t).wants(t, "the NATS server", exitGood)
+	broker.end(t).wants(t, "the NATS server", cli.ExitGood)
 }
 
 // failFsyncs makes every fsync of a server fail with EIO until the returned
@@ -110,7 +112,7 @@ func TestFailingFsyncsAcknowledgeNothing(t *testing.T) {
 		// Pebble ends the process when it cannot sync a log that it closes; whoever
 		// supervises the server then starts it again.
 		_ = s.command.Wait() // it says with which code
-		if s.command.ProcessState.ExitCode() == exitGood {
+		if s.command.ProcessState.ExitCode() == cli.ExitGood {
 			t.Error("the server ended as if all were well")
 		}
 		s = s.again(t)

@@ -25,6 +25,10 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
 )
 
 // The rig of the mixed torture: the server on a disk of its own, agents and a
@@ -99,7 +103,7 @@ func launch(t *testing.T, l launching) (*served, bool) {
 		}
 		l.program = self
 	}
-	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--console", consoleOff, "--stop-on-eof", "-o", "json", "--listen", l.listen)
+	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json", "--listen", l.listen)
 	for _, tenant := range l.tenants {
 		line = append(line, "--tenant", tenant)
 	}
@@ -125,7 +129,7 @@ func launch(t *testing.T, l launching) (*served, bool) {
 		_ = s.command.Wait() // the caller asks why
 		return s, false
 	}
-	var r ready
+	var r serve.Ready
 	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 		t.Fatalf("serve said %q: %v", lines.Text(), err)
 	}
@@ -144,7 +148,7 @@ func (s *served) killGroup(t *testing.T) {
 
 // launching is how this rig starts its server.
 func (r *rig) launching(listen string, wrap ...string) launching {
-	l := launching{dir: r.disk.data(), listen: listen, wrap: wrap, tenants: []string{tortureTenant, demoTenant}}
+	l := launching{dir: r.disk.data(), listen: listen, wrap: wrap, tenants: []string{tortureTenant, demo.Tenant}}
 	if r.clock != nil {
 		l.program, l.env = r.clock.program, r.clock.environment()
 	}
@@ -208,7 +212,7 @@ func (r *rig) supervise() {
 // foundCorrupt reports whether a server has ended because its state is corrupt: the
 // next one folds it anew.
 func foundCorrupt(s *served) bool {
-	return s.command.ProcessState.ExitCode() == exitFailed && strings.Contains(s.stderr.String(), "the state store is corrupt")
+	return s.command.ProcessState.ExitCode() == cli.ExitFailed && strings.Contains(s.stderr.String(), "the state store is corrupt")
 }
 
 // address is where the server listens, also while it is down.
@@ -325,9 +329,9 @@ func (w *follower) due() {
 func (r *rig) news() (messages []ledger.Message) {
 	r.t.Helper()
 	c := r.client(tortureTenant)
-	defer c.close()
+	defer c.Close()
 	until(r.t, r.ctx, "the ledger can be read", func() bool {
-		store, err := c.store(r.ctx)
+		store, err := c.Store(r.ctx)
 		if err != nil {
 			return false
 		}
@@ -355,10 +359,10 @@ func (r *rig) news() (messages []ledger.Message) {
 	return messages
 }
 
-func (r *rig) client(tenant string) *client {
+func (r *rig) client(tenant string) *cli.Client {
 	r.t.Helper()
 	r.reach()
-	return &client{conn: dial(r.t, r.s.url), tenant: tenant, server: r.s.url, timeout: 5 * time.Second}
+	return &cli.Client{Conn: dial(r.t, r.s.url), Tenant: tenant, Server: r.s.url, Timeout: 5 * time.Second}
 }
 
 // look has the fold compared with what the server says of itself now. It returns
@@ -366,10 +370,10 @@ func (r *rig) client(tenant string) *client {
 func (r *rig) look() bool {
 	r.t.Helper()
 	c := r.client(tortureTenant)
-	defer c.close()
+	defer c.Close()
 	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 	defer cancel()
-	status, err := c.status(ctx)
+	status, err := c.Status(ctx)
 	if err != nil {
 		return false
 	}
@@ -451,7 +455,7 @@ func (r *rig) finish() {
 	})
 	status := settled(t, r.ctx, c)
 	r.check()
-	c.close()
+	c.Close()
 	r.maker.end(t)
 	said := r.notes.said()
 	if len(said.gaveUp) > 0 {
@@ -459,7 +463,7 @@ func (r *rig) finish() {
 	}
 	r.checkPlans(said, status)
 	r.world.checkLedger(t)
-	if end := r.s.end(t); end.code != exitGood {
+	if end := r.s.end(t); end.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", end.code, end.stderr)
 	}
 	state := filepath.Join(r.disk.data(), "executor", "state")

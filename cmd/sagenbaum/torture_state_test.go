@@ -14,6 +14,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // damage is one way to break the folded state of a stopped server.
@@ -165,7 +168,7 @@ func restarted(t *testing.T, ctx context.Context, listen string) (dir string, r 
 	c := tortureClient(t, s)
 	awaitFolded(t, ctx, s)
 	r.messages = stored(t, ctx, c)
-	s.end(t).wants(t, "serve", exitGood)
+	s.end(t).wants(t, "serve", cli.ExitGood)
 	return r.dir, r
 }
 
@@ -210,7 +213,7 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 	c := tortureClient(t, s)
 	after := stored(t, ctx, c)
 	sameMessages(t, "a damaged state", before, after)
-	if r := s.end(t); r.code != exitGood {
+	if r := s.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
 	checkDigest(t, s, refold(t, after), after)
@@ -228,14 +231,14 @@ func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.M
 		return
 	}
 	c := tortureClient(t, s)
-	defer c.close()
+	defer c.Close()
 	f := refold(t, before)
 	for id := range plansOf(f.actions) {
 		want, _ := f.reader.Plan(id)
-		have, err := c.plan(ctx, id, 0)
+		have, err := c.Plan(ctx, id, 0)
 		for late := time.Now().Add(5 * time.Second); err != nil && !s.ended() && time.Now().Before(late); {
-			<-time.After(againPause) // it may be about to end
-			have, err = c.plan(ctx, id, 0)
+			<-time.After(demo.AgainPause) // it may be about to end
+			have, err = c.Plan(ctx, id, 0)
 		}
 		if s.ended() {
 			return
@@ -260,7 +263,7 @@ func awaitFolded(t *testing.T, ctx context.Context, s *served) executor.StatusVi
 func awaitStatus(t *testing.T, ctx context.Context, s *served, is func(executor.StatusView) bool) (status executor.StatusView) {
 	t.Helper()
 	c := tortureClient(t, s)
-	defer c.close()
+	defer c.Close()
 	until(t, ctx, "the executor is where it has to be", func() bool {
 		if s.ended() {
 			return true
@@ -268,7 +271,7 @@ func awaitStatus(t *testing.T, ctx context.Context, s *served, is func(executor.
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		var err error
-		status, err = c.status(asking)
+		status, err = c.Status(asking)
 		return err == nil && is(status)
 	})
 	return status

@@ -19,6 +19,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // durable is a group of system calls that put something on the disk or take it
@@ -95,7 +98,7 @@ func strikeSyscall(r *rig) {
 	if ready {
 		enough := r.notes.said().acks + acksMin
 		for !s.ended() && r.notes.said().acks < enough && r.ctx.Err() == nil {
-			<-time.After(againPause)
+			<-time.After(demo.AgainPause)
 		}
 	}
 	switch {
@@ -175,7 +178,7 @@ func (l *life) play(t *testing.T) []string {
 	up := nats.RetryOnFailedConnect(true) // it may have been killed by now
 	maker := world.serveUnmake(t, dial(t, l.s.url, up))
 	agentConn := dial(t, l.s.url, up)
-	c := &client{conn: dial(t, l.s.url, up), tenant: tortureTenant, server: l.s.url, timeout: 5 * time.Second}
+	c := &cli.Client{Conn: dial(t, l.s.url, up), Tenant: tortureTenant, Server: l.s.url, Timeout: 5 * time.Second}
 	played := make(chan error, 1)
 	ended := make(chan executor.PlanView, 1)
 	go func() { played <- playFive(ctx, agentConn, world, false) }() // ends with the plan or ctx
@@ -191,7 +194,7 @@ func (l *life) play(t *testing.T) []string {
 			if waiting--; err != nil {
 				t.Errorf("killed at %s %d: the agent ends with %v", l.durable.name, l.n, err)
 			}
-		case <-time.After(againPause / 5):
+		case <-time.After(demo.AgainPause / 5):
 			l.revive(t, ctx, "")
 		}
 	}
@@ -278,7 +281,7 @@ func (l *life) revive(t *testing.T, ctx context.Context, phase string) {
 
 // settle waits until everything is folded and undone, and returns what is stored. The call
 // that kills the server may come as late as that.
-func (l *life) settle(t *testing.T, ctx context.Context, c *client) (messages []ledger.Message) {
+func (l *life) settle(t *testing.T, ctx context.Context, c *cli.Client) (messages []ledger.Message) {
 	t.Helper()
 	until(t, ctx, "the plan has settled and can be read", func() bool {
 		l.revive(t, ctx, "")
@@ -287,7 +290,7 @@ func (l *life) settle(t *testing.T, ctx context.Context, c *client) (messages []
 		if _, ok := isSettled(soon, c); !ok {
 			return false
 		}
-		store, err := c.store(soon)
+		store, err := c.Store(soon)
 		if err == nil {
 			messages, err = readAll(soon, store)
 		}
@@ -301,13 +304,13 @@ func (l *life) settle(t *testing.T, ctx context.Context, c *client) (messages []
 func (l *life) end(t *testing.T, phase string) {
 	t.Helper()
 	l.s.end(t)
-	if l.s.command.ProcessState.ExitCode() == exitGood {
+	if l.s.command.ProcessState.ExitCode() == cli.ExitGood {
 		return
 	}
 	l.s.killGroup(t)
 	l.kills = append(l.kills, phase)
 	l.start(t, phase)
-	if r := l.s.end(t); r.code != exitGood {
+	if r := l.s.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
 }
@@ -321,7 +324,7 @@ func (l *life) checkAgain(t *testing.T, ctx context.Context, before []ledger.Mes
 	settled(t, ctx, c)
 	after := stored(t, ctx, c)
 	sameMessages(t, fmt.Sprintf("killed at %s %d", l.durable.name, l.n), before, after)
-	if r := s.end(t); r.code != exitGood {
+	if r := s.end(t); r.code != cli.ExitGood {
 		t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 	}
 	checkLedger(t, l.n, s, after, world)

@@ -29,6 +29,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/demo"
 )
 
 // The torture of the real binary, as docs/reliability.md describes it: agents
@@ -207,9 +210,9 @@ func (s *served) kill9(t *testing.T) {
 }
 
 // tortureClient asks the executor of a server, also after that was restarted.
-func tortureClient(t *testing.T, s *served) *client {
+func tortureClient(t *testing.T, s *served) *cli.Client {
 	t.Helper()
-	return &client{conn: dial(t, s.url), tenant: tortureTenant, server: s.url, timeout: 5 * time.Second}
+	return &cli.Client{Conn: dial(t, s.url), Tenant: tortureTenant, Server: s.url, Timeout: 5 * time.Second}
 }
 
 // until asks again and again whether something holds, and fails the test when it
@@ -220,13 +223,13 @@ func until(t *testing.T, ctx context.Context, what string, holds func() bool) {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("not in time: %s", what)
-		case <-time.After(againPause):
+		case <-time.After(demo.AgainPause):
 		}
 	}
 }
 
 // settled waits until everything stored is folded and nothing unwinds.
-func settled(t *testing.T, ctx context.Context, c *client) (status executor.StatusView) {
+func settled(t *testing.T, ctx context.Context, c *cli.Client) (status executor.StatusView) {
 	t.Helper()
 	until(t, ctx, "the executor has folded and undone everything", func() (ok bool) {
 		status, ok = isSettled(ctx, c)
@@ -236,8 +239,8 @@ func settled(t *testing.T, ctx context.Context, c *client) (status executor.Stat
 }
 
 // isSettled reports whether everything stored is folded and nothing unwinds.
-func isSettled(ctx context.Context, c *client) (status executor.StatusView, ok bool) {
-	store, err := c.store(ctx)
+func isSettled(ctx context.Context, c *cli.Client) (status executor.StatusView, ok bool) {
+	store, err := c.Store(ctx)
 	if err != nil {
 		return status, false
 	}
@@ -245,18 +248,18 @@ func isSettled(ctx context.Context, c *client) (status executor.StatusView, ok b
 	if err != nil {
 		return status, false
 	}
-	status, err = c.status(ctx)
+	status, err = c.Status(ctx)
 	return status, err == nil && status.Mode == executor.ModeHolding &&
 		status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
 }
 
 // stored reads the whole ledger.
-func stored(t *testing.T, ctx context.Context, c *client) (messages []ledger.Message) {
+func stored(t *testing.T, ctx context.Context, c *cli.Client) (messages []ledger.Message) {
 	t.Helper()
 	var store *jetstream.Store
 	until(t, ctx, "the ledger can be read", func() (ok bool) {
 		var err error
-		store, err = c.store(ctx)
+		store, err = c.Store(ctx)
 		return err == nil
 	})
 	messages, err := readAll(ctx, store)

@@ -8,74 +8,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
-
-func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
-	child := executor.PlanView{Plan: "c1", State: "committed", Label: "the hotel", Actions: []executor.ActionView{
-		{Number: 1, Action: "1", Capability: "hotel.book", Class: "compensable", Outcome: "completed", Undo: "held", Fidelity: "semantic"},
-	}}
-	plan := executor.PlanView{
-		Plan: "p1", Label: "to the sea", State: "unwinding", ToSavepoint: "paid", Reason: "wrong dates (ana)", Parent: "p0", Owner: "travel",
-		OnUndoFailure: "continue", SecondApprover: true, Held: 5, Savepoints: []executor.SavepointView{{Name: "begun"}, {Name: "paid", Actions: 2}, {Name: "last", Actions: 7}},
-		Actions: []executor.ActionView{
-			{Number: 1, Action: "1", Capability: "card.charge", Class: "compensable", Outcome: "completed", Undo: "held", Fidelity: "semantic", ClosesNs: at(2 * time.Hour), Pivot: true},
-			{Number: 2, Action: "plan:c1", Child: "c1", Class: "undeclared", Outcome: "unknown", Undo: "held", After: []int{1}},
-			{Number: 3, Action: "3", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Undo: "dispatched", Asking: "effect", WaitsFor: "an answer of room.look", After: []int{2}},
-			{Number: 4, Action: "4", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "quarantined", Note: "irreversible: mail.send has no inverse", Proposal: "done by ana at 9.0.abc", After: []int{3}},
-			{Number: 5, Action: "5", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Presence: "duplicate", Undo: "compensated", SettledNs: at(-time.Minute), After: []int{2}},
-			{Number: 6, Action: "5~1", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Presence: "present", Undo: "owed", DutyOf: "5", After: []int{5}},
-			{Number: 7, Action: "7", Capability: "card.charge", Class: "compensable", Outcome: "completed", Undo: "held", ClosesNs: at(-time.Hour), Approve: true, After: []int{6}},
-		},
-	}
-	var out strings.Builder
-	writeTree(&out, pen{}, family{root: plan, children: map[string]executor.PlanView{"c1": child}}, now)
-	want := `p1  to the sea  unwinding back to savepoint paid, part of p0 (wrong dates (ana))
-├┄ savepoint begun
-├─ 1 card.charge  completed  ── held, semantic, window closes in 2h00m (pivot)
-├─ 2 plan c1      committed  ── held  the hotel
-│  └─ 1 hotel.book  completed  ── held, semantic
-├┄ savepoint paid
-├─ 3 room.book    in doubt   ── dispatched, asking whether it happened
-│     waits for an answer of room.look
-├─ 4 mail.send    completed  ── quarantined: irreversible: mail.send has no inverse
-│     done proposed by ana, waits for a second operator
-│     irreversible
-├─ 5 room.book    in doubt   ── compensated 11:59:00Z (the probe found it more than once) (after 2)
-├─ 6 room.book    in doubt   ── owed (owed once more: an effect of 5) (the probe found it present)
-└─ 7 card.charge  completed  ── held, window closed 1h00m ago (asks for the owner's word)
-   savepoint last
-held 5 · compensated 0 · skipped 0 · quarantined 0 · owner travel · answers take a second operator · goes on around a quarantine
-`
-	if out.String() != want {
-		t.Errorf("the tree is\n%swant\n%s", out.String(), want)
-	}
-}
-
-// What halts for good is not said to wait: neither the actions that an owner left as
-// they are nor a child plan that was settled by hand.
-func TestTheTreeOfAResolvedPlanWaitsForNothing(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	at := now.Add(-time.Minute).UnixNano()
-	plan := executor.PlanView{Plan: "p1", State: "resolved", EndedNs: at, Actions: []executor.ActionView{
-		{Number: 1, Action: "1", Capability: "a.b", Class: "compensable", Outcome: "completed", Undo: "owed", WaitsFor: "what came after it"},
-		{Number: 2, Action: "plan:c1", Child: "c1", Undo: "resolved", SettledNs: at, After: []int{1}},
-		{Number: 3, Action: "3", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "resolved", Resolution: "skipped", ResolvedBy: "ana", SettledNs: at, After: []int{2}},
-	}}
-	child := executor.PlanView{Plan: "c1", State: "resolved"}
-	var out strings.Builder
-	writeTree(&out, pen{}, family{root: plan, children: map[string]executor.PlanView{"c1": child}}, now)
-	want := `p1  resolved since 11:59:00Z
-├─ 1 a.b        completed  ── owed: left as it is, as its owner said
-├─ 2 plan c1    resolved   ── resolved 11:59:00Z
-└─ 3 mail.send  completed  ── resolved as skipped by ana 11:59:00Z (irreversible)
-held 0 · compensated 0 · skipped 0 · quarantined 0
-`
-	if out.String() != want {
-		t.Errorf("the tree is\n%swant\n%s", out.String(), want)
-	}
-}
 
 // A plan that names itself as its own child, or so many that nobody reads them, is
 // shown all the same.
@@ -85,18 +20,18 @@ func TestAFamilyIsBounded(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"plan.show": func(data []byte) any {
 		asked++
 		view := executor.PlanView{Plan: "p1", State: "open"}
-		for n := range 3 * familyMax {
+		for n := range 3 * cli.FamilyMax {
 			view.Actions = append(view.Actions, executor.ActionView{Number: n + 1, Child: fmt.Sprintf("c%d", n)})
 		}
-		view.Actions = append(view.Actions, executor.ActionView{Number: 3*familyMax + 1, Child: "p1"})
+		view.Actions = append(view.Actions, executor.ActionView{Number: 3*cli.FamilyMax + 1, Child: "p1"})
 		return executor.PlanAnswer{Plan: view}
 	}})
 	r := finished(t, sagenbaum(t, "plan", "tree", "p1", "--server", url))
-	if r.code != exitGood {
+	if r.code != cli.ExitGood {
 		t.Errorf("plan tree ended with %d", r.code)
 	}
-	if asked != familyMax+1 {
-		t.Errorf("%d plans were asked for, want %d", asked, familyMax+1)
+	if asked != cli.FamilyMax+1 {
+		t.Errorf("%d plans were asked for, want %d", asked, cli.FamilyMax+1)
 	}
 }
 
@@ -114,21 +49,21 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, open, "mail.send")
-	r := s.run(t, exitGood, "plan tree p1")
+	r := s.run(t, cli.ExitGood, "plan tree p1")
 	says(t, r, "├─ 2 plan c1      committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ", "the hotel")
 	s.now(func() { s.free = protected })
-	s.run(t, exitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
-	s.run(t, exitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
-	entry := s.run(t, exitLook, "quarantine show p1 2")
+	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
+	s.run(t, cli.ExitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
+	entry := s.run(t, cli.ExitLook, "quarantine show p1 2")
 	says(t, entry, "see         sagenbaum doctor --plan c1")
 	if strings.Contains(entry.stdout, "may have happened") {
 		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.stdout)
 	}
-	says(t, s.run(t, exitLook, "plan tree p1"), "quarantined")
-	s.run(t, exitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1", "next: sagenbaum plan tree c1")
-	dump := s.run(t, exitLook, "doctor --plan p1")
+	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "quarantined")
+	s.run(t, cli.ExitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1", "next: sagenbaum plan tree c1")
+	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
 	says(t, dump, "c1 1 room.book  quarantined", "the room is protected")
-	s.run(t, exitGood, "quarantine skip c1 1 --reason 'we keep the room'")
+	s.run(t, cli.ExitGood, "quarantine skip c1 1 --reason 'we keep the room'")
 	plan := s.plan(t, "p1")
 	for late := time.Now().Add(10 * time.Second); plan.EndedNs == 0 && time.Now().Before(late); {
 		plan = s.plan(t, "p1") // the unwind goes on beside us

@@ -10,6 +10,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // instants are what a page cannot have as it was printed.
@@ -25,8 +27,8 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 		"team":     `plan.labels.team == "x" && facts["limit/eu"] < 100`,
 	}})
 	report(t, open, "card.charge")
-	s.run(t, exitGood, "fact put approval/a1 true")
-	got := s.run(t, exitGood, "trigger explain trip").stdout
+	s.run(t, cli.ExitGood, "fact put approval/a1 true")
+	got := s.run(t, cli.ExitGood, "trigger explain trip").stdout
 	page, err := os.ReadFile("../../docs/triggers.md")
 	if err != nil {
 		t.Fatal(err)
@@ -46,77 +48,15 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	if plain(got) != plain(want.String()) {
 		t.Errorf("explain prints\n%s\nand the page shows\n%s", got, want.String())
 	}
-	asked := decoded[executor.ExplainView](t, s.run(t, exitGood, "trigger explain trip -o json")).TimeNs
-	if status := decoded[executor.StatusView](t, s.run(t, exitGood, "status -o json")); asked <= status.TimeNs {
+	asked := decoded[executor.ExplainView](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
+	if status := decoded[executor.StatusView](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
 		t.Errorf("asked as of %d, and the last record is of %d", asked, status.TimeNs)
 	}
-	if one := s.run(t, exitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one, "plan trip is open; answers as of ") {
+	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one, "plan trip is open; answers as of ") {
 		t.Error(one)
 	}
-	s.run(t, exitFailed, "trigger explain nope", "sagenbaum: there is no plan nope\n", "next: sagenbaum plan ls")
-	s.run(t, exitFailed, "trigger explain trip --action 9", "plan trip has no action 9")
-}
-
-// No word about a lease promises what does not come.
-func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
-	for want, l := range map[string]executor.LeaseView{
-		"true, it fires as soon as the clock allows":    {Truth: "true"},
-		"true, held: the cascade was cut, see plan why": {Truth: "true", Cascade: "cut"},
-		"given up":                                  {Truth: "true", Cascade: "given up"},
-		"true, resumed by its owner":                {Truth: "true", Cascade: "resumed"},
-		"unknown, resumed by its owner":             {Truth: "unknown", Cascade: "resumed"},
-		"suspended until the plan is back at lunch": {Truth: "unknown", Suspended: "lunch"},
-		"retired when the plan was committed":       {Truth: "unknown", Retired: "the plan was committed"},
-		"fired":                                     {Truth: "true", Fired: true},
-		"moot, it never fires":                      {Truth: "false", Moot: true},
-		"unknown":                                   {Truth: "unknown"},
-	} {
-		if got := leaseWord(l); got != want {
-			t.Errorf("%+v is %q, want %q", l, got, want)
-		}
-		var shown strings.Builder
-		l.Name, l.Condition, l.Waits = "n", "c", []string{"fact k"}
-		writeLeases(&shown, pen{}, "", []executor.LeaseView{l})
-		if !strings.HasPrefix(shown.String(), "lease n: c  "+want) || strings.Contains(shown.String(), "waits for") != asked(l) {
-			t.Errorf("plan show says %q, want %q", shown.String(), want)
-		}
-	}
-	for want, moot := range map[string][]string{"no future makes it true": nil, "a; b": {"a", "b"}} {
-		if got := mootWhy(executor.LeaseView{MootWhy: moot}); got != want {
-			t.Errorf("moot because %q, want %q", got, want)
-		}
-	}
-}
-
-// What was not read is not called unknown.
-func TestAReadingSaysWhetherThereIsSuchAFact(t *testing.T) {
-	for want, r := range map[string]executor.ReadingView{
-		`facts["k"] = 7  (record 14)`:     {Name: `facts["k"]`, Present: true, Value: "7", Sequence: 14},
-		`facts["k"]: present (record 14)`: {Name: `facts["k"]`, Present: true, Sequence: 14},
-		`facts["k"]: no such fact`:        {Name: `facts["k"]`},
-		`count("k") = 0`:                  {Name: `count("k")`, Present: true, Value: "0"},
-		`first_at("k"): no occurrence`:    {Name: `first_at("k")`},
-		`plan.status = "open"`:            {Name: "plan.status", Present: true, Value: `"open"`},
-	} {
-		if got := readingText(r); got != want {
-			t.Errorf("%+v reads %q, want %q", r, got, want)
-		}
-	}
-	for n, want := range map[uint64]string{1: "1 other lease", 2: "2 other leases"} {
-		if got := otherLeases(n); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-}
-
-// What waits to be decided is due now, not some time ago.
-func TestNothingIsDueInThePast(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for ns, want := range map[int64]string{0: "-", 1: "now", now.UnixNano(): "now", now.Add(5 * time.Minute).UnixNano(): "in 5m00s"} {
-		if got := dueText(ns, now); got != want {
-			t.Errorf("%d: %q, want %q", ns, got, want)
-		}
-	}
+	s.run(t, cli.ExitFailed, "trigger explain nope", "sagenbaum: there is no plan nope\n", "next: sagenbaum plan ls")
+	s.run(t, cli.ExitFailed, "trigger explain trip --action 9", "plan trip has no action 9")
 }
 
 // After its plan is undone or committed no lease fires, as with the executor.
@@ -128,9 +68,9 @@ func TestATimelineRetiresItsLeaseWithThePlan(t *testing.T) {
 		"condition: plan.status == 'failed'\nsteps: [{at: 8s, plan: failed}, {at: 9s, plan: compensated}]\nexpect: {fires: 8s}\n":                    "ok fires at 8s\n",
 		"condition: facts['k'] == 1\nsteps: [{at: 8s, plan: cancelled}, {at: 9s, fact: k, value: 1}, {at: 20s, plan: open}]\nexpect: {fires: 20s}\n": "ok fires at 20s\n",
 	} {
-		code := exitGood
+		code := cli.ExitGood
 		if strings.HasPrefix(want, "FAIL") {
-			code = exitLook
+			code = cli.ExitLook
 		}
 		svg := filepath.Join(t.TempDir(), "strip.svg")
 		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text), "--svg", svg))
@@ -157,16 +97,16 @@ func TestATimelineHasOnlyWhatCanHappen(t *testing.T) {
 	} {
 		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, "condition: 'true'\n"+text+"\n")))
 		if want == "" {
-			r.wants(t, text, exitGood)
+			r.wants(t, text, cli.ExitGood)
 		} else {
-			r.wants(t, text, exitFailed, want)
+			r.wants(t, text, cli.ExitFailed, want)
 		}
 	}
 	for text, want := range map[string]string{
 		"condition: action.order == 'o7'\n":                            ":1:12: error: condition: the condition reads action, and there is none; add action: {}",
 		"condition: action.order == 'o7'\ncases: [{}, {action: {}}]\n": "cases[0].action: the condition reads action, and there is none; add action: {}",
 	} {
-		finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text))).wants(t, text, exitFailed, want, "1 error")
+		finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text))).wants(t, text, cli.ExitFailed, want, "1 error")
 	}
 }
 
@@ -180,17 +120,17 @@ func TestTriggerLintReadsFilesAsEditorsWriteThem(t *testing.T) {
 	}
 	write("\ufeffafter(plan.deadline)\r\n")
 	r := finished(t, sagenbaum(t, "trigger", "lint", "--file", file))
-	if r.wants(t, "a byte order mark", exitGood); !strings.Contains(r.stdout, "after(plan.deadline)") {
+	if r.wants(t, "a byte order mark", cli.ExitGood); !strings.Contains(r.stdout, "after(plan.deadline)") {
 		t.Error(r.stdout)
 	}
 	write(strings.Repeat("a", 200_000))
-	finished(t, sagenbaum(t, "trigger", "lint", "--file", file)).wants(t, "a large file", exitFailed, "200000 bytes", "at most 4096")
+	finished(t, sagenbaum(t, "trigger", "lint", "--file", file)).wants(t, "a large file", cli.ExitFailed, "200000 bytes", "at most 4096")
 	for expression, want := range map[string]string{
 		`plan.status = "failed"`:             "refused 1:13: a single =; use ==",
 		`elapsed(action.at, duration("1d"))`: `invalid duration argument; the largest unit is the hour, as in duration("24h")`,
 	} {
 		r := finished(t, sagenbaum(t, "trigger", "lint", expression))
-		if r.wants(t, expression, exitLook); !strings.Contains(r.stdout, want) {
+		if r.wants(t, expression, cli.ExitLook); !strings.Contains(r.stdout, want) {
 			t.Errorf("lint %s prints\n%s", expression, r.stdout)
 		}
 	}

@@ -15,6 +15,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/triggers"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/trigger"
 )
 
 const triggerGuide = "../../docs/guide/triggers"
@@ -55,14 +58,14 @@ func TestTimelinesOfTheGuideGoAsExpected(t *testing.T) {
 	if len(files) < 20 {
 		t.Errorf("%d timelines, want 20 or more", len(files))
 	}
-	views := decoded[[]courseView](t, finished(t, sagenbaum(t, append([]string{"trigger", "test", "-o", "json"}, files...)...)))
+	views := decoded[[]trigger.CourseView](t, finished(t, sagenbaum(t, append([]string{"trigger", "test", "-o", "json"}, files...)...)))
 	ran := map[string]int{}
 	for _, v := range views {
 		if ran[filepath.Base(v.File)]++; !v.OK {
 			t.Errorf("%s %s: %s", v.File, v.Case, v.Unmet)
 		}
 	}
-	armed, err := time.Parse(time.RFC3339, armedDefault)
+	armed, err := time.Parse(time.RFC3339, trigger.ArmedDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +74,18 @@ func TestTimelinesOfTheGuideGoAsExpected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		test, err := readTriggerTest(file, data, armed, triggers.NewCache(1))
+		test, err := trigger.ReadTriggerTest(file, data, armed, triggers.NewCache(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range test.cases {
-			if !test.cases[i].expects {
+		for i := range test.Cases {
+			if !test.Cases[i].Expects {
 				t.Errorf("%s: case %d expects nothing", file, i)
 			}
 		}
 		name := filepath.Base(file)
-		if ran[name] != len(test.cases) {
-			t.Errorf("%s: %d of %d cases ran", name, ran[name], len(test.cases))
+		if ran[name] != len(test.Cases) {
+			t.Errorf("%s: %d of %d cases ran", name, ran[name], len(test.Cases))
 		}
 		if !strings.Contains(string(page), "(guide/triggers/"+name+")") {
 			t.Errorf("docs/triggers.md does not link to %s", name)
@@ -160,9 +163,9 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 		"{moot: false}":  "ok fires at 8s",
 	} {
 		file := timelineFile(t, "condition: plan.status == \"failed\"\nsteps: [{at: 8s, plan: failed}]\nexpect: "+expect+"\n")
-		code := exitGood
+		code := cli.ExitGood
 		if strings.HasPrefix(want, "FAIL") {
-			code = exitLook
+			code = cli.ExitLook
 		}
 		r := finished(t, sagenbaum(t, "trigger", "test", file))
 		if r.wants(t, expect, code, "1 file, 1 case"); !strings.Contains(r.stdout, want+"\n") {
@@ -171,10 +174,10 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 	}
 	file := timelineFile(t, "condition: after(plan.deadline)\nplan: {deadline: 1h}\n")
 	r := finished(t, sagenbaum(t, "trigger", "test", file))
-	if r.wants(t, "nothing expected", exitGood); !strings.Contains(r.stdout, "\nfires at 1h\n") {
+	if r.wants(t, "nothing expected", cli.ExitGood); !strings.Contains(r.stdout, "\nfires at 1h\n") {
 		t.Errorf("a timeline that expects nothing prints\n%s", r.stdout)
 	}
-	view := decoded[[]courseView](t, finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
+	view := decoded[[]trigger.CourseView](t, finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
 	if view.Armed != "2030-01-01T00:00:00Z" || !view.Fires || *view.FiresNs != int64(time.Hour) || view.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
 		t.Errorf("armed in 2030: %+v", view)
 	}
@@ -208,18 +211,18 @@ func TestTimelineFilesAreReadStrictly(t *testing.T) {
 		"":                                                                                  "no document",
 	} {
 		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text)))
-		if r.wants(t, text, exitFailed, want, "cannot read the timelines", "nothing was run"); r.stdout != "" {
+		if r.wants(t, text, cli.ExitFailed, want, "cannot read the timelines", "nothing was run"); r.stdout != "" {
 			t.Errorf("%q prints %s", text, r.stdout)
 		}
 	}
-	finished(t, sagenbaum(t, "trigger", "test", t.TempDir())).wants(t, "an empty folder", exitFailed, "no timeline in")
-	finished(t, sagenbaum(t, "trigger", "test", "none.yaml")).wants(t, "no file", exitFailed, "no such file")
+	finished(t, sagenbaum(t, "trigger", "test", t.TempDir())).wants(t, "an empty folder", cli.ExitFailed, "no timeline in")
+	finished(t, sagenbaum(t, "trigger", "test", "none.yaml")).wants(t, "no file", cli.ExitFailed, "no such file")
 }
 
 func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 	t.Parallel()
 	r := finished(t, sagenbaum(t, "trigger", "lint", `absent_for("confirmed/" + action.order, action.at, duration("15m")) || facts["x"].z == 1`))
-	r.wants(t, "lint", exitGood)
+	r.wants(t, "lint", cli.ExitGood)
 	for _, want := range []string{"OK\n", "reads        action, clock, facts\n", "facts        x, computed ones\n", "fires        may, it depends", "at most 15 steps"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("lint prints\n%s\nwant %q", r.stdout, want)
@@ -231,8 +234,8 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 	}
 	in := sagenbaum(t, "trigger", "lint", "--file", "-", "-o", "json")
 	in.Stdin = strings.NewReader("after( plan.deadline ) // of the plan\n")
-	v := decoded[triggerView](t, finished(t, in))
-	if v.Digest != fmt.Sprintf("%x", condition.Digest()) || v.Normal != "after(plan.deadline)" || !slices.Equal(v.Reads, []string{"clock", "plan"}) || v.Fires != firesMay || !v.OK {
+	v := decoded[trigger.TriggerView](t, finished(t, in))
+	if v.Digest != fmt.Sprintf("%x", condition.Digest()) || v.Normal != "after(plan.deadline)" || !slices.Equal(v.Reads, []string{"clock", "plan"}) || v.Fires != trigger.FiresMay || !v.OK {
 		t.Errorf("lint says %+v", v)
 	}
 	for expression, want := range map[string]string{
@@ -240,7 +243,7 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 		"1 < 2":                 "fires        at once: it is true whatever is known",
 		"1 / 0 == 1":            "fires        never: an error whatever is known: division by zero",
 	} {
-		if r := finished(t, sagenbaum(t, "trigger", "lint", expression)); r.code != exitGood || !strings.Contains(r.stdout, want) {
+		if r := finished(t, sagenbaum(t, "trigger", "lint", expression)); r.code != cli.ExitGood || !strings.Contains(r.stdout, want) {
 			t.Errorf("lint %s ends with %d and prints\n%s", expression, r.code, r.stdout)
 		}
 	}
@@ -255,15 +258,15 @@ func TestTriggerLintPointsAtWhatIsWrong(t *testing.T) {
 		"":                                    "refused 1:1: empty; write a condition",
 	} {
 		r := finished(t, sagenbaum(t, "trigger", "lint", expression))
-		if r.wants(t, expression, exitLook); !strings.HasPrefix(r.stdout, want) {
+		if r.wants(t, expression, cli.ExitLook); !strings.HasPrefix(r.stdout, want) {
 			t.Errorf("lint %q prints\n%s\nwant\n%s", expression, r.stdout, want)
 		}
 	}
-	long := pointed(strings.Repeat("a", 400), 1, 300)
-	if len(long) != 2 || !strings.HasPrefix(long[0], "…") || !strings.HasSuffix(long[0], "…") || len([]rune(long[0])) > pointedMax+2 {
+	long := trigger.Pointed(strings.Repeat("a", 400), 1, 300)
+	if len(long) != 2 || !strings.HasPrefix(long[0], "…") || !strings.HasSuffix(long[0], "…") || len([]rune(long[0])) > trigger.PointedMax+2 {
 		t.Errorf("a long line is shown as %q", long)
 	}
-	if got := pointed("a\tb\u202e", 1, 99); len(got) != 2 || got[0] != `a b\u202e` || got[1] != "         ^" {
+	if got := trigger.Pointed("a\tb\u202e", 1, 99); len(got) != 2 || got[0] != `a b\u202e` || got[1] != "         ^" {
 		t.Errorf("beyond the end it points at %q", got)
 	}
 }
@@ -276,7 +279,7 @@ func TestTriggerLintLooksIntoContracts(t *testing.T) {
 		"none.yaml": "klass: effectless\n",
 	})
 	r := finished(t, sagenbaum(t, "trigger", "lint", "--contract", dir))
-	r.wants(t, "lint --contract", exitLook)
+	r.wants(t, "lint --contract", cli.ExitLook)
 	for _, want := range []string{
 		"good.yaml: email.send triggers[late]: OK\n", "bad.yaml:8:7: sms.send triggers[worse]: refused 2:3: undeclared name \"veridct\"; did you mean verdict?\n",
 		"none.yaml:3:1: error: klass: unknown field; did you mean class?\n",
@@ -285,7 +288,7 @@ func TestTriggerLintLooksIntoContracts(t *testing.T) {
 			t.Errorf("lint --contract prints\n%s\nwant %s", r.stdout, want)
 		}
 	}
-	view := decoded[contractTriggersView](t, finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
+	view := decoded[trigger.ContractTriggersView](t, finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
 	if len(view.Triggers) != 1 || !view.Triggers[0].OK || !view.Triggers[0].Computed || len(view.Findings) != 0 {
 		t.Errorf("lint --contract says %+v", view)
 	}
@@ -320,7 +323,7 @@ cases:
 `)
 	out := filepath.Join(t.TempDir(), "strip.svg")
 	args := []string{"trigger", "test", "--svg", out, file}
-	finished(t, sagenbaum(t, args...)).wants(t, "--svg", exitLook)
+	finished(t, sagenbaum(t, args...)).wants(t, "--svg", cli.ExitLook)
 	first, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +341,7 @@ cases:
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("drawn again it is another (%v)", err)
 	}
-	finished(t, sagenbaum(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file)).wants(t, "no folder", exitFailed, "cannot write the strip")
+	finished(t, sagenbaum(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file)).wants(t, "no folder", cli.ExitFailed, "cannot write the strip")
 }
 
 // FuzzTimeline holds that every file is refused with its place, or runs to an end
@@ -356,14 +359,14 @@ func FuzzTimeline(f *testing.F) {
 		f.Add(string(data))
 	}
 	f.Add("condition: count(\"k\", duration(\"3ns\")) > 2\nsteps:\n  - {at: -1ns, fact: k, value: null}\n  - {at: 0.0001d, fact: k, value: 1e400}\nuntil: 36500d\n")
-	armed, err := time.Parse(time.RFC3339, armedDefault)
+	armed, err := time.Parse(time.RFC3339, trigger.ArmedDefault)
 	if err != nil {
 		f.Fatal(err)
 	}
 	programs := triggers.NewCache(16)
 	f.Fuzz(func(t *testing.T, text string) {
 		began := time.Now()
-		test, err := readTriggerTest("fuzz.yaml", []byte(text), armed, programs)
+		test, err := trigger.ReadTriggerTest("fuzz.yaml", []byte(text), armed, programs)
 		if err != nil {
 			var findings contract.Findings
 			if !errors.As(err, &findings) || len(findings) == 0 {
@@ -371,13 +374,13 @@ func FuzzTimeline(f *testing.F) {
 			}
 			return
 		}
-		views, err := runTriggerTests([]*triggerTest{test}, armed)
+		views, err := trigger.RunTriggerTests([]*trigger.TriggerTest{test}, armed)
 		if err == nil {
 			var out bytes.Buffer
 			for i := range views {
-				writeCourse(&out, pen{}, &views[i], i == 0)
+				trigger.WriteCourse(&out, cli.Pen{}, &views[i], i == 0)
 			}
-			wellFormed(t, drawCourses(views))
+			wellFormed(t, trigger.DrawCourses(views))
 		}
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%d bytes take %v", len(text), took)

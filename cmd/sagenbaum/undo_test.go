@@ -12,6 +12,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // S31, S32: every attempt is listed, by plan, by action and by what it undoes, and
@@ -33,10 +35,10 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	})
 	for _, id := range []string{"p1", "p2"} {
 		s.trip(t, coordinator.PlanSpec{ID: id, Owner: "travel"}, "card.charge", "room.book")
-		s.run(t, exitGood, "plan unwind "+id+" --reason 'no trip' --wait")
+		s.run(t, cli.ExitGood, "plan unwind "+id+" --reason 'no trip' --wait")
 	}
 	list := func(line string) []executor.UndoView {
-		return decoded[executor.UndosAnswer](t, s.run(t, exitGood, line+" -o json")).Undos
+		return decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, line+" -o json")).Undos
 	}
 	all := list("undo ls --plan p1")
 	if len(all) != 3 {
@@ -53,16 +55,16 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	if rooms := list("undo ls --capability room.book"); len(rooms) != 2 || rooms[0].Plan != "p1" || rooms[1].Plan != "p2" {
 		t.Errorf("room.book was undone by %+v", rooms)
 	}
-	page := decoded[executor.UndosAnswer](t, s.run(t, exitGood, "undo ls --plan p1 --limit 2 -o json"))
-	rest := decoded[executor.UndosAnswer](t, s.run(t, exitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
+	page := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
+	rest := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --after "+page.Next+" -o json"))
 	if len(page.Undos) != 2 || len(rest.Undos) != 1 || rest.Next != "" {
 		t.Errorf("in pages it is %+v and %+v", page, rest)
 	}
-	says(t, s.run(t, exitGood, "undo ls --plan p1"), "ACTION  UNDO BY", "WAITED", "card.refund", "failed", "hotel")
-	says(t, s.run(t, exitGood, "undo ls --capability room.book"), "PLAN", "p2")
-	s.run(t, exitGood, "undo ls --capability never.done", "nothing was dispatched")
-	s.run(t, exitFailed, "undo ls --plan nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
-	s.run(t, exitFailed, "undo ls --plan p1 --action 9", "it has 1, 2")
+	says(t, s.run(t, cli.ExitGood, "undo ls --plan p1"), "ACTION  UNDO BY", "WAITED", "card.refund", "failed", "hotel")
+	says(t, s.run(t, cli.ExitGood, "undo ls --capability room.book"), "PLAN", "p2")
+	s.run(t, cli.ExitGood, "undo ls --capability never.done", "nothing was dispatched")
+	s.run(t, cli.ExitFailed, "undo ls --plan nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
+	s.run(t, cli.ExitFailed, "undo ls --plan p1 --action 9", "it has 1, 2")
 }
 
 func TestUndoLsReadsPageAfterPage(t *testing.T) {
@@ -97,5 +99,5 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	circle := answering(t, map[string]func([]byte) any{"undo.ls": func([]byte) any {
 		return executor.UndosAnswer{Undos: []executor.UndoView{}, Next: "x"}
 	}})
-	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", exitFailed, "in a circle at x")
+	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", cli.ExitFailed, "in a circle at x")
 }

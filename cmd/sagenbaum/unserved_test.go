@@ -9,6 +9,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // S50, S102: what nobody serves is said before it is needed, when it is published and while
@@ -21,15 +23,15 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 		"served.yaml": "capability: room.book\nclass: compensable\nlate: never\nprobe: {call: room.look}\ninverse: {call: room.free, with: {id: =output.id}}\n",
 		"lone.yaml":   "capability: lone.book\nclass: compensable\nlate: never\nunserved_after: 2h\nprobe: {call: lone.look}\ninverse: {call: lone.free, with: {id: =output.id}}\n",
 	})
-	if r := s.run(t, exitGood, "contract lint "+dir); strings.Contains(r.stdout, "serves") {
+	if r := s.run(t, cli.ExitGood, "contract lint "+dir); strings.Contains(r.stdout, "serves") {
 		t.Errorf("nobody was asked: %s", r.stdout)
 	}
-	r := s.run(t, exitGood, "contract lint --workers "+dir)
+	r := s.run(t, cli.ExitGood, "contract lint --workers "+dir)
 	says(t, r, "inverse.call: no worker serves lone.free now: an action that needs it is its owner's after 2h", "probe.call: no worker serves the probe lone.look now")
 	if strings.Contains(r.stdout, "room.") {
 		t.Errorf("these are served: %s", r.stdout)
 	}
-	r = s.run(t, exitGood, "contract apply -f "+dir+" --actor ana")
+	r = s.run(t, cli.ExitGood, "contract apply -f "+dir+" --actor ana")
 	if !strings.Contains(r.stderr, "no worker serves lone.free now") || strings.Contains(r.stderr, "lone.look") {
 		t.Errorf("apply warns\n%s", r.stderr)
 	}
@@ -54,12 +56,12 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, exitGood, "plan unwind p1 --reason 'no trip' --actor ana")
+	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --actor ana")
 	eventually(t, "it waits", func() (string, bool) {
 		r := s.ask(t, "default", "plan", "show", "p1")
 		return r.stdout, strings.Contains(r.stdout, "nobody serves lone.free") && strings.Contains(r.stdout, "its owner's at ")
 	})
-	s.run(t, exitGood, "quarantine show p1 1")
-	says(t, s.run(t, exitGood, "quarantine skip p1 1 --reason 'nobody will serve it' --actor ana"), "p1 action 1 (lone.book) skipped by ana", "plan now resolved")
-	s.run(t, exitConflict, "quarantine skip p1 1 --reason again --actor ana", "nothing of it is owed")
+	s.run(t, cli.ExitGood, "quarantine show p1 1")
+	says(t, s.run(t, cli.ExitGood, "quarantine skip p1 1 --reason 'nobody will serve it' --actor ana"), "p1 action 1 (lone.book) skipped by ana", "plan now resolved")
+	s.run(t, cli.ExitConflict, "quarantine skip p1 1 --reason again --actor ana", "nothing of it is owed")
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
 
 func TestUnwindOfAnOpenPlan(t *testing.T) {
@@ -16,8 +19,8 @@ func TestUnwindOfAnOpenPlan(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
-	s.run(t, exitFailed, "plan unwind nowhere --reason x", "next: sagenbaum plan ls")
-	r := s.run(t, exitGood, "plan unwind p1 --reason 'bad dates' --actor ana --wait")
+	s.run(t, cli.ExitFailed, "plan unwind nowhere --reason x", "next: sagenbaum plan ls")
+	r := s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad dates' --actor ana --wait")
 	says(t, r, "p1 compensated, unwound by ana · record ")
 	if plan := s.plan(t, "p1"); plan.Compensated != 2 || !strings.Contains(plan.Reason, "bad dates (ana)") {
 		t.Errorf("the plan is %+v", plan)
@@ -36,23 +39,23 @@ func TestUnwindToASavepoint(t *testing.T) {
 	report(t, open, "room.book")
 	report(t, open, "room.book")
 	before := s.kept(t)
-	s.run(t, exitFailed, "plan unwind p1 --to nowhere --reason x", `compensation_requested.to_savepoint: plan p1 has no savepoint "nowhere"; it has paid`)
+	s.run(t, cli.ExitFailed, "plan unwind p1 --to nowhere --reason x", `compensation_requested.to_savepoint: plan p1 has no savepoint "nowhere"; it has paid`)
 	if s.kept(t) != before {
 		t.Error("an unknown savepoint reached the ledger")
 	}
-	says(t, s.run(t, exitGood, "plan tree p1"), "├┄ savepoint paid")
-	preview := decoded[executor.PreviewView](t, s.run(t, exitGood, "plan preview p1 --to paid -o json"))
+	says(t, s.run(t, cli.ExitGood, "plan tree p1"), "├┄ savepoint paid")
+	preview := decoded[executor.PreviewView](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
 	if preview.End != ledger.StateOpen || len(preview.Steps) != 2 {
 		t.Errorf("the preview is %+v", preview)
 	}
-	r := s.run(t, exitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
+	r := s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
 	says(t, r, "p1 open again at savepoint paid, unwound by ana")
 	plan := s.plan(t, "p1")
 	if plan.State != ledger.StateOpen || plan.Actions[0].Undo != "held" || plan.Actions[1].Undo != "compensated" || plan.Actions[2].Undo != "compensated" {
 		t.Errorf("the plan is %+v", plan)
 	}
 	report(t, open, "room.book")
-	says(t, s.run(t, exitGood, "plan unwind p1 --to paid --reason 'wrong again' --wait -o json"), `"state": "open"`, `"to": "paid"`)
+	says(t, s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong again' --wait -o json"), `"state": "open"`, `"to": "paid"`)
 }
 
 // A committed plan is undone as another, which the command follows.
@@ -64,13 +67,13 @@ func TestUnwindOfACommittedPlanFollowsTheOneThatUndoesIt(t *testing.T) {
 	if err := open.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := decoded[unwound](t, s.run(t, exitGood, "plan unwind p1 --reason 'bad release' --wait -o json"))
+	r := decoded[plan.Unwound](t, s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --wait -o json"))
 	if r.Plan != "p1~1" || r.Origin != "p1" || r.State != ledger.StateCompensated {
 		t.Errorf("the unwind is %+v", r)
 	}
-	says(t, s.run(t, exitGood, "plan tree p1"), "committed", "undone as p1~1")
-	says(t, s.run(t, exitGood, "plan tree p1~1"), "undoes p1", "compensated 2")
-	s.run(t, exitConflict, "plan unwind p1 --reason again", "undone by plan p1~1 already")
+	says(t, s.run(t, cli.ExitGood, "plan tree p1"), "committed", "undone as p1~1")
+	says(t, s.run(t, cli.ExitGood, "plan tree p1~1"), "undoes p1", "compensated 2")
+	s.run(t, cli.ExitConflict, "plan unwind p1 --reason again", "undone by plan p1~1 already")
 }
 
 // Windows that have closed: nothing happens, and what has become irreversible is
@@ -96,16 +99,16 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.trip(t, coordinator.PlanSpec{ID: "later"}, "mail.send") // the ledger's time moves on with its records
-	r := s.run(t, exitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed", "next: sagenbaum plan preview p1")
+	r := s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed", "next: sagenbaum plan preview p1")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "action 1 of plan p1 (seat.take) at ") || !strings.HasPrefix(lines[1], "action 2 ") {
 		t.Errorf("what has become irreversible is %q", lines)
 	}
-	refused := decoded[unwound](t, s.run(t, exitConflict, "plan unwind p1 --reason 'bad release' -o json"))
+	refused := decoded[plan.Unwound](t, s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release' -o json"))
 	if len(refused.Gone) != 2 {
 		t.Errorf("in JSON it is %+v", refused)
 	}
-	says(t, s.run(t, exitLook, "plan preview p1"), "would be refused", "  action 1 of plan p1 (seat.take) at ")
+	says(t, s.run(t, cli.ExitLook, "plan preview p1"), "would be refused", "  action 1 of plan p1 (seat.take) at ")
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.UndoneAs != "" {
 		t.Errorf("the plan is %s, undone as %q", plan.State, plan.UndoneAs)
 	}
@@ -119,6 +122,6 @@ func TestUnwindWaitsNoLongerThanItWasTold(t *testing.T) {
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	unservedPlan(t, dial(t, s.url), "p1")
 	r := s.ask(t, "default", "plan", "unwind", "p1", "--reason", "x", "--wait", "--wait-timeout", "700ms")
-	r.wants(t, "a wait that is too short", exitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
-	s.end(t).wants(t, "serve", exitGood)
+	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
+	s.end(t).wants(t, "serve", cli.ExitGood)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // raised is a source file with the value of a constant one higher.
@@ -91,18 +93,18 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	both := []string{"--listen", "127.0.0.1:0", "--tenant", "default", "--tenant", "second"}
 	s := serveFor(t, dir, both...)
 	unservedPlan(t, dial(t, s.url), "p1")
-	s.end(t).wants(t, "this version", exitGood)
+	s.end(t).wants(t, "this version", cli.ExitGood)
 
 	s = serveLater(t, later, dir)
 	if v := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")); v.Mode != executor.ModeHolding || v.Held != 1 {
 		t.Fatalf("under the later version: %+v", v)
 	}
 	// Nobody serves the undo yet: whoever holds the tenant next has a command to send.
-	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out").wants(t, "cancel", exitGood)
+	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out").wants(t, "cancel", cli.ExitGood)
 	until(t, t.Context(), "the plan unwinds", func() bool {
 		return decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")).InFlight == 1
 	})
-	s.end(t).wants(t, "the later version", exitGood)
+	s.end(t).wants(t, "the later version", cli.ExitGood)
 
 	for range 2 { // a restart changes nothing
 		s = serveFor(t, dir, both...)
@@ -110,18 +112,18 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 		needs := fmt.Sprintf("needs version %d of the reader, this is version %d", ledger.ReaderVersion+1, ledger.ReaderVersion)
 		for _, question := range []string{"status", "doctor"} {
 			r := s.ask(t, "default", question)
-			if r.wants(t, question, exitLook); !strings.Contains(r.stdout, "halted") || !strings.Contains(r.stdout, needs) {
+			if r.wants(t, question, cli.ExitLook); !strings.Contains(r.stdout, "halted") || !strings.Contains(r.stdout, needs) {
 				t.Errorf("%s says\n%s", question, r.stdout)
 			}
 			if question == "doctor" && !strings.Contains(r.stdout, "a newer sagenbaum wrote this: run that version or a later one on the same folder") {
 				t.Errorf("the doctor advises\n%s", r.stdout)
 			}
 		}
-		s.ask(t, "second", "status").wants(t, "the other tenant", exitGood)
+		s.ask(t, "second", "status").wants(t, "the other tenant", cli.ExitGood)
 		if n := calls.Load(); n != 0 {
 			t.Errorf("%d commands of a halted tenant", n)
 		}
-		s.end(t).wants(t, "this version, halted", exitGood)
+		s.end(t).wants(t, "this version, halted", cli.ExitGood)
 	}
 
 	s = serveLater(t, later, dir)
@@ -133,7 +135,7 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	if n := calls.Load(); n != 1 {
 		t.Errorf("%d commands under the later version, want 1", n)
 	}
-	s.end(t).wants(t, "the later version", exitGood)
+	s.end(t).wants(t, "the later version", cli.ExitGood)
 }
 
 // serveUndos serves every undo of the default tenant, and counts the commands.

@@ -43,7 +43,7 @@ func fail(t *testing.T, o sim.Options, r sim.Result) {
 	for _, v := range r.Violations {
 		lines = append(lines, v.String())
 	}
-	t.Errorf("%s\nrepeat it: go run ./cmd/sagenbaum sim %s --trace\nmake it smaller: go run ./cmd/sagenbaum sim %s --shrink", strings.Join(lines, "\n"), flags(o), flags(o))
+	t.Errorf("%s\nrepeat it: go run ./cmd/sagenbaum-lab sim %s --trace\nmake it smaller: go run ./cmd/sagenbaum-lab sim %s --shrink", strings.Join(lines, "\n"), flags(o), flags(o))
 }
 
 // flags are the options as the command line takes them.

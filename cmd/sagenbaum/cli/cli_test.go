@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTablesAlignAndColourKeepsThemAligned(t *testing.T) {
+	var plain, colored strings.Builder
+	for _, c := range []struct {
+		out *strings.Builder
+		pen Pen
+	}{{&plain, Pen{}}, {&colored, Pen{Color: true}}} {
+		tab := Table{Head: []string{"A", "STATE", "Z"}, Paint: func(column int, cell string) string {
+			if column == 1 {
+				return c.pen.State(cell)
+			}
+			return cell
+		}}
+		tab.Add("ä", "open", "1")
+		tab.Add("long", "quarantined", "2")
+		tab.Write(c.out)
+	}
+	want := "A     STATE        Z\nä     open         1\nlong  quarantined  2\n"
+	if plain.String() != want {
+		t.Errorf("table is\n%swant\n%s", plain.String(), want)
+	}
+	stripped := strings.NewReplacer("\x1b[36m", "", "\x1b[31;1m", "", "\x1b[0m", "").Replace(colored.String())
+	if stripped != want || !strings.Contains(colored.String(), "\x1b[31;1mquarantined\x1b[0m") {
+		t.Errorf("coloured table is %q", colored.String())
+	}
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Exit codes, as docs/cli.md lists them.
+const (
+	ExitGood       = 0
+	ExitLook       = 1  // it worked, and something wants to be looked at
+	ExitFailed     = 2  // it could not be done
+	ExitUsage      = 64 // the command line is wrong
+	ExitNoServer   = 69 // no NATS server, or no executor for the tenant
+	ExitConflict   = 75 // the log decided otherwise: someone was faster
+	ExitNotAllowed = 77
+)
+
+// Failure ends a command: what could not be done, and the next thing to try.
+type Failure struct {
+	Code int
+	Text string
+	Hint string // a command or a thing to do; may be empty
+}
+
+func (f *Failure) Error() string { return f.Text }
+
+// Fail is an error with its exit code and what to do next.
+func Fail(code int, hint, format string, args ...any) error {
+	return &Failure{Code: code, Text: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// ErrLook ends a command that printed its answer, which wants to be looked at.
+var ErrLook = &Failure{Code: ExitLook}
+
+// Finish prints what went wrong and returns the exit code. An error that is no
+// failure of ours comes from reading the command line.
+func Finish(stderr io.Writer, err error) int {
+	var f *Failure
+	switch {
+	case err == nil:
+		return ExitGood
+	case errors.As(err, &f):
+	case errors.Is(err, context.Canceled):
+		f = &Failure{Code: ExitFailed, Text: "interrupted"}
+	default:
+		f = &Failure{Code: ExitUsage, Text: err.Error(), Hint: "sagenbaum --help"}
+	}
+	if f.Text != "" {
+		fmt.Fprintln(stderr, "sagenbaum:", Printable(f.Text))
+	}
+	if f.Hint != "" {
+		fmt.Fprintln(stderr, "  next:", Printable(f.Hint))
+	}
+	return f.Code
+}
+
+// Failed turns any error of a command into a failure of exit code 2, unless it
+// already says more.
+func Failed(verb string, err error) error {
+	var f *Failure
+	var refused *ledger.Refused
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &refused):
+		return Fail(ExitFailed, refused.Want, "cannot %s: %s: %s", verb, refused.Field, refused.Problem)
+	default:
+		return Fail(ExitFailed, "", "cannot %s: %v", verb, err)
+	}
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// Bounds of the question that every host of a tenant answers.
+const (
+	hostsPause = 150 * time.Millisecond // without a further answer: these are all
+	hostsMax   = 100
+)
+
+// Hosts asks every host that may hold the tenant, by name. Those that do not
+// answer at once are missing: a host that is gone, or stands still.
+func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err error) {
+	ctx, cancel := c.Within(ctx)
+	defer cancel()
+	inbox := c.Conn.NewInbox()
+	answers, err := c.Conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, c.Explain("the hosts", err)
+	}
+	defer func() { _ = answers.Unsubscribe() }() // fails only on a closed connection
+	if err := c.Conn.PublishRequest(api.QuerySubject(c.Tenant, "host"), inbox, []byte("{}")); err != nil {
+		return nil, c.Explain("the hosts", err)
+	}
+	for len(views) < hostsMax {
+		pause, stop := context.WithTimeout(ctx, hostsPause)
+		reply, err := answers.NextMsgWithContext(pause)
+		stop()
+		var answer executor.HostAnswer
+		if err != nil {
+			break
+		}
+		if json.Unmarshal(reply.Data, &answer) == nil && answer.Host.Host != "" {
+			views = append(views, answer.Host)
+		}
+	}
+	slices.SortFunc(views, func(a, b executor.HostView) int { return cmp.Compare(a.Host, b.Host) })
+	return views, nil
+}
+
+// WithoutHolder explains a question that nobody answered: a host that stands by
+// leaves it to the holder, and there may be none now.
+func (c *Client) WithoutHolder(ctx context.Context, err error) error {
+	var f *Failure
+	if !errors.As(err, &f) || f.Code != ExitNoServer {
+		return err
+	}
+	hosts, hostsErr := c.Hosts(ctx)
+	if hostsErr != nil || len(hosts) == 0 {
+		return err
+	}
+	var texts []string
+	for _, h := range hosts {
+		texts = append(texts, StandbyText(h))
+	}
+	return Fail(ExitNoServer, "ask again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
+		"the holder of tenant %s does not answer; %s", c.Tenant, strings.Join(texts, "; "))
+}
+
+// StandbyText is a host that does not hold the tenant.
+func StandbyText(h executor.HostView) string {
+	text := fmt.Sprintf("%s: %s, %d of %d folded", h.Host, h.Mode, h.Applied, h.Last)
+	if h.Problem != "" {
+		text += ", " + h.Problem
+	}
+	return text
+}
+
+// Standbys are the hosts that do not hold the tenant.
+func Standbys(hosts []executor.HostView) []executor.HostView {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h executor.HostView) bool {
+		return h.Mode == executor.ModeHolding || h.Mode == executor.ModeGuard
+	})
+}
+
+// UndoQuarantined is the state of an undo that waits for the plan's owner.
+const UndoQuarantined = "quarantined"

@@ -1,0 +1,287 @@
+// Package doctor is `sagenbaum doctor`: it looks for trouble and says what to do about it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+// Finding is one thing the doctor looked at.
+type Finding struct {
+	Check string `json:"check"`
+	State string `json:"state"` // ok, warn, FAIL, skip (not checked)
+	Text  string `json:"text"`
+	// Details are the plans that a finding is about, some of them when there are many.
+	Details []string `json:"details,omitempty"`
+	Next    string   `json:"next,omitempty"` // what to do about it
+}
+
+func ok(check, format string, args ...any) Finding {
+	return Finding{Check: check, State: "ok", Text: fmt.Sprintf(format, args...)}
+}
+
+func warn(check, next, format string, args ...any) Finding {
+	return Finding{Check: check, State: "warn", Text: fmt.Sprintf(format, args...), Next: next}
+}
+
+func broken(check, next, format string, args ...any) Finding {
+	return Finding{Check: check, State: "FAIL", Text: fmt.Sprintf(format, args...), Next: next}
+}
+
+func skipped(check, next, format string, args ...any) Finding {
+	return Finding{Check: check, State: "skip", Text: fmt.Sprintf(format, args...), Next: next}
+}
+
+// Command is `sagenbaum doctor` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	var plan string
+	var old time.Duration
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the server, the ledger, the executor and what waits",
+		Long: `Check the server, the ledger, the executor and what waits, and say what to do
+about each finding. Exit code 1 when a check found something. A check that the
+user has no permission for is skipped and says so.
+
+With --plan it dumps one plan in full instead: everything that is known of it and of
+the plans that are part of it, each quarantined action with what its owner can
+answer, every attempt of an undo, and the records that were refused. Exit code 1
+when something in it is quarantined.
+
+It only reads: a second look changes nothing and finds the same.`,
+		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < /tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.Connect()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if cmd.Flags().Changed("plan") {
+				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
+			}
+			findings := examine(cmd.Context(), c, time.Now(), old)
+			if s.Json() {
+				err = cli.PrintJSON(cmd.OutOrStdout(), map[string][]Finding{"checks": findings})
+			} else {
+				writeFindings(cmd, s.Pen(cmd), findings)
+			}
+			for _, f := range findings {
+				if err == nil && f.State != "ok" && f.State != "skip" {
+					return cli.ErrLook
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
+	cmd.Flags().DurationVar(&old, "old", oldDefault, "warn of open plans without a deadline that are older than this `TIME`")
+	return cmd
+}
+
+func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s%*s %-10s %s\n", p.State(f.State), 4-len(f.State), "", f.Check, cli.Printable(f.Text))
+		for _, detail := range f.Details {
+			fmt.Fprintf(cmd.OutOrStdout(), "     %-10s %s\n", "", cli.Printable(detail))
+		}
+		if f.Next != "" {
+			fmt.Fprintf(cmd.OutOrStdout(), "     %-10s next: %s\n", "", cli.Printable(f.Next))
+		}
+	}
+}
+
+// examine runs every check that still makes sense after the ones before it.
+func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) []Finding {
+	status, err := c.Status(ctx)
+	if err == nil && status.Mode == executor.ModeDegraded { // what it would say of the rest follows from that
+		return []Finding{examineServer(ctx, c), ExamineMode(status, now), examineDisks(status)}
+	}
+	findings := append([]Finding{examineServer(ctx, c), examineLedger(ctx, c)}, examineStream(ctx, c)...)
+	if err != nil {
+		return append(findings, problem("executor", c.WithoutHolder(ctx, err)))
+	}
+	findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status))
+	findings = append(findings, ExamineFold(ctx, c, status))
+	hosts, _ := c.Hosts(ctx) // who does not answer was said above
+	findings = append(findings, examineCheckpoints(status, hosts, now)...)
+	findings = append(findings, examineDurable(status), examineDisks(status), examineClock(status, now))
+	findings = append(findings, ExamineWorkers(status, now)...)
+	findings = append(findings, examineReplies(status, now))
+	findings = append(findings, examineCapabilities(ctx, c, now), examineDeadlines(ctx, c, now, old))
+	findings = append(findings, examineQuarantine(ctx, c, status), ExamineWindows(ctx, c, now), examineConditions(status), ExaminePages(status, now))
+	return append(findings, ExamineRefused(ctx, c, status))
+}
+
+// foldPatience is how long what is in the ledger may take to be folded.
+const foldPatience = 2 * time.Second
+
+// ExamineFold holds what is folded against what the stream itself says that it has: an
+// executor to which nothing is delivered any more does not know of it.
+func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Finding {
+	if v.Folding != nil {
+		return warn("fold", "run doctor again in a while", "%s", render.FoldingText(*v.Folding))
+	}
+	last := v.Last
+	if store, err := c.Store(ctx); err == nil { // who may not read it has been told so
+		if head, err := store.Head(ctx); err == nil {
+			last = max(last, head.Last)
+		}
+	}
+	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) && cli.Pause(ctx, foldPatience/20); {
+		if later, err := c.Status(ctx); err == nil {
+			v.Applied = later.Applied
+		}
+	}
+	if v.Applied < last {
+		return warn("fold", "run doctor again; if it does not move, look at the server's log", "%d of %d commits folded after %s", v.Applied, last, foldPatience)
+	}
+	return ok("fold", "all %d commits folded", last)
+}
+
+// ExamineMode says who holds the tenant, and what to do where no host does.
+func ExamineMode(v executor.StatusView, now time.Time) Finding {
+	if v.Folding != nil && v.Mode != executor.ModeHolding && v.Mode != executor.ModeHalted {
+		return warn("executor", "wait: a host holds the tenant when it has folded its ledger; undos and deadlines wait with it",
+			"nobody holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
+	}
+	switch v.Mode {
+	case executor.ModeDegraded:
+		return broken("executor", "make room on the disk, or make it writable; the host then goes on by itself (docs/guide/failures.md)",
+			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
+	case executor.ModeHolding:
+		if v.Problem != "" { // the stream takes nothing, or a disk is full
+			return broken("executor", "see room and disk below; the host goes on by itself", "tenant %s is held by %s, which cannot go on: %s", v.Tenant, render.HolderText(v, now), v.Problem)
+		}
+		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
+	case executor.ModeStandby:
+		return warn("executor", "run doctor again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
+			"nobody holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
+	case executor.ModeHalted:
+		return broken("executor", render.HaltedNext(v.Problem), "tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
+	case executor.ModeGuard:
+		return broken("executor", "look at this machine's clock; deadlines fire when it agrees with itself again", "%s: %s", v.Mode, v.Problem)
+	default:
+		return broken("executor", "wait a little; if it stays so, read the server's log", "%s: %s", v.Mode, cli.Dash(v.Problem))
+	}
+}
+
+// workingLong is when a worker that says that it is still at it is worth a look.
+const workingLong = 10 * time.Minute
+
+// ExamineWorkers finds the commands that wait for a worker.
+func ExamineWorkers(v executor.StatusView, now time.Time) (findings []Finding) {
+	for _, w := range v.Waiting {
+		since := now.Sub(time.Unix(0, w.SinceNs))
+		switch {
+		case w.Handler != "" && !w.Working:
+			findings = append(findings, warn("handler", "run that agent's function under plan "+w.Plan+" again",
+				"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action, w.Handler, render.TriesText(w.Tries)))
+		case !w.Working:
+			findings = append(findings, warn("worker", "start a worker for "+w.Capability, "%s for plan %s waits, no worker in %s", w.Capability, w.Plan, render.TriesText(w.Tries)))
+		case since >= workingLong:
+			findings = append(findings, warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
+				"%s for plan %s action %s was sent %s ago, and its worker still says working", w.Capability, w.Plan, w.Action, cli.Span(since)))
+		}
+	}
+	if len(findings) > 0 {
+		return findings
+	}
+	if n := len(v.Waiting); n > 0 {
+		return []Finding{ok("worker", "no command waits for a worker, workers are at %d", n)}
+	}
+	return []Finding{ok("worker", "no command waits for a worker")}
+}
+
+// repliesRecent is how long an answer that was refused is worth a look.
+const repliesRecent = time.Hour
+
+// examineReplies warns of workers whose answers count for nothing: their commands stay
+// unanswered, and their attempts end in doubt.
+func examineReplies(v executor.StatusView, now time.Time) Finding {
+	r := v.RefusedReplies
+	if r == nil {
+		return ok("replies", "no answer of a worker was refused")
+	}
+	if now.Sub(time.Unix(0, r.Last.AtNs)) >= repliesRecent {
+		return ok("replies", "%s of workers refused, the last %s",
+			cli.CountOf(int(r.Count), "answer"), cli.Relative(r.Last.AtNs, now))
+	}
+	const next = "bring that worker up to date: it repeats key and attempt of its command " +
+		"(docs/workers.md, The answer)"
+	f := warn("replies", next, "%s of workers refused, the last %s: their commands stay unanswered",
+		cli.CountOf(int(r.Count), "answer"), cli.Relative(r.Last.AtNs, now))
+	of := "a worker"
+	if r.Last.Worker != "" {
+		of = "worker " + r.Last.Worker
+	}
+	f.Details = []string{fmt.Sprintf("%s of %s, plan %s action %s: %s",
+		of, r.Last.Capability, r.Last.Plan, r.Last.Action, r.Last.Problem)}
+	return f
+}
+
+// examineServer looks whether a ledger may be kept on this server, as a host does when it
+// starts.
+func examineServer(ctx context.Context, c *cli.Client) Finding {
+	version := c.Conn.ConnectedServerVersion()
+	if !jetstream.Supported(version) {
+		return broken("server", "nats-server "+jetstream.ServerVersions,
+			"nats-server %s at %s is too old: hosts refuse it", version, c.Server)
+	}
+	ctx, cancel := c.Within(ctx)
+	defer cancel()
+	err := jetstream.CheckStrict(ctx, c.Conn, c.Tenant)
+	var refused *ledger.Refused
+	switch {
+	case err != nil && c.Denied.Load() != nil:
+		const text = "nats-server %s at %s; not checked whether it is strict (no permission)"
+		return ok("server", text, version, c.Server)
+	case errors.As(err, &refused):
+		return broken("server", refused.Want, "nats-server %s at %s: %s: hosts refuse it",
+			version, c.Server, refused.Problem)
+	case err != nil:
+		return problem("server", err)
+	}
+	return ok("server", "nats-server %s at %s, strict", version, c.Server)
+}
+
+func examineLedger(ctx context.Context, c *cli.Client) Finding {
+	store, err := c.Store(ctx)
+	var f *cli.Failure
+	if errors.As(err, &f) && f.Code == cli.ExitNotAllowed {
+		return skipped("ledger", "", "not checked (no permission): %s", f.Text)
+	}
+	if err != nil {
+		return problem("ledger", err)
+	}
+	head, err := store.Head(ctx)
+	switch {
+	case err != nil:
+		return problem("ledger", err)
+	case head.Deleted > 0:
+		return broken("ledger", render.KeepLedger, "%d records are missing from stream %s", head.Deleted, jetstream.StreamName(c.Tenant))
+	case head.First > 1: // behind a repair, or the executor is halted and says so
+		return ok("ledger", "stream %s holds commits %d to %d without a gap; those before are in the tiles of its host", jetstream.StreamName(c.Tenant), head.First, head.Last)
+	}
+	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.Tenant), head.Last)
+}
+
+// problem turns the error of a check into its finding.
+func problem(check string, err error) Finding {
+	var f *cli.Failure
+	if errors.As(err, &f) {
+		return broken(check, f.Hint, "%s", f.Text)
+	}
+	return broken(check, "", "%v", err)
+}

@@ -1,0 +1,49 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+func TestAHaltedTenantIsTold(t *testing.T) {
+	for _, c := range []struct{ guard, next string }{
+		{"G1", "records are missing: sagenbaum ledger repair --dry-run"},
+		{"G2", "not the ledger that was folded before: "},
+		{"G3", "its copy in tiles says: sagenbaum ledger repair --dry-run"},
+		{"reader", "a newer sagenbaum"},
+		{"core", "the ledger is whole"},
+	} {
+		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
+		f := ExamineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem}, time.Now())
+		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") || !strings.Contains(f.Text, "broken") {
+			t.Errorf("%s: %+v", c.guard, f)
+		}
+	}
+}
+
+func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	refused := func(age time.Duration) executor.StatusView {
+		last := executor.RefusedReplyView{
+			AtNs: now.Add(-age).UnixNano(), Capability: "file.delete", Plan: "p1", Action: "a",
+			Worker: "old", Problem: "refused: reply.key",
+		}
+		return executor.StatusView{RefusedReplies: &executor.RefusedRepliesView{Count: 3, Last: last}}
+	}
+	if f := examineReplies(executor.StatusView{}, now); f.State != "ok" {
+		t.Errorf("nothing refused: %+v", f)
+	}
+	if f := examineReplies(refused(2*time.Hour), now); f.State != "ok" || !strings.Contains(f.Text, "3 answers") {
+		t.Errorf("long ago: %+v", f)
+	}
+	f := examineReplies(refused(time.Minute), now)
+	const who = "worker old of file.delete, plan p1 action a"
+	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) {
+		t.Errorf("just now: %+v", f)
+	}
+}

@@ -1,0 +1,225 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+)
+
+// What the doctor holds against limits of its own.
+const (
+	diskFreeMin   = 10               // percent of a disk, of which
+	diskFreeLow   = uint64(10) << 30 // bytes are enough however large it is
+	diskFreeFew   = uint64(1) << 30  // bytes, below which it is broken
+	ledgerFullMin = 90               // percent of the stream's bound
+	oldDefault    = 24 * time.Hour   // of an open plan without a deadline
+	clocksApart   = 10 * time.Second // this machine's and the ledger's logical time ahead of it
+	streamAPI     = "$JS.API.STREAM.INFO."
+)
+
+// streamInfo is the part of JetStream's answer about a ledger that is read here.
+type streamInfo struct {
+	Error *struct {
+		Description string `json:"description"`
+	} `json:"error"`
+	Config struct {
+		Replicas int   `json:"num_replicas"`
+		MaxBytes int64 `json:"max_bytes"`
+	} `json:"config"`
+	State struct {
+		Bytes uint64 `json:"bytes"`
+	} `json:"state"`
+	Cluster *struct {
+		Name     string `json:"name"`
+		Leader   string `json:"leader"`
+		Replicas []struct {
+			Name    string `json:"name"`
+			Current bool   `json:"current"`
+			Offline bool   `json:"offline"`
+			Lag     uint64 `json:"lag"`
+		} `json:"replicas"`
+	} `json:"cluster"`
+}
+
+// examineStream looks at what the ledger's stream is kept on.
+func examineStream(ctx context.Context, c *cli.Client) []Finding {
+	var info streamInfo
+	ctx, cancel := c.Within(ctx)
+	defer cancel()
+	reply, err := c.Conn.RequestWithContext(ctx, streamAPI+jetstream.StreamName(c.Tenant), nil)
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &info)
+	}
+	switch {
+	case err != nil && c.Denied.Load() != nil:
+		return []Finding{skipped("replicas", "", "not checked (no permission)")}
+	case err != nil:
+		return []Finding{problem("replicas", c.Explain("the stream of tenant "+c.Tenant, err))}
+	case info.Error != nil:
+		return []Finding{skipped("replicas", "", "not checked: %s", info.Error.Description)}
+	}
+	return []Finding{judgeReplicas(info, c.Tenant), judgeRoom(info)}
+}
+
+func judgeReplicas(info streamInfo, tenant string) Finding {
+	n := max(info.Config.Replicas, 1)
+	if info.Cluster == nil || info.Cluster.Name == "" {
+		return ok("replicas", "one server keeps the ledger; tiles are its second copy")
+	}
+	if n == 1 {
+		return warn("replicas", fmt.Sprintf("nats stream edit %s --replicas 3 (docs/guide/cluster.md)", jetstream.StreamName(tenant)),
+			"one server of cluster %s keeps the ledger: while it is down, nothing is stored", info.Cluster.Name)
+	}
+	var away []string
+	for _, r := range info.Cluster.Replicas {
+		if r.Offline || !r.Current {
+			away = append(away, fmt.Sprintf("%s, %d behind", r.Name, r.Lag))
+		}
+	}
+	if len(away) > 0 {
+		f := warn("replicas", "look at these servers: nats server list", "%d of %d servers that keep the ledger do not keep up", len(away), n)
+		f.Details = away
+		return f
+	}
+	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n, info.Cluster.Name)
+}
+
+func judgeRoom(info streamInfo) Finding {
+	used, bound := info.State.Bytes, info.Config.MaxBytes
+	if bound <= 0 {
+		return ok("room", "the ledger takes %s, and has no bound of its own", render.BytesText(used))
+	}
+	percent := used * 100 / uint64(bound)
+	if percent >= ledgerFullMin {
+		return warn("room", "serve --max-store BYTES, or max_bytes of the stream", "the ledger takes %s of %s: a full one refuses everything", render.BytesText(used), render.BytesText(uint64(bound)))
+	}
+	return ok("room", "the ledger takes %s of %s", render.BytesText(used), render.BytesText(uint64(bound)))
+}
+
+// examineDurable says whether what the server acknowledges is on disk.
+func examineDurable(v executor.StatusView) Finding {
+	if v.Lossy {
+		return warn("durability", `serve without --no-sync; with --nats: "sync_interval: always" and --system-nats, without --accept-lossy-broker`,
+			"the server may lose acknowledged records when the power fails: it need not sync each write, as serve was told")
+	}
+	return ok("durability", "every acknowledged record is synced to disk")
+}
+
+// examineDisks looks at the file systems of the host that answers.
+func examineDisks(v executor.StatusView) Finding {
+	if len(v.Disks) == 0 {
+		return skipped("disk", "", "not checked: the executor does not tell")
+	}
+	worst := ok("disk", "%s", render.DiskText(slices.MinFunc(v.Disks, func(a, b executor.DiskView) int { return render.FreePercent(a) - render.FreePercent(b) })))
+	var details []string
+	for _, d := range v.Disks {
+		if d.FreeBytes >= diskFreeLow || render.FreePercent(d) >= diskFreeMin && d.FreeBytes >= diskFreeFew {
+			continue
+		}
+		details = append(details, render.DiskText(d))
+		next := "make room, or move --data or --tiles to a larger disk; a full one stops the ledger or the state, and loses nothing"
+		if d.FreeBytes < diskFreeFew {
+			worst = broken("disk", next, "a disk is almost full")
+		} else if worst.State == "ok" {
+			worst = warn("disk", next, "a disk is getting full")
+		}
+	}
+	worst.Details = details
+	return worst
+}
+
+// examineClock says whether deadlines fire, and whether the ledger's time is ahead of
+// this machine's.
+func examineClock(v executor.StatusView, now time.Time) Finding {
+	ahead := time.Duration(v.TimeNs - now.UnixNano())
+	switch {
+	case v.Mode == executor.ModeGuard:
+		return broken("clock", `look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
+	case ahead > clocksApart:
+		return warn("clock", "compare the clocks of this machine, of the executor's host and of the NATS servers", "the ledger's time is %s ahead of this machine's clock: deadlines wait until it has caught up", cli.Span(ahead))
+	}
+	return ok("clock", "the executor's clock is trusted")
+}
+
+// examineDeadlines warns of open plans that nothing but a person or their agent ends.
+func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) Finding {
+	answer, err := c.Plans(ctx, "plan.ls", executor.Filter{State: ledger.StateOpen}, windowsLooked)
+	if err != nil {
+		return problem("deadlines", err)
+	}
+	more := ""
+	if answer.Next != "" {
+		more = fmt.Sprintf(", among the first %d open plans", windowsLooked)
+	}
+	var endless []executor.PlanView
+	for _, plan := range answer.Plans {
+		if plan.DeadlineNs == 0 && plan.Parent == "" && plan.OpenedNs < now.Add(-old).UnixNano() {
+			endless = append(endless, plan)
+		}
+	}
+	if len(endless) == 0 {
+		return ok("deadlines", "no open plan without a deadline is older than %s%s", cli.Span(old), more)
+	}
+	f := warn("deadlines", fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan cancel", endless[0].Plan),
+		"%s without a deadline %s open for longer than %s%s", cli.CountOf(len(endless), "plan"), isOrAre(len(endless)), cli.Span(old), more)
+	for _, plan := range endless[:min(len(endless), status.StuckShown)] {
+		f.Details = append(f.Details, strings.TrimSpace(fmt.Sprintf("%s of agent %s, opened %s, %d held %s", plan.Plan, plan.Agent, cli.Relative(plan.OpenedNs, now), plan.Held, cli.Clip(plan.Label, 40))))
+	}
+	return f
+}
+
+// capabilities counts them.
+func capabilities(n int) string {
+	if n == 1 {
+		return "1 capability"
+	}
+	return fmt.Sprintf("%d capabilities", n)
+}
+
+func isOrAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// examineCapabilities warns of undos that are held and that nobody would carry out now.
+func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Finding {
+	answer, err := c.Workers(ctx)
+	if err != nil {
+		return problem("capability", err)
+	}
+	var gone, unknown []executor.WorkerView
+	for _, w := range answer.Workers {
+		switch {
+		case w.Served == "no":
+			gone = append(gone, w)
+		case w.Served == "unknown" && w.HeardNs == 0:
+			unknown = append(unknown, w)
+		}
+	}
+	f := ok("capability", "%s that would undo what is held: served, or heard", capabilities(len(answer.Workers)))
+	switch {
+	case len(answer.Workers) == 0:
+		f = ok("capability", "nothing is held that a worker would undo")
+	case len(gone) > 0:
+		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)", "nobody serves %s that would undo what is held", capabilities(len(gone)))
+	case len(unknown) > 0:
+		f = ok("capability", "%s that would undo what is held; whether anybody serves them the server does not tell, and %d were not asked for since this executor started", capabilities(len(answer.Workers)), len(unknown))
+	}
+	for _, w := range gone[:min(len(gone), status.StuckShown)] {
+		f.Details = append(f.Details, fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability, cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now)))
+	}
+	return f
+}

@@ -1,0 +1,182 @@
+package ledger
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+func newLedgerRepair(s *cli.Settings) *cobra.Command {
+	var q executor.RepairQuery
+	limit := cli.RepairWait
+	cmd := &cobra.Command{
+		Use:   "repair --reason WHY",
+		Short: "Make a halted tenant's damaged stream anew from the host's tiles",
+		Long: `Make a halted tenant's damaged stream anew from the second copy that its host keeps
+in tiles. Every record that was folded keeps its sequence, stamp and address; what
+the damaged stream has behind them is kept where it follows without a gap, appended
+again where a gap is before it, and listed where it cannot be. The new stream begins
+with a record that says all this, and who asked for it. Before the old stream is
+deleted, what the tiles do not have of it is written to a file beside them, and an
+embedded server's own files are copied there.
+
+--dry-run says what would be kept and what is lost, and changes nothing. Exit code 1
+when something is lost, dropped or appended again (docs/guide/repair.md).`,
+		Example: `  sagenbaum ledger repair --dry-run --reason "look first"
+  sagenbaum ledger repair --reason "bit rot on disk 3" --actor alice`,
+		Args: cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case q.Reason == "":
+				return cli.Fail(cli.ExitUsage, `--reason "bit rot on disk 3"`, "a repair needs a reason: it is a record that every audit shows")
+			case limit <= 0:
+				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			if err := cli.CheckActor(q.Actor); err != nil {
+				return err
+			}
+			var answer executor.RepairAnswer
+			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q, &answer); err != nil {
+				return err
+			}
+			if s.Json() {
+				if err := cli.PrintJSON(cmd.OutOrStdout(), answer); err != nil {
+					return err
+				}
+			} else {
+				writeRepair(cmd.OutOrStdout(), answer)
+			}
+			if answer.Lost+answer.Carried+answer.Dropped != "nonenonenone" {
+				return cli.ErrLook
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "say what it would do, and change nothing")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of the operator who asks")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most; the repair goes on behind it")
+	return cmd
+}
+
+func writeRepair(w io.Writer, v executor.RepairAnswer) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", name, cli.Printable(fmt.Sprintf(format, args...)))
+	}
+	did := "repaired"
+	if v.DryRun {
+		did = "would be"
+	}
+	line("problem", "%s", v.Problem)
+	line(did, "sequences 1 to %d as they were, %d records; the new stream starts at %d", v.Through, v.Size, v.Through+1)
+	if v.Through > v.Tiles {
+		line("added", "%d to %d, which the old stream had behind the tiles", v.Tiles+1, v.Through)
+	}
+	line("lost", "%s, of the %d that the old stream had", v.Lost, v.OldLast)
+	line("carried", "%s, appended again with new addresses", v.Carried)
+	line("dropped", "%s", v.Dropped)
+	if v.File != "" {
+		line("file", "%s", v.File)
+	}
+	if v.Kept != "" {
+		line("old files", "%s", v.Kept)
+	}
+}
+
+func newLedgerScrub(s *cli.Settings) *cobra.Command {
+	limit := cli.RepairWait
+	cmd := &cobra.Command{
+		Use:   "scrub",
+		Short: "Read the whole stream again and compare it with the host's tiles",
+		Long: `Read the whole stream again and compare it, byte for byte, with the second copy that
+the host keeps in tiles. A host does this by itself once a day, slowly; status says
+when. A difference halts the tenant and is named by its first sequence. Exit code 1
+when there is one.`,
+		Example: "  sagenbaum ledger scrub\n  sagenbaum ledger scrub -o json | jq .differs",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit <= 0 {
+				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			var v executor.ScrubAnswer
+			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{}, &v); err != nil {
+				return err
+			}
+			if s.Json() {
+				if err := cli.PrintJSON(cmd.OutOrStdout(), v); err != nil {
+					return err
+				}
+			} else {
+				writeScrub(cmd.OutOrStdout(), s.Pen(cmd), v)
+			}
+			if v.Differs != 0 {
+				return cli.ErrLook
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most")
+	return cmd
+}
+
+func writeScrub(w io.Writer, p cli.Pen, v executor.ScrubAnswer) {
+	took := cli.Span(time.Duration(v.TookMs) * time.Millisecond)
+	alone := ""
+	if v.Alone > 0 {
+		alone = fmt.Sprintf(", %d before a repair are in the tiles only", v.Alone)
+	}
+	if v.Differs == 0 {
+		fmt.Fprintf(w, "%s · %d commits of the stream are as in the tiles%s, %d records, in %s\n", p.State("ok"), v.Compared, alone, v.Records, took)
+		return
+	}
+	fmt.Fprintf(w, "%s · sequence %d differs: %s\n", p.State("FAIL"), v.Differs, cli.Printable(v.Problem))
+	fmt.Fprintf(w, "the tenant is halted; next: sagenbaum ledger repair --dry-run --reason \"...\"\n")
+}
+
+// ledgerListed is what ledger ls shows.
+type ledgerListed struct {
+	Tenant string             `json:"tenant"`
+	Mode   string             `json:"mode"`
+	Last   uint64             `json:"last"`
+	Copy   *executor.CopyView `json:"copy"`
+}
+
+func newLedgerLs(s *cli.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Short:   "Show the ledger, its second copy and its repairs",
+		Example: "  sagenbaum ledger ls\n  sagenbaum ledger ls -o json | jq .copy.repairs",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer executor.StatusAnswer
+			if err := s.Question(cmd, "show the ledger", "status", struct{}{}, &answer); err != nil {
+				return err
+			}
+			v := ledgerListed{answer.Status.Tenant, answer.Status.Mode, answer.Status.Last, answer.Status.Copy}
+			if s.Json() {
+				return cli.PrintJSON(cmd.OutOrStdout(), v)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s · %d commits · %s\n", s.Pen(cmd).Bold(v.Tenant), v.Last, s.Pen(cmd).State(v.Mode))
+			if v.Copy == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "the second copy is not open yet")
+				return nil
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), render.CopyText(*v.Copy, time.Now()))
+			t := cli.Table{Head: []string{"REPAIR", "THROUGH", "LOST", "CARRIED", "DROPPED", "BY", "WHEN", "WHY"}}
+			for _, r := range v.Copy.Repairs {
+				t.Add(r.At, fmt.Sprint(r.Through), r.Lost, r.Carried, r.Dropped, r.Actor, cli.Moment(r.StampNs), r.Reason)
+			}
+			if len(t.Rows) > 0 {
+				t.Write(cmd.OutOrStdout())
+			}
+			return nil
+		},
+	}
+}

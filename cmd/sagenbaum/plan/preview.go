@@ -1,0 +1,245 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// Steps of a preview.
+const (
+	StepCompensate = "compensate"
+	stepProbe      = "probe"
+	stepSkip       = "skip"
+	stepQuarantine = "quarantine"
+)
+
+func newPlanPreview(s *cli.Settings) *cobra.Command {
+	var q executor.PreviewQuery
+	cmd := &cobra.Command{
+		Use:   "preview PLAN",
+		Short: "Show what an unwind of a plan would do now, without doing it",
+		Long: `Show what an unwind of a plan would do now, without doing it: the steps in their
+order, with the arguments as they would be sent. Steps of one stage run side by
+side. The executor decides them with the code that unwinds, taking every worker to
+say done and every effect in doubt to be there.
+
+Exit code 1 when it would leave something to an owner, or could not begin.`,
+		Example: "  sagenbaum plan preview 01JD39QK\n  sagenbaum plan preview 01JD39QK --to drafted -o json",
+		Args:    cli.Exactly("PLAN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Plan = args[0]
+			var answer executor.PreviewAnswer
+			err := s.Question(cmd, "preview the unwind", "plan.preview", q, &answer)
+			if err != nil {
+				return err
+			}
+			if s.Json() {
+				err = cli.PrintJSON(cmd.OutOrStdout(), answer.Preview)
+			} else {
+				writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now())
+			}
+			if err == nil && !endsWell(answer.Preview) {
+				return cli.ErrLook
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&q.To, "to", "", "only what came after this `SAVEPOINT`; the plan stays open")
+	return cmd
+}
+
+// endsWell reports whether an unwind would leave nothing to an owner.
+func endsWell(v executor.PreviewView) bool {
+	return v.Refused == "" && slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed, ledger.StateOpen}, v.End)
+}
+
+// writePreview prints the steps of an unwind, a line or three each:
+//
+//	STAGE  #  STEP        CAPABILITY                          CLASS         FIDELITY  VALID UNTIL
+//	1      3  compensate  payments.charge → payments.refund   compensable   semantic  in 179d2h
+//	                      amount=1200 payment="pi_1"
+//	2      2  quarantine  mail.send                           irreversible  -         -
+//	                      to travel: irreversible: mail.send has no inverse
+//	left until its owner has answered: 1
+//	would: 1 semantic, 1 to its owner travel · 0 in doubt · ends quarantined
+func writePreview(w io.Writer, p cli.Pen, v executor.PreviewView, now time.Time) {
+	v = cli.ForPeople(v)
+	to := ""
+	if v.To != "" {
+		to = " back to savepoint " + v.To
+	}
+	fmt.Fprintf(w, "%s  %s, an unwind%s now:\n", p.Bold(v.Plan), p.State(v.State), to)
+	if v.Refused != "" {
+		fmt.Fprintln(w, p.In("31;1", "would be refused"))
+		for _, line := range refusalLines(v.Refused) {
+			fmt.Fprintln(w, "  "+line)
+		}
+		return
+	}
+	t := cli.Table{Head: []string{"STAGE", "#", "STEP", "CAPABILITY", "CLASS", "FIDELITY", "VALID UNTIL"}}
+	t.Paint = func(column int, cell string) string {
+		if column == 2 {
+			return p.In(stepColors[cell], cell)
+		}
+		return cell
+	}
+	probed := map[string]bool{}
+	for _, step := range v.Steps {
+		number := numberOf(v.Plan, step)
+		t.Add(fmt.Sprint(step.Stage), number, step.Step, callText(step), step.Class, cli.Dash(step.Fidelity), validText(step.ClosesNs, now))
+		t.Note(3, stepNotes(step, probed[number])...)
+		probed[number] = probed[number] || step.Step == stepProbe
+	}
+	if len(v.Steps) > 0 {
+		t.Write(w)
+	}
+	if v.Omitted > 0 {
+		fmt.Fprintf(w, "and %d further steps\n", v.Omitted)
+	}
+	if behind := waitsBehind(v); behind != "" {
+		fmt.Fprintln(w, "left until its owner has answered: "+behind)
+	}
+	fmt.Fprintln(w, wouldLine(p, v))
+}
+
+// waitsBehind names what an unwind would not come to, because it came before
+// something that goes to its owner.
+func waitsBehind(v executor.PreviewView) string {
+	var names []string
+	for _, action := range v.Outstanding {
+		parked := slices.ContainsFunc(v.Steps, func(s executor.PreviewStep) bool {
+			return s.Step == stepQuarantine && s.Action == action && s.Plan == v.Plan
+		})
+		if !parked {
+			names = append(names, strings.Replace(action, "plan:", "plan ", 1))
+		}
+	}
+	return cli.Clip(strings.Join(names, ", "), 200)
+}
+
+// stepColors are the SGR codes of the steps of a preview.
+var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", stepSkip: "2", stepQuarantine: "31;1"}
+
+// numberOf names an action: of a child plan together with it.
+func numberOf(plan string, step executor.PreviewStep) string {
+	if step.Plan != plan {
+		return fmt.Sprintf("%s/%d", step.Plan, step.Number)
+	}
+	return fmt.Sprint(step.Number)
+}
+
+func callText(step executor.PreviewStep) string {
+	capability := step.Capability
+	if capability == "" {
+		capability = step.Action // a child plan
+	}
+	if step.Inverse == "" {
+		return capability
+	}
+	return capability + " → " + step.Inverse
+}
+
+func validText(ns int64, now time.Time) string {
+	if ns == 0 {
+		return "-"
+	}
+	if ns <= now.UnixNano() {
+		return "closed"
+	}
+	return cli.Relative(ns, now)
+}
+
+// stepNotes are the lines below a step: its arguments, and what is to be said.
+// probed says that a step before has asked the world.
+func stepNotes(step executor.PreviewStep, probed bool) (notes []string) {
+	if text := argumentsText(step.Arguments); text != "" {
+		notes = append(notes, text)
+	}
+	switch {
+	case step.Step == stepQuarantine && step.Owner != "":
+		notes = append(notes, "to "+step.Owner+": "+step.Reason)
+	case step.Step == stepQuarantine:
+		notes = append(notes, "nobody is named as its owner: "+step.Reason)
+	case step.Reason != "":
+		notes = append(notes, step.Reason)
+	case step.Step == StepCompensate && doubtful(step) && !probed:
+		notes = append(notes, "in doubt: it may not have happened")
+	}
+	return notes
+}
+
+func doubtful(step executor.PreviewStep) bool {
+	return step.Outcome == "unknown" || step.Outcome == "in_doubt"
+}
+
+// argumentsText prints a JSON object as name=value, in its own order.
+func argumentsText(raw json.RawMessage) string {
+	in := json.NewDecoder(strings.NewReader(string(raw)))
+	if start, err := in.Token(); err != nil || start != json.Delim('{') {
+		return cli.Clip(string(raw), 160)
+	}
+	var parts []string
+	for in.More() {
+		name, err := in.Token()
+		var value json.RawMessage
+		if err != nil || in.Decode(&value) != nil {
+			return cli.Clip(string(raw), 160)
+		}
+		parts = append(parts, fmt.Sprintf("%v=%s", name, value))
+	}
+	return cli.Clip(strings.Join(parts, " "), 160)
+}
+
+// wouldLine sums a preview up: each action once, by what would become of it.
+func wouldLine(p cli.Pen, v executor.PreviewView) string {
+	kinds := map[string]int{}
+	doubts := map[string]bool{}
+	for _, step := range v.Steps {
+		if doubtful(step) && step.Step != stepSkip {
+			doubts[step.Plan+"/"+step.Action] = true
+		}
+		switch step.Step {
+		case StepCompensate:
+			kinds[step.Fidelity]++
+		case stepQuarantine:
+			kinds[stepQuarantine]++
+		case stepSkip:
+			kinds[stepSkip]++
+		}
+	}
+	var parts []string
+	for _, kind := range []struct{ name, text string }{
+		{"exact", "exact"}, {"semantic", "semantic"}, {"lossy", "lossy"}, {"", "of unsaid fidelity"}, {stepSkip, "skipped"},
+	} {
+		if n := kinds[kind.name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind.text))
+		}
+	}
+	if n := kinds[stepQuarantine]; n > 0 {
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d to its owner %s", n, v.Owner)))
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing to do"}
+	}
+	return fmt.Sprintf("would: %s · %d in doubt · ends %s", strings.Join(parts, ", "), len(doubts), p.State(v.End))
+}
+
+// refusalLines takes a refusal that lists what has become irreversible apart.
+func refusalLines(reason string) []string {
+	head, list, found := strings.Cut(reason, ": ")
+	if !found || !strings.Contains(head, "windows have closed") {
+		return []string{reason}
+	}
+	return append([]string{head + ":"}, strings.Split(list, "; ")...)
+}

@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+func TestPreviewEndsWellOrIsToBeLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		view executor.PreviewView
+		good bool
+	}{
+		{executor.PreviewView{End: ledger.StateCompensated}, true},
+		{executor.PreviewView{End: ledger.StateFailed}, true},
+		{executor.PreviewView{End: ledger.StateOpen}, true},
+		{executor.PreviewView{End: ledger.StateQuarantined}, false},
+		{executor.PreviewView{End: ledger.StateUnwinding}, false},
+		{executor.PreviewView{End: ledger.StateOpen, Refused: "no"}, false},
+	} {
+		if endsWell(c.view) != c.good {
+			t.Errorf("%+v ends well: %v", c.view, !c.good)
+		}
+	}
+}
+
+func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	view := executor.PreviewView{Plan: "p1", State: "open", End: "compensated", Owner: "travel", Steps: []executor.PreviewStep{
+		{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate, Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown", ClosesNs: now.Add(26 * time.Hour).UnixNano()},
+		{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: stepSkip, Class: "effectless", Outcome: "completed", Reason: "effectless: nothing to undo"},
+	}}
+	var out strings.Builder
+	writePreview(&out, cli.Pen{}, view, now)
+	want := `p1  open, an unwind now:
+STAGE  #     STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
+1      c1/2  compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m
+                         in doubt: it may not have happened
+2      1     skip        note.read                  effectless   -         -
+                         effectless: nothing to undo
+would: 1 lossy, 1 skipped · 1 in doubt · ends compensated
+`
+	if out.String() != want {
+		t.Errorf("the preview is\n%swant\n%s", out.String(), want)
+	}
+}

@@ -1,0 +1,253 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+)
+
+// unwinding is what `plan unwind` was asked to do.
+type unwinding struct {
+	to            string // savepoint; empty: all of it
+	reason, actor string
+	wait          bool
+	limit         time.Duration // of the wait
+}
+
+func newPlanUnwind(s *cli.Settings) *cobra.Command {
+	var v unwinding
+	cmd := &cobra.Command{
+		Use:   "unwind PLAN",
+		Short: "Undo what a plan did: all of it, or what came after a savepoint",
+		Long: `Undo what a plan did, latest first: all of it, or what came after a savepoint, and
+then the plan is open again. 'plan preview' shows it before.
+
+A committed plan is undone too, inside its undo windows: a new plan, with ~1 behind
+the old one's id, holds what the old one did, and the command follows that one. When
+windows have closed nothing happens, what has become irreversible is listed, and the
+exit code is 75. So it is when the log decided otherwise.
+
+With --wait the command ends when the plan has, or after --wait-timeout, with exit
+code 1 when it did not end compensated (with --to: open again) by then. Undoing goes
+on whether or not anybody waits for it.`,
+		Example: `  sagenbaum plan unwind 01JD3BX7 --reason "bad release" --wait
+  sagenbaum plan unwind 01JD3BX7 --to drafted --reason "wrong dates" --actor operator1`,
+		Args: cli.Exactly("PLAN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := v.check(); err != nil {
+				return err
+			}
+			c, err := s.Connect()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return cli.Failed("unwind the plan", unwindPlan(cmd, s, c, args[0], v))
+		},
+	}
+	cmd.Flags().StringVar(&v.to, "to", "", "only what came after this `SAVEPOINT`")
+	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who unwinds")
+	cmd.Flags().BoolVar(&v.wait, "wait", false, "wait until the plan has ended, or is open again")
+	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault, "how long --wait waits at most")
+	return cmd
+}
+
+func (v unwinding) check() error {
+	switch {
+	case v.reason == "":
+		return cli.Fail(cli.ExitUsage, `--reason "bad release"`, "an unwind needs a reason")
+	case v.limit <= 0:
+		return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
+	}
+	return cli.CheckActor(v.actor)
+}
+
+// Unwound is what became of an unwind, as -o json prints it.
+type Unwound struct {
+	Plan   string   `json:"plan"`                   // the one that is undone: of a committed one, the plan that undoes it
+	Origin string   `json:"origin,omitempty"`       // the committed plan
+	To     string   `json:"to,omitempty"`           // savepoint
+	Record uint64   `json:"record"`                 // sequence of the request in the ledger
+	Gone   []string `json:"irreversible,omitempty"` // refused: what cannot be undone any more
+	api.OutcomeAnswer
+}
+
+func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v unwinding) error {
+	ctx := cmd.Context()
+	before, err := c.Plan(ctx, id, 0)
+	if err != nil {
+		return err // an unknown plan never reaches the ledger
+	}
+	if err := hasSavepoint(before, v.to); err != nil {
+		return err
+	}
+	result := Unwound{Plan: id, To: v.to}
+	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to}
+	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, v.actor, &pb.Record{Plan: id, Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	if err != nil {
+		return refusedUnwind(cmd, s, result, err)
+	}
+	after, err := c.Plan(ctx, id, result.Record)
+	if err != nil {
+		return err
+	}
+	if after.State == ledger.StateCommitted && after.UndoneAs != "" {
+		result.Plan, result.Origin = after.UndoneAs, id
+	}
+	if v.wait && cli.WantsColor(cmd.ErrOrStderr()) { // a terminal
+		sayWaiting(cmd.ErrOrStderr(), result.Plan, v.limit)
+	}
+	limit, stop := settleMax, func() {}
+	if v.wait {
+		limit = v.limit
+		stop = follow(ctx, s, cmd.ErrOrStderr(), result.Plan)
+	}
+	if v.to != "" && result.Origin == "" {
+		result.OutcomeAnswer, err = awaitRewound(ctx, c, before, v.to, result.Record, limit)
+	} else {
+		result.OutcomeAnswer, err = AwaitEnd(ctx, c, result.Plan, result.Record, limit)
+	}
+	stop()
+	if err != nil {
+		return err
+	}
+	if s.Json() {
+		err = cli.PrintJSON(cmd.OutOrStdout(), result)
+	} else {
+		writeUnwound(cmd, s.Pen(cmd), result, v)
+	}
+	if err != nil || !v.wait {
+		return err
+	}
+	return judgeUnwound(cmd, c, result, v)
+}
+
+// judgeUnwound is how a wait ends: well, or with something to look at.
+func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) error {
+	open := v.to != "" && r.Origin == ""
+	if r.State == ledger.StateQuarantined {
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum doctor --plan "+r.Plan)
+	}
+	switch {
+	case r.State == ledger.StateUnwinding, r.State == ledger.StateOpen && !open:
+		sayUnfinished(cmd.Context(), cmd, c, r.Plan, v.limit)
+		return cli.ErrLook
+	case open && r.State == ledger.StateOpen, r.State == ledger.StateCompensated, r.State == ledger.StateFailed:
+		return nil
+	default:
+		return cli.ErrLook
+	}
+}
+
+// hasSavepoint refuses a savepoint that a plan does not have.
+func hasSavepoint(plan executor.PlanView, name string) error {
+	if name == "" {
+		return nil
+	}
+	var known []string
+	for _, sp := range plan.Savepoints {
+		if sp.Name == name {
+			return nil
+		}
+		known = append(known, sp.Name)
+	}
+	return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan, "compensation_requested.to_savepoint: plan %s has no savepoint %q; it has %s", plan.Plan, name, cli.Dash(strings.Join(known, ", ")))
+}
+
+// refusedUnwind prints what has become irreversible, one line each, where that is
+// why nothing was unwound.
+func refusedUnwind(cmd *cobra.Command, s *cli.Settings, r Unwound, cause error) error {
+	for _, reason := range r.Refused {
+		if list := refusalLines(reason); len(list) > 1 {
+			r.Gone = append(r.Gone, list[1:]...)
+		}
+	}
+	if len(r.Gone) == 0 {
+		return cause
+	}
+	if s.Json() {
+		if err := cli.PrintJSON(cmd.OutOrStdout(), r); err != nil {
+			return err
+		}
+	} else {
+		for _, line := range cli.ForPeople(r.Gone) {
+			fmt.Fprintln(cmd.OutOrStdout(), line)
+		}
+	}
+	return cli.Fail(cli.ExitConflict, "sagenbaum plan preview "+r.Plan, "nothing of %s was unwound, record %d has no effect: undo windows have closed", r.Plan, r.Record)
+}
+
+func writeUnwound(cmd *cobra.Command, p cli.Pen, r Unwound, v unwinding) {
+	line := r.Plan + " " + p.State(r.State)
+	switch {
+	case r.Origin != "":
+		line = fmt.Sprintf("%s is undone as %s, which is %s", r.Origin, r.Plan, p.State(r.State))
+	case v.to != "" && r.State == ledger.StateOpen:
+		line = fmt.Sprintf("%s %s again at savepoint %s", r.Plan, p.State(r.State), v.to)
+	case v.to != "":
+		line += " back to savepoint " + v.to
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s, unwound by %s · record %d\n", line, v.actor, r.Record)
+}
+
+const (
+	rewoundAskMin = 20 * time.Millisecond // between two looks at a plan that goes back
+	rewoundAskMax = time.Second
+)
+
+// awaitRewound asks until a plan has gone back to a savepoint and is open again, or
+// stopped on the way, for at most limit. Before is the plan as it was asked.
+func awaitRewound(ctx context.Context, c *cli.Client, before executor.PlanView, to string, sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
+	deadline := time.Now().Add(limit)
+	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
+		plan, err := c.Plan(ctx, before.Plan, sequence)
+		if err != nil {
+			return api.OutcomeAnswer{}, err
+		}
+		state := plan.State
+		if state == ledger.StateOpen && !wentBack(before, plan, to) {
+			state = ledger.StateUnwinding // it is asked for, and has not begun
+		}
+		pause := min(delay, time.Until(deadline))
+		if state != ledger.StateUnwinding || pause <= 0 {
+			answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: before.Plan, Sequence: sequence})
+			answer.State = state
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return api.OutcomeAnswer{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// wentBack reports whether nothing is held any more of what a plan had done after
+// a savepoint when it was asked to go back.
+func wentBack(before, plan executor.PlanView, to string) bool {
+	kept := 0
+	for _, sp := range before.Savepoints {
+		if sp.Name == to {
+			kept = sp.Actions
+		}
+	}
+	last := len(before.Actions)
+	return !slices.ContainsFunc(plan.Actions, func(a executor.ActionView) bool {
+		return a.Number > kept && a.Number <= last && slices.Contains(unsettledUndos, a.Undo)
+	})
+}
+
+// unsettledUndos are the states of an undo that is still to come or under way.
+var unsettledUndos = []string{"held", "owed", "ready", "dispatched", "waiting", "exhausted", cli.UndoQuarantined}

@@ -1,0 +1,300 @@
+package quarantine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	plancmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+func newQuarantineRetry(s *cli.Settings) *cobra.Command {
+	w := cli.OwnerWord{As: cli.AnswerRetry}
+	cmd := &cobra.Command{
+		Use:   "retry PLAN ACTION",
+		Short: "Let the undo of a quarantined action go on, with its attempts again",
+		Long: `Let the undo of a quarantined action go on, with its contract's attempts again and
+under the same idempotency key. ACTION is its number in the plan or its id. It is
+also the owner's word for what waited for one: a pivot, a contract that asks for
+approval, an undo window that has closed.
+
+While an attempt that had no answer may still be at work the retry is refused, and
+says until when. --force is a decision of its own: give it when you know that no
+worker is at it any more, or that two at once do no harm.`,
+		Example: `  sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected" --actor operator1
+  sagenbaum quarantine retry 01JD3BX7 4 --reason "the worker's machine is gone" --actor operator1 --force`,
+		Args: cli.Exactly("PLAN", "ACTION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := w.Check(); err != nil {
+				return err
+			}
+			return answerQuarantine(cmd, s, args[0], args[1], w)
+		},
+	}
+	w.Flags(cmd)
+	cmd.Flags().BoolVar(&w.Force, "force", false, "also while an attempt may still be at work")
+	return cmd
+}
+
+func newQuarantineResolve(s *cli.Settings) *cobra.Command {
+	var w cli.OwnerWord
+	cmd := &cobra.Command{
+		Use:   "resolve PLAN ACTION",
+		Short: "Say, as its owner, how a quarantined action ended",
+		Long: `Say, as its owner, how a quarantined action ended. ACTION is its number in
+the plan or its id.
+
+  done      it was undone by other means
+  lost      it cannot be undone any more
+  accepted  the effect stays, deliberately
+
+Each is a claim and names its evidence; 'quarantine skip' claims nothing. What the
+action came after is undone next, unless --halt leaves it as it is. The resolution
+is a record; exit code 75 means that another one was first.
+
+A plan that asks for a second approver waits until another operator has given the
+same answer; the command says so and ends with 1.`,
+		Example: `  sagenbaum quarantine resolve 01JD3BX7 4 --as done --reason "deleted by hand" --evidence ticket:OPS-91 --actor operator1
+  sagenbaum quarantine resolve 01JD3BX7 4 --as accepted --reason "the branch stays" --evidence ticket:OPS-92 --halt`,
+		Args: cli.Exactly("PLAN", "ACTION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := w.Check(); err != nil {
+				return err
+			}
+			if err := cli.OneOf("as", w.As, cli.Resolutions...); err != nil {
+				return err
+			}
+			if w.Evidence == "" {
+				return cli.Fail(cli.ExitUsage, "--evidence ticket:OPS-91; or sagenbaum quarantine skip, which claims nothing", "%s is a claim and needs its evidence", w.As)
+			}
+			return answerQuarantine(cmd, s, args[0], args[1], w)
+		},
+	}
+	cmd.Flags().StringVar(&w.As, "as", "", "`OUTCOME`: done, lost or accepted")
+	w.Flags(cmd)
+	cmd.Flags().StringVar(&w.Evidence, "evidence", "", "reference to the evidence, as ticket:OPS-91")
+	cmd.Flags().BoolVar(&w.Halt, "halt", false, "leave what this action came after as it is")
+	cli.FixedCompletion(cmd, "as", cli.Resolutions...)
+	return cmd
+}
+
+func newQuarantineSkip(s *cli.Settings) *cobra.Command {
+	w := cli.OwnerWord{As: cli.AnswerSkipped}
+	cmd := &cobra.Command{
+		Use:   "skip PLAN ACTION",
+		Short: "Have the unwind go on without a quarantined action, claiming nothing",
+		Long: `Have the unwind go on without a quarantined action. Nothing is claimed about its
+effect, which may stand; no evidence is asked for. What the action came after is
+undone next, unless --halt leaves it as it is.`,
+		Example: `  sagenbaum quarantine skip 01JD3BX7 4 --reason "a test mail, nobody has read it" --actor operator1
+  sagenbaum quarantine skip 01JD3BX7 4 --reason "leave the whole release" --actor operator1 --halt`,
+		Args: cli.Exactly("PLAN", "ACTION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := w.Check(); err != nil {
+				return err
+			}
+			return answerQuarantine(cmd, s, args[0], args[1], w)
+		},
+	}
+	w.Flags(cmd)
+	cmd.Flags().BoolVar(&w.Halt, "halt", false, "leave what this action came after as it is")
+	return cmd
+}
+
+// Answered is what became of an owner's answer, as -o json prints it.
+type Answered struct {
+	Plan   string `json:"plan"`
+	Action string `json:"action"`
+	Answer string `json:"answer"`
+	By     string `json:"by"`
+	Record uint64 `json:"record"` // sequence of the answer in the ledger
+	// Proposal is set when the plan waits for a second operator to say the same.
+	Proposal string `json:"proposal,omitempty"`
+	api.OutcomeAnswer
+}
+
+func answerQuarantine(cmd *cobra.Command, s *cli.Settings, id, action string, w cli.OwnerWord) error {
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	verb := map[string]string{cli.AnswerRetry: "retry the undo", cli.AnswerSkipped: "skip the action"}[w.As]
+	if verb == "" {
+		verb = "resolve the action"
+	}
+	return cli.Failed(verb, giveAnswer(cmd, s, c, id, action, w))
+}
+
+// pointsBack is what an answer refers to: the registration, and the quarantine that
+// it answers, so that it never meets a later one.
+func pointsBack(a executor.ActionView) (about, cause *pb.Address, err error) {
+	if render.IsOrphan(a) || a.QuarantinedAt == "" {
+		return nil, nil, nil
+	}
+	if about, err = ledger.ParseAddress(a.About); err == nil {
+		cause, err = ledger.ParseAddress(a.QuarantinedAt)
+	}
+	return about, cause, err
+}
+
+func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action string, w cli.OwnerWord) error {
+	ctx := cmd.Context()
+	plan, err := c.Plan(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	found, err := render.FindAction(plan, action)
+	if err != nil {
+		return err
+	}
+	if err := answerable(plan, found, w, time.Now()); err != nil {
+		return err
+	}
+	result := Answered{Plan: id, Action: found.Action, Answer: w.As, By: w.Actor}
+	record := w.Record(id, found.Action)
+	if record.About, record.Cause, err = pointsBack(found); err != nil {
+		return err
+	}
+	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, w.Actor, record)
+	if err != nil {
+		return err
+	}
+	if plan.SecondApprover {
+		if result.Proposal, err = proposal(ctx, c, id, found.Action, result.Record); err != nil {
+			return err
+		}
+	}
+	if result.Proposal == "" {
+		if result.OutcomeAnswer, err = plancmd.Settled(ctx, c, id, result.Record, result.OutcomeAnswer); err != nil {
+			return err
+		}
+	}
+	if s.Json() {
+		err = cli.PrintJSON(cmd.OutOrStdout(), result)
+	} else {
+		writeAnswered(cmd, s.Pen(cmd), cli.ForPeople(found), result, w)
+	}
+	if err == nil && result.Proposal != "" {
+		return cli.ErrLook
+	}
+	return err
+}
+
+// answerable says why an answer cannot be given as things stand, before anything
+// is sent. The log has the last word.
+func answerable(plan executor.PlanView, a executor.ActionView, w cli.OwnerWord, now time.Time) error {
+	show := fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
+	switch {
+	case a.Child != "":
+		return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+a.Child, "action %d of %s is plan %s: answer what is quarantined there", a.Number, plan.Plan, a.Child)
+	case a.Undo != cli.UndoQuarantined && !a.Owed:
+		return cli.Fail(cli.ExitConflict, "sagenbaum plan tree "+plan.Plan, "action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
+	case w.As != cli.AnswerRetry:
+		return nil
+	case render.IsOrphan(a):
+		return cli.Fail(cli.ExitFailed, "sagenbaum quarantine resolve, or sagenbaum quarantine skip", "there is nothing to retry: %s", a.Note)
+	case a.Compensation == "":
+		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse", a.Capability)
+	case render.Alive(a, now) && !w.Force:
+		return cli.Fail(cli.ExitConflict, fmt.Sprintf("wait until then; --force is a decision of its own (%s)", show),
+			"attempt %d of action %d had no answer and may be at work until %s (%s)", a.Attempt, a.Number, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
+	}
+	return nil
+}
+
+// proposal is the answer that an action waits with for a second operator once
+// the record at sequence is folded; empty when none is needed any more.
+func proposal(ctx context.Context, c *cli.Client, id, action string, sequence uint64) (string, error) {
+	plan, err := c.Plan(ctx, id, sequence)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range plan.Proposals {
+		if p.Action == action {
+			return p.Answer + " by " + p.Operator, nil
+		}
+	}
+	a, err := render.FindAction(plan, action)
+	if err != nil || a.Undo != cli.UndoQuarantined && !a.Owed {
+		return "", nil // what is found no more is answered
+	}
+	return a.Proposal, nil
+}
+
+func writeAnswered(cmd *cobra.Command, p cli.Pen, a executor.ActionView, r Answered, w cli.OwnerWord) {
+	out := cmd.OutOrStdout()
+	name := fmt.Sprintf("%s action %d (%s)", r.Plan, a.Number, render.CapabilityOf(a))
+	if render.IsOrphan(a) {
+		name = fmt.Sprintf("%s action %s (unregistered)", r.Plan, a.Action)
+	}
+	evidence := ""
+	if w.Evidence != "" {
+		evidence = ", evidence " + cli.Printable(w.Evidence)
+	}
+	if r.Proposal != "" {
+		fmt.Fprintf(out, "%s: %s proposed by %s%s · record %d · waits for a second operator\n", name, render.AnswerWord(w.As+flagsOf(w)), w.Actor, evidence, r.Record)
+		if before, by := render.ProposalOf(a); a.Proposal != "" && by != w.Actor {
+			fmt.Fprintf(out, "  it differs from what %s proposed (%s), and takes its place\n", by, render.AnswerWord(before))
+		} else if a.Proposal != "" {
+			fmt.Fprintf(out, "  %s has proposed before; it takes another operator to confirm\n", by)
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", confirmation(r.Plan, a, w), "(by the second operator)")
+		return
+	}
+	said := "resolved as " + w.As
+	switch w.As {
+	case cli.AnswerRetry:
+		said = "is tried again, as told"
+	case cli.AnswerSkipped:
+		said = "skipped"
+	}
+	fmt.Fprintf(out, "%s %s by %s%s · record %d · plan now %s\n", name, said, w.Actor, evidence, r.Record, p.State(r.State))
+	switch r.State {
+	case ledger.StateQuarantined:
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum doctor --plan "+r.Plan)
+	case ledger.StateUnwinding:
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum plan tree "+r.Plan)
+	}
+}
+
+// confirmation is the command by which a second operator says the same.
+func confirmation(plan string, a executor.ActionView, w cli.OwnerWord) string {
+	return answerCommand(plan, a, w.As) + flagsOf(w)
+}
+
+// flagsOf are the flags that make an answer another one.
+func flagsOf(w cli.OwnerWord) (flags string) {
+	if w.Halt {
+		flags += " --halt"
+	}
+	if w.Force {
+		flags += " --force"
+	}
+	return flags
+}
+
+// answerCommand is the command line of an answer.
+func answerCommand(plan string, a executor.ActionView, as string) string {
+	action := fmt.Sprint(a.Number)
+	if render.IsOrphan(a) {
+		action = a.Action
+	}
+	switch as {
+	case cli.AnswerRetry:
+		return fmt.Sprintf("sagenbaum quarantine retry %s %s --reason WHY --actor NAME", plan, action)
+	case cli.AnswerSkipped:
+		return fmt.Sprintf("sagenbaum quarantine skip %s %s --reason WHY --actor NAME", plan, action)
+	default:
+		return fmt.Sprintf("sagenbaum quarantine resolve %s %s --as %s --reason WHY --evidence REF --actor NAME", plan, action, as)
+	}
+}

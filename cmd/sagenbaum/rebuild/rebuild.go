@@ -1,0 +1,123 @@
+// Package rebuild is `sagenbaum rebuild`: fold the ledger again, or compare the state with it.
+package rebuild
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+// Command is `sagenbaum rebuild` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	var check bool
+	limit := cli.RepairWait
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Drop a tenant's folded state and fold its ledger again, or only compare",
+		Long: `Drop a tenant's folded state and fold its ledger again from the first record, while
+nothing is dispatched; it returns when the fold is where it was. The state is a
+cache, nothing is lost by that. It also takes a tenant up again that was halted
+because its state folder came from elsewhere: the guards look again, then.
+
+--check folds beside the running executor instead and compares the two, byte for
+byte; it changes nothing. Exit code 1 when they differ.`,
+		Example: "  sagenbaum rebuild --check\n  sagenbaum rebuild --tenant default",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit <= 0 {
+				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
+			}
+			if check {
+				return CheckRebuild(cmd, s, limit)
+			}
+			return rebuild(cmd, s, limit)
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "fold beside the running executor and compare")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most")
+	return cmd
+}
+
+// rebuild drops the state and waits until it is there again.
+func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
+	start := time.Now()
+	var dropped executor.DroppedAnswer
+	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{}, &dropped); err != nil {
+		return err
+	}
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+	defer cancel()
+	var status executor.StatusView
+	for again := true; again; {
+		if status, err = c.Status(ctx); err != nil {
+			return cli.Failed("see how the rebuild goes", err)
+		}
+		again = status.Mode == executor.ModeStarting || status.Mode != executor.ModeHalted && status.Applied < dropped.Applied
+		if !again {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return cli.Fail(cli.ExitFailed, "sagenbaum status", "the state is folded up to %d of %d so far; it goes on", status.Applied, dropped.Applied)
+		case <-time.After(cli.TenantPause):
+		}
+	}
+	if status.Mode == executor.ModeHalted {
+		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s", status.Tenant, status.Problem)
+	}
+	took := time.Since(start)
+	if s.Json() {
+		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"applied": status.Applied, "records": status.Records, "took_ms": took.Milliseconds()})
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded anew, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
+	return nil
+}
+
+// CheckRebuild compares the state with a fold beside it.
+func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.Timeout = limit
+	var answer executor.RebuildAnswer
+	if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
+		return cli.Failed("rebuild", cli.LateRebuild(err))
+	}
+	if s.Json() {
+		err = cli.PrintJSON(cmd.OutOrStdout(), answer)
+	} else {
+		writeRebuild(cmd, s.Pen(cmd), answer)
+	}
+	if err == nil && !answer.Equal {
+		return cli.ErrLook
+	}
+	return err
+}
+
+func writeRebuild(cmd *cobra.Command, p cli.Pen, answer executor.RebuildAnswer) {
+	out := cmd.OutOrStdout()
+	word := p.State("ok")
+	if !answer.Equal {
+		word = p.In(cli.StateColors["FAIL"], "DIFFERENT")
+	}
+	fmt.Fprintf(out, "%s · sequences 1 to %d folded anew in %s\n", word, answer.Applied, cli.Span(time.Duration(answer.TookMs)*time.Millisecond))
+	fmt.Fprintf(out, "working memory  %s, %d facts\n        anew    %s\n", answer.Facts, answer.Rows, answer.Refolded)
+	fmt.Fprintf(out, "whole state     %s\n        anew    %s\n", answer.State, answer.Rebuilt)
+	for _, row := range answer.Differ {
+		fmt.Fprintln(out, "  "+cli.Printable(row))
+	}
+}

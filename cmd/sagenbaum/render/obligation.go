@@ -1,0 +1,218 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/executor"
+)
+
+// CutNames are the leases that a cascade limit holds, with commas between them.
+func CutNames(cuts []executor.CutView) string {
+	var names []string
+	for _, cut := range cuts {
+		names = append(names, CutName(cut))
+	}
+	return strings.Join(names, ", ")
+}
+
+// CutName names a lease that a cascade limit holds.
+func CutName(cut executor.CutView) string {
+	if cut.Action != "" {
+		return "lease " + cut.Lease + " of action " + cut.Action
+	}
+	return "lease " + cut.Lease
+}
+
+// CutText says why a lease is held, and what an owner has proposed.
+func CutText(cut executor.CutView) string {
+	text := "cascade cut, " + cut.Why
+	if cut.Proposal != "" {
+		text += "; proposed: " + cut.Proposal + ", waits for a second operator"
+	}
+	return text
+}
+
+// cutLines are what plan show and tree say of leases that are cut.
+func cutLines(w io.Writer, p cli.Pen, plan executor.PlanView, now time.Time) {
+	for _, cut := range plan.Cuts {
+		fmt.Fprintf(w, "%s is held for its owner since %s: %s\n", p.In("31;1", CutName(cut)), cli.Relative(cut.AtNs, now), CutText(cut))
+	}
+	if len(plan.Cuts) > 0 {
+		fmt.Fprintf(w, "  next: sagenbaum plan why %s\n", plan.Plan)
+	}
+}
+
+// WhyOrphan is why an act whose record was refused is its owner's.
+const WhyOrphan = "its record was refused: it may have happened, and nothing undoes it"
+
+// Parked are the actions of a plan that wait for their owner, in order.
+func Parked(plan executor.PlanView) (actions []executor.ActionView) {
+	for _, a := range plan.Actions {
+		if a.Undo == cli.UndoQuarantined {
+			actions = append(actions, a)
+		}
+	}
+	return actions
+}
+
+// WhyParked says why an action waits for its owner, and what one has proposed.
+func WhyParked(a executor.ActionView) string {
+	why := a.Note
+	if why == "" {
+		why = a.Failure
+	}
+	if a.Proposal != "" {
+		answer, operator := ProposalOf(a)
+		why = fmt.Sprintf("%s proposed by %s, waits for a second operator: %s", AnswerWord(answer), operator, why)
+	}
+	return why
+}
+
+// ProposalOf splits the answer of a first approver, as "done by ana at 12.0…".
+func ProposalOf(a executor.ActionView) (answer, operator string) {
+	answer, rest, _ := strings.Cut(a.Proposal, " by ")
+	operator, _, _ = strings.Cut(rest, " at ")
+	return answer, operator
+}
+
+// CapabilityOf names what an entry of a plan did: a capability, or a whole plan.
+func CapabilityOf(a executor.ActionView) string {
+	switch {
+	case a.Child != "":
+		return "plan " + a.Child
+	case a.Capability == "":
+		return "?"
+	}
+	return a.Capability
+}
+
+// FindAction finds an action by its number or, where no number is meant, its id; a
+// act whose record was refused has an id only.
+func FindAction(plan executor.PlanView, name string) (executor.ActionView, error) {
+	if slices.Contains(plan.Orphans, name) {
+		return Orphan(name), nil
+	}
+	known := slices.Clone(plan.Orphans)
+	for _, a := range plan.Actions {
+		if fmt.Sprint(a.Number) == name {
+			return a, nil
+		}
+		known = append(known, fmt.Sprint(a.Number))
+	}
+	for _, a := range plan.Actions {
+		if a.Action == name {
+			return a, nil
+		}
+	}
+	return executor.ActionView{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan, "plan %s has no action %q; it has %s", plan.Plan, name, cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
+}
+
+// Orphan stands for an act whose record was refused.
+func Orphan(id string) executor.ActionView {
+	return executor.ActionView{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
+}
+
+// IsOrphan reports whether an action is one of those.
+func IsOrphan(a executor.ActionView) bool { return a.Number == 0 }
+
+// Alive reports whether an attempt without an answer may still be at work.
+func Alive(a executor.ActionView, now time.Time) bool { return a.AliveNs > now.UnixNano() }
+
+// AnswerWord is an owner's answer as a noun, as in "a retry".
+func AnswerWord(as string) string {
+	as, flags, _ := strings.Cut(as, " ") // as in "skipped --halt"
+	switch as {
+	case cli.AnswerRetry:
+		as = "a retry"
+	case cli.AnswerSkipped:
+		as = "a skip"
+	}
+	return strings.TrimSpace(as + " " + flags)
+}
+
+// Because is a reason in parentheses, shortened; empty where there is none.
+func Because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + cli.Clip(reason, 120) + ")"
+}
+
+// EvidenceText names the evidence of an answer; empty where there is none.
+func EvidenceText(a executor.ActionView) string {
+	if a.Evidence == "" {
+		return ""
+	}
+	return ", evidence " + a.Evidence
+}
+
+// Lines prints names and values below each other; a value that is empty is left out.
+type Lines struct {
+	W      io.Writer
+	Width  int
+	Indent string
+}
+
+// Line prints one name with its value, unless the value is empty or "-".
+func (l Lines) Line(name, format string, args ...any) {
+	if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" && text != "-" {
+		fmt.Fprintf(l.W, "%s%-*s %s\n", l.Indent, l.Width, name, text)
+	}
+}
+
+// OutcomeText says in words what is known of a forward.
+func OutcomeText(a executor.ActionView) string {
+	switch a.Outcome {
+	case "unknown":
+		return "unknown: its agent has not said; it may have happened"
+	case "in_doubt":
+		return "in doubt: it may have happened"
+	case "failed":
+		return "failed: known not to have happened"
+	default:
+		return outcomeWord(a)
+	}
+}
+
+// PresenceText says what a probe found; empty where none looked.
+func PresenceText(a executor.ActionView) string {
+	switch a.Presence {
+	case "":
+		return ""
+	case "duplicate":
+		return "found the effect more than once"
+	default:
+		return "found the effect " + a.Presence
+	}
+}
+
+// ClassText is the class of an action's effect and what qualifies it.
+func ClassText(a executor.ActionView) string {
+	parts := []string{a.Class}
+	for _, part := range []struct {
+		is   bool
+		text string
+	}{{a.Fidelity != "", a.Fidelity}, {a.Pivot, "pivot"}, {a.Approve, "its undo asks for the owner's word"}} {
+		if part.is {
+			parts = append(parts, part.text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WindowText says when the window for an undo closes; empty where it has none.
+func WindowText(a executor.ActionView, now time.Time) string {
+	switch {
+	case a.ClosesNs == 0:
+		return ""
+	case a.ClosesNs <= now.UnixNano():
+		return fmt.Sprintf("closed %s, at %s", cli.Relative(a.ClosesNs, now), cli.Moment(a.ClosesNs))
+	default:
+		return fmt.Sprintf("closes %s, at %s", cli.Relative(a.ClosesNs, now), cli.Moment(a.ClosesNs))
+	}
+}

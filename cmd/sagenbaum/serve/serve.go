@@ -1,0 +1,555 @@
+// Package serve is `sagenbaum serve`: the NATS server and the executor in one process.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/process"
+)
+
+// serving is what `serve` was asked to do.
+type serving struct {
+	data      string
+	listen    string
+	tenants   []string
+	external  string // URL of a NATS server that runs elsewhere; empty: embedded
+	noSync    bool
+	lossy     bool
+	tiles     string // folder of the second copies of the ledgers; empty: in data
+	keys      string // folder of the keys that sign checkpoints; empty: in data
+	witness   host.Witness
+	maxStore  int64
+	maxMemory int64 // bytes of facts of one tenant; 0: no limit
+	clock     *host.Clock
+	users     string
+	tlsCert   string
+	tlsKey    string
+	clientCA  string
+	webhooks  []string // [HOOK=][FORMAT+]URL
+	secret    string   // file of the webhooks' keys; empty: in data
+	stuck     time.Duration
+	escalate  time.Duration
+	master    string // file of the master key; empty: in data, for an embedded server
+	verbose   bool
+	logs      string // format of the log
+	stopOnEOF bool
+	cascade   executor.CascadeLimits
+	watch     Watching
+	clustering
+	consoling
+}
+
+// Command is `sagenbaum serve` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	v := new(serving)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a NATS server with JetStream and the executor",
+		Long: `Run a NATS server with JetStream and the executor in this process, with all data
+in one folder, and nothing else to install. With --nats the executor uses a NATS
+server that runs elsewhere. Stop it with an interrupt; kill -9 is safe too.
+
+It listens on this machine only. Another address needs --tls-cert, --tls-key and
+--users. When JetStream falls mute after a write error, for example because the
+disk was full, the embedded server is restarted on the same folder.`,
+		Example: `  sagenbaum serve
+  sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
+  sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
+  sagenbaum serve --webhook https://pager.example.com/hook --webhook payments=https://pager.example.com/payments
+  sagenbaum serve --nats nats://nats.example.com:4222 --creds holder.creds --system-creds sys.creds
+  sagenbaum serve --nats nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222 --replicas 3 --holder host-a --creds holder.creds --system-creds sys.creds`,
+		Args: cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := v.check(); err != nil {
+				return err
+			}
+			v.chosen = cmd.Flags().Changed("console")
+			ctx := cmd.Context()
+			if v.stopOnEOF {
+				var cancel context.CancelFunc
+				ctx, cancel = process.UntilInputEnds(ctx, cmd.InOrStdin())
+				defer cancel()
+			}
+			return cli.Failed("serve", serve(ctx, cmd, s, v))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
+	f.StringVar(&v.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 takes a free one")
+	f.StringArrayVar(&v.tenants, "tenant", []string{"default"}, "`TENANT` to serve; may be given more than once")
+	f.StringVar(&v.external, "nats", os.Getenv("SAGENBAUM_NATS"), "`URL` of a NATS server that runs "+
+		"elsewhere, instead of the embedded one (env SAGENBAUM_NATS, which no list of processes shows)")
+	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
+	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
+	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
+	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault, "`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
+	f.StringVar(&v.tiles, "tiles", "", "`DIR` of the second copy of each ledger, best on another disk (default DATA/executor/tiles)")
+	f.StringVar(&v.keys, "keys", "", "`DIR` of the keys that sign checkpoints (default DATA/executor/keys)")
+	f.StringVar(&v.witness.URL, "witness", "", "`URL` of a C2SP tlog-witness that cosigns checkpoints; it delays nothing")
+	f.StringVar(&v.witness.Key, "witness-key", "", "`VERIFIER-KEY` of its cosignatures")
+	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
+	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
+	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
+	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
+	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
+	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
+	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute, "`TIME` that nobody takes a page after which the hook operators gets it, too")
+	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
+	f.StringVar(&v.master, "master-key", "", "`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on every host (default DATA/master.key, made if missing; none with --nats)")
+	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
+	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
+	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
+	v.clustering.flags(cmd)
+	v.watch.flags(cmd)
+	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
+	v.consoling.flags(cmd)
+	for _, name := range []string{"nats", "system-nats"} { // the environment may hold a password
+		f.Lookup(name).DefValue = ""
+	}
+	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
+	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
+	return cmd
+}
+
+// memoryDefault is the capacity of a tenant's working memory, in bytes.
+const memoryDefault = 256 << 20
+
+func (v *serving) check() error {
+	for i, tenant := range v.tenants {
+		if !ledger.ValidToken(tenant) {
+			return cli.Fail(cli.ExitUsage, "--tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", tenant)
+		}
+		for _, other := range v.tenants[:i] {
+			if other == tenant {
+				return cli.Fail(cli.ExitUsage, "name each tenant once", "tenant %s is given twice", tenant)
+			}
+		}
+	}
+	if v.external != "" && (v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" || v.maxStore != 0) {
+		return cli.Fail(cli.ExitUsage, "configure the external server itself", "--no-sync, --users, --max-store and --tls-* are for the embedded server, not for --nats")
+	}
+	if v.external == "" && v.lossy {
+		return cli.Fail(cli.ExitUsage, "drop it, or add --nats URL", "--accept-lossy-broker is for --nats")
+	}
+	if err := v.clustering.check(v.external != ""); err != nil {
+		return err
+	}
+	if err := cli.OneOf("log", v.logs, logText, cli.OutputJSON); err != nil {
+		return err
+	}
+	switch {
+	case v.stuck <= 0:
+		return cli.Fail(cli.ExitUsage, "--stuck-after 10m", "--stuck-after cannot be %s", v.stuck)
+	case v.escalate <= 0:
+		return cli.Fail(cli.ExitUsage, "--page-escalate 15m", "--page-escalate cannot be %s", v.escalate)
+	case v.maxMemory < 0:
+		return cli.Fail(cli.ExitUsage, "--memory-bytes BYTES, or 0 for no limit", "--memory-bytes cannot be %d", v.maxMemory)
+	case v.maxStore < 0:
+		return cli.Fail(cli.ExitUsage, "--max-store BYTES, or 0 for three quarters of the disk", "--max-store cannot be %d", v.maxStore)
+	case (v.tlsCert == "") != (v.tlsKey == ""):
+		return cli.Fail(cli.ExitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
+	}
+	if err := errors.Join(v.checkCascade(), v.consoling.check()); err != nil {
+		return err
+	}
+	if err := v.watch.check(); err != nil {
+		return err
+	}
+	var refused *ledger.Refused
+	if err := host.CheckWitness(v.witness); errors.As(err, &refused) {
+		return cli.Fail(cli.ExitUsage, "--witness URL and --witness-key KEY go together; "+refused.Want, "the witness cannot be used: %s: %s", refused.Field, refused.Problem)
+	}
+	_, err := v.hooks()
+	return err
+}
+
+// checkCascade refuses a limit that is none, or too high to show what was cut.
+func (v *serving) checkCascade() error {
+	limits := v.cascade
+	for _, l := range [...]struct {
+		name, hint string
+		zero       bool
+	}{{"depth", "; with 1 nothing fires by what an undo makes", limits.Depth == 0}, {"plan", "", limits.Plan == 0}, {"tenant", "", limits.Tenant == 0}} {
+		if l.zero {
+			return cli.Fail(cli.ExitUsage, "--cascade-"+l.name+" of at least 1"+l.hint, "--cascade-%s cannot be 0", l.name)
+		}
+	}
+	var refused *ledger.Refused
+	if errors.As(limits.Check(), &refused) {
+		flag := strings.ReplaceAll(refused.Field, ".", "-")
+		return cli.Fail(cli.ExitUsage, "--"+flag+" of "+refused.Want, "--%s cannot be %s", flag, refused.Problem)
+	}
+	return nil
+}
+
+// hooks reads --webhook. A URL has no name of a hook before its first '='.
+func (v *serving) hooks() (map[string]string, error) {
+	hooks := map[string]string{}
+	for _, given := range v.webhooks {
+		hook, webhook, named := strings.Cut(given, "=")
+		if !named || !ledger.ValidToken(hook) {
+			hook, webhook = api.PageDefault, given
+		}
+		if _, twice := hooks[hook]; twice {
+			return nil, cli.Fail(cli.ExitUsage, "one --webhook for each hook, and one without a hook for all others", "--webhook for %s is given twice", hook)
+		}
+		var refused *ledger.Refused
+		if err := host.CheckWebhook(hook, webhook); errors.As(err, &refused) {
+			return nil, cli.Fail(cli.ExitUsage, "--webhook [HOOK=][slack+|teams+]URL; "+refused.Want, "the --webhook for %s cannot be used: %s", hook, refused.Problem)
+		}
+		hooks[hook] = webhook
+	}
+	return hooks, nil
+}
+
+// flagsOfServer are the flags behind the fields of the embedded server's
+// configuration, for a refusal that a command line can correct.
+var flagsOfServer = map[string]string{
+	"dir": "--data DIR", "host": "--listen 127.0.0.1:4222, or with --tls-cert, --tls-key and --users", "port": listenHint,
+	"max_store": "--max-store BYTES", "tls": "--tls-cert, --tls-key and --tls-client-ca: PEM files that fit each other", "users": "--users FILE",
+}
+
+const listenHint = "--listen 127.0.0.1:4222; a port is 1 to 65535, 0 takes a free one"
+
+// explainStart turns what the embedded server said of its configuration into
+// words about the command line.
+func (v *serving) explainStart(err error) error {
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		field, _, _ := strings.Cut(strings.ReplaceAll(refused.Field, "[", " "), " ") // users line 3, users[2]
+		if hint := flagsOfServer[field]; hint != "" {
+			return cli.Fail(cli.ExitUsage, hint, "cannot serve: %s", refused.Problem)
+		}
+	}
+	if strings.Contains(err.Error(), "another server uses it") {
+		return cli.Fail(cli.ExitFailed, "stop the other server of this folder, or choose another one with --data DIR", "cannot serve: %v", err)
+	}
+	if strings.Contains(err.Error(), "cannot listen on") {
+		return cli.Fail(cli.ExitFailed, "--listen 127.0.0.1:0 takes a free port", "cannot serve: %v", err)
+	}
+	return err
+}
+
+// Ready is what serve prints on stdout when it is.
+type Ready struct {
+	URL     string   `json:"url"`
+	Data    string   `json:"data"`
+	Tenants []string `json:"tenants"`
+	ReadyMs int64    `json:"ready_ms"`
+	Metrics string   `json:"metrics,omitempty"` // address of --metrics
+	Console string   `json:"console,omitempty"` // URL
+}
+
+// serve runs until the context ends. When the embedded server falls mute it is
+// started again on the same folder and port.
+func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving) error {
+	level := slog.LevelInfo
+	if v.verbose {
+		level = slog.LevelDebug
+	}
+	log := newLog(cmd.ErrOrStderr(), v.logs, level)
+	stop, err := v.watch.start(v, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	defer v.closeConsole()
+	announced := false
+	announce := func(r Ready) {
+		if !announced {
+			announced, r.Metrics = true, v.watch.bound
+			if v.shown != nil {
+				r.Console = v.shown.URL()
+			}
+			writeReady(cmd.OutOrStdout(), s.Json(), r)
+		}
+	}
+	if v.external != "" {
+		return serveExternal(ctx, s, v, log, announce)
+	}
+	if v.noSync {
+		log.Warn("--no-sync: acknowledged records are LOST when the power fails; use it for tests only")
+	}
+	return serveEmbedded(ctx, v, log, announce)
+}
+
+func writeReady(out io.Writer, asJSON bool, r Ready) {
+	if asJSON {
+		// One line, so that a program that started us can read it and go on. A
+		// reader that is gone is no reason to stop serving.
+		_ = cli.PrintLine(out, r)
+		return
+	}
+	metrics := ""
+	if r.Metrics != "" {
+		metrics = " · metrics http://" + r.Metrics + "/metrics"
+	}
+	fmt.Fprintf(out, "nats %s%s · data %s · tenants %s%s · ready in %s\n", r.URL, consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics, time.Duration(r.ReadyMs)*time.Millisecond)
+}
+
+const (
+	restartPause = time.Second // keeps a server whose disk stays broken from spinning
+	probePause   = time.Second // how often the embedded server is asked whether it can store
+)
+
+// serveEmbedded runs the server and the executor on it. A server that can no
+// longer store is started again, for as long as it takes: what broke it, a full
+// disk for example, may be gone by then. Until then another one stands in on its
+// port and says what is wrong.
+func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce func(Ready)) error {
+	config, err := v.embeddedConfig(log)
+	if err != nil {
+		return err
+	}
+	for again := false; ; again = true {
+		started := time.Now()
+		server, err := embedded.Start(config)
+		switch {
+		case err != nil && store.Unwritable(err) && (again || !errors.Is(err, fs.ErrPermission)):
+			config.Port = v.standInAlone(ctx, config, log, err)
+		case err != nil && !again:
+			return v.explainStart(err)
+		case err != nil:
+			log.Error("cannot start the embedded server again; trying on", "dir", config.Dir, "cause", err)
+		default:
+			config.Port = portOf(server.URL(), config.Port) // keep it over a restart
+			err = runOn(ctx, server, v, log, func() {
+				announce(Ready{URL: server.URL(), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+			})
+			server.Close()
+			switch {
+			case errors.Is(err, host.ErrMute):
+				log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
+			default:
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartPause):
+		}
+	}
+}
+
+// runOn runs a host on the embedded server until the context ends or the server
+// cannot store any more, which is host.ErrMute.
+func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger, ready func()) error {
+	giveUp := ctx.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { // ends with ctx
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(probePause):
+			}
+			if err := server.Probe(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%w: %v", host.ErrMute, err))
+			}
+		}
+	}()
+	return runHost(ctx, v, log, hostSetup{
+		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
+		durable: server.DurableID(),
+		store:   filepath.Join(v.data, "nats"),
+		seen:    server.Interest,
+		giveUp:  giveUp,
+		ready:   ready,
+	})
+}
+
+// embeddedConfig reads the flags and the users file into a configuration.
+func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
+	address, port, err := net.SplitHostPort(v.listen)
+	number, err2 := strconv.Atoi(port)
+	if err != nil || err2 != nil || number < 0 || number > 65535 {
+		return embedded.Config{}, cli.Fail(cli.ExitUsage, listenHint, "%q is no address to listen on", v.listen)
+	}
+	if number == 0 {
+		number = -1 // a free one
+	}
+	config := embedded.Config{
+		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync, MaxStore: v.maxStore,
+		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
+	}
+	if v.users != "" {
+		if config.Users, err = embedded.ReadUsers(v.users); err != nil {
+			return config, v.explainStart(err)
+		}
+	}
+	return config, nil
+}
+
+func portOf(serverURL string, otherwise int) int {
+	_, port, err := net.SplitHostPort(serverURL[strings.LastIndex(serverURL, "/")+1:])
+	if number, err2 := strconv.Atoi(port); err == nil && err2 == nil {
+		return number
+	}
+	return otherwise
+}
+
+func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.Logger, announce func(Ready)) error {
+	started := time.Now()
+	options, err := s.Credentials()
+	if err != nil {
+		return err
+	}
+	setup := hostSetup{
+		giveUp: ctx.Done(), external: true,
+		connect: func() (*nats.Conn, error) {
+			inbox := nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, "."))
+			steady := append(steadyOptions("sagenbaum executor", s.Timeout), inbox)
+			return nats.Connect(v.external, append(steady, options...)...)
+		},
+		ready: func() {
+			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+		},
+	}
+	if setup.system, err = v.system(v.external, s.Timeout); err != nil {
+		return err
+	}
+	if setup.system != nil {
+		defer setup.system.Close()
+	}
+	return runHost(ctx, v, log, setup)
+}
+
+// hostSetup is how a host reaches its server.
+type hostSetup struct {
+	connect func() (*nats.Conn, error)
+	durable string // embedded.Server.DurableID
+	store   string // folder of the embedded server; empty: it runs elsewhere
+	// external: the server runs elsewhere, and other hosts may hold the tenants.
+	external bool
+	system   *nats.Conn
+	seen     func(subject string) bool // host.Config.Interest
+	giveUp   <-chan struct{}           // the process is told to stop
+	ready    func()
+}
+
+// runHost runs one host on one connection until the context ends or the server
+// falls mute.
+func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
+	hooks, err := v.hooks()
+	if err != nil {
+		return err
+	}
+	keys, err := v.webhookKeys()
+	if err != nil {
+		return err
+	}
+	master, err := v.masterKey()
+	if err != nil {
+		return err
+	}
+	conn, err := setup.connect()
+	if err != nil {
+		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
+	}
+	defer conn.Close()
+	if v.clock == nil { // the first host: from now on the process knows how time passes
+		v.clock = host.NewClock()
+	}
+	h, err := v.openHost(ctx, setup, log, host.Config{
+		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
+		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
+		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
+		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
+		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
+		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
+	})
+	if err != nil || h == nil {
+		return err
+	}
+	v.watch.running.Store(h)
+	var ended error // of Run
+	defer func() {
+		v.watch.running.Store(nil)
+		if errors.Is(ended, host.ErrMute) { // a full disk may hold up the state's end
+			defer v.standIn(conn, setup.disks(v), setup.external, log, ended)()
+		}
+		if err := h.Close(); err != nil {
+			log.Error("cannot close the state", "cause", err)
+		}
+	}()
+	if err := v.startConsole(log); err != nil {
+		return err
+	}
+	if v.shown != nil {
+		defer v.shown.Attach(h, conn)()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with ctx, or when every tenant takes records and answers
+		select {
+		case <-h.Ready():
+		case <-ctx.Done():
+			return
+		}
+		if awaitTenants(ctx, conn, v.tenants) {
+			setup.ready()
+		}
+	}()
+	ended = h.Run(ctx)
+	return ended
+}
+
+// awaitTenants returns true once every tenant's ledger is open and it is known
+// who holds it.
+func awaitTenants(ctx context.Context, conn *nats.Conn, tenants []string) bool {
+	for _, tenant := range tenants {
+		for !settledTenant(ctx, conn, tenant) {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(cli.TenantPause):
+			}
+		}
+	}
+	return true
+}
+
+// settledTenant reports whether a tenant is past its start: it is held, here or
+// elsewhere, or says why it cannot be.
+func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
+	var answer executor.StatusAnswer
+	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
+		return false
+	}
+	switch status := answer.Status; status.Mode {
+	case "", executor.ModeStarting:
+		return false
+	case executor.ModeStandby:
+		return status.Problem != "" // held by another one; without, it is about to take the tenant
+	default:
+		return true
+	}
+}

@@ -1,0 +1,185 @@
+// Package status is `sagenbaum status`: one tenant at a glance.
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+// Command is `sagenbaum status` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show a tenant's executor: holder, term, what is held, what waits",
+		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
+what unwinds, what waits for a worker and which plans wait for their owner. Exit
+code 1 when something is quarantined or cut, a command waits for a worker, or the
+executor does not hold the tenant.`,
+		Example: "  sagenbaum status\n  sagenbaum status --watch\n  sagenbaum status --tenant default -o json",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ShowStatus(cmd, s)
+		},
+	}
+}
+
+// ShowStatus shows a tenant's status; its error is ErrLook where someone should look.
+func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	status, err := statusInFull(cmd.Context(), c)
+	if err != nil {
+		return cli.Failed("show the status", err)
+	}
+	if s.Json() {
+		if err := cli.PrintJSON(cmd.OutOrStdout(), status); err != nil {
+			return err
+		}
+	} else {
+		WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now())
+	}
+	if WantsLook(status.StatusView) {
+		return cli.ErrLook
+	}
+	return nil
+}
+
+// WantsLook reports whether somebody should look at a tenant.
+func WantsLook(v executor.StatusView) bool {
+	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != executor.ModeHolding || v.Problem != ""
+}
+
+// TenantStatus is a tenant's status with the plans that wait for their owner, some
+// of them when there are many.
+type TenantStatus struct {
+	executor.StatusView
+	Hosts []executor.HostView `json:"hosts,omitempty"` // that answered, by name
+	Stuck []executor.PlanView `json:"stuck,omitempty"` // with the actions that wait
+}
+
+// StuckShown bounds the stuck plans that status and doctor name.
+const StuckShown = 10
+
+func statusInFull(ctx context.Context, c *cli.Client) (v TenantStatus, err error) {
+	if v.StatusView, err = c.Status(ctx); err != nil {
+		return v, c.WithoutHolder(ctx, err)
+	}
+	if v.Hosts, err = c.Hosts(ctx); err != nil || v.Quarantined+v.Cut == 0 {
+		return v, err
+	}
+	answer, err := c.Plans(ctx, "quarantine.ls", executor.Filter{}, StuckShown)
+	v.Stuck = answer.Plans
+	return v, err
+}
+
+// WriteStatus prints a tenant's status for people.
+func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
+	v = cli.ForPeople(v)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("tenant", "%s", p.Bold(v.Tenant))
+	line("mode", "%s", p.State(v.Mode))
+	if v.Problem != "" {
+		line("problem", "%s", p.In("31", v.Problem))
+	}
+	if v.Mode == executor.ModeDegraded && v.Records == 0 { // nobody has the state open
+		for _, d := range v.Disks {
+			line("disk", "%s", render.DiskText(d))
+		}
+		return
+	}
+	line("holder", "%s", render.HolderText(v.StatusView, now))
+	for _, h := range cli.Standbys(v.Hosts) {
+		line("host", "%s", cli.StandbyText(h))
+	}
+	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, cli.Moment(v.TimeNs))
+	if v.Folding != nil {
+		line("folding", "%s", render.FoldingText(*v.Folding))
+	}
+	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
+	line("held", "%d registrations, next due %s", v.Held, render.DueText(v.NextDueNs, now))
+	line("in flight", "%d", v.InFlight)
+	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
+		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
+	if v.Unpaged > 0 {
+		line("unpaged", "%s", p.In("33", render.UnpagedText(v.StatusView, now)))
+	}
+	if v.Copy != nil {
+		line("copy", "%s", render.CopyText(*v.Copy, now))
+	}
+	if v.Checkpoint != nil {
+		line("checkpoint", "%s", render.CheckpointText(p, *v.Checkpoint, v.Records, now))
+	}
+	line("refused", "%d, void %d", v.Refused, v.Void)
+	for _, plan := range v.Stuck {
+		line("stuck", "%s, owner %s: %s", p.In("31;1", plan.Plan), cli.Dash(plan.Owner), cli.Clip(strings.Join(obligationNames(plan), ", "), 160))
+	}
+	if n := int(v.Quarantined+v.Cut) - len(v.Stuck); n > 0 && len(v.Stuck) == StuckShown {
+		line("stuck", "and %d more: sagenbaum quarantine ls", n)
+	}
+	for _, waiting := range v.Waiting {
+		if waiting.Working {
+			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
+				waiting.Capability, waiting.Plan, waiting.Action, cli.Relative(waiting.SinceNs, now))
+			continue
+		}
+		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
+			p.In("33", waiting.Capability), waiting.Plan, waiting.Action, cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
+	}
+}
+
+// obligationNames are what of a plan waits for its owner, short.
+func obligationNames(plan executor.PlanView) (names []string) {
+	for _, a := range render.Parked(plan) {
+		names = append(names, render.EntryText(a))
+	}
+	for _, cut := range plan.Cuts {
+		names = append(names, render.CutName(cut)+" ("+render.CutText(cut)+")")
+	}
+	names = append(names, plan.Orphans...)
+	if len(names) == 0 {
+		names = []string{"a plan that is part of it"}
+	}
+	return names
+}
+
+// Unserved counts the commands that no worker has taken.
+func Unserved(v executor.StatusView) (n int) {
+	for _, waiting := range v.Waiting {
+		if !waiting.Working {
+			n++
+		}
+	}
+	return n
+}
+
+// cutCount counts the plans with a lease that a cascade limit holds.
+func cutCount(p cli.Pen, n uint64) string {
+	text := fmt.Sprintf("%d cut", n)
+	if n > 0 {
+		return p.In("31;1", text)
+	}
+	return text
+}
+
+func quarantinedText(p cli.Pen, n uint64) string {
+	text := fmt.Sprintf("%d quarantined", n)
+	if n > 0 {
+		return p.In("31;1", text)
+	}
+	return text
+}

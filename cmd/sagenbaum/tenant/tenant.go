@@ -1,0 +1,137 @@
+// Package tenant is `sagenbaum tenant`: the tenants of a server.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Command is `sagenbaum tenant` with all below it.
+func Command(s *cli.Settings) *cobra.Command {
+	return cli.Group(&cobra.Command{
+		Use:     "tenant",
+		Short:   "See all tenants of a server",
+		Example: "  sagenbaum tenant ls\n  sagenbaum tenant show shops",
+	}, cli.Watchable(s, newTenantLs(s)), cli.Watchable(s, newTenantShow(s)))
+}
+
+// tenantListed is a tenant as `tenant ls` tells it.
+type tenantListed struct {
+	Tenant  string               `json:"tenant"`
+	Problem string               `json:"problem,omitempty"` // why its status cannot be told
+	Status  *executor.StatusView `json:"status,omitempty"`
+}
+
+func newTenantLs(s *cli.Settings) *cobra.Command {
+	var only cli.ListFilter
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the tenants that have a ledger at the server, with the status of each",
+		Long: `List the tenants that have a ledger at the server, with the status of each.
+Exit code 1 when something of one wants to be looked at, as with 'status'.`,
+		Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter 'tenant.status.quarantined > 0'",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := only.Check(); err != nil {
+				return err
+			}
+			c, err := s.Connect()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			all, err := tenantsListed(cmd.Context(), c)
+			if err != nil {
+				return cli.Failed("list tenants", err)
+			}
+			all = cli.Picked(&only, all)
+			if s.Json() {
+				err = cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"tenants": append([]tenantListed{}, all...)})
+			} else {
+				writeTenants(cmd, s.Pen(cmd), all)
+			}
+			if err == nil && slices.ContainsFunc(all, func(t tenantListed) bool { return t.Status == nil || status.WantsLook(*t.Status) }) {
+				return cli.ErrLook
+			}
+			return err
+		},
+	}
+	only.Flag(cmd, "tenant", "tenant.status.quarantined > 0")
+	return cmd
+}
+
+func tenantsListed(ctx context.Context, c *cli.Client) (all []tenantListed, err error) {
+	names, err := c.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mine := c.Tenant
+	defer func() { c.Tenant = mine }()
+	for _, name := range names {
+		c.Tenant = name
+		listed := tenantListed{Tenant: name}
+		status, err := c.Status(ctx)
+		var f *cli.Failure
+		switch {
+		case err == nil:
+			listed.Status = &status
+		case errors.As(err, &f):
+			listed.Problem = f.Text
+		default:
+			listed.Problem = err.Error()
+		}
+		all = append(all, listed)
+	}
+	return all, nil
+}
+
+func writeTenants(cmd *cobra.Command, p cli.Pen, all []tenantListed) {
+	if len(all) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME")
+		return
+	}
+	now := time.Now()
+	t := cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED", "NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"}, Spare: []string{"HOLDER", "NEXT DUE"}}
+	t.Paint = func(column int, cell string) string {
+		if column == 1 {
+			return p.State(cell)
+		}
+		return cell
+	}
+	for _, one := range all {
+		if v := one.Status; v != nil {
+			t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding), fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)), render.DueText(v.NextDueNs, now), cli.Dash(v.Holder))
+		} else {
+			t.Add(one.Tenant, "unknown", "-", "-", "-", "-", "-", "-", "-")
+			t.Note(1, one.Problem)
+		}
+	}
+	t.Write(cmd.OutOrStdout())
+}
+
+func newTenantShow(s *cli.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show TENANT",
+		Short:   "Show the status of one tenant, as 'status --tenant' does",
+		Example: "  sagenbaum tenant show default",
+		Args:    cli.Exactly("TENANT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !ledger.ValidToken(args[0]) {
+				return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%q is no tenant", args[0])
+			}
+			s.Tenant = args[0]
+			return status.ShowStatus(cmd, s)
+		},
+	}
+}

@@ -1,0 +1,41 @@
+package trigger
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+)
+
+func newTriggerExplain(s *cli.Settings) *cobra.Command {
+	var q executor.ExplainQuery
+	cmd := &cobra.Command{
+		Use:   "explain PLAN",
+		Short: "Say what the held conditions of a plan answer now, and what they wait for",
+		Long: `Say what the held conditions of a plan and its actions answer now: the truth, what an
+unknown waits for, when time alone could change it, the facts that it is indexed by
+and the values it read. Failure, cancellation, deadline, verdicts and extra effects
+are conditions like any other.`,
+		Example: "  sagenbaum trigger explain 01JD39QK\n  sagenbaum trigger explain 01JD39QK --action charge --lease unconfirmed",
+		Args:    cli.Exactly("PLAN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Plan = args[0]
+			var answer executor.ExplainAnswer
+			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q, &answer); err != nil {
+				return err
+			}
+			if s.Json() {
+				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
+			}
+			render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.Action, "action", "", "only the conditions of `ACTION`, by number or id")
+	cmd.Flags().StringVar(&q.Lease, "lease", "", "only the condition of this `NAME`")
+	return cmd
+}
