@@ -413,11 +413,9 @@ func (a *actor) foldBatch(m ledger.Message, messages <-chan ledger.Message) erro
 		}
 		break
 	}
-	if err := a.tiles.flush(); err != nil { // before it is folded state
+	if err := a.machine.Flush(a.tiles, a.kv); err != nil {
 		return fmt.Errorf("cannot write the tiles: %w", err)
 	}
-	a.machine.Flush()
-	a.kv.Commit()
 	return nil
 }
 
@@ -530,10 +528,10 @@ func (a *actor) send(r turn.Ready) {
 		a.dispatch.send(s)
 	}
 	for _, t := range r.Taken { // before what was asked for since, which has a row
-		a.pages.recorded(pageKey{t.Plan, t.Action, t.Kind})
+		a.pages.recorded(turn.PageKey{About: t.About, Kind: t.Kind})
 	}
 	for _, c := range r.Closed {
-		a.pages.recorded(pageKey{c.Plan, c.Action, c.Kind})
+		a.pages.recorded(turn.KeyOf(c.Page))
 	}
 	a.pages.add(r.Pages)
 	a.eraser.add(r.Erase)

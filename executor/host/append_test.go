@@ -82,12 +82,20 @@ func (a *actor) holds(t *testing.T, holder string) (claim ledger.Message) {
 		}
 		a.machine.Fold(e)
 	}
-	a.machine.Flush()
+	if err := a.machine.Flush(noDisk{}, noDisk{}); err != nil {
+		t.Fatal(err)
+	}
 	if r := a.machine.Step(turn.Instant{}, turn.Inputs{}); !r.Up || !a.holding() {
 		t.Fatalf("it does not hold the tenant: %+v", r)
 	}
 	return claim
 }
+
+// noDisk keeps nothing of a turn.
+type noDisk struct{}
+
+func (noDisk) Flush() error { return nil }
+func (noDisk) Commit()      {}
 
 // appends has the machine append records.
 func (a *actor) appends(t *testing.T, records []*pb.Record) {
@@ -112,7 +120,9 @@ func (a *actor) readBack(t *testing.T, p ledger.Append) {
 	for _, e := range entries {
 		a.machine.Fold(e)
 	}
-	a.machine.Flush()
+	if err := a.machine.Flush(noDisk{}, noDisk{}); err != nil {
+		t.Fatal(err)
+	}
 	a.machine.Step(turn.Instant{}, turn.Inputs{})
 }
 

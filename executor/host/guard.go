@@ -185,7 +185,7 @@ func (a *actor) refill(ctx context.Context, upTo uint64) error {
 			}
 		}
 		if bytes += len(m.Data); bytes > turnBytesMax || m.Sequence == upTo {
-			if err := t.flush(); err != nil {
+			if err := t.Flush(); err != nil {
 				return err
 			}
 			a.progressed(m.Sequence, t.Size())

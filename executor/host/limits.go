@@ -29,15 +29,9 @@ const (
 	eagerTries        = 20                     // to take a lease that was given back
 	eagerPause        = 10 * time.Millisecond  // between them
 	pagesAtOnce       = 4                      // pages on their way to one webhook
-	pageQueueMax      = 10_000                 // pages of one hook that wait in memory; the state has the rest
-	pageQueueMin      = 100                    // of one hook that do so however many wait for other hooks
-	pagesMax          = 100_000                // of all hooks, but for pageQueueMin of each
-	pagedMax          = 512                    // taken pages that one decision records
 	pageTimeout       = 10 * time.Second       // for one try to deliver a page
 	pageRetryMin      = 100 * time.Millisecond // between tries; doubles
 	pageRetryMax      = time.Minute            //
-	roundMin          = time.Second            // between publications of a page that nobody takes; as long as it is old
-	roundMax          = 15 * time.Minute       //
 	escalateDefault   = 15 * time.Minute       // until operators get a page that nobody takes
 	stuckDefault      = 10 * time.Minute       // without a worker, or with one that says working, until operators are called
 	pageAnswerMax     = 64 << 10               // bytes of a webhook's answer that are read, and thrown away

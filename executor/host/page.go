@@ -12,31 +12,18 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// pageKey is what a page is about: a later page about the same takes the place of
-// an earlier one.
-type pageKey struct{ plan, action, kind string }
-
-// letter is one page on its way, or taken and not yet recorded.
-type letter struct {
-	key   pageKey
-	page  executor.Page
-	hooks []string    // that it goes to: its own, and that of operators when nobody takes it
-	taken string      // the hook that has taken it; empty: none
-	told  bool        // it is about this host and no row of the state: nothing is recorded of it
-	again *time.Timer // of the next round
-}
-
 // errand is a letter that is to be posted for one of its hooks.
 type errand struct {
-	at   *letter
+	at   *turn.Letter
 	hook string
 }
 
 // lane posts the pages of one webhook, or of none, so that a slow one holds up
-// nobody else. Its fields are guarded by pager.mu.
+// no other. Its fields are guarded by pager.mu.
 type lane struct {
 	webhook string // URL; empty: NATS only
 	queue   []errand
@@ -45,29 +32,25 @@ type lane struct {
 	until   time.Time // nothing is tried before
 }
 
-// pager takes the pages of one tenant to owners during one term, until somebody has taken
-// each: by a reply over NATS, or by a 2xx of the webhook of its hook. It remembers
-// nothing: what is not recorded as taken is sent again in the next term, under the same
-// id, and how long nobody has taken a page counts from the record that asked for it.
+// pager takes the pages of one tenant to owners during one term, as turn.Pages has it: by
+// a reply over NATS, or by a 2xx of the webhook of a hook.
 type pager struct {
 	tenant   string
 	publish  publisher
 	client   *http.Client
 	webhooks map[string]string // hook -> URL
 	keys     [][]byte          // that posts are signed with
-	escalate time.Duration     // after which operators get a page that nobody takes
 	log      *slog.Logger
 	wake     chan struct{} // buffered 1: pages were taken, or there is room again
 
 	until   context.Context // ends with stop
-	end     context.CancelFunc
+	cancel  context.CancelFunc
 	workers *sync.WaitGroup // the session's: counts the goroutines of lanes
 
 	mu      sync.Mutex
 	lanes   map[string]*lane // by URL: at most one more than webhooks
-	letters map[pageKey]*letter
-	rooms   rooms
-	done    []*letter // taken, in order
+	pages   turn.Pages
+	rounds  map[*turn.Letter]*time.Timer // the next one of each letter that waits
 	stopped bool
 
 	meter *meter // nil: none
@@ -84,9 +67,9 @@ func (a *actor) newPager() *pager {
 	until, end := context.WithCancel(a.session)
 	return &pager{
 		tenant: a.tenant, publish: a.actuator, client: a.host.hooks, webhooks: a.host.cfg.Webhooks, keys: a.host.cfg.WebhookKeys,
-		escalate: cmp.Or(a.host.cfg.EscalateAfter, escalateDefault), log: a.log,
-		wake: make(chan struct{}, 1), until: until, end: end, workers: &a.paging,
-		lanes: map[string]*lane{}, letters: map[pageKey]*letter{}, rooms: rooms{of: map[string]*room{}}, meter: a.meter,
+		pages: turn.Pages{EscalateNs: int64(cmp.Or(a.host.cfg.EscalateAfter, escalateDefault))}, log: a.log,
+		wake: make(chan struct{}, 1), until: until, cancel: end, workers: &a.paging,
+		lanes: map[string]*lane{}, rounds: map[*turn.Letter]*time.Timer{}, meter: a.meter,
 	}
 }
 
@@ -95,62 +78,48 @@ func (a *actor) newPager() *pager {
 func (p *pager) add(pages []executor.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.measure()
-	if p.stopped {
-		return
-	}
 	for _, page := range pages {
-		key := pageKey{page.Plan, page.Action, page.Kind}
-		if old := p.letters[key]; old != nil && old.page.ID == page.ID {
-			continue
-		}
-		if p.rooms.fits(page.Hook) {
-			p.begin(&letter{key: key, page: page})
-		}
+		p.begin(page, false)
 	}
+	p.measure()
 }
 
-// tell takes a page about this host on its way, which no row of the state stands
-// behind: whoever gives it does so once for each id, and again in the next term while
-// there is reason to.
+// tell takes a page about this host on its way, which no row of the state has: whoever
+// gives it does so once for each ID, and again in the next term while there is reason to.
 func (p *pager) tell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.measure()
-	key := pageKey{page.Plan, page.Action, page.Kind}
-	if old := p.letters[key]; p.stopped || old != nil && old.page.ID == page.ID || !p.rooms.fits(page.Hook) {
-		return
-	}
-	p.begin(&letter{key: key, page: executor.Page{Page: page}, told: true})
+	p.begin(executor.Page{Page: page}, true)
+	p.measure()
 }
 
 // untell ends a page about this host: there is no reason for it any more.
 func (p *pager) untell(page api.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := p.letters[pageKey{page.Plan, page.Action, page.Kind}]; at != nil && at.told {
-		p.forget(at)
-		p.measure()
-	}
+	p.end(p.pages.Drop(turn.KeyOf(page)))
+	p.measure()
 }
 
 // begin sends a letter for the first time; p.mu is held.
-func (p *pager) begin(at *letter) {
-	if old := p.letters[at.key]; old != nil {
-		p.forget(old)
+func (p *pager) begin(page executor.Page, own bool) {
+	if p.stopped {
+		return
 	}
-	p.letters[at.key] = at
-	p.rooms.enter(at.page.Hook)
-	p.stale = true
-	p.via(at, at.page.Hook)
-	p.round(at)
+	at, replaced := p.pages.Add(page, own)
+	p.end(replaced)
+	if at != nil {
+		p.stale = true
+		p.post(at, page.Hook)
+		p.round(at)
+	}
 }
 
-// via has a letter go to a hook from now on; p.mu is held.
-func (p *pager) via(at *letter, hook string) {
+// post has a letter posted for a hook, where no lane of its others does so already; p.mu
+// is held.
+func (p *pager) post(at *turn.Letter, hook string) {
 	l := p.lane(hook)
-	posted := slices.ContainsFunc(at.hooks, func(other string) bool { return p.lane(other) == l })
-	at.hooks = append(at.hooks, hook)
+	posted := slices.ContainsFunc(at.Hooks, func(other string) bool { return other != hook && p.lane(other) == l })
 	if l.webhook == "" || posted {
 		return
 	}
@@ -161,24 +130,18 @@ func (p *pager) via(at *letter, hook string) {
 	}
 }
 
-// round publishes a letter that nobody has taken, and has operators get it when that has
-// been so for too long. Its rules know the age of the page alone, which a restart does not
-// change; p.mu is held.
-func (p *pager) round(at *letter) {
-	age := max(time.Since(time.Unix(0, at.page.AtNs)), 0)
-	if late := age >= p.escalate; late && len(at.hooks) == 1 && at.page.Hook != api.PageOperators {
-		p.log.Warn("nobody has taken a page; operators get it, too", "hook", at.page.Hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "since", age)
-		at.page.Escalated = true
-		p.via(at, api.PageOperators)
+// round publishes a letter that no one has taken; p.mu is held.
+func (p *pager) round(at *turn.Letter) {
+	r := p.pages.Round(at, time.Now().UnixNano())
+	if r.Escalated {
+		p.log.Warn("no one has taken a page; operators get it, too", "hook", at.Page.Hook, "page", at.Page.ID,
+			"plan", at.Page.Plan, "action", at.Page.Action, "since", time.Unix(0, at.Page.AtNs))
+		p.post(at, api.PageOperators)
 	}
-	for _, hook := range at.hooks {
+	for _, hook := range r.Hooks {
 		p.send(at, hook)
 	}
-	pause := roundPause(age)
-	if left := p.escalate - age; left > 0 {
-		pause = min(pause, left)
-	}
-	at.again = time.AfterFunc(pause, func() {
+	p.rounds[at] = time.AfterFunc(time.Duration(r.InNs), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.waits(at) {
@@ -187,14 +150,11 @@ func (p *pager) round(at *letter) {
 	})
 }
 
-// roundPause is when a page that nobody takes is published again: when it is twice as old,
-// at most every roundMax.
-func roundPause(age time.Duration) time.Duration { return min(max(age, roundMin), roundMax) }
-
 // send publishes a letter for a hook, and takes the reply; p.mu is held.
-func (p *pager) send(at *letter, hook string) {
+func (p *pager) send(at *turn.Letter, hook string) {
 	posted := p.lane(hook).webhook != ""
-	p.publish.Page(api.PageSubject(p.tenant, hook), at.page.ID, bodyOf(formatPage, at.page.Page), pageTimeout, func(r actuators.Result) {
+	body := bodyOf(formatPage, at.Page.Page)
+	p.publish.Page(api.PageSubject(p.tenant, hook), at.Page.ID, body, pageTimeout, func(r actuators.Result) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
@@ -203,7 +163,8 @@ func (p *pager) send(at *letter, hook string) {
 			p.take(at, hook)
 		case !posted && p.waits(at):
 			p.meter.page(errUnheard)
-			p.log.Debug("nobody has taken a page over NATS; it is published again", "hook", hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action)
+			p.log.Debug("no one has taken a page over NATS; it is published again", "hook", hook,
+				"page", at.Page.ID, "plan", at.Page.Plan, "action", at.Page.Action)
 		}
 	})
 }
@@ -212,43 +173,27 @@ func (p *pager) send(at *letter, hook string) {
 var errUnheard = errors.New("no reply over NATS")
 
 // waits reports whether a letter is still to be taken; p.mu is held.
-func (p *pager) waits(at *letter) bool {
-	return !p.stopped && p.letters[at.key] == at && at.taken == ""
-}
+func (p *pager) waits(at *turn.Letter) bool { return !p.stopped && p.pages.Waits(at) }
 
 // take notes that a hook has taken a letter; p.mu is held.
-func (p *pager) take(at *letter, hook string) {
-	if !p.waits(at) {
+func (p *pager) take(at *turn.Letter, hook string) {
+	if p.stopped || !p.pages.Take(at, hook) {
 		return
 	}
-	at.taken = hook
-	if at.told {
-		p.forget(at)
-	} else {
-		p.settle(at)
-		p.done = append(p.done, at)
-	}
+	p.end(at)
 	p.measure()
 	p.signal()
 }
 
-// settle ends the rounds of a letter; p.mu is held.
-func (p *pager) settle(at *letter) {
-	if at.again == nil {
-		return // done before
-	}
-	at.again.Stop()
-	at.again, p.stale = nil, true
-	if p.rooms.leave(at.page.Hook) {
-		p.signal()
-	}
-}
-
-// forget ends a letter, taken or not; p.mu is held.
-func (p *pager) forget(at *letter) {
-	p.settle(at)
-	if p.letters[at.key] == at {
-		delete(p.letters, at.key)
+// end ends the rounds of a letter; nil: of none. p.mu is held.
+func (p *pager) end(at *turn.Letter) {
+	if t := p.rounds[at]; t != nil {
+		t.Stop()
+		delete(p.rounds, at)
+		p.stale = true
+		if p.pages.HasRoom() {
+			p.signal()
+		}
 	}
 }
 
@@ -273,35 +218,27 @@ func (p *pager) signal() {
 	}
 }
 
-// taken returns pages that were taken and are not recorded yet, at most pagedMax,
-// the first of them first.
+// taken returns pages that were taken and are not recorded yet.
 func (p *pager) taken() []executor.Paged {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done = slices.DeleteFunc(p.done, func(at *letter) bool { return p.letters[at.key] != at })
-	var out []executor.Paged
-	for _, at := range p.done[:min(len(p.done), pagedMax)] {
-		out = append(out, executor.Paged{Plan: at.page.Plan, Number: at.page.Number, Kind: at.page.Kind, Hook: at.taken})
-	}
-	return out
+	return p.pages.Taken()
 }
 
 // recorded forgets a page: the ledger says that it was taken, or that its owner has
 // answered.
-func (p *pager) recorded(key pageKey) {
+func (p *pager) recorded(key turn.PageKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := p.letters[key]; at != nil && !at.told {
-		p.forget(at)
-	}
+	p.end(p.pages.Recorded(key))
 	p.measure()
 }
 
 // measure shows how many pages are here; p.mu is held.
 func (p *pager) measure() {
 	if p.meter != nil && !p.stopped {
-		p.meter.unpaged.Add(float64(len(p.letters) - p.shown))
-		p.shown = len(p.letters)
+		p.meter.unpaged.Add(float64(p.pages.Len() - p.shown))
+		p.shown = p.pages.Len()
 	}
 }
 
@@ -314,9 +251,9 @@ func (p *pager) showOldest() {
 	}
 	p.stale = false
 	oldest := int64(0)
-	for _, at := range p.letters {
-		if at.taken == "" && (oldest == 0 || at.page.AtNs < oldest) {
-			oldest = at.page.AtNs
+	for at := range p.rounds {
+		if oldest == 0 || at.Page.AtNs < oldest {
+			oldest = at.Page.AtNs
 		}
 	}
 	p.meter.oldestPage(oldest)
@@ -327,25 +264,17 @@ func (p *pager) showOldest() {
 func (p *pager) forgetTaken(pages []executor.Paged) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, at := range p.done[:len(pages)] {
-		if p.letters[at.key] == at {
-			p.forget(at)
-		}
-	}
-	p.measure()
-	p.done = slices.Delete(p.done, 0, len(pages))
-	if len(p.done) > 0 {
+	if p.pages.Settled(len(pages)) {
 		p.signal()
 	}
+	p.measure()
 }
 
 // hasRoom reports, once, that pages which were left in the state can be taken.
 func (p *pager) hasRoom() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free := p.rooms.free
-	p.rooms.free = false
-	return free
+	return p.pages.Freed()
 }
 
 // stop ends the term: nothing more is sent.
@@ -355,12 +284,10 @@ func (p *pager) stop() {
 		p.meter.unpaged.Sub(float64(p.shown))
 		p.meter.oldestPage(0)
 	}
-	for _, at := range p.letters {
-		if at.again != nil {
-			at.again.Stop()
-		}
+	for _, round := range p.rounds {
+		round.Stop()
 	}
 	p.stopped = true
 	p.mu.Unlock()
-	p.end()
+	p.cancel()
 }

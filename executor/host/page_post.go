@@ -61,9 +61,9 @@ func (p *pager) work(l *lane) {
 		ctx, cancel := context.WithTimeout(p.until, pageTimeout)
 		format, target := splitWebhook(l.webhook)
 		p.mu.Lock()
-		page := e.at.page.Page
+		page := e.at.Page.Page
 		p.mu.Unlock()
-		err := p.post(ctx, target, page.ID, bodyOf(format, page))
+		err := p.deliver(ctx, target, page.ID, bodyOf(format, page))
 		cancel()
 		p.meter.page(err)
 		p.delivered(l, e, err)
@@ -112,7 +112,7 @@ func (p *pager) delivered(l *lane, e errand, err error) {
 		l.until = now.Add(pagePause(l.fails))
 	}
 	at := e.at
-	p.log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.page.ID, "plan", at.page.Plan, "action", at.page.Action, "error", err)
+	p.log.Warn("page not taken; it is sent again", "hook", e.hook, "page", at.Page.ID, "plan", at.Page.Plan, "action", at.Page.Action, "error", err)
 }
 
 // pagePause doubles with each failure, and is up to half shorter by chance, so
@@ -122,8 +122,8 @@ func pagePause(fails int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// post leaves the URL out of its errors: a path is often the secret of a hook.
-func (p *pager) post(ctx context.Context, webhook, id string, body []byte) error {
+// deliver leaves the URL out of its errors: a path is often the secret of a hook.
+func (p *pager) deliver(ctx context.Context, webhook, id string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, webhook, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("cannot post a page: the webhook's URL cannot be used")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -105,7 +106,7 @@ func waitTaken(t *testing.T, p *pager, n int) []executor.Paged {
 	late := time.After(20 * time.Second)
 	for {
 		p.mu.Lock()
-		taken := len(p.done)
+		taken := p.pages.Len() - len(p.rounds)
 		p.mu.Unlock()
 		if taken >= n {
 			return p.taken()
@@ -143,7 +144,7 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	}
 	p.add([]executor.Page{want}) // taken, not recorded yet: as a new holder's list would have it
 	p.mu.Lock()
-	if at := p.letters[pageKey{"p", "a1", api.PageQuarantined}]; at == nil || at.again != nil {
+	if at := p.pages.At(keyOf("a1", api.PageQuarantined)); at == nil || p.rounds[at] != nil {
 		t.Error("taken, and still to be published")
 	}
 	p.mu.Unlock()
@@ -155,7 +156,7 @@ func TestS102APageIsPublishedAndPostedUntilItsHookTakesIt(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &page); err != nil || page != want.Page || m.Subject != "page.t.payments" || m.Header.Get(nats.MsgIdHdr) != want.ID {
 		t.Errorf("%s %v %s: %v", m.Subject, m.Header, m.Data, err)
 	}
-	p.recorded(pageKey{"p", "a1", api.PageQuarantined})
+	p.recorded(keyOf("a1", api.PageQuarantined))
 	if left := p.taken(); len(left) != 0 {
 		t.Errorf("recorded and still to be recorded: %+v", left)
 	}
@@ -260,12 +261,12 @@ func TestAPageIsTakenByAReply(t *testing.T) {
 		return []byte(answers[min(n, len(answers))-1])
 	})
 	p.mu.Lock()
-	at := p.letters[pageKey{"p", "a1", api.PageQuarantined}]
+	at := p.pages.At(keyOf("a1", api.PageQuarantined))
 	p.mu.Unlock()
 	for i := range answers { // time passes: round after round
 		untaken(t, p)
 		p.mu.Lock()
-		at.again.Stop()
+		p.rounds[at].Stop()
 		p.round(at)
 		p.mu.Unlock()
 		if got := <-heard; got.ID != page.ID {
@@ -290,7 +291,7 @@ func TestAPageThatNobodyTakesIsEscalated(t *testing.T) {
 	owners := listen(t, r, "payments", func(*nats.Msg, api.Page) []byte { return nil })
 	operators := listen(t, r, api.PageOperators, echoes)
 	p := pagerOn(t, r, nil)
-	p.escalate = 2 * time.Second
+	p.pages.EscalateNs = int64(2 * time.Second)
 	page := quarantinePage(1, "payments")
 	p.add([]executor.Page{page})
 	if taken := waitTaken(t, p, 1); taken[0].Hook != api.PageOperators {
@@ -339,8 +340,8 @@ func TestRoundsGrowWithTheAgeOfThePage(t *testing.T) {
 	t.Parallel()
 	age, rounds := time.Duration(0), 0
 	for ; age < 24*time.Hour; rounds++ {
-		pause := roundPause(age)
-		if pause < roundMin || pause > roundMax {
+		pause := time.Duration(turn.RoundPause(int64(age)))
+		if pause < turn.RoundMin || pause > turn.RoundMax {
 			t.Fatalf("%s at %s", pause, age)
 		}
 		age += pause
@@ -348,6 +349,11 @@ func TestRoundsGrowWithTheAgeOfThePage(t *testing.T) {
 	if rounds < 96 || rounds > 110 {
 		t.Errorf("%d rounds in a day", rounds)
 	}
+}
+
+// keyOf is the key of a page about an action of plan p.
+func keyOf(action, kind string) turn.PageKey {
+	return turn.PageKey{About: turn.About{Plan: "p", Action: action}, Kind: kind}
 }
 
 // An owner who has answered needs no page any more; neither does an operator when a worker
@@ -359,18 +365,18 @@ func TestAnsweredPagesComeNoMore(t *testing.T) {
 	p.add([]executor.Page{quarantinePage(1, "payments")})
 	stuck := api.Page{ID: "stuck-1", Kind: api.PageStuckWorker, Hook: api.PageOperators, Plan: "p", Action: "a1", AtNs: time.Now().UnixNano()}
 	p.tell(stuck)
-	p.recorded(pageKey{"p", "a1", api.PageQuarantined})
-	p.recorded(pageKey{"p", "a1", api.PageStuckWorker}) // no record is about it
+	p.recorded(keyOf("a1", api.PageQuarantined))
+	p.recorded(keyOf("a1", api.PageStuckWorker)) // no record is about it
 	p.mu.Lock()
-	if len(p.letters) != 1 {
-		t.Errorf("%v", p.letters)
+	if p.pages.Len() != 1 {
+		t.Errorf("%v", p.pages.All())
 	}
 	p.mu.Unlock()
 	p.untell(stuck)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.letters) != 0 || len(p.rooms.of) != 0 || p.rooms.letters != 0 {
-		t.Errorf("%v", p.letters)
+	if p.pages.Len() != 0 || len(p.rounds) != 0 {
+		t.Errorf("%v", p.pages.All())
 	}
 }
 
@@ -476,9 +482,9 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	r := newRig(t)
 	h := newHook(t, takes)
 	p := pagerOn(t, r, map[string]string{api.PageDefault: h.URL})
-	h.posts = make(chan post, pageQueueMax+200)
+	h.posts = make(chan post, turn.PageQueueMax+200)
 	var pages []executor.Page
-	for i := range pageQueueMax + 100 {
+	for i := range turn.PageQueueMax + 100 {
 		pages = append(pages, quarantinePage(i+1, "default"))
 	}
 	p.mu.Lock()
@@ -486,8 +492,8 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 	p.mu.Unlock()
 	p.add(pages)
 	p.mu.Lock()
-	if at := p.rooms.of["default"]; at.letters != pageQueueMax || len(p.letters) != pageQueueMax || at.refill == 0 {
-		t.Errorf("%d wait, %+v", len(p.letters), at)
+	if p.pages.Len() != turn.PageQueueMax || p.pages.HasRoom() {
+		t.Errorf("%d wait", p.pages.Len())
 	}
 	p.mu.Unlock()
 	late := time.After(60 * time.Second)
@@ -499,13 +505,13 @@ func TestMorePagesThanFitWaitInTheState(t *testing.T) {
 		}
 	}
 	p.add(pages)
-	if first := waitTaken(t, p, len(pages)); len(first) != pagedMax {
+	if first := waitTaken(t, p, len(pages)); len(first) != turn.PagedMax {
 		t.Errorf("%d are to be recorded at once", len(first))
 	} else {
 		p.forgetTaken(first)
 	}
 	<-p.wake
-	if next := p.taken(); len(next) != pagedMax {
+	if next := p.taken(); len(next) != turn.PagedMax {
 		t.Errorf("%d are to be recorded next", len(next))
 	}
 }
@@ -556,8 +562,45 @@ func TestNoSecretOfAWebhookIsInItsErrors(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	webhook := gone.URL + "/secret"
 	gone.Close()
-	err := p.post(t.Context(), webhook, "1.0-ab", nil)
+	err := p.deliver(t.Context(), webhook, "1.0-ab", nil)
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestAHookWhosePagesNoOneTakesKeepsNoOthersOut: neither where the other one listens over
+// NATS, nor where both are posted to one webhook.
+func TestAHookWhosePagesNoOneTakesKeepsNoOthersOut(t *testing.T) {
+	t.Parallel()
+	var ignored []executor.Page
+	for i := range turn.PageQueueMax + 1 {
+		ignored = append(ignored, quarantinePage(i+1, "ignored"))
+	}
+	heard := quarantinePage(turn.PageQueueMax+10, "payments")
+	t.Run("over NATS", func(t *testing.T) {
+		r := newRig(t)
+		sub, err := r.conn.Subscribe(api.PageSubject("t", "payments"), func(m *nats.Msg) { _ = m.Respond(m.Data) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		p := pagerOn(t, r, nil)
+		p.add(append(ignored, heard))
+		if paged := waitTaken(t, p, 1); paged[0].Number != heard.Number || paged[0].Hook != "payments" {
+			t.Errorf("%+v is taken", paged)
+		}
+	})
+	t.Run("at one webhook", func(t *testing.T) {
+		h := newHook(t, takes)
+		p := pagerOn(t, newRig(t), map[string]string{api.PageDefault: h.URL})
+		p.mu.Lock()
+		p.lane("ignored").until = time.Now().Add(time.Hour) // it fails for long
+		p.mu.Unlock()
+		p.add(append(ignored, heard))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if n := p.pages.Len(); n != turn.PageQueueMax+1 {
+			t.Errorf("%d pages wait", n)
+		}
+	})
 }

@@ -326,7 +326,7 @@ func (a *actor) extend(plan *repairPlan, m ledger.Message, entries []ledger.Entr
 			return err
 		}
 	}
-	return a.tiles.flush()
+	return a.tiles.Flush()
 }
 
 // saveOld keeps what is left of the old stream: what the tiles do not have in a file,

@@ -135,8 +135,8 @@ func (t *tiles) compare(index uint64, leaf []byte) error {
 // from says that the next record to be added is the one at this index.
 func (t *tiles) from(index uint64) { t.cursor, t.known = index, nil }
 
-// flush writes what this turn has added.
-func (t *tiles) flush() error {
+// Flush writes what this turn has added.
+func (t *tiles) Flush() error {
 	added, err := t.writePending()
 	if err == nil && added > 0 {
 		t.grown(added, t.pendingLast)

@@ -63,12 +63,12 @@ func addAll(t *testing.T, tl *tiles, messages []ledger.Message, turn int) {
 			}
 		}
 		if i%turn == turn-1 {
-			if err := tl.flush(); err != nil {
+			if err := tl.Flush(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := tl.flush(); err != nil {
+	if err := tl.Flush(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -240,7 +240,7 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 			}
 			whole++
 		}
-		if err := tl.flush(); err != nil {
+		if err := tl.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		whole = max(whole, int(tl.last()))
@@ -271,12 +271,12 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 			b.Fatal(err)
 		}
 		if i%1000 == 999 {
-			if err := tl.flush(); err != nil {
+			if err := tl.Flush(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
-	if err := tl.flush(); err != nil {
+	if err := tl.Flush(); err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()
@@ -373,7 +373,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 		for _, e := range entries {
 			failed = cmp.Or(failed, tl.add(m, e))
 		}
-		if failed = cmp.Or(failed, tl.flush()); failed != nil {
+		if failed = cmp.Or(failed, tl.Flush()); failed != nil {
 			break
 		}
 	}

@@ -113,7 +113,7 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 			b.Fatal(err)
 		}
 	}, func() {
-		if err := tl.flush(); err != nil {
+		if err := tl.Flush(); err != nil {
 			b.Fatal(err)
 		}
 		select {

@@ -228,7 +228,7 @@ func (c *checker) sent(h *host, command executor.Command) {
 	c.w.mark(uint64(command.Attempt), uint64(h.n), uint64(c.w.now))
 	c.w.say(h.name, "sends %s %s of %s %s, attempt %d, term %d", command.Purpose, command.Capability, command.Plan, command.Action, command.Attempt, command.Term)
 	if c.broken {
-		if slices.Contains(c.mustHalt, h) {
+		if c.lostBy != FaultRotten && slices.Contains(c.mustHalt, h) { // a scrub comes later
 			c.fail("G1", c.lostAt, "%s sends a command after the stream came back with %s", h.name, c.lostBy)
 		}
 		return
@@ -315,6 +315,9 @@ func (c *checker) halted(h *ledger.Halted) {
 		return
 	}
 	c.guard = h
+	if c.lostBy == FaultRotten {
+		return // it goes on after its restarts
+	}
 	for _, host := range c.mustHalt {
 		if host.halted == nil && host.up {
 			return

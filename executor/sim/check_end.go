@@ -34,6 +34,7 @@ func (w *world) finish() {
 	c.checkStates()
 	c.checkPlans(holder)
 	c.checkErasures(holder)
+	c.checkPages(holder)
 	if c.audit != nil {
 		c.audit.end(c, holder)
 	}
@@ -58,10 +59,14 @@ func (c *checker) checkHalted() {
 }
 
 func (f Fault) guard() string {
-	if f == FaultLostRecord {
+	switch f {
+	case FaultLostRecord:
 		return "G1"
+	case FaultRotten:
+		return "G4"
+	default:
+		return "G2"
 	}
-	return "G2"
 }
 
 // checkAcknowledged: what a writer was told to be stored is in the ledger (E1).

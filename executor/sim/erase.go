@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/sagenbaum/sagenbaum/executor"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -60,37 +58,45 @@ func (e *erasing) ask(w *world) {
 // tend takes what a turn has asked for on its way: pages, and keys to be destroyed.
 func (h *host) tend(pages []executor.Page, erasures []string) {
 	h.page(pages)
-	for _, plan := range erasures {
-		h.in(h.w.erasing.r.between(0, 2*second), func() { h.destroy(plan) })
-	}
+	h.erases.Add(erasures)
+	h.destroy(0)
 }
 
-// destroy has the store destroy a key. It may fail, before it or behind it.
-func (h *host) destroy(plan string) {
-	e := h.w.erasing
-	if !h.holding() || slices.Contains(h.gone, plan) {
+// destroy has the store destroy the next key, one at a time. It may fail, before the key
+// is gone or after it.
+func (h *host) destroy(delay int64) {
+	e, erases := h.w.erasing, h.erases
+	plan, more := erases.Next()
+	if !more || h.erasing {
 		return
 	}
-	fails, behind := e.r.percent(30) && !h.w.healed, e.r.percent(50)
-	if !fails || behind {
-		e.keys[plan] = true
-		h.w.say(h.name, "the key of plan %s is destroyed", plan)
-	}
-	if fails {
-		h.in(second, func() { h.destroy(plan) })
-		return
-	}
-	h.gone = append(h.gone, plan)
-	h.in(0, func() { h.turn() })
+	h.erasing = true
+	h.in(delay+e.r.between(0, 2*second), func() {
+		if h.erases != erases {
+			return // its term has ended
+		}
+		fails, gone := e.r.percent(30) && !h.w.healed, e.r.percent(50)
+		if !fails || gone {
+			e.keys[plan] = true
+			h.w.say(h.name, "the key of plan %s is destroyed", plan)
+		}
+		erases.Result(plan, !fails)
+		h.erasing = false
+		if fails {
+			h.destroy(second)
+			return
+		}
+		h.destroy(0)
+		h.turn()
+	})
 }
 
-// destroyed are the plans whose keys are gone, and that no record has as gone.
-func (h *host) destroyed() []string {
-	if len(h.gone) > 0 {
-		open := h.state.Unerased()
-		h.gone = slices.DeleteFunc(h.gone, func(plan string) bool { return !slices.Contains(open, plan) })
+// checkPages: when nothing is under way any more, every page that was asked for was taken,
+// and a record says so, or its owner has answered (L1).
+func (c *checker) checkPages(h *host) {
+	for _, p := range h.state.Unpaged() {
+		c.fail("L1", 0, "page %s about %s %s was asked for, and no record says that it was taken", p.Kind, p.Plan, p.Action)
 	}
-	return h.gone
 }
 
 // checkErasures: when nothing is under way any more, whatever was to be erased is, and

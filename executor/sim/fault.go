@@ -48,7 +48,8 @@ const (
 	FaultForeign                     // somebody writes what is no record, half a pair, or an old message again
 	FaultLanding                     // a forward lands after its caller has given it up
 	FaultSecond                      // a second process of an agent comes, and resumes the plan or does not
-	FaultUnserved                    // nobody serves one capability for longer than contracts allow, and owners answer early
+	FaultUnserved                    // no one serves one capability for longer than contracts allow, and owners answer early
+	FaultRotten                      // a record that was folded long ago is another one: a scrub finds it
 
 	faultCount
 )
@@ -57,7 +58,7 @@ var faultNames = [faultCount]string{
 	"delay", "lost-append", "lost-ack", "doubled", "dedupe", "busy", "no-room", "mute", "skew", "lost-record", "lost-tail", "changed-record",
 	"crash", "power-cut", "state-lost", "pause", "partition", "rivals", "clock-forward", "clock-back",
 	"vanish", "late-agent", "forward", "worker-dies", "slow-worker", "working", "doubled-command", "no-worker", "failing", "forgetful",
-	"archive", "page", "foreign", "landing", "second", "unserved",
+	"archive", "page", "foreign", "landing", "second", "unserved", "rotten",
 }
 
 // String is the fault's name, as in a set.
@@ -122,7 +123,7 @@ func ParseFaults(text string) (set Faults, err error) {
 }
 
 // tampering are the faults that end a run: what is lost must be found.
-var tampering = Of(FaultLostRecord, FaultLostTail, FaultChangedRecord)
+var tampering = Of(FaultLostRecord, FaultLostTail, FaultChangedRecord, FaultRotten)
 
 // faultsOf draws the faults of a world: of 100 seeds 80 have a random subset, 15
 // none, 5 all of them.
@@ -144,9 +145,12 @@ func faultsOf(r *random) (set Faults) {
 			set |= 1 << f
 		}
 	}
-	later := *r // a fault that came later changes nothing of what seeds gave before
+	later := *r // faults that came later change nothing of what seeds gave before
 	if later.percent(share) {
 		set |= 1 << FaultUnserved
+	}
+	if later.percent(share / 12) {
+		set |= 1 << FaultRotten
 	}
 	return set
 }

@@ -114,7 +114,7 @@ func (h *host) down(d turn.Down) {
 }
 
 // stepDown forgets what is on its way.
-func (h *host) stepDown() { h.flights, h.letters, h.taken, h.gone = nil, nil, nil, nil }
+func (h *host) stepDown() { h.flights, h.pages, h.erases, h.erasing = nil, nil, nil, false }
 
 // holding reports whether the host holds the tenant.
 func (h *host) holding() bool { return h.machine != nil && h.machine.Holding() }
@@ -126,6 +126,7 @@ func (h *host) halt(halted *ledger.Halted) {
 	h.endSession()
 	h.halted = halted
 	h.w.halt(h.name, halted)
+	h.keepHalt(halted)
 }
 
 // die ends the process; its supervisor starts it again.
@@ -207,51 +208,53 @@ func (h *host) follow(f *turn.Flight, v turn.Verdict) {
 	}
 }
 
-// pageKey is what a page is about.
-type pageKey struct {
-	turn.About
-	kind, hook string
-}
-
-type letter struct {
-	key  pageKey
-	page executor.Page
-}
-
-// paged says which pages were taken.
-func paged(taken []*letter) (list []executor.Paged) {
-	for _, l := range taken {
-		list = append(list, executor.Paged{Plan: l.page.Plan, Number: l.page.Number, Kind: l.page.Kind, Hook: l.page.Hook})
+// settle ends what the ledger has settled: pages that were taken or answered, and keys
+// that are gone.
+func (h *host) settle(r turn.Ready) {
+	for _, t := range r.Taken {
+		h.pages.Recorded(turn.PageKey{About: t.About, Kind: t.Kind})
 	}
-	return list
+	for _, p := range r.Closed {
+		h.pages.Recorded(turn.KeyOf(p.Page))
+	}
+	for _, e := range r.Erased {
+		if e.Destroyed {
+			h.erases.Recorded(e.Plan)
+		}
+	}
 }
 
 // page takes pages on their way to their hooks.
 func (h *host) page(pages []executor.Page) {
 	for _, p := range pages {
-		key := pageKey{aboutOf(p.Plan, p.Action), p.Kind, p.Hook}
-		if old := h.letters[key]; old != nil && old.page.ID == p.ID {
-			continue
+		if l, _ := h.pages.Add(p, false); l != nil {
+			h.round(l)
 		}
-		l := &letter{key, p}
-		h.letters[key] = l
-		h.deliver(key, l)
 	}
 }
 
-func (h *host) deliver(key pageKey, l *letter) {
-	h.in(h.w.net.between(millisecond, 200*millisecond), func() {
-		switch {
-		case h.letters[key] != l:
-		case h.w.chance(h.w.net, FaultPage, 50):
-			h.w.sayFault(FaultPage, h.name, "the hook does not take page %s about %s %s", l.page.Kind, l.page.Plan, l.page.Action)
-			h.deliver(key, l)
-		default:
-			h.w.paged(l.page)
-			h.taken = append(h.taken, l)
-			h.turn()
+// round publishes a page that no one has taken, for all of its hooks.
+func (h *host) round(l *turn.Letter) {
+	pages := h.pages
+	waits := func() bool { return h.pages == pages && pages.Waits(l) }
+	r := pages.Round(l, h.w.now)
+	h.in(r.InNs, func() {
+		if waits() {
+			h.round(l)
 		}
 	})
+	for _, hook := range r.Hooks {
+		h.in(h.w.net.between(millisecond, 200*millisecond), func() {
+			switch {
+			case !waits():
+			case h.w.chance(h.w.net, FaultPage, 50):
+				h.w.sayFault(FaultPage, h.name, "the hook does not take page %s about %s %s", l.Page.Kind, l.Page.Plan, l.Page.Action)
+			case pages.Take(l, hook):
+				h.w.paged(l.Page)
+				h.turn()
+			}
+		})
+	}
 }
 
 // clock is a host's clocks, under their guard.

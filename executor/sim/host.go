@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
@@ -26,17 +25,19 @@ type host struct {
 	session uint64 // counts attachments and crashes: what belongs to an earlier one is dropped
 	backlog []func()
 
-	state   *executor.State
-	machine *turn.Machine
-	heard   uint64  // delivered to its reader
-	wants   bool    // it has the lease
-	commit  *commit // the last append
-	flights *turn.Flights
-	letters map[pageKey]*letter
-	taken   []*letter // pages that hooks have taken
-	gone    []string  // plans whose keys are destroyed
-	clock   clock
-	wakes   uint64 // counts the arming of the wake timer
+	state     *executor.State
+	machine   *turn.Machine
+	heard     uint64  // delivered to its reader
+	wants     bool    // it has the lease
+	commit    *commit // the last append
+	flights   *turn.Flights
+	pages     *turn.Pages
+	erases    *turn.Erasures
+	erasing   bool   // a key is being destroyed
+	copy      copied // on disk
+	clock     clock
+	confirmed int    // words of operators about the clock, folded since the last step
+	wakes     uint64 // counts the arming of the wake timer
 }
 
 func newHost(w *world, n int) *host {
@@ -46,7 +47,7 @@ func newHost(w *world, n int) *host {
 	} else {
 		h.kv = newMemory(w.faults&Of(FaultPowerCut, FaultCrash, FaultArchive) != 0)
 	}
-	h.clock = clock{w: w}
+	h.clock, h.copy = clock{w: w}, copied{h: h}
 	if w.faults.Has(FaultRivals) { // no two agree on the time
 		h.clock.offset = int64(n) * 2 * second
 	}
@@ -133,6 +134,9 @@ func (h *host) attend() {
 	if err == nil {
 		err = h.checkAnchor(head)
 	}
+	if err == nil {
+		err = h.copy.attach(head)
+	}
 	var halted *ledger.Halted
 	if errors.As(err, &halted) {
 		h.halt(halted)
@@ -141,6 +145,8 @@ func (h *host) attend() {
 	if err != nil {
 		panic("sim: " + err.Error())
 	}
+	h.confirmed = 0
+	h.w.check.attached(h)
 	h.machine = turn.New(turn.Config{
 		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, Messages: h.w.settings.batch,
 		NewID:   func() string { return newID(h.w.net) },
@@ -199,7 +205,7 @@ func (h *host) turn() {
 		for more := true; more; {
 			in := h.inputs()
 			ready := h.machine.Step(h.clock.instant(), in)
-			h.carryOut(ready)
+			h.carryOut(ready, in)
 			more = ready.More
 		}
 		more = h.cursor() < h.heard
@@ -211,6 +217,9 @@ func (h *host) turn() {
 func (h *host) foldBatch() bool {
 	for !h.machine.Full() && h.cursor() < h.heard {
 		m, err := h.w.stream.read(h.cursor() + 1)
+		if err == nil {
+			err = h.copy.add(m.message)
+		}
 		if err == nil {
 			err = h.machine.Begin(m.message.Sequence, len(m.message.Data))
 		}
@@ -224,12 +233,16 @@ func (h *host) foldBatch() bool {
 			return false
 		}
 		for _, e := range m.entries {
-			h.w.check.folded(h, e, h.machine.Fold(e))
+			result := h.machine.Fold(e)
+			if e.Record.GetClockConfirmed() != nil && result.Verdict == executor.Effective && e.Address.Sequence > h.machine.Attached() {
+				h.confirmed++
+			}
+			h.w.check.folded(h, e, result)
 		}
 	}
-	h.machine.Flush()
-	h.dies("folded, not committed")
-	h.kv.Commit()
+	if err := h.machine.Flush(&h.copy, h.kv); err != nil {
+		panic("sim: a copy that cannot be written: " + err.Error())
+	}
 	h.dies("committed, not sent")
 	return true
 }
@@ -239,18 +252,21 @@ func (h *host) inputs() turn.Inputs {
 	if !h.machine.Decides() {
 		return turn.Inputs{}
 	}
-	h.taken = slices.DeleteFunc(h.taken, func(l *letter) bool { return h.letters[l.key] != l })
-	return turn.Inputs{Paged: paged(h.taken), Destroyed: h.destroyed(), Proof: h.proof()}
+	return turn.Inputs{Paged: h.pages.Taken(), Destroyed: h.erases.Destroyed(), Proof: h.proof()}
 }
 
 // carryOut does what a step of the machine asks for, in the order of turn.Ready.
-func (h *host) carryOut(r turn.Ready) {
+func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 	if r.Down != nil {
 		h.down(*r.Down)
 	}
 	if r.Up {
 		h.w.say(h.name, "holds term %d", h.machine.Term())
-		h.flights, h.letters = new(turn.Flights), map[pageKey]*letter{}
+		h.flights, h.erases, h.erasing = new(turn.Flights), new(turn.Erasures), false
+		h.pages = &turn.Pages{EscalateNs: 15 * minute}
+	}
+	if r.Folded {
+		h.w.check.confirms(h, r.Confirmed)
 	}
 	if r.Confirmed {
 		h.clock.confirm()
@@ -263,16 +279,17 @@ func (h *host) carryOut(r turn.Ready) {
 			h.send(s)
 		}
 		h.dies("sent, not noted")
-		for _, t := range r.Taken {
-			delete(h.letters, pageKey{t.About, t.Kind, t.Hook})
-		}
+		h.settle(r)
 		h.tend(r.Pages, r.Erase)
 	}
 	if r.Tells {
 		h.w.notify(r.Notices)
 	}
 	if r.Settled {
-		h.taken = nil // they are about what is settled by now
+		h.pages.Settled(len(in.Paged))
+		for _, plan := range in.Destroyed {
+			h.erases.Recorded(plan)
+		}
 	}
 	if r.Append != nil {
 		before, behind := "decided, not appended", "appended, reply not heard"

@@ -104,7 +104,7 @@ var errGone = errors.New("the stream does not answer")
 
 // Value implements executor.Archive.
 func (a archive) Value(at *pb.Address, key string) (json.RawMessage, error) {
-	if a.w.chance(a.w.net, FaultArchive, 30) {
+	if a.w.chance(a.w.net, FaultArchive, 60) {
 		a.w.sayFault(FaultArchive, "stream", "the value of fact %s cannot be read back", key)
 		return nil, errGone
 	}

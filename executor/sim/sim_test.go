@@ -169,10 +169,10 @@ func TestNewSeeds(t *testing.T) {
 // up, effective and refused or void where it can be, every state of a plan is an end
 // of some, and hosts die at every named place.
 func TestEverythingHappens(t *testing.T) {
-	worlds, n := testenv.Cases(600, 1500), 0
+	worlds, n := testenv.Cases(1000, 1500), 0
 	_, _, halted, seen := runSeeds(t, func() (sim.Options, bool) {
 		n++
-		return sim.Options{Seed: uint64(n - 1)}, n <= worlds
+		return sim.Options{Seed: uint64(400 + n)}, n <= worlds
 	})
 	some := func(what string, counts map[string]int, names ...string) {
 		t.Helper()

@@ -30,6 +30,7 @@ func (w *world) faultsBegin() {
 		{FaultLostRecord, 1, func(*host) { w.loseRecord() }},
 		{FaultLostTail, 1, func(*host) { w.loseTail() }},
 		{FaultChangedRecord, 1, func(*host) { w.changeRecord() }},
+		{FaultRotten, 1, w.rot},
 	} {
 		if !w.faults.Has(s.fault) {
 			continue
@@ -108,7 +109,9 @@ func (w *world) crash(h *host) {
 
 func (w *world) cutPower(h *host) {
 	w.sayFault(FaultPowerCut, h.name, "loses power, and what was not synced")
-	h.kv.Crash(w.strike.below(101))
+	lost := w.strike.below(101)
+	h.kv.Crash(lost)
+	h.copy.cutPower(lost)
 	h.die()
 }
 

@@ -23,6 +23,13 @@ const (
 	// takes a command: after a restart of everything, workers may need a while.
 	UnservedSeen = time.Minute
 
+	PageQueueMax = 10_000      // pages of one hook that wait in memory; the state has the rest
+	PageQueueMin = 100         // of one hook that do so however many wait for other hooks
+	PagesMax     = 100_000     // of all hooks, but for PageQueueMax of each
+	PagedMax     = 512         // taken pages that one decision records
+	RoundMin     = time.Second // between publications of a page that no one takes; as long as it is old
+	RoundMax     = 15 * time.Minute
+
 	// JumpMax is how far the wall clock may run ahead of the monotonic clock before the
 	// guard holds clock leases: late is allowed, early is not.
 	JumpMax = 5 * time.Second

@@ -100,9 +100,18 @@ func (m *Machine) Fold(e ledger.Entry) executor.Result {
 // Full reports whether this turn has folded as much as it may.
 func (m *Machine) Full() bool { return m.messages >= m.config.Messages || m.bytes > BytesMax }
 
-// Flush writes what was folded into the state's KV, which the caller commits before it
-// takes the next step.
-func (m *Machine) Flush() { m.state.Flush() }
+// Flush makes what was folded durable, before the next step is taken: first in the second
+// copy of the ledger, then as state. copied.Flush writes what the caller has put there of
+// each message; rows.Commit ends a turn of the store under the state's KV. The error is
+// copied's; nothing is state then.
+func (m *Machine) Flush(copied interface{ Flush() error }, rows interface{ Commit() }) error {
+	if err := copied.Flush(); err != nil {
+		return err
+	}
+	m.state.Flush()
+	rows.Commit()
+	return nil
+}
 
 // Lead says whether this host has the tenant's leadership lease: whether it may claim a
 // term. by names who has it, if that is known.

@@ -26,6 +26,12 @@ func newBench(t *testing.T, last uint64) *bench {
 	return b
 }
 
+// noDisk keeps nothing.
+type noDisk struct{}
+
+func (noDisk) Flush() error { return nil }
+func (noDisk) Commit()      {}
+
 // stored folds one commit of the ledger.
 func (b *bench) stored(source ledger.Source, data []byte) {
 	b.t.Helper()
@@ -43,7 +49,9 @@ func (b *bench) stored(source ledger.Source, data []byte) {
 			b.t.Fatalf("%v %+v", e.Err, r)
 		}
 	}
-	b.m.Flush()
+	if err := b.m.Flush(noDisk{}, noDisk{}); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *bench) records(source ledger.Source, records ...*pb.Record) {

@@ -1,4 +1,4 @@
-package host
+package turn
 
 // How many pages that are not taken are kept in memory; the state has the rest. Each hook has
 // room of its own: one whose pages no one takes keeps no other hook's pages out.
@@ -9,11 +9,11 @@ type room struct {
 	refill  int // pages were left in the state: when there are fewer letters, there is room again; 0: none were
 }
 
-// rooms counts the pages of all hooks. pager.mu guards it.
+// rooms counts the pages of all hooks.
 type rooms struct {
-	of      map[string]*room // by hook, with letters or refill
+	of      map[string]*room // by hook, with letters or refill; nil: none
 	letters int              // in all of them
-	crowded bool             // pages were left in the state because there were pagesMax letters
+	crowded bool             // pages were left in the state because there were PagesMax letters
 	free    bool             // there is room again for pages that were left in the state
 }
 
@@ -24,10 +24,10 @@ func (r *rooms) fits(hook string) bool {
 	switch {
 	case at == nil:
 		return true
-	case at.letters >= pageQueueMax:
-		at.refill = pageQueueMax / 2
-	case at.letters >= pageQueueMin && r.letters >= pagesMax:
-		at.refill, r.crowded = pageQueueMin/2, true
+	case at.letters >= PageQueueMax:
+		at.refill = PageQueueMax / 2
+	case at.letters >= PageQueueMin && r.letters >= PagesMax:
+		at.refill, r.crowded = PageQueueMin/2, true
 	default:
 		return true
 	}
@@ -35,6 +35,9 @@ func (r *rooms) fits(hook string) bool {
 }
 
 func (r *rooms) enter(hook string) {
+	if r.of == nil {
+		r.of = map[string]*room{}
+	}
 	if r.of[hook] == nil {
 		r.of[hook] = &room{}
 	}
@@ -48,11 +51,11 @@ func (r *rooms) leave(hook string) bool {
 	at := r.of[hook]
 	at.letters--
 	r.letters--
-	freed := at.letters < at.refill || r.crowded && r.letters < pagesMax/2
+	freed := at.letters < at.refill || r.crowded && r.letters < PagesMax/2
 	if at.letters < at.refill {
 		at.refill = 0
 	}
-	if r.letters < pagesMax/2 {
+	if r.letters < PagesMax/2 {
 		r.crowded = false
 	}
 	if at.letters == 0 {
