@@ -60,7 +60,7 @@ func parsePages() (pages, error) {
 			}
 			texts = append(texts, string(text))
 		}
-		set, err := markup.Parse(words, texts...)
+		set, err := markup.Parse(words, escaped, texts...)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the console's page %s: %w", name, err)
 		}
@@ -96,11 +96,11 @@ var words = map[string]any{
 	"add":      func(a, b int) int { return a + b },
 	"bytes":    bytesText,
 	"clip":     clip,
-	"code":     printableLines,
+	"code":     func(text string) markup.Lines { return markup.Lines(text) },
 	"compact":  compact,
 	"dict":     dict,
 	"href":     href,
-	"json":     func(raw json.RawMessage) string { return printableLines(pretty(raw)) },
+	"json":     func(raw json.RawMessage) markup.Lines { return markup.Lines(pretty(raw)) },
 	"kind":     func(kind string) string { return strings.ReplaceAll(kind, "_", " ") },
 	"known":    known,
 	"lasted":   lasted,
@@ -113,7 +113,6 @@ var words = map[string]any{
 	"since":    since,
 	"spark":    spark,
 	"sub":      func(a, b int64) int64 { return a - b },
-	"text":     printable,
 	"word":     word,
 	"x":        x,
 }
@@ -162,11 +161,14 @@ func rough(ns int64) string {
 	}
 }
 
+// thin is the space between thousands.
+const thin = '\u2009'
+
 // compact is a number with a space between thousands.
 func compact(n any) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "\u2009" + text[i:]
+		text = text[:i] + string(thin) + text[i:]
 	}
 	return text
 }
@@ -225,18 +227,19 @@ func spark(values []float64) string {
 
 // printable makes a text safe for the eye: control characters, overrides of the writing
 // direction and characters without a width become visible escapes, as the command
-// line shows them. That it is no markup is the templates' business.
+// line shows them. Package markup does so with all that a page prints.
 func printable(text string) string { return escaped(text, false) }
 
-// printableLines is printable that leaves lines and tabs as they are.
-func printableLines(text string) string { return escaped(text, true) }
-
+// escaped is printable that leaves line breaks and tabs as they are, if lines is set.
 func escaped(text string, lines bool) string {
 	hidden := func(r rune) bool {
 		if lines && (r == '\n' || r == '\t') {
 			return false
 		}
 		const blank = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0" // printable, and not to be seen
+		if r == thin {
+			return false
+		}
 		return !unicode.IsPrint(r) || strings.ContainsRune(blank, r)
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")

@@ -84,7 +84,7 @@ func word(state string) string {
 	if m, ok := marks[state]; ok {
 		return m.word
 	}
-	return printable(state)
+	return state
 }
 
 // shape is the name of the picture of a state, which template "shape" draws.

@@ -95,7 +95,7 @@ func TestWhatIsInvisibleIsShownAsAnEscape(t *testing.T) {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}
-	if got := printableLines("a\n\tb\u202e"); got != "a\n\tb"+`\u202e` {
+	if got := escaped("a\n\tb\u202e", true); got != "a\n\tb"+`\u202e` {
 		t.Errorf("code is shown as %q", got)
 	}
 }

@@ -89,7 +89,7 @@ func (t *timeline) add(l *timeLine, u executor.UndoView, nowNs int64) {
 	l.TookNs += ended - u.DispatchedNs
 	title := fmt.Sprintf("attempt %d: %s after %s", u.Attempt, u.State, lasted(ended-u.DispatchedNs))
 	if u.Worker != "" {
-		title += ", worker " + printable(u.Worker)
+		title += ", worker " + u.Worker
 	}
 	if u.WaitedNs > 0 {
 		l.Bars = append(

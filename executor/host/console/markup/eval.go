@@ -69,7 +69,12 @@ func (r *scope) node(node parse.Node, dot reflect.Value) error {
 		if err != nil || len(n.Pipe.Decl) > 0 {
 			return err
 		}
-		r.out.WriteString(r.set.places[n].escape(text(value)))
+		printed, lines := textOf(value)
+		at := r.set.places[n]
+		if at.visible() {
+			printed = r.set.show(printed, lines)
+		}
+		r.out.WriteString(at.escape(printed))
 		return nil
 	case *parse.TemplateNode:
 		value, err := r.pipe(n.Pipe, dot)
@@ -270,13 +275,13 @@ func truth(value reflect.Value) bool {
 	return !value.IsZero()
 }
 
-// text is a value as it is printed; nothing, for what is not there.
-func text(value reflect.Value) string {
+// textOf is a value as text, and whether it keeps its lines; nothing, for what is not there.
+func textOf(value reflect.Value) (text string, lines bool) {
 	value = plain(value)
 	if !value.IsValid() {
-		return ""
+		return "", false
 	}
-	return fmt.Sprint(value.Interface())
+	return fmt.Sprint(value.Interface()), value.Type() == reflect.TypeFor[Lines]()
 }
 
 // call calls a function of templates. Integers are converted to what it takes.

@@ -15,6 +15,9 @@
 //   - in a URL's path, percent-encoded except for what URLs reserve;
 //   - in a URL's query or fragment, percent-encoded whole.
 //
+// What people see, which is text and the attributes title and aria-label, is made visible
+// first, by a function that the caller gives: no value can hide a part of itself.
+//
 // Parse refuses a template that prints a value in any other place: in a comment, script or
 // style, in a tag outside of a double-quoted attribute value, in an attribute that is not
 // listed in place.go, or where the branches of an {{if}} lead to different places.
@@ -33,7 +36,15 @@ type Set struct {
 	trees  map[string]*parse.Tree
 	funcs  map[string]reflect.Value
 	places map[*parse.ActionNode]place
+	show   Visible
 }
+
+// Lines is a text that keeps its line breaks and tabs when it is shown.
+type Lines string
+
+// Visible replaces what cannot be seen in a text. lines reports that it may have line
+// breaks and tabs.
+type Visible func(text string, lines bool) string
 
 // builtins are the functions of text/template that eval.go implements; the values only
 // name them to the parser.
@@ -43,12 +54,14 @@ var builtins = map[string]any{
 }
 
 // Parse reads the templates that texts define. funcs are the functions that templates may
-// call, which return one value. The error says what is wrong and in which template.
-func Parse(funcs map[string]any, texts ...string) (*Set, error) {
+// call, which return one value. show is applied to each value that people see. The error
+// says what is wrong and in which template.
+func Parse(funcs map[string]any, show Visible, texts ...string) (*Set, error) {
 	s := &Set{
 		trees:  map[string]*parse.Tree{},
 		funcs:  map[string]reflect.Value{},
 		places: map[*parse.ActionNode]place{},
+		show:   show,
 	}
 	for name, f := range funcs {
 		s.funcs[name] = reflect.ValueOf(f)

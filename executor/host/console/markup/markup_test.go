@@ -13,6 +13,11 @@ func TestAValueIsEscapedForItsPlace(t *testing.T) {
 		{`<b>{{.}}</b>`, `<i>&"'`, `<b>&lt;i&gt;&amp;&#34;&#39;</b>`},
 		{`<title>{{.}}</title>`, `</title>`, `<title>&lt;/title&gt;</title>`},
 		{`<b>{{.}}</b>`, "a\x00b", "<b>a\uFFFDb</b>"},
+		{`<b>{{.}}</b>`, "a\a\n", `<b>a&lt;BEL&gt; </b>`},
+		{`<pre>{{lines .}}</pre>`, "a\a\n", "<pre>a&lt;BEL&gt;\n</pre>"},
+		{`<p title="{{.}}">`, "a\a", `<p title="a&lt;BEL&gt;">`},
+		{`<input value="{{.}}">`, "a\a", "<input value=\"a\a\">"},
+		{`<a href="/{{.}}">`, "a\a", `<a href="/a%07">`},
 		{`<p title="{{.}}">`, `" onclick="x`, `<p title="&#34; onclick=&#34;x">`},
 		{`<p class="n {{.}}">`, `"><script>`, `<p class="n &#34;&gt;&lt;script&gt;">`},
 		{`<p id="{{.}}" hidden>{{.}}`, `"`, `<p id="&#34;" hidden>&#34;`},
@@ -54,7 +59,16 @@ func TestAValueIsEscapedForItsPlace(t *testing.T) {
 // page is a template filled with a value.
 func page(template string, value any) (string, error) {
 	set, err := markup.Parse(
-		map[string]any{"list": func(s string) []string { return []string{s} }},
+		map[string]any{
+			"list":  func(s string) []string { return []string{s} },
+			"lines": func(s string) markup.Lines { return markup.Lines(s) },
+		},
+		func(text string, lines bool) string {
+			if !lines {
+				text = strings.ReplaceAll(text, "\n", " ")
+			}
+			return strings.ReplaceAll(text, "\a", "<BEL>")
+		},
 		`{{define "other"}}[{{.}}]{{end}}`, `{{define "page"}}`+template+`{{end}}`)
 	if err != nil {
 		return "", err

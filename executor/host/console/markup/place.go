@@ -45,6 +45,9 @@ var plainAttributes = map[string]bool{
 	"width": true, "x": true, "x1": true, "x2": true, "y": true, "y1": true, "y2": true,
 }
 
+// visibleAttributes are those of them that people see or hear.
+var visibleAttributes = map[string]bool{"aria-label": true, "title": true}
+
 // urlAttributes name what a browser loads or goes to.
 var urlAttributes = map[string]bool{"action": true, "formaction": true, "href": true, "src": true}
 
@@ -229,6 +232,9 @@ func (p place) inValue(text string) (place, string) {
 	}
 	return p, ""
 }
+
+// visible reports that people see what is printed here.
+func (p place) visible() bool { return p.state == inText || visibleAttributes[p.name] }
 
 // escape makes a value harmless where it is printed.
 func (p place) escape(value string) string {
