@@ -134,9 +134,9 @@ const (
 // wants to know before the effect is asked for first and kept with the pair; a
 // verdict is waited for behind the pair, which a supervisor must be able to read.
 //
-// Errors before the forward has run: *ledger.Refused (nothing was queued, or the
-// ledger took nothing), ErrNotCaptured, ledger.ErrInDoubt (the pair may be stored;
-// call again with the same Action), ledger.ErrBusy, *Verdict (which is ErrBlocked),
+// Errors before the forward has run: *Refused (nothing was queued, or the
+// ledger took nothing), ErrNotCaptured, ErrInDoubt (the pair may be stored;
+// call again with the same Action), ErrBusy, *Verdict (which is ErrBlocked),
 // ErrNoVerdict, ErrClosed, ErrUnwinding (also once the plan's deadline has passed),
 // ErrNotStarted (it was registered too long ago to be called), ctx's. A refusal
 // of an output that cannot be recorded comes after it: the action is completed then, and
@@ -148,6 +148,37 @@ func (p *Plan) Do(ctx context.Context, declared Action, forward Forward) (json.R
 		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, err)
 	}
 	return p.do(ctx, declared, forward)
+}
+
+// Doer runs actions: a *Plan, or the plan that a function is run under.
+type Doer interface {
+	Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error)
+}
+
+// Do is Plan.Do for a forward that returns a value. The value is recorded as JSON, and what
+// is recorded is what Do returns, read into a T: so an action that is not run, because an
+// earlier process has, returns the same. A forward that has more to say of its effect than
+// its output, such as an ExternalRef, is one for Plan.Do.
+//
+// Errors beside those of Plan.Do: one for an output that is recorded and is no T.
+func Do[T any](
+	ctx context.Context, p Doer, declared Action, forward func(context.Context, Call) (T, error),
+) (value T, err error) {
+	var run Forward
+	if forward != nil {
+		run = func(ctx context.Context, call Call) (Outcome, error) {
+			value, err := forward(ctx, call)
+			return Outcome{Output: value}, err
+		}
+	}
+	output, err := p.Do(ctx, declared, run)
+	if len(output) == 0 {
+		return value, err
+	}
+	if unread := json.Unmarshal(output, &value); unread != nil && err == nil {
+		err = fmt.Errorf("cannot read output of action %q as %T: %w", declared.ID, value, unread)
+	}
+	return value, err
 }
 
 func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {

@@ -45,7 +45,7 @@ func mustJSON(v any) json.RawMessage {
 	return data
 }
 
-// capture asks what is there before the forward crosses. Errors: *ledger.Refused
+// capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
 func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled, input json.RawMessage) (json.RawMessage, error) {

@@ -104,7 +104,7 @@ func (c *committer) enter(ctx context.Context, timeout time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("%d calls wait for the ledger: %w", CallsMax, ledger.ErrBusy)
+		return fmt.Errorf("%d calls wait for the ledger: %w", CallsMax, ErrBusy)
 	}
 }
 
@@ -334,7 +334,7 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 		case err == nil:
 			c.last = seq
 			return seq, nil
-		case errors.Is(err, ledger.ErrBusy):
+		case errors.Is(err, ErrBusy):
 		case c.fenced && errors.Is(err, ledger.ErrConflict):
 			return 0, superseded(doubt)
 		case isRefused(err) && !doubt, errors.Is(err, ledger.ErrConflict) && !doubt:
@@ -350,7 +350,7 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return 0, fmt.Errorf("%w: %w", ledger.ErrInDoubt, context.Cause(ctx))
+			return 0, fmt.Errorf("%w: %w", ErrInDoubt, context.Cause(ctx))
 		}
 	}
 }

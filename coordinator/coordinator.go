@@ -94,7 +94,7 @@ type Coordinator struct {
 }
 
 // New checks the configuration, every contract with its expressions, and starts
-// the committer. Errors: *ledger.Refused, or a connection that does not work.
+// the committer. Errors: *Refused, or a connection that does not work.
 func New(config Config) (*Coordinator, error) {
 	var b bus
 	if config.Conn != nil {
@@ -271,7 +271,7 @@ func (c *Coordinator) notice(body []byte) {
 }
 
 // wait returns when a bundle's fate is known, with its sequence. The error wraps
-// ledger.ErrInDoubt when ctx or the append timeout ends first.
+// ErrInDoubt when ctx or the append timeout ends first.
 func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
 	timer := time.NewTimer(c.appendTimeout)
 	defer timer.Stop()
@@ -279,11 +279,11 @@ func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
 	case <-b.done:
 	case <-ctx.Done():
 		if !b.settled() {
-			return 0, fmt.Errorf("%w%s: %w", ledger.ErrInDoubt, c.committer.problem(), ctx.Err())
+			return 0, fmt.Errorf("%w%s: %w", ErrInDoubt, c.committer.problem(), ctx.Err())
 		}
 	case <-timer.C:
 		if !b.settled() {
-			return 0, fmt.Errorf("%w: no answer in %v%s", ledger.ErrInDoubt, c.appendTimeout, c.committer.problem())
+			return 0, fmt.Errorf("%w: no answer in %v%s", ErrInDoubt, c.appendTimeout, c.committer.problem())
 		}
 	}
 	return b.seq, b.err

@@ -35,9 +35,9 @@ func (e End) Final() bool { return e.State != ledger.StateQuarantined }
 // It is durable first; then an executor is asked what the ledger made of it. A plan with
 // actions in doubt is committed once it is known of each whether it happened.
 //
-// Errors: *ledger.Refused (forwards still run, child plans are open, or the ledger
+// Errors: *Refused (forwards still run, child plans are open, or the ledger
 // took nothing: the plan goes on; or the plan's ID had been committed before, and what
-// was done under it now is not held: undo it by other means), ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed
+// was done under it now is not held: undo it by other means), ErrInDoubt, ErrBusy, ErrClosed
 // (Fail or Cancel ended it, or the coordinator is closed), ErrUnwinding (it goes back
 // to a savepoint), ErrUnwound (the plan was being undone already), *CommitWaits (stored; it
 // waits for its owner, or for longer than Config.ConfirmTimeout for the world to answer),

@@ -9,10 +9,20 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// Errors beside *ledger.Refused (the input breaks a rule, nothing was queued),
-// ledger.ErrInDoubt (the records may be stored; call again with the same ids)
-// and ledger.ErrBusy (too many calls wait, nothing was queued).
+// Refused says which field of an input breaks which rule: nothing was queued, or the ledger
+// took nothing. Its Want says what would be right. Find it with errors.As.
+type Refused = ledger.Refused
+
+// Errors that a caller branches on, with errors.Is, beside *Refused. What a call returns
+// wraps them in a text that names the plan or the action.
 var (
+	// ErrInDoubt means that the records may be stored, and no answer came in time. Call
+	// again with the same IDs: there never is a second copy.
+	ErrInDoubt = ledger.ErrInDoubt
+
+	// ErrBusy means that too many calls wait. Nothing was queued; call again later.
+	ErrBusy = ledger.ErrBusy
+
 	// ErrNotTaken marks a forward's error as a known failure: the effect did not
 	// cross the boundary. Return NotTaken(err) from the forward.
 	ErrNotTaken = errors.New("the effect did not happen")
@@ -107,7 +117,7 @@ func (e *notTaken) Unwrap() []error { return []error{e.cause, ErrNotTaken} }
 // had no answer, and may have been stored.
 func superseded(doubt bool) error {
 	if doubt {
-		return fmt.Errorf("%w: %w", ledger.ErrInDoubt, ErrSuperseded)
+		return fmt.Errorf("%w: %w", ErrInDoubt, ErrSuperseded)
 	}
 	return ErrSuperseded
 }

@@ -24,7 +24,7 @@ func newExpressions() *expressions {
 	return &expressions{cache: triggers.NewCache(expressionsMax)}
 }
 
-// contract compiles a contract. Errors are *ledger.Refused.
+// contract compiles a contract. Errors are *Refused.
 func (x *expressions) contract(t contract.Contract) (*contract.Compiled, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -124,7 +124,7 @@ type Plan struct {
 //
 // With an ID that is given an executor is asked whether the plan exists; then, and for a
 // child of another agent's plan, the first action waits until an executor says that the
-// ledger has taken it. Errors: *ledger.Refused, ErrPlanExists, ErrClosed, as of Flush.
+// ledger has taken it. Errors: *Refused, ErrPlanExists, ErrClosed, as of Flush.
 func (c *Coordinator) Begin(ctx context.Context, plan PlanSpec) (*Plan, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot begin plan: %w", err)

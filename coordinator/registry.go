@@ -71,7 +71,7 @@ func (r *registry) add(contracts []contract.Contract) error {
 
 // find returns the contract in force for a capability. For a forward of this
 // process that in code wins, for an effect that was made elsewhere the published
-// one. Errors: *ledger.Refused.
+// one. Errors: *Refused.
 func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled, error) {
 	own := r.code[capability]
 	if own != nil && (!elsewhere || r.bus == nil) {

@@ -214,8 +214,8 @@ func (r *Recorded) Is(target error) bool {
 // records the doubt and returns ErrInterrupted, and the function decides.
 //
 // Errors: *Unwound (the plan is undone; it may be undone already), *Diverged (the
-// function does something else than recorded), *ledger.Refused, ErrRunning,
-// ErrSuperseded, ErrClosed, ledger.ErrInDoubt, ctx's. After all but the first two
+// function does something else than recorded), *Refused, ErrRunning,
+// ErrSuperseded, ErrClosed, ErrInDoubt, ctx's. After all but the first two
 // it may be run again as it is. A plan that was committed before: nil, and nothing runs.
 func (c *Coordinator) Run(ctx context.Context, config RunConfig, function func(ctx context.Context, p *ReplayPlan) error) error {
 	r, err := c.newRun(config)

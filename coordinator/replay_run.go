@@ -357,7 +357,7 @@ func (r *run) end(ctx context.Context, cause error) error {
 			return r.awaitCommit(ctx)
 		case errors.Is(err, ErrSuperseded):
 			return ErrSuperseded
-		case ctx.Err() == nil && (errors.Is(err, ErrUnconfirmed) || errors.Is(err, ledger.ErrInDoubt) || errors.Is(err, ledger.ErrBusy)):
+		case ctx.Err() == nil && (errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrInDoubt) || errors.Is(err, ErrBusy)):
 			pause(ctx, askDelay)
 		default:
 			return err

@@ -28,7 +28,7 @@ import (
 // nobody knows whether it happened. Report settles such a doubt. Actions without an ID go
 // on with the number after the last one.
 //
-// Errors: *ledger.Refused (no such plan, another agent's, one of Run, an ended one, or one
+// Errors: *Refused (no such plan, another agent's, one of Run, an ended one, or one
 // that this coordinator has open), ErrUnwinding, ErrSuperseded (a third process has resumed
 // it meanwhile), and as of Flush. It waits for an executor until ctx ends.
 func (c *Coordinator) Resume(ctx context.Context, plan string) (*Plan, error) {

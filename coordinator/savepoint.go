@@ -35,9 +35,9 @@ type rewinding struct {
 }
 
 // Savepoint marks a place that UnwindTo goes back to: actions registered from now
-// on come after it. It is durable when it returns nil. Errors: *ledger.Refused (no
-// name, or set already), ledger.ErrInDoubt (call again with the same name),
-// ledger.ErrBusy, ErrClosed, ErrUnwinding.
+// on come after it. It is durable when it returns nil. Errors: *Refused (no
+// name, or set already), ErrInDoubt (call again with the same name),
+// ErrBusy, ErrClosed, ErrUnwinding.
 func (p *Plan) Savepoint(ctx context.Context, name string) error {
 	s, err := p.setSavepoint(ctx, name)
 	if err == nil {
@@ -99,8 +99,8 @@ func (p *Plan) savepoint(name string) *savepoint {
 // the plan is open again no action starts. An action that was undone keeps its ID:
 // what comes instead needs another one.
 //
-// Errors: *ledger.Refused (an unknown savepoint, or the ledger took nothing),
-// ledger.ErrInDoubt, ledger.ErrBusy, ErrClosed, ErrUnwinding (the plan is being
+// Errors: *Refused (an unknown savepoint, or the ledger took nothing),
+// ErrInDoubt, ErrBusy, ErrClosed, ErrUnwinding (the plan is being
 // undone for another reason), ErrUnwound (it did not open again: an undo is
 // quarantined, or the whole plan is undone), ctx's. After ErrInDoubt, ctx's, and a
 // quarantine that its owner has ended, call it again: it goes on where it was.

@@ -26,7 +26,7 @@ type vault struct {
 func newVault(c *Coordinator, plan string) *vault { return &vault{c: c, plan: plan} }
 
 // unlock asks for the key, unless it is there. Without it nothing sensitive is
-// recorded, so that nothing sensitive is done. Errors: ErrErased, *ledger.Refused.
+// recorded, so that nothing sensitive is done. Errors: ErrErased, *Refused.
 func (v *vault) unlock(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -93,7 +93,7 @@ func (p *Plan) decided(a *action) (decided bool, changed <-chan struct{}) {
 	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered, p.changed
 }
 
-// askVerdict asks an executor once, until changed. The error is a *ledger.Refused:
+// askVerdict asks an executor once, until changed. The error is a *Refused:
 // the ledger did not take the pair.
 func (p *Plan) askVerdict(ctx context.Context, a *action, changed <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)

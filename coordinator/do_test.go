@@ -1,0 +1,70 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+type page struct {
+	Title string `json:"title"`
+	Words int    `json:"words"`
+}
+
+func TestDoReturnsTheValueThatIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		got, err := Do(t.Context(), p, Action{Capability: "file.read"}, func(context.Context, Call) (page, error) {
+			return page{"report", 7}, nil
+		})
+		if err != nil || got != (page{"report", 7}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		none, err := Do(t.Context(), p, Action{Capability: "file.read"}, func(context.Context, Call) (any, error) {
+			return nil, nil
+		})
+		if err != nil || none != nil {
+			t.Errorf("%v, %v", none, err)
+		}
+	})
+}
+
+func TestDoReturnsTheErrorOfItsForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		full := errors.New("disk full")
+		got, err := Do(t.Context(), p, Action{Capability: "file.read"}, func(context.Context, Call) (page, error) {
+			return page{"half", 1}, NotTaken(full)
+		})
+		if !errors.Is(err, full) || !errors.Is(err, ErrNotTaken) || got != (page{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		var refused *Refused
+		_, err = Do[page](t.Context(), p, Action{Capability: "file.read"}, nil)
+		if !errors.As(err, &refused) || refused.Field != "forward" {
+			t.Errorf("no forward: %v", err)
+		}
+	})
+}
+
+// doer is a plan with an action that is recorded with another output.
+type doer struct{ output string }
+
+func (d doer) Do(context.Context, Action, Forward) (json.RawMessage, error) {
+	return json.RawMessage(d.output), nil
+}
+
+func TestDoSaysThatWhatIsRecordedIsAnotherKindOfValue(t *testing.T) {
+	never := func(context.Context, Call) (page, error) { panic("not called") }
+	got, err := Do(t.Context(), doer{`{"title":"report","words":7}`}, Action{ID: "a"}, never)
+	if err != nil || got.Words != 7 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	const want = `cannot read output of action "a" as coordinator.page: ` +
+		`json: cannot unmarshal string into Go value of type coordinator.page`
+	if _, err = Do(t.Context(), doer{`"report"`}, Action{ID: "a"}, never); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

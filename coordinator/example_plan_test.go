@@ -1,0 +1,159 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// notes are the contracts of the examples: what note.add did is undone by note.remove.
+var notes = []contract.Contract{{
+	Capability: "note.add", Class: contract.Compensable,
+	Inverse: &contract.Inverse{Call: "note.remove", With: map[string]any{"id": "=output.id"}},
+}}
+
+// note is what note.add returns.
+type note struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// A plan that goes well: each action is recorded with what undoes it before it runs, and
+// Commit retires what was held.
+func ExampleDo() {
+	nc, stop := serverAndExecutor() // in production: nats.Connect("nats://127.0.0.1:4222")
+	defer stop()
+	ctx := context.Background()
+	c, err := coordinator.New(coordinator.Config{
+		Conn: nc, Tenant: "default", Agent: "writer", Contracts: notes,
+	})
+	must(err)
+	defer c.Close(ctx)
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Label: "minutes", Owner: "docs"})
+	must(err)
+	added, err := coordinator.Do(ctx, plan,
+		coordinator.Action{ID: "first", Capability: "note.add", Input: "hello"},
+		func(ctx context.Context, call coordinator.Call) (note, error) {
+			return note{ID: "n1", Text: "hello"}, nil // the act, with call.Key as its own key
+		})
+	must(err)
+	fmt.Println("added", added.ID)
+	must(plan.Commit(ctx))
+	end, err := plan.Wait(ctx)
+	must(err)
+	fmt.Println("the plan is", end.State)
+	// Output:
+	// added n1
+	// the plan is committed
+}
+
+// A plan that goes back to a savepoint and on from there. What came after the savepoint is
+// undone, by a worker, when UnwindTo returns.
+func ExamplePlan_UnwindTo() {
+	nc, stop := serverAndExecutor()
+	defer stop()
+	ctx := context.Background()
+	removing := remover(nc)
+	defer removing.Close(ctx)
+	c, err := coordinator.New(coordinator.Config{
+		Conn: nc, Tenant: "default", Agent: "writer", Contracts: notes,
+	})
+	must(err)
+	defer c.Close(ctx)
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Label: "minutes", Owner: "docs"})
+	must(err)
+	add := func(id string) {
+		_, err := coordinator.Do(ctx, plan, coordinator.Action{ID: id, Capability: "note.add"},
+			func(context.Context, coordinator.Call) (note, error) { return note{ID: id}, nil })
+		must(err)
+	}
+	add("agenda")
+	must(plan.Savepoint(ctx, "agreed"))
+	add("draft")
+	must(plan.UnwindTo(ctx, "agreed", "the draft was wrong"))
+	add("second-draft") // an action that was undone keeps its ID
+	must(plan.Commit(ctx))
+	fmt.Println("committed")
+	// Output:
+	// remove {"id":"draft"}
+	// committed
+}
+
+// An action that waits for a supervisor's verdict. A block keeps its forward from running;
+// nothing is undone by it, and the agent decides what comes next.
+func ExampleVerdict() {
+	nc, stop := serverAndExecutor()
+	defer stop()
+	ctx := context.Background()
+	c, err := coordinator.New(coordinator.Config{
+		Conn: nc, Tenant: "default", Agent: "writer", Contracts: notes,
+	})
+	must(err)
+	defer c.Close(ctx)
+	plan, err := c.Begin(ctx, coordinator.PlanSpec{Owner: "docs"})
+	must(err)
+	must(plan.Flush(ctx))
+	decided := blocking(nc, plan.ID(), "publish", "it names a customer")
+	_, err = plan.Do(ctx, coordinator.Action{ID: "publish", Capability: "note.add", Review: true},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			fmt.Println("not reached")
+			return coordinator.Outcome{}, nil
+		})
+	var verdict *coordinator.Verdict
+	if errors.As(err, &verdict) {
+		fmt.Printf("%s by %s: %s\n", verdict.Outcome, verdict.By, verdict.Reason)
+	}
+	decided()
+	must(plan.Commit(ctx)) // of the rest of the plan
+	// Output:
+	// block by compliance: it names a customer
+}
+
+// remover is a worker for note.remove.
+func remover(nc *nats.Conn) *worker.Worker {
+	w, err := worker.New(worker.Config{Conn: nc, Tenant: "default", Name: "notes"})
+	must(err)
+	must(w.Handle("note.remove", func(_ context.Context, c api.Command) (worker.Result, error) {
+		fmt.Printf("remove %s\n", c.Arguments)
+		return worker.Result{}, nil
+	}))
+	return w
+}
+
+// blocking is a supervisor that blocks one action as soon as it is registered: with one
+// record, on a subject of the supervisor's.
+func blocking(nc *nats.Conn, plan, action, reason string) (wait func()) {
+	registered, err := nc.SubscribeSync("saga.default.agent.writer." + plan)
+	must(err)
+	must(nc.Flush())
+	verdict := &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Reason: reason}
+	record := &pb.Record{
+		Plan: plan, Action: action, Kind: &pb.Record_VerdictGiven{VerdictGiven: verdict},
+	}
+	by := ledger.Source{Tenant: "default", Class: ledger.ClassVerdict, Name: "compliance"}
+	var done sync.WaitGroup
+	done.Go(func() {
+		_, err := registered.NextMsg(time.Minute)
+		must(err)
+		store, err := jetstream.Attach(nc, "default")
+		must(err)
+		data, err := ledger.EncodeCommit([]*pb.Record{record})
+		must(err)
+		_, err = store.Append(context.Background(),
+			ledger.Append{Subject: by.Subject(), ID: jetstream.NewID(), Data: data})
+		must(err)
+	})
+	return done.Wait
+}
