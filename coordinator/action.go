@@ -92,6 +92,7 @@ const (
 // action is one action of an open plan; its plan's mu guards it. number, pair, call,
 // contract, before and reviewTimeout do not change once it is registered.
 type action struct {
+	plan          *Plan
 	number        int // in the order of registration, from 1
 	call          Call
 	contract      *contract.Compiled
@@ -193,33 +194,33 @@ func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.R
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
 	}
 	if a.past != nil {
-		return p.recorded(a)
+		return a.recorded()
 	}
-	return p.execute(ctx, a, forward)
+	return a.execute(ctx, forward)
 }
 
 // execute runs the forward of a registered action, after its verdict.
-func (p *Plan) execute(ctx context.Context, a *action, forward Forward) (json.RawMessage, error) {
+func (a *action) execute(ctx context.Context, forward Forward) (json.RawMessage, error) {
 	if a.reviewTimeout > 0 {
-		if err := p.review(ctx, a); err != nil {
+		if err := a.review(ctx); err != nil {
 			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 		}
 	}
-	if err := p.stillOpen(ctx, a); err != nil {
+	if err := a.stillOpen(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
-	ctx, err := p.start(ctx, a)
+	ctx, err := a.start(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
-	outcome, err := p.run(ctx, a, forward)
+	outcome, err := a.run(ctx, forward)
 	if err != nil {
 		if why := context.Cause(ctx); errors.Is(why, ErrUnheard) && !errors.Is(err, ErrUnheard) {
 			err = fmt.Errorf("%w: %w", why, err)
 		}
-		return nil, p.finishFailed(a, err)
+		return nil, a.finishFailed(err)
 	}
-	return p.finishCompleted(a, outcome)
+	return a.finishCompleted(outcome)
 }
 
 // Report registers an action that has already happened: its pair and its
@@ -233,7 +234,7 @@ func (p *Plan) Report(ctx context.Context, declared Action, outcome Outcome) err
 		return fmt.Errorf("cannot report action %q: %w", declared.ID, err)
 	}
 	if a.past != nil {
-		return p.reportPast(ctx, a, declared, outcome)
+		return a.reportPast(ctx, declared, outcome)
 	}
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return fmt.Errorf("cannot report action %q: %w", a.call.Action, err)
@@ -379,7 +380,7 @@ func (p *Plan) admit(d *draft) (*action, error) {
 	}
 	a := p.actions[d.ID]
 	if a != nil && a.past != nil {
-		return a, p.admitPast(a, d)
+		return a, a.admitPast(d)
 	}
 	if a != nil && !a.pair.failed() {
 		switch {
@@ -409,15 +410,16 @@ func (p *Plan) add(d *draft) (*action, error) {
 		id = p.number()
 	}
 	a := &action{
+		plan:     p,
 		call:     Call{Plan: p.id, Action: id, Capability: d.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
 		contract: d.contract, before: d.before, queued: time.Now(), finished: make(chan struct{}),
 	}
-	records, err := p.pair(a, d)
+	records, err := a.pairWith(d)
 	if err != nil {
 		return nil, err
 	}
 	if d.happened != nil {
-		done := p.completed(a, *d.happened)
+		done := a.completed(*d.happened)
 		if done.problem != nil && !done.kept {
 			return nil, done.problem
 		}
@@ -442,7 +444,8 @@ func (p *Plan) add(d *draft) (*action, error) {
 
 // pair makes the two records of a registration, and says how long its verdict is
 // waited for. Called with mu held.
-func (p *Plan) pair(a *action, d *draft) ([]*pb.Record, error) {
+func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
+	p := a.plan
 	lifted, err := d.contract.Lifted(d.input)
 	if err != nil {
 		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
@@ -472,20 +475,22 @@ func (p *Plan) pair(a *action, d *draft) ([]*pb.Record, error) {
 
 // giveUp queues that a registered action was never called, so that no one has to
 // doubt it. Called with mu held.
-func (p *Plan) giveUp(a *action) error {
-	return p.giveUpFor(a, p.unwound, "the agent registered the action and did not call it")
+func (a *action) giveUp() error {
+	p := a.plan
+	return a.giveUpFor(p.unwound, "the agent registered the action and did not call it")
 }
 
 // giveUpFor is giveUp for a reason, which the ledger is told. Called with mu held.
-func (p *Plan) giveUpFor(a *action, cause error, message string) error {
+func (a *action) giveUpFor(cause error, message string) error {
+	p := a.plan
 	a.state, a.givenUp = actionEnded, cause
-	return p.queueOutcome(p.uncalled(a, codeNotStarted, message))
+	return p.queueOutcome(a.uncalled(codeNotStarted, message))
 }
 
 // uncalled makes the record of an action that this process will not call. That is
 // proof that nothing happened only where no earlier process may have called it.
-func (p *Plan) uncalled(a *action, code, message string) *pb.Record {
-	record := p.outcome(a)
+func (a *action) uncalled(code, message string) *pb.Record {
+	record := a.outcome()
 	if a.doubt != nil {
 		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
 	} else {
@@ -495,12 +500,12 @@ func (p *Plan) uncalled(a *action, code, message string) *pb.Record {
 }
 
 // finishFailed records what a forward's error means and returns it for Do.
-func (p *Plan) finishFailed(a *action, cause error) error {
+func (a *action) finishFailed(cause error) error {
 	if errors.Is(cause, errLeftOpen) {
-		p.leaveOpen(a)
+		a.leaveOpen()
 		return cause
 	}
-	record, message := p.outcome(a), clip(p.scrubbed(a, cause.Error()))
+	record, message := a.outcome(), clip(a.scrubbed(cause.Error()))
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken, Message: message}}
 	} else {
@@ -515,7 +520,7 @@ func (p *Plan) finishFailed(a *action, cause error) error {
 		}
 		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: code, Message: message}}
 	}
-	unwound, err := p.finish(a, record)
+	unwound, err := a.finish(record)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot record outcome of action %q: %w: %w", a.call.Action, err, cause)
@@ -525,9 +530,10 @@ func (p *Plan) finishFailed(a *action, cause error) error {
 	return cause
 }
 
-func (p *Plan) finishCompleted(a *action, outcome Outcome) (json.RawMessage, error) {
-	done := p.completed(a, outcome)
-	if _, err := p.finish(a, done.record); err != nil {
+func (a *action) finishCompleted(outcome Outcome) (json.RawMessage, error) {
+	p := a.plan
+	done := a.completed(outcome)
+	if _, err := a.finish(done.record); err != nil {
 		return done.output, fmt.Errorf("cannot record outcome of action %q: %w", a.call.Action, err)
 	}
 	if done.problem != nil && (!done.kept || p.replays) {
@@ -538,7 +544,8 @@ func (p *Plan) finishCompleted(a *action, outcome Outcome) (json.RawMessage, err
 
 // finish ends an action and queues its outcome. It says whether the plan is
 // being undone.
-func (p *Plan) finish(a *action, record *pb.Record) (unwound, err error) {
+func (a *action) finish(record *pb.Record) (unwound, err error) {
+	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.state = actionEnded
@@ -560,16 +567,17 @@ type completion struct {
 // completed makes the record of an effect that happened. The effect is there and must be
 // known, whatever it returned: of an output that cannot be recorded as it is, what the
 // undo reads is; or nothing, and then the record says so, and the undo is its owner's.
-func (p *Plan) completed(a *action, outcome Outcome) (c completion) {
+func (a *action) completed(outcome Outcome) (c completion) {
+	p := a.plan
 	done := &pb.ForwardCompleted{ExternalRef: outcome.ExternalRef}
-	c.record = p.outcome(a)
+	c.record = a.outcome()
 	c.record.Kind = &pb.Record_ForwardCompleted{ForwardCompleted: done}
 	if c.output, c.problem = encode("outcome.output", outcome.Output); c.problem == nil {
 		done.Lifted, c.problem = a.contract.Lifted(c.output)
 	}
 	readable := c.problem == nil
 	if readable {
-		if c.problem = p.record(a, c.record, c.output, nil); c.problem == nil {
+		if c.problem = a.record(c.record, c.output, nil); c.problem == nil {
 			if opened, _, err := p.vault.open(c.record.Payload.GetOutput()); err == nil && len(a.contract.Sensitive) > 0 {
 				c.output = opened // the bytes that a replay will return
 			}
@@ -577,23 +585,24 @@ func (p *Plan) completed(a *action, outcome Outcome) (c completion) {
 		}
 	}
 	done.ExternalRef = clip(done.ExternalRef)
-	if readable && p.record(a, c.record, c.output, c.problem) == nil {
+	if readable && a.record(c.record, c.output, c.problem) == nil {
 		return c // the problem was its reference
 	}
 	done.OutputIncomplete = true
 	part := a.contract.Project(c.output)
 	c.kept = len(c.output) > 0 && (part != nil || !a.contract.ReadsOutput())
-	if c.kept && p.record(a, c.record, part, c.problem) == nil {
+	if c.kept && a.record(c.record, part, c.problem) == nil {
 		return c
 	}
-	if c.kept = false; p.record(a, c.record, nil, c.problem) != nil {
+	if c.kept = false; a.record(c.record, nil, c.problem) != nil {
 		done.Lifted = nil
 	}
 	return c
 }
 
 // record gives the record of an outcome its payload, and says whether it can be stored.
-func (p *Plan) record(a *action, record *pb.Record, output json.RawMessage, problem error) error {
+func (a *action) record(record *pb.Record, output json.RawMessage, problem error) error {
+	p := a.plan
 	record.Payload = nil
 	if len(output) > 0 || problem != nil {
 		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
@@ -604,7 +613,8 @@ func (p *Plan) record(a *action, record *pb.Record, output json.RawMessage, prob
 	return p.c.check(p.id, record)
 }
 
-func (p *Plan) outcome(a *action) *pb.Record {
+func (a *action) outcome() *pb.Record {
+	p := a.plan
 	return &pb.Record{Plan: p.id, Action: a.call.Action}
 }
 

@@ -19,7 +19,8 @@ import (
 
 // start claims a registered action for its forward: of several calls with one ID
 // one runs it. The plan may have ended, and ctx too, while the pair was stored.
-func (p *Plan) start(ctx context.Context, a *action) (context.Context, error) {
+func (a *action) start(ctx context.Context) (context.Context, error) {
+	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -32,19 +33,19 @@ func (p *Plan) start(ctx context.Context, a *action) (context.Context, error) {
 	case a.state != actionRegistered:
 		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action), "an id of its own for each action")
 	case p.unwinding() != nil:
-		return nil, errors.Join(p.unwound, p.giveUp(a))
+		return nil, errors.Join(p.unwound, a.giveUp())
 	case ctx.Err() != nil:
 		return nil, ctx.Err() // may be called again
 	}
-	if err := p.barred(a); err != nil {
+	if err := a.bar(); err != nil {
 		return nil, err
 	}
-	if err := p.tooLate(a, time.Now()); err != nil {
-		return nil, errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+	if err := a.tooLate(time.Now()); err != nil {
+		return nil, errors.Join(err, a.giveUpFor(err, clip(err.Error())))
 	}
-	ctx, release := p.bounded(ctx, a)
+	ctx, release := a.bounded(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := p.watch(a)
+	stop := a.watch()
 	a.cancel = func(cause error) { cancel(cause); release(); stop() }
 	a.state = actionRunning
 	p.running++
@@ -73,7 +74,8 @@ func (a *action) waited() bool { return a.reviewTimeout > 0 }
 func (a *action) grace() time.Duration { return cmp.Or(a.contract.Grace, ledger.GraceDefault) }
 
 // tooLate says why an action must not be started any more, or nil.
-func (p *Plan) tooLate(a *action, now time.Time) error {
+func (a *action) tooLate(now time.Time) error {
+	p := a.plan
 	if !p.deadline.IsZero() && !now.Before(p.deadline) {
 		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
 	}
@@ -85,7 +87,8 @@ func (p *Plan) tooLate(a *action, now time.Time) error {
 
 // bounded is ctx with an end at the timeout of the forward, and at the end of its grace
 // behind the plan's deadline: the notice of the unwind may be lost.
-func (p *Plan) bounded(ctx context.Context, a *action) (context.Context, context.CancelFunc) {
+func (a *action) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	p := a.plan
 	release := context.CancelFunc(func() {})
 	if until := a.givesUp(); !until.IsZero() {
 		ctx, release = context.WithDeadline(ctx, until)
@@ -100,7 +103,8 @@ func (p *Plan) bounded(ctx context.Context, a *action) (context.Context, context
 
 // stillOpen asks an executor whether the pair of an action was taken, where that is not
 // known, and whether the plan is open, if its unwind may have begun and ended since.
-func (p *Plan) stillOpen(ctx context.Context, a *action) error {
+func (a *action) stillOpen(ctx context.Context) error {
+	p := a.plan
 	p.mu.Lock()
 	ask := time.Since(a.queued) > min(startSlack, a.grace()/2)
 	if a.waited() {
@@ -124,7 +128,7 @@ func (p *Plan) stillOpen(ctx context.Context, a *action) error {
 		switch {
 		case err != nil || time.Since(asked) > startSlack:
 			pause(bounded, askDelay)
-		case p.refuses(a, answer, &err):
+		case a.refuses(answer, &err):
 			return err
 		case answer.State == ledger.StateOpen:
 			p.mu.Lock()
@@ -145,7 +149,7 @@ func (p *Plan) stillOpen(ctx context.Context, a *action) error {
 	if a.state != actionRegistered {
 		return nil // start says why
 	}
-	return errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+	return errors.Join(err, a.giveUpFor(err, clip(err.Error())))
 }
 
 // watch has an executor asked now and then whether the plan of a running forward is
@@ -154,7 +158,8 @@ func (p *Plan) stillOpen(ctx context.Context, a *action) error {
 // grace, is interrupted: the plan may be undone where this process is cut off from. Where
 // something else bounds the forward, or refuses it afterwards, nothing is asked. Called with
 // mu held.
-func (p *Plan) watch(a *action) (stop func()) {
+func (a *action) watch() (stop func()) {
+	p := a.plan
 	if p.c.bus == nil || a.contract.Timeout > 0 || a.contract.Late == pb.Late_LATE_REFUSED {
 		return func() {}
 	}
@@ -236,11 +241,11 @@ func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 }
 
 // run calls the forward. A panic goes on after it is recorded, with its stack.
-func (p *Plan) run(ctx context.Context, a *action, forward Forward) (outcome Outcome, err error) {
+func (a *action) run(ctx context.Context, forward Forward) (outcome Outcome, err error) {
 	returned := false
 	defer func() {
 		if !returned {
-			p.vanished(a)
+			a.vanished()
 		}
 	}()
 	outcome, err = forward(ctx, a.call)
@@ -251,12 +256,13 @@ func (p *Plan) run(ctx context.Context, a *action, forward Forward) (outcome Out
 // vanished records a forward that did not return. The process may be about to
 // end, so it waits a moment for the record; without it the action is in doubt
 // just the same.
-func (p *Plan) vanished(a *action) {
-	record := p.outcome(a)
+func (a *action) vanished() {
+	p := a.plan
+	record := a.outcome()
 	record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{
 		Code: codePanic, Message: "the forward panicked or ended its goroutine",
 	}}
-	if _, err := p.finish(a, record); err != nil {
+	if _, err := a.finish(record); err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)

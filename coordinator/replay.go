@@ -286,7 +286,8 @@ func (c *Coordinator) enlist(r *run) error {
 var errLeftOpen = errors.New("the run has ended")
 
 // leaveOpen ends an action of this process and says nothing to the ledger.
-func (p *Plan) leaveOpen(a *action) {
+func (a *action) leaveOpen() {
+	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.state = actionEnded

@@ -43,7 +43,7 @@ func (r *run) doubted(
 		case !asked.Before(until):
 			return forward, nil
 		}
-		if over, err := r.plan.waitFor(ctx, a, until); over || err != nil {
+		if over, err := a.waitFor(ctx, until); over || err != nil {
 			return forward, err // start says why it does not run
 		}
 	}
@@ -63,7 +63,8 @@ func (r *run) landsBy(action string) time.Time {
 
 // waitFor waits until an instant. over: the forward of the action must not be started any
 // more, and there is nothing to wait for.
-func (p *Plan) waitFor(ctx context.Context, a *action, until time.Time) (over bool, err error) {
+func (a *action) waitFor(ctx context.Context, until time.Time) (over bool, err error) {
+	p := a.plan
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {

@@ -210,7 +210,7 @@ func (r *run) again(ctx context.Context, declared Action, past *api.PastAction, 
 	if err != nil {
 		return nil, err
 	}
-	return r.plan.execute(ctx, a, r.observed(past.Action, forward))
+	return a.execute(ctx, r.observed(past.Action, forward))
 }
 
 // errNotKept is what a call returns whose output could not be recorded as it was.

@@ -297,6 +297,7 @@ func (r *run) adopt() {
 	for _, id := range r.order {
 		p.count++
 		a := &action{
+			plan:   p,
 			number: p.count, queued: r.claimed, pair: &bundle{plan: p.id, done: make(chan struct{}), seq: r.past[id].Sequence}, state: actionEnded, finished: make(chan struct{}),
 			call: Call{Plan: p.id, Action: id, Capability: r.forwards[id].Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo)},
 		}

@@ -162,7 +162,8 @@ func (p *Plan) taken(answer api.OutcomeAnswer) error {
 }
 
 // refuses gives up an action whose pair was not taken, and says why.
-func (p *Plan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool {
+func (a *action) refuses(answer api.OutcomeAnswer, why *error) bool {
+	p := a.plan
 	err := p.taken(answer)
 	if *why = err; err == nil {
 		return false
@@ -170,7 +171,7 @@ func (p *Plan) refuses(a *action, answer api.OutcomeAnswer, why *error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.state == actionRegistered {
-		*why = errors.Join(err, p.giveUpFor(a, err, clip(err.Error())))
+		*why = errors.Join(err, a.giveUpFor(err, clip(err.Error())))
 	}
 	return true
 }
@@ -220,7 +221,7 @@ func (p *Plan) supersede(writer string) {
 		if a.state != actionRegistered || a.pair.failed() {
 			continue
 		}
-		if err := p.giveUpFor(a, ErrSuperseded, "its plan was resumed by another process before it was called"); err != nil {
+		if err := a.giveUpFor(ErrSuperseded, "its plan was resumed by another process before it was called"); err != nil {
 			p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
 		}
 	}
@@ -260,6 +261,7 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 // recallAction has the plan know an action of an earlier process. Called with mu held.
 func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
 	a := &action{
+		plan:   p,
 		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
 		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability, Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
 		past: &Recorded{
@@ -295,7 +297,8 @@ func (p *Plan) Recorded() []Recorded {
 }
 
 // admitPast says whether a call is that of a recorded action. Called with mu held.
-func (p *Plan) admitPast(a *action, d *draft) error {
+func (a *action) admitPast(d *draft) error {
+	p := a.plan
 	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input)) // as it is recorded
 	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) && !bytes.Equal(a.pastInput, inputDigest(d.input)) {
 		return ledger.Refuse("action.id", fmt.Sprintf("%q is another action already, which is recorded", d.ID), "an id of its own for each action")
@@ -304,7 +307,8 @@ func (p *Plan) admitPast(a *action, d *draft) error {
 }
 
 // recorded is what Do returns of an action that an earlier process has registered.
-func (p *Plan) recorded(a *action) (json.RawMessage, error) {
+func (a *action) recorded() (json.RawMessage, error) {
+	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.past.Outcome == api.OutcomeCompleted {
@@ -315,10 +319,11 @@ func (p *Plan) recorded(a *action) (json.RawMessage, error) {
 }
 
 // reportPast reports an action of an earlier process as completed.
-func (p *Plan) reportPast(ctx context.Context, a *action, declared Action, outcome Outcome) error {
+func (a *action) reportPast(ctx context.Context, declared Action, outcome Outcome) error {
+	p := a.plan
 	d, err := p.draft(ctx, declared, &outcome)
 	if err == nil {
-		err = p.settlePast(ctx, a, d)
+		err = a.settlePast(ctx, d)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot report action %q: %w", a.call.Action, err)
@@ -326,7 +331,8 @@ func (p *Plan) reportPast(ctx context.Context, a *action, declared Action, outco
 	return nil
 }
 
-func (p *Plan) settlePast(ctx context.Context, a *action, d *draft) error {
+func (a *action) settlePast(ctx context.Context, d *draft) error {
+	p := a.plan
 	p.mu.Lock()
 	switch {
 	case p.ended() != nil:
@@ -341,7 +347,7 @@ func (p *Plan) settlePast(ctx context.Context, a *action, d *draft) error {
 		return &past
 	}
 	a.contract = d.contract
-	done := p.completed(a, *d.happened)
+	done := a.completed(*d.happened)
 	b := newBundle(p.id, done.record)
 	err := p.queue(b)
 	if err == nil {

@@ -203,7 +203,7 @@ func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Reco
 func (p *Plan) giveUpAfter(number int) error {
 	for _, a := range p.order {
 		if a.number > number && a.state == actionRegistered && !a.pair.failed() {
-			if err := p.giveUp(a); err != nil {
+			if err := a.giveUp(); err != nil {
 				return err
 			}
 		}

@@ -85,7 +85,8 @@ func (v *vault) open(document json.RawMessage) (json.RawMessage, []json.RawMessa
 }
 
 // scrubbed is a text in which no sensitive value of an action's input stands.
-func (p *Plan) scrubbed(a *action, text string) string {
+func (a *action) scrubbed(text string) string {
+	p := a.plan
 	if a.contract == nil || len(a.contract.Sensitive) == 0 {
 		return text
 	}

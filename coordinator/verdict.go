@@ -50,7 +50,7 @@ func (p *Plan) rule(v Verdict) {
 	}
 	a.verdict = &v
 	if a.state == actionRegistered && p.ended() == nil {
-		_ = p.barred(a) // start says it again
+		_ = a.bar() // start says it again
 	}
 	p.change()
 }
@@ -58,7 +58,8 @@ func (p *Plan) rule(v Verdict) {
 // review returns when there is a verdict on an action, or there is no use in
 // waiting for one any longer; start says which. The notice of a verdict may be
 // lost, so an executor is asked too.
-func (p *Plan) review(ctx context.Context, a *action) error {
+func (a *action) review(ctx context.Context) error {
+	p := a.plan
 	p.mu.Lock()
 	if a.reviewBy.IsZero() {
 		a.reviewBy = time.Now().Add(a.reviewTimeout)
@@ -67,11 +68,11 @@ func (p *Plan) review(ctx context.Context, a *action) error {
 	ctx, cancel := context.WithDeadline(ctx, a.reviewBy)
 	defer cancel()
 	for delay := askDelay; ctx.Err() == nil; delay = min(2*delay, askDelayMax) {
-		decided, changed := p.decided(a)
+		decided, changed := a.decided()
 		if decided {
 			return nil
 		}
-		if err := p.askVerdict(ctx, a, changed); err != nil {
+		if err := a.askVerdict(ctx, changed); err != nil {
 			return err
 		}
 		timer := time.NewTimer(delay)
@@ -87,7 +88,8 @@ func (p *Plan) review(ctx context.Context, a *action) error {
 
 // decided reports whether an action needs to wait no longer; changed is closed
 // when it is worth to look again.
-func (p *Plan) decided(a *action) (decided bool, changed <-chan struct{}) {
+func (a *action) decided() (decided bool, changed <-chan struct{}) {
+	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered, p.changed
@@ -95,7 +97,8 @@ func (p *Plan) decided(a *action) (decided bool, changed <-chan struct{}) {
 
 // askVerdict asks an executor once, until changed. The error is a *Refused:
 // the ledger did not take the pair.
-func (p *Plan) askVerdict(ctx context.Context, a *action, changed <-chan struct{}) error {
+func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error {
+	p := a.plan
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with the question
@@ -121,24 +124,25 @@ func (p *Plan) askVerdict(ctx context.Context, a *action, changed <-chan struct{
 
 // barred returns why a registered action must not start, after recording that it
 // did not, or nil. Called with mu held.
-func (p *Plan) barred(a *action) error {
+func (a *action) bar() error {
 	switch {
 	case a.verdict != nil && a.verdict.blocks():
 		code := codeBlocked
 		if a.verdict.Outcome == verdictRedirect {
 			code = codeRedirected
 		}
-		return p.refuse(a, code, a.verdict)
+		return a.refuse(code, a.verdict)
 	case a.reviewTimeout > 0 && a.verdict == nil:
-		return p.refuse(a, codeNoVerdict, fmt.Errorf("%w within %v", ErrNoVerdict, a.reviewTimeout))
+		return a.refuse(codeNoVerdict, fmt.Errorf("%w within %v", ErrNoVerdict, a.reviewTimeout))
 	}
 	return nil
 }
 
 // refuse ends a registered action whose forward must not run. It returns the
 // cause, as later calls with the action's ID do. Called with mu held.
-func (p *Plan) refuse(a *action, code string, cause error) error {
-	if err := p.queueOutcome(p.uncalled(a, code, clip(cause.Error()))); err != nil {
+func (a *action) refuse(code string, cause error) error {
+	p := a.plan
+	if err := p.queueOutcome(a.uncalled(code, clip(cause.Error()))); err != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	a.state, a.barred = actionEnded, cause
