@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
@@ -12,35 +13,26 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// checker holds the rules against what happens. It reads records and what the fold
-// says of each, the provider's ledger, and what hosts send.
+// checker holds the rules against what neither the fold nor the audit can see: the
+// provider's ledger, what hosts send, what writers were told, and the clocks. What the
+// records alone can break, package audit judges.
 type checker struct {
 	w          *world
 	violations []Violation
 	records    int
 	audit      *auditor // nil: there is none
 
-	judged []judgement // by sequence - 1
-	timeNs int64       // logical time, told from the records alone (I8)
-	term   uint64
-	plans  map[string]*planCheck
-	order  []*planCheck
-	calls  map[turn.Attempt]*callCheck // effective dispatches and questions
-	came   map[turn.Attempt]bool       // a copy has come to a worker
-	wins   map[string]uint64           // by key: where its undo succeeded
-	acks   []acked
+	judged  [][]executor.Result        // of the records of a message, by sequence - 1
+	calls   map[turn.Attempt]callCheck // effective dispatches and questions
+	came    map[turn.Attempt]bool      // a copy has come to a worker
+	waiting map[string]bool            // plans whose commit waits
+	acks    []acked
 
 	broken   bool // the stream has lost or changed something
 	lostAt   uint64
 	lostBy   Fault
 	mustHalt []*host
 	guard    *ledger.Halted
-}
-
-// judgement is what became of the records of one message.
-type judgement struct {
-	results []executor.Result
-	times   []int64
 }
 
 type callCheck struct {
@@ -56,7 +48,9 @@ type acked struct {
 }
 
 func newChecker(w *world) *checker {
-	c := &checker{w: w, plans: map[string]*planCheck{}, calls: map[turn.Attempt]*callCheck{}, came: map[turn.Attempt]bool{}, wins: map[string]uint64{}}
+	c := &checker{
+		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{}, waiting: map[string]bool{},
+	}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
 	}
@@ -98,34 +92,29 @@ func (c *checker) folded(h *host, e ledger.Entry, result executor.Result) {
 	}
 	at, index := e.Address.Sequence, int(e.Address.Index)
 	if at == uint64(len(c.judged))+1 && index == 0 {
-		c.judged = append(c.judged, judgement{})
+		c.judged = append(c.judged, nil)
 	}
-	j := &c.judged[at-1]
-	if index == len(j.results) {
-		c.advance(e)
-		j.results, j.times = append(j.results, result), append(j.times, c.timeNs)
+	results := &c.judged[at-1]
+	if index == len(*results) {
+		*results = append(*results, result)
 		c.judge(e, result)
 		if c.audit != nil {
 			c.audit.judged(c, e, result)
 		}
 	}
-	if first := j.results[index]; first != result {
-		c.fail("I7", at, "%s says %s %q of record %d, and another host %s %q", h.name, verdictName(result.Verdict), result.Reason, index, verdictName(first.Verdict), first.Reason)
+	if first := (*results)[index]; first != result {
+		c.fail("I7", at, "%s says %s %q of record %d, and another host %s %q", h.name,
+			verdictName(result.Verdict), result.Reason, index, verdictName(first.Verdict), first.Reason)
 	}
-	if got := h.state.Meta().TimeNs; got != j.times[index] {
-		c.fail("I8", at, "logical time is %d, and stamps and epochs say %d", got, j.times[index])
+	if c.audit == nil {
+		return
 	}
-}
-
-// advance keeps the logical time: the largest stamp or epoch so far.
-func (c *checker) advance(e ledger.Entry) {
-	c.timeNs = max(c.timeNs, e.StampNs)
-	if e.Err == nil && e.Source.Class == ledger.ClassExecutor && e.Record.Term >= c.term {
-		c.timeNs = max(c.timeNs, e.Record.EpochNs)
+	if got, want := h.state.Meta().TimeNs, c.audit.entries[at-1][index].TimeNs; got != want {
+		c.fail("I8", at, "logical time is %d, and stamps and epochs say %d", got, want)
 	}
 }
 
-// judge holds one record against the rules, at its place in the ledger.
+// judge holds one record against what the world knows, at its place in the ledger.
 func (c *checker) judge(e ledger.Entry, result executor.Result) {
 	kind := ledger.Kind{}
 	if e.Record != nil {
@@ -137,26 +126,16 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 		c.sayJudged(e, kind, result)
 	}
 	if result.Verdict != executor.Effective {
-		c.openRefused(e, result)
-		c.claimed(e, result)
 		return
 	}
 	at := e.Address.Sequence
 	if c.w.stream.stored[at-1].unusable {
 		c.fail("I17", at, "%s can never be carried out, and is effective", kind.Name)
 	}
-	if e.Err != nil {
-		c.fail("I4", at, "%s was no record (%v), and is effective", kind.Name, e.Err)
-		return
+	k, limit := e.Record.GetLeaseFired(), c.w.settings.cascade.OrDefault().Depth
+	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
+		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan, k.Depth, limit)
 	}
-	holders := e.Source.Class == ledger.ClassExecutor && (kind.Class == ledger.ClassFact || e.Record.GetPlanErased() != nil)
-	if e.Source.Class != kind.Class && !holders {
-		c.fail("I4", at, "%s on a subject of class %s", kind.Name, e.Source.Class)
-	}
-	c.copies(e, kind)
-	c.references(e, kind)
-	c.terms(e)
-	c.effective(e)
 }
 
 func (c *checker) sayJudged(e ledger.Entry, kind ledger.Kind, result executor.Result) {
@@ -165,61 +144,6 @@ func (c *checker) sayJudged(e ledger.Entry, kind ledger.Kind, result executor.Re
 		text += ", " + result.Reason
 	}
 	c.w.say("ledger", "%s", text)
-}
-
-// copies: of one append at most one copy counts (I5). What an observation, a request
-// or a checkpoint says again is a new one.
-func (c *checker) copies(e ledger.Entry, kind ledger.Kind) {
-	m := &c.w.stream.stored[e.Address.Sequence-1]
-	if m.copyOf == 0 || kind.Name == "record_refused" || kind.Name == "compensation_progressed" || kind.Name == "checkpoint_signed" {
-		return
-	}
-	first := c.judged[m.copyOf-1].results
-	if int(e.Address.Index) < len(first) && first[e.Address.Index].Verdict != executor.Effective {
-		return // what was refused or void before may be right now
-	}
-	if p := c.plans[e.Record.Plan]; e.Source.Class != ledger.ClassExecutor && p != nil && p.resumed > m.copyOf {
-		return // it goes on since
-	}
-	switch e.Source.Class {
-	case ledger.ClassAgent, ledger.ClassExecutor, ledger.ClassWorker:
-		c.fail("I5", e.Address.Sequence, "%s is effective, and so was its copy at %d", kind.Name, m.copyOf)
-	}
-}
-
-// references: whatever a record points back to is an earlier record (I6).
-func (c *checker) references(e ledger.Entry, kind ledger.Kind) {
-	for _, ref := range [...]*pb.Address{e.Record.About, e.Record.Cause} {
-		if ref == nil {
-			continue
-		}
-		at := ref.Sequence
-		if at == 0 && ref.Index < e.Address.Index {
-			continue // of its own commit: it has no leaf yet
-		}
-		switch {
-		case at == 0 || at > e.Address.Sequence || at == e.Address.Sequence && ref.Index >= e.Address.Index:
-			c.fail("I6", e.Address.Sequence, "%s points to %s, which is not before it", kind.Name, ledger.FormatAddress(ref))
-		case int(ref.Index) >= len(c.w.stream.stored[at-1].entries) || !bytes.Equal(c.w.stream.stored[at-1].entries[ref.Index].Address.Leaf, ref.Leaf):
-			c.fail("I6", e.Address.Sequence, "%s points to %s, and another record stands there", kind.Name, ledger.FormatAddress(ref))
-		}
-	}
-}
-
-// terms never go back, and no record of an older one counts (I26).
-func (c *checker) terms(e ledger.Entry) {
-	if e.Source.Class != ledger.ClassExecutor {
-		return
-	}
-	term := e.Record.Term
-	if _, ok := e.Record.Kind.(*pb.Record_TermStarted); ok {
-		if term <= c.term {
-			c.fail("I26", e.Address.Sequence, "term %d begins after term %d", term, c.term)
-		}
-		c.term = term
-	} else if term != c.term {
-		c.fail("I26", e.Address.Sequence, "decided in term %d, effective in term %d", term, c.term)
-	}
 }
 
 // sent sees every command that leaves a host: its record is effective, read back, and
@@ -233,10 +157,13 @@ func (c *checker) sent(h *host, command executor.Command) {
 		}
 		return
 	}
+	if c.audit == nil {
+		return // nobody says which records count
+	}
 	purpose := command.Purpose
-	call := c.calls[attemptOf(command.Plan, command.Action, purpose, command.Attempt)]
+	call, known := c.calls[attemptOf(command.Plan, command.Action, purpose, command.Attempt)]
 	switch {
-	case call == nil:
+	case !known:
 		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s without an effective record", h.name, command.Attempt, purpose, command.Plan, command.Action)
 	case call.sequence > h.cursor():
 		c.fail("I18", call.sequence, "%s sends attempt %d of %s %s before it has read the record back", h.name, command.Attempt, command.Plan, command.Action)

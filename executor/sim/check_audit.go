@@ -6,6 +6,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -20,14 +22,6 @@ func newAuditor(programs *triggers.Cache) *auditor {
 	return &auditor{ledger: audit.NewWith(tenant, programs)}
 }
 
-// add folds a message as soon as it is stored.
-func (s *auditor) add(c *checker, m *stored) {
-	for _, v := range s.ledger.AddDecoded(m.message, m.entries) {
-		s.report(c, v)
-	}
-	s.entries = append(s.entries, s.ledger.Entries())
-}
-
 func (s *auditor) report(c *checker, v audit.Violation) {
 	about := ""
 	if v.Plan != "" {
@@ -37,15 +31,6 @@ func (s *auditor) report(c *checker, v audit.Violation) {
 }
 
 var auditVerdicts = [...]string{audit.Effective, audit.Repeated, audit.Refused, audit.Void}
-
-// judged compares what becomes of one record.
-func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
-	other := s.entries[e.Address.Sequence-1][e.Address.Index]
-	if want := auditVerdicts[result.Verdict]; other.Verdict != want {
-		c.fail("I7", e.Address.Sequence, "record %d, %s of plan %s, is %s for the audit (%s %s) and %s for the executor (%s)",
-			e.Address.Index, other.Kind, other.Plan, other.Verdict, other.Rule, other.Reason, want, result.Reason)
-	}
-}
 
 // end compares what the whole ledger means.
 func (s *auditor) end(c *checker, h *host) {
@@ -68,21 +53,6 @@ func (s *auditor) end(c *checker, h *host) {
 	s.facts(c, reader)
 }
 
-func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
-	view, ok := reader.Plan(p.ID)
-	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) || !slices.Equal(view.Orphans, p.Orphans) {
-		c.fail("I24", 0, "plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the executor",
-			p.ID, p.State, len(p.Actions), p.Orphans, view.State, len(view.Actions), view.Orphans)
-		return
-	}
-	for i, a := range p.Actions {
-		v := view.Actions[i]
-		if got := (audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt, Key: v.Key}); got != a {
-			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor", i+1, p.ID, a, got)
-		}
-	}
-}
-
 // facts compares working memory, key by key.
 func (s *auditor) facts(c *checker, reader *executor.Reader) {
 	views, _, err := reader.Facts(executor.FactsQuery{Limit: 1000})
@@ -99,6 +69,100 @@ func (s *auditor) facts(c *checker, reader *executor.Reader) {
 		v := views[i]
 		if v.Key != f.Key || (v.State == executor.FactEvicted) != f.Evicted || !f.Evicted && string(v.Value) != f.Value {
 			c.fail("I10", 0, "fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key, f.Value, f.Evicted, v.Key, v.Value, v.State)
+		}
+	}
+}
+
+// add folds a message as soon as it is stored, and holds what counts of it against the
+// provider's world.
+func (s *auditor) add(c *checker, m *stored) {
+	for _, v := range s.ledger.AddDecoded(m.message, m.entries) {
+		s.report(c, v)
+	}
+	entries := s.ledger.Entries()
+	s.entries = append(s.entries, entries)
+	for i, e := range m.entries {
+		if i < len(entries) && entries[i].Verdict == audit.Effective {
+			s.counts(c, e)
+		}
+	}
+}
+
+// counts follows a record that counts.
+func (s *auditor) counts(c *checker, e ledger.Entry) {
+	r, at := e.Record, e.Address.Sequence
+	switch k := r.Kind.(type) {
+	case *pb.Record_CompensationDispatched:
+		d := k.CompensationDispatched
+		c.calls[attemptOf(r.Plan, r.Action, ledger.PurposeUndo, d.Attempt)] = callCheck{at, d.Key}
+	case *pb.Record_ProbeAsked:
+		purpose := api.PurposeProbe
+		if k.ProbeAsked.Question == pb.Question_QUESTION_VERIFY {
+			purpose = api.PurposeVerify
+		}
+		c.calls[attemptOf(r.Plan, r.Action, purpose, k.ProbeAsked.Attempt)] = callCheck{at, k.ProbeAsked.Key}
+	case *pb.Record_CompensationSucceeded:
+		c.undone(at, r, k.CompensationSucceeded)
+	case *pb.Record_ForwardCompleted:
+		if k.ForwardCompleted.OutputIncomplete && len(r.Payload.GetOutput()) == 0 {
+			c.w.options.Seen.commit("lost")
+		}
+	case *pb.Record_PlanCommitted:
+		if p, _ := s.ledger.Plan(r.Plan); p.State == ledger.StateCommitting {
+			c.waiting[r.Plan] = true
+			c.w.options.Seen.commit("waits")
+		}
+	case *pb.Record_HeldSetRetired:
+		switch {
+		case c.waiting[r.Plan]:
+			c.w.options.Seen.commit("settled")
+		case len(k.HeldSetRetired.InDoubt) > 0:
+			c.w.options.Seen.commit("accepts")
+		}
+		delete(c.waiting, r.Plan)
+	}
+}
+
+// undone: the effect of an undo that succeeded is gone (E2). One that a probe has found
+// gone may come all the same, and what another process has made is its owner's (I31).
+func (c *checker) undone(at uint64, r *pb.Record, k *pb.CompensationSucceeded) {
+	spec := c.w.workers.spec(r.Plan, r.Action)
+	if spec == nil || c.clocksWrong() {
+		return
+	}
+	for _, f := range c.audit.ledger.Effects(r.Plan) {
+		if f.Action != r.Action || f.Claimed || k.Probed && f.Outcome != "completed" {
+			continue
+		}
+		for _, e := range c.w.provider.forward[spec.key] {
+			if e.stands && !e.extra {
+				c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s is there", r.Action, r.Plan, e.ref)
+			}
+		}
+	}
+}
+
+// judged compares what becomes of one record.
+func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
+	other := s.entries[e.Address.Sequence-1][e.Address.Index]
+	if want := auditVerdicts[result.Verdict]; other.Verdict != want {
+		c.fail("I7", e.Address.Sequence, "record %d, %s of plan %s, is %s for the audit (%s %s) and %s for the executor (%s)",
+			e.Address.Index, other.Kind, other.Plan, other.Verdict, other.Clause, other.Reason, want, result.Reason)
+	}
+}
+
+func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
+	view, ok := reader.Plan(p.ID)
+	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) || !slices.Equal(view.Orphans, p.Orphans) {
+		c.fail("I24", 0, "plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the executor",
+			p.ID, p.State, len(p.Actions), p.Orphans, view.State, len(view.Actions), view.Orphans)
+		return
+	}
+	for i, a := range p.Actions {
+		v := view.Actions[i]
+		got := audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt, Key: v.Key}
+		if got != a {
+			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor", i+1, p.ID, a, got)
 		}
 	}
 }

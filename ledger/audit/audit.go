@@ -31,6 +31,7 @@ type Entry struct {
 	Rule    string // that decided so; empty: effective
 	Clause  string // of that rule
 	Reason  string // what would have been right
+	TimeNs  int64  // logical time behind the record, unix ns
 }
 
 // Plan is a plan as the records leave it, in the words of package executor.
@@ -137,7 +138,7 @@ func (l *Ledger) AddDecoded(m ledger.Message, entries []ledger.Entry) []Violatio
 	for i, e := range entries {
 		v, broken := l.judge(e, entries)
 		found = append(found, broken...)
-		l.last = append(l.last, entryOf(e, v))
+		l.last = append(l.last, l.book.entry(e, v))
 		if e.Source.Class == ledger.ClassExecutor {
 			holder = true
 			if v.kind == Void || v.kind == Refused {
@@ -289,8 +290,8 @@ func violation(k *clause, e ledger.Entry, right string) Violation {
 	return v
 }
 
-func entryOf(e ledger.Entry, v verdict) Entry {
-	out := Entry{Address: e.Address, Verdict: v.kind, Reason: v.right}
+func (b *book) entry(e ledger.Entry, v verdict) Entry {
+	out := Entry{Address: e.Address, Verdict: v.kind, Reason: v.right, TimeNs: b.now}
 	if v.by != nil {
 		out.Rule, out.Clause = v.by.rule(), v.by.id
 	}
@@ -344,6 +345,43 @@ func (l *Ledger) view(p *plan) Plan {
 		view.Actions = append(view.Actions, row)
 	}
 	return view
+}
+
+// Effect is what the records say of the effect of an action, for who can look at the world.
+type Effect struct {
+	Action   string
+	Outcome  string
+	Absent   bool // a probe, or the plan's owner, has said that it is not there
+	Answered bool // the plan's owner has answered for it
+	Held     bool // nothing has been undone of it
+	Kept     bool // it came before the savepoint to which its plan was undone
+	Duty     bool // more of it is owed beside it
+	Claimed  bool // a record that was refused claims an act of the same name
+	Accepted bool // its root accepts doubt
+}
+
+// Effects lists what a plan's actions have made outside, where there is an undo of it: not
+// that of child plans, of duties, and in working memory.
+func (l *Ledger) Effects(plan string) (list []Effect) {
+	p := l.book.plan(plan)
+	if p == nil {
+		return nil
+	}
+	for _, a := range p.actions {
+		undoable := a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE && !a.inMemory()
+		if a.child != nil || a.dutyOf != 0 || !undoable {
+			continue
+		}
+		list = append(list, Effect{
+			Action: a.id, Outcome: a.outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
+			Answered: a.resolution != nil, Held: a.undo == held,
+			Kept:     a.undo == skipped && !a.scoped && a.crossed() && !a.superseded(),
+			Duty:     a.duties > 0,
+			Claimed:  slices.ContainsFunc(p.orphans, func(o orphan) bool { return o.action == a.id }),
+			Accepted: p.root().accepts(),
+		})
+	}
+	return list
 }
 
 // Facts returns what stands in working memory and what was evicted from it, by key.

@@ -255,6 +255,12 @@ var clauseCases = []struct {
 	{"I29.quarantine", quarantines, func(s *scene) { s.a.undo = owed; lands(s) }},
 	{"I21.passed", quarantines, func(s *scene) { s.a.undo, s.b.undo = owed, dispatched }},
 	{"I23.state", quarantines, func(s *scene) { s.a.undo = dispatched }},
+	{"I23.tries", quarantines, func(s *scene) {
+		s.a.failedForNow, s.a.attempt = true, 1
+		s.record.GetActionQuarantined().Reason = "undo failed: later"
+	}},
+	{"I19.question", asks, func(s *scene) { s.record.GetProbeAsked().Key = "k" }},
+	{"I19.question", asksForCommit, func(s *scene) { s.record.GetProbeAsked().Key = "k" }},
 	{"I18.memory", makes, func(s *scene) { s.a.compensation = &pb.CompensationRegistered{} }},
 	{"I18.made", makes, func(s *scene) { s.a.undo = compensated }},
 	{"I18.made-for", makes, func(s *scene) { s.record.Cause = &pb.Address{Sequence: 2} }},
@@ -288,6 +294,7 @@ var clauseCases = []struct {
 	{"L1.ends", nothingLeft, func(s *scene) { s.p.phase = ledger.StateCommitted }},
 	{"L1.ends", nothingLeft, func(s *scene) { s.p.phase = ledger.StateCommitting }},
 	{"L1.ends", nothingLeft, func(s *scene) { s.a.doubt = doubtDue }},
+	{"L1.ends", nothingLeft, func(s *scene) { s.p.phase = ledger.StateQuarantined }},
 	{"L2.deadline", nothingLeft, func(s *scene) {
 		s.p.phase, s.p.declared.DeadlineNs, s.l.book.now = ledger.StateOpen, 5, 5
 	}},

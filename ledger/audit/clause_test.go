@@ -375,7 +375,8 @@ func (s *scene) probed() {
 
 func asks(s *scene) {
 	s.decides(ledger.StateUnwinding, owed, &pb.Record{Kind: &pb.Record_ProbeAsked{ProbeAsked: &pb.ProbeAsked{
-		Attempt: 1, Question: pb.Question_QUESTION_EFFECT, Capability: "look"}}})
+		Attempt: 1, Question: pb.Question_QUESTION_EFFECT, Capability: "look",
+		Key: ledger.Key("t", "p", "a", ledger.PurposeUndo)}}})
 	s.probed()
 }
 

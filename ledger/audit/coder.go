@@ -287,6 +287,7 @@ func codeAction(c *coder, a *action) {
 	number(c, &a.doubtedAs)
 	number(c, &a.dispatchedNs)
 	c.flag(&a.unserved)
+	c.flag(&a.failedForNow)
 	number(c, &a.saidDone)
 	c.flag(&a.undone)
 	c.flag(&a.askedToSend)

@@ -352,6 +352,7 @@ func noteQuestion(b *book, c *claim) {
 		a.unheard()
 	}
 	a.asking, a.asked, a.askedNs, a.undo = k.Question, k.Attempt, c.Record.EpochNs, dispatched
+	a.failedForNow = false
 	a.arguments = c.Record.Payload.GetArguments()
 }
 

@@ -77,7 +77,7 @@ func noteRetry(b *book, c *claim) {
 		a.doubt = doubtDue
 		return
 	}
-	a.attemptsFrom, a.approved, a.unserved = a.attempt, true, false
+	a.attemptsFrom, a.approved, a.unserved, a.failedForNow = a.attempt, true, false, false
 	switch a.undo {
 	case quarantined:
 		b.reopen(p)

@@ -353,6 +353,8 @@ func (p *plan) unfinished() string {
 	switch {
 	case p.phase == ledger.StateUnwinding:
 		return "an end of the plan, which still unwinds"
+	case p.phase == ledger.StateQuarantined && p.count(quarantined) == 0 && len(p.unanswered()) == 0:
+		return "another end: nothing of the plan waits for its owner"
 	case p.stops() && p.fired != nil:
 		return "an unwind: a lease fired"
 	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.openChildren() == 0 &&

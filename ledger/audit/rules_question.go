@@ -81,7 +81,7 @@ var doubtChapters = map[string]*chapter{
 			clause{"I29.doubt", "No commit asks before a forward has had its time.",
 				landedFirst(func(c *claim) int64 { return c.p.doubtBy(c.a) })},
 			nextQuestion),
-		content: callContent,
+		content: questionContent,
 		collect: noteDoubtAsked,
 	},
 	"probe_answered for a commit": {

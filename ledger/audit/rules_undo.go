@@ -3,6 +3,7 @@ package audit
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -83,9 +84,9 @@ var undoChapters = map[string]*chapter{
 	"undo by a fact":      {counts: undone(madeClauses...), collect: noteMade},
 	"compensation_skipped": {counts: undone(skipClauses...), content: []clause{orderClause},
 		collect: noteSkip},
-	"action_quarantined": {counts: undone(quarantineClauses...),
+	"action_quarantined": {counts: undone(quarantineClauses...), content: quarantineContent,
 		collect: noteQuarantine},
-	"probe_asked": {counts: undone(askClauses...), content: callContent,
+	"probe_asked": {counts: undone(askClauses...), content: questionContent,
 		collect: noteQuestion},
 	"probe_answered": {counts: undone(foundClauses...), collect: noteFound},
 }
@@ -196,6 +197,14 @@ var orderClause = clause{"I21.order",
 
 // atUnwind: the action has a part in the unwind that is under way.
 func (a *action) atUnwind(p *plan) bool { return a.undo != held || a.n > p.target }
+
+// questionContent are asked of every question.
+var questionContent = append([]clause{
+	{"I19.question", "A question is asked under the key of the undo.", func(c *claim) judgement {
+		key, want := c.Record.GetProbeAsked().Key, c.b.undoKey(c.p, c.a)
+		return unless(key == want, "key %q, and not %q", want, key)
+	}},
+}, callContent...)
 
 // callContent are I30 and I37 of every call.
 var callContent = []clause{
@@ -314,6 +323,17 @@ var quarantineClauses = []clause{
 			fits := []string{owed, waiting, exhausted}
 			return unless(slices.Contains(fits, c.a.undo), "the undo of action %s is %s", c.a.id,
 				c.a.undo)
+		}},
+}
+
+var quarantineContent = []clause{
+	{"I23.tries", "No undo is given up for a failure while its contract allows another attempt.",
+		func(c *claim) judgement {
+			a, k := c.a, c.Record.GetActionQuarantined()
+			failure := strings.Contains(k.Reason, a.compensation.GetCapability()+" failed: ")
+			return unless(!failure || !a.failedForNow || a.spent(),
+				"another attempt of action %s, after %d of %d", a.id, a.attempt-a.attemptsFrom,
+				attemptsOf(a.compensation))
 		}},
 }
 

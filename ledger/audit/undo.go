@@ -110,7 +110,7 @@ func noteSuccess(b *book, c *claim) {
 func noteFailure(b *book, c *claim) {
 	a, k := c.a, c.Record.GetCompensationFailed()
 	a.pending = nil
-	a.unserved = k.Unserved
+	a.unserved, a.failedForNow = k.Unserved, !k.Final && !k.InDoubt
 	a.unheard()
 	if k.InDoubt { // its worker may be at work for as long again
 		a.aliveUntilNs = max(a.aliveUntilNs,
