@@ -15,6 +15,10 @@ type Rule struct {
 	Here string
 	// Elsewhere says who else holds a ledger to it.
 	Elsewhere string
+	// Own says that the records of one plan can break it, whatever else is in the ledger.
+	Own bool
+	// Timed says that the end of an undo window has a part in it.
+	Timed bool
 }
 
 // Rules lists all rules, in the order of their numbers.
@@ -25,13 +29,13 @@ func Rules() []Rule {
 		{ID: "I2", Sentence: "Every checkpoint has the root of the records before it, and a valid signature.",
 			Elsewhere: "the verifier of checkpoints, which has leaves and keys"},
 		{ID: "I3", Sentence: "A commit is one message: whole or absent."},
-		{ID: "I4", Sentence: "Each kind of record is only where its writer may write.",
+		{ID: "I4", Own: true, Sentence: "Each kind of record is only where its writer may write.",
 			Elsewhere: "the permissions of the server"},
 		{ID: "I5", Sentence: "An id counts once: a copy changes nothing, and another record under it is refused."},
 		{ID: "I6", Sentence: "Every reference names an earlier record of the same ledger, by place and leaf."},
 		{ID: "I7", Sentence: "The state is a function of the records only.",
 			Here: "the book has no other input", Elsewhere: "memory rebuild compares rows byte for byte"},
-		{ID: "I8", Sentence: "Logical time is the maximum of the stamps and epochs recorded so far."},
+		{ID: "I8", Own: true, Sentence: "Logical time is the maximum of the stamps and epochs recorded so far."},
 		{ID: "I9", Sentence: "The same state and input give the same decisions.",
 			Elsewhere: "the tests of the executor, which decide twice"},
 		{ID: "I10", Sentence: "Working memory is what the records say.",
@@ -39,29 +43,29 @@ func Rules() []Rule {
 		{ID: "I11", Sentence: "A lease that fired was true, by the condition that was registered."},
 		{ID: "I12", Sentence: "A lease fires for the first record after which it was true while armed."},
 		{ID: "I13", Sentence: "What is true while armed fires."},
-		{ID: "I14", Sentence: "A lease fires once, until its plan is open again."},
-		{ID: "I15", Sentence: "A plan that has ended does nothing more."},
+		{ID: "I14", Own: true, Sentence: "A lease fires once, until its plan is open again."},
+		{ID: "I15", Own: true, Timed: true, Sentence: "A plan that has ended does nothing more."},
 		{ID: "I16", Sentence: "Nothing that reads the clock fires early.",
 			Elsewhere: "the host's clock guard holds the clock against another one"},
-		{ID: "I17", Sentence: "Every forward has its compensation in the same commit."},
-		{ID: "I18", Sentence: "No outcome of an undo without its dispatch."},
-		{ID: "I19", Sentence: "One undo and one key for each address, whatever attempt and term."},
-		{ID: "I20", Sentence: "Only what crossed the boundary, or may have, is undone; " +
+		{ID: "I17", Own: true, Sentence: "Every forward has its compensation in the same commit."},
+		{ID: "I18", Own: true, Sentence: "No outcome of an undo without its dispatch."},
+		{ID: "I19", Own: true, Sentence: "One undo and one key for each address, whatever attempt and term."},
+		{ID: "I20", Own: true, Timed: true, Sentence: "Only what crossed the boundary, or may have, is undone; " +
 			"doubt is settled as the contract says."},
-		{ID: "I21", Sentence: "An undo begins when all that came after it has ended."},
-		{ID: "I22", Sentence: "A plan ends compensated when each crossed action has exactly one success."},
-		{ID: "I23", Sentence: "What cannot be undone is its owner's, and the end names exactly what is outstanding."},
-		{ID: "I24", Sentence: "What is held is what was registered and neither retired nor settled."},
+		{ID: "I21", Own: true, Sentence: "An undo begins when all that came after it has ended."},
+		{ID: "I22", Own: true, Timed: true, Sentence: "A plan ends compensated when each crossed action has exactly one success."},
+		{ID: "I23", Own: true, Timed: true, Sentence: "What cannot be undone is its owner's, and the end names exactly what is outstanding."},
+		{ID: "I24", Own: true, Timed: true, Sentence: "What is held is what was registered and neither retired nor settled."},
 		{ID: "I25", Sentence: "Every firing has the depth of what it read, and none is deeper than its limit."},
 		{ID: "I26", Sentence: "Terms never decrease, and a holder of an older one decides nothing.",
 			Elsewhere: "the fence of the append"},
-		{ID: "I27", Sentence: "Nothing crosses tenants."},
+		{ID: "I27", Own: true, Sentence: "Nothing crosses tenants."},
 		{ID: "I28", Sentence: "Nothing that a decision reads can be shredded.",
 			Here: "the book reads control fields only, and of payloads what bindings move into arguments"},
 		{ID: "I29", Sentence: "A plan that ended compensated or failed has no effect in the world, " +
 			"as long as providers keep what their contracts say.",
 			Elsewhere: "the simulator, which knows the provider's world"},
-		{ID: "I30", Sentence: "A call takes what its registered bindings make of what was recorded."},
+		{ID: "I30", Own: true, Sentence: "A call takes what its registered bindings make of what was recorded."},
 		{ID: "I31", Sentence: "A plan takes the records of one process of its agent at a time. An act that " +
 			"another one claims, or that any refused record claims, keeps its plan from ending committed, " +
 			"compensated or failed until its owner, or its process, has said what became of it.",
@@ -72,6 +76,16 @@ func Rules() []Rule {
 		{ID: "L1", Sentence: "Every unwind ends."},
 		{ID: "L2", Sentence: "Every deadline that has passed has fired."},
 	}
+}
+
+// RuleOf returns the rule of an id; an empty one where there is none.
+func RuleOf(id string) Rule {
+	for _, rule := range Rules() {
+		if rule.ID == id {
+			return rule
+		}
+	}
+	return Rule{}
 }
 
 // RulesHeld counts the rules that this package holds a ledger to.

@@ -267,9 +267,6 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 	}
 }
 
-// timed are rules that an undo window has a part in.
-var timed = map[string]bool{"I15": true, "I20": true, "I22": true, "I23": true, "I24": true}
-
 // orphaned notes a child plan whose parent is withheld: what becomes of it is decided
 // there. And it notes undo windows.
 func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
@@ -308,15 +305,11 @@ func (c *check) checkpoint(k *pb.CheckpointSigned, sequence uint64) {
 	c.signed(k.Note, sequence)
 }
 
-// own are the rules that the records of a plan alone can break: what else is in the
-// ledger is no excuse.
-var own = map[string]bool{"I4": true, "I8": true, "I14": true, "I15": true, "I17": true, "I18": true, "I19": true, "I20": true,
-	"I21": true, "I22": true, "I23": true, "I24": true, "I27": true, "I30": true}
-
 // violation notes what the rules found. In a part of a ledger, what rests on records
 // that are withheld cannot be told, and neither can what rests on that.
 func (c *check) violation(v audit.Violation) {
-	if c.report.Holds != bundle.Plan || own[v.Rule] && !c.lost && !(c.windows && timed[v.Rule]) {
+	rule := audit.RuleOf(v.Rule)
+	if c.report.Holds != bundle.Plan || rule.Own && !c.lost && !(c.windows && rule.Timed) {
 		c.report.violated(v)
 		return
 	}

@@ -24,7 +24,8 @@ const RuleFormat = "format"
 
 // Finding is something that is wrong.
 type Finding struct {
-	Rule     string `json:"rule"` // "I2"; RuleFormat: the file
+	Rule     string `json:"rule"`             // "I2"; RuleFormat: the file
+	Clause   string `json:"clause,omitempty"` // "I21.order": the part of a rule of records
 	Sequence uint64 `json:"sequence"`
 	Through  uint64 `json:"through,omitempty"` // it is one of the records from Sequence to here
 	Address  string `json:"address,omitempty"`
@@ -154,7 +155,10 @@ func (r *Report) doubt(about string, sequence uint64, format string, a ...any) {
 }
 
 func (r *Report) violated(v audit.Violation) {
-	f := Finding{Rule: v.Rule, Sequence: v.Address.GetSequence(), Plan: v.Plan, Action: v.Action, Problem: v.Problem}
+	f := Finding{
+		Rule: v.Rule, Clause: v.Clause, Sequence: v.Address.GetSequence(), Plan: v.Plan, Action: v.Action,
+		Problem: v.Problem,
+	}
 	if len(v.Address.GetLeaf()) > 0 {
 		f.Address = ledger.FormatAddress(v.Address)
 	}

@@ -60,9 +60,9 @@ func (r *Report) Text(file string) string {
 	for _, f := range r.Findings {
 		line("FOUND", "%s", finding(f))
 		line("", "%s", f.Problem)
-		if sentence := sentenceOf(f.Rule); sentence != "" && !told[f.Rule] {
-			line("", "%s: %s", f.Rule, sentence)
-			told[f.Rule] = true
+		if id, says := saysOf(f); says != "" && !told[id] {
+			line("", "%s: %s", id, says)
+			told[id] = true
 		}
 	}
 	if r.More > 0 {
@@ -166,14 +166,14 @@ func finding(f Finding) string {
 	return text
 }
 
-// sentenceOf is what a rule says; empty: it is none of those of a ledger.
-func sentenceOf(id string) string {
-	for _, rule := range audit.Rules() {
-		if rule.ID == id {
-			return rule.Sentence
+// saysOf is what the clause of a finding says, or its rule; empty: it is of the file.
+func saysOf(f Finding) (id, says string) {
+	for _, c := range audit.Clauses() {
+		if c.ID == f.Clause {
+			return c.ID, c.Says
 		}
 	}
-	return ""
+	return f.Rule, audit.RuleOf(f.Rule).Sentence
 }
 
 func verdict(r *Report) string {
