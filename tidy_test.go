@@ -34,7 +34,7 @@ const (
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/turn", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/timescales", "executor", "executor/rows", "executor/turn", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
@@ -52,13 +52,14 @@ var layers = map[string][]string{
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/jetstream"},
 	"triggers":                  {},
 	"triggers/oracle":           {},
-	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers"},
+	"executor":                  {"proto/sagenbaum/v1", "proto/api", "ledger", "triggers", "executor/rows", "executor/rowspb"},
+	"executor/rows":             {"proto/sagenbaum/v1", "executor/rowspb"},
 	"executor/rowspb":           {"proto/sagenbaum/v1"},
 	"executor/turn":             {"proto/sagenbaum/v1", "proto/api", "ledger", "executor", "executor/rowspb"},
 	"executor/actuators":        {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers", "executor", "executor/turn"},
-	"executor/sim":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/rowspb", "executor/turn"},
+	"executor/sim":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/rows", "executor/rowspb", "executor/turn"},
 	"executor/sim/mutants":      {},
-	"executor/host":             {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/rowspb", "executor/turn", "executor/actuators"},
+	"executor/host":             {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/rows", "executor/rowspb", "executor/turn", "executor/actuators"},
 	"executor/host/console":     {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/host"},
 	"coordinator":               {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},

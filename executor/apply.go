@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -105,9 +106,9 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 		row.Kind = ledger.KindOf(e.Record).Name
 	}
 	row.Plan = planOf(e)
-	s.set(recordKey(keyRefused, e.Address.Sequence, e.Address.Index), encode(row))
+	rows.Refused.Set(s.tx, rows.At(e.Address), row)
 	if row.Plan != "" {
-		s.set(refusalKey(row.Plan, e.Address), nil)
+		rows.Refusals.Add(s.tx, rows.NamedPlace{Name: row.Plan, At: rows.At(e.Address)})
 	}
 	// A decision that lost is explained here and needs no further record; a
 	// refused record of anybody else is answered in the ledger itself.
@@ -115,7 +116,7 @@ func (s *State) refuse(e ledger.Entry, r Result) {
 	// not make the holder append a thousand.
 	if r.Verdict == Refused && e.Source.Class != ledger.ClassExecutor && s.answered != e.Address.Sequence {
 		s.answered = e.Address.Sequence
-		s.todo.add(todoRefused + string(recordKey(0, e.Address.Sequence, e.Address.Index)[1:]))
+		s.todo.add(todoRefused + string(rows.At(e.Address).Bytes()))
 	}
 }
 
@@ -129,11 +130,6 @@ func planOf(e ledger.Entry) string {
 		return plan
 	}
 	return ""
-}
-
-func refusalKey(plan string, a *pb.Address) []byte {
-	k := append(planKey(keyRefusal, plan), 0)
-	return append(k, recordKey(0, a.Sequence, a.Index)[1:]...)
 }
 
 // hasWork reports whether a plan needs a decision.

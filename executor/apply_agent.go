@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -67,7 +68,7 @@ func (s *State) planOpened(e ledger.Entry, declared *pb.PlanOpened) Result {
 		if unopened(p.row) {
 			return refused("plan %s has failed: its opening was refused at %s; want another ID", p.id, ledger.FormatAddress(p.row.Opened))
 		}
-		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer && bytes.Equal(encode(p.row.Declared), encode(declared)) {
+		if p.row.Agent == e.Source.Name && p.row.Opener == e.Record.Writer && bytes.Equal(rows.Encode(p.row.Declared), rows.Encode(declared)) {
 			return repeated
 		}
 		return refused("plan %s was opened before, by agent %s at %s", p.id, p.row.Agent, ledger.FormatAddress(p.row.Opened))
@@ -134,8 +135,8 @@ func usableText(s string) string {
 func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegistered) Result {
 	r := e.Record
 	if n := s.number(p.id, r.Action); n != 0 {
-		input := s.payload(actionKey(keyPayload, p.id, n)).Input
-		if bytes.Equal(encode(s.action(p.id, n).fixed.Forward), encode(f)) && bytes.Equal(input, r.Payload.GetInput()) {
+		input := s.payload(rows.Action{Plan: p.id, N: n}).Input
+		if bytes.Equal(rows.Encode(s.action(p.id, n).fixed.Forward), rows.Encode(f)) && bytes.Equal(input, r.Payload.GetInput()) {
 			return repeated
 		}
 		return refused("action %s was registered before, differently, at %s", r.Action, ledger.FormatAddress(s.action(p.id, n).fixed.Registered))
@@ -154,7 +155,7 @@ func (s *State) forwardRegistered(e ledger.Entry, p *plan, f *pb.ForwardRegister
 	}
 	a := s.enlist(p, fixed, &rowspb.ActionRow{})
 	if input := r.Payload.GetInput(); len(input) > 0 {
-		s.set(actionKey(keyPayload, p.id, a.id.n), encode(&pb.Payload{Input: input}))
+		rows.Payloads.Set(s.tx, a.id, &pb.Payload{Input: input})
 	}
 	s.evaluateCounting(p, e.Address)
 	if p.row.Phase != rowspb.Phase_PHASE_OPEN {
@@ -216,7 +217,7 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 		return refused("its forward_registered was refused, or does not stand before it")
 	}
 	if a.fixed.Compensation != nil {
-		if bytes.Equal(encode(a.fixed.Compensation), encode(c)) {
+		if bytes.Equal(rows.Encode(a.fixed.Compensation), rows.Encode(c)) {
 			return repeated
 		}
 		return refused("action %s has a registered compensation that differs", e.Record.Action)
@@ -231,10 +232,9 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 	a.begun = true
 	s.change(a)
 	if before := e.Record.Payload.GetBefore(); len(before) > 0 {
-		key := actionKey(keyPayload, p.id, a.id.n)
-		payload := s.payload(key)
+		payload := s.payload(a.id)
 		payload.Before = before
-		s.set(key, encode(payload))
+		rows.Payloads.Set(s.tx, a.id, payload)
 	}
 	s.windowOf(p, a)
 	s.reconsider(p, a)
@@ -315,7 +315,7 @@ func (s *State) sameOutcome(a *action, r *pb.Record, failure string) bool {
 	if !ok {
 		return a.row.Failure == failure
 	}
-	output := s.payload(actionKey(keyPayload, a.id.plan, a.id.n)).Output
+	output := s.payload(a.id).Output
 	return a.row.ExternalRef == k.ForwardCompleted.ExternalRef && a.row.OutputIncomplete == k.ForwardCompleted.OutputIncomplete &&
 		bytes.Equal(a.row.LiftedOutput, k.ForwardCompleted.Lifted) && bytes.Equal(output, r.Payload.GetOutput())
 }
@@ -324,17 +324,18 @@ func (s *State) keepOutput(a *action, output []byte) {
 	if len(output) == 0 {
 		return
 	}
-	key := actionKey(keyPayload, a.id.plan, a.id.n)
-	payload := s.payload(key)
+	payload := s.payload(a.id)
 	payload.Output = output
-	s.set(key, encode(payload))
+	rows.Payloads.Set(s.tx, a.id, payload)
 	a.row.HasOutput = bindable(output)
 }
 
-func (s *State) payload(key []byte) *pb.Payload {
-	payload := new(pb.Payload)
-	s.find(key, payload)
-	return payload
+// payload is what the action's process has sent along; never nil.
+func (s *State) payload(id rows.Action) *pb.Payload {
+	if payload := rows.Payloads.Find(s.tx, id); payload != nil {
+		return payload
+	}
+	return new(pb.Payload)
 }
 
 // planCommitted retires the whole held set at once (S62), if the plan is still

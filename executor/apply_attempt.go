@@ -3,6 +3,7 @@ package executor
 import (
 	"math"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -45,8 +46,8 @@ func (s *State) dispatched(e ledger.Entry, p *plan, a *action, k *pb.Compensatio
 
 // fly notes a call that is out, and lets it be sent.
 func (s *State) fly(p *plan, a *action, row *rowspb.CommandRow) {
-	s.set(actionKey(keyCommand, p.id, a.id.n), encode(row))
-	s.set(actionKey(keyFlight, p.id, a.id.n), nil)
+	rows.Commands.Set(s.tx, a.id, row)
+	rows.Flights.Add(s.tx, a.id)
 	if s.base == nil { // a scratch fold sends nothing
 		s.commands = append(s.commands, s.command(p, a, row))
 	}
@@ -55,7 +56,7 @@ func (s *State) fly(p *plan, a *action, row *rowspb.CommandRow) {
 // dropRetry takes back the due entry of an action that waits for its next call.
 func (s *State) dropRetry(p *plan, a *action) {
 	if a.row.DueNs != 0 {
-		s.dropDue(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n})
+		s.dropDue(a.row.DueNs, rows.DueRetry, rows.Lease{Plan: p.id, N: a.id.N})
 		a.row.DueNs = 0
 	}
 }
@@ -63,9 +64,9 @@ func (s *State) dropRetry(p *plan, a *action) {
 // wait lets an action wait for its next call until dueNs.
 func (s *State) wait(p *plan, a *action, dueNs int64) {
 	s.dropRetry(p, a)
-	s.delete(actionKey(keyFlight, p.id, a.id.n))
+	rows.Flights.Delete(s.tx, a.id)
 	a.row.DueNs = dueNs
-	s.setDue(dueNs, dueRetry, leaseRef{plan: p.id, n: a.id.n})
+	s.setDue(dueNs, rows.DueRetry, rows.Lease{Plan: p.id, N: a.id.N})
 	s.move(p, a, rowspb.Undo_UNDO_WAITING)
 }
 
@@ -88,13 +89,13 @@ func reportedDone(a *action) bool { return a.row.Reported.GetAnswer() == pb.Answ
 // Decide records it.
 func (s *State) heard(p *plan, a *action, report *pb.CompensationReported, at *pb.Address) {
 	a.row.Reported, a.row.ReportedAt = report, at
-	p.row.Reported = insert(p.row.Reported, a.id.n)
+	p.row.Reported = insert(p.row.Reported, a.id.N)
 	s.change(a)
 	s.touch(p)
 }
 
 func (s *State) unheard(p *plan, a *action) {
-	p.row.Reported = without(p.row.Reported, a.id.n)
+	p.row.Reported = without(p.row.Reported, a.id.N)
 	a.row.Reported, a.row.ReportedAt, a.row.Confirmed = nil, nil, false
 }
 
@@ -106,8 +107,8 @@ func (s *State) land(p *plan, a *action) {
 	s.dropRetry(p, a)
 	s.unheard(p, a)
 	a.row.Asking, a.row.Pending = pb.Question_QUESTION_UNSPECIFIED, nil
-	s.delete(actionKey(keyCommand, p.id, a.id.n))
-	s.delete(actionKey(keyFlight, p.id, a.id.n))
+	rows.Commands.Delete(s.tx, a.id)
+	rows.Flights.Delete(s.tx, a.id)
 }
 
 func (s *State) succeeded(e ledger.Entry, p *plan, a *action, k *pb.CompensationSucceeded) Result {

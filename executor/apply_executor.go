@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -30,7 +31,7 @@ func (s *State) applyExecutor(e ledger.Entry) Result {
 	}
 	switch k := r.Kind.(type) {
 	case *pb.Record_RecordRefused:
-		s.todo.remove(todoRefused + string(recordKey(0, k.RecordRefused.Sequence, k.RecordRefused.Index)[1:]))
+		s.todo.remove(todoRefused + string(rows.Place{Sequence: k.RecordRefused.Sequence, Index: k.RecordRefused.Index}.Bytes()))
 		return effective
 	case *pb.Record_FactEvicted:
 		return s.factEvicted(e, k.FactEvicted)
@@ -181,7 +182,7 @@ func (s *State) leaseFired(e ledger.Entry, p *plan, k *pb.LeaseFired) Result {
 	if a != nil {
 		s.change(a)
 	}
-	s.index(leaseRef{p.id, number(a), k.Lease}, l, 0, nil, false)
+	s.index(rows.Lease{Plan: p.id, N: number(a), Name: k.Lease}, l, 0, nil, false)
 	p.row.Turned, p.row.Behind = nil, nil
 	defer s.touch(p)
 	reason := "lease " + k.Lease + ": " + conditionOf(p, a, l)

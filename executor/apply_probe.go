@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -237,9 +238,5 @@ const codeUnverified = "unverified"
 
 // commandRow is the command in flight, or nil.
 func (s *State) commandRow(a *action) *rowspb.CommandRow {
-	row := new(rowspb.CommandRow)
-	if !s.find(actionKey(keyCommand, a.id.plan, a.id.n), row) {
-		return nil
-	}
-	return row
+	return rows.Commands.Find(s.tx, a.id)
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -20,7 +21,9 @@ func (s *State) checkpointSigned(e ledger.Entry, k *pb.CheckpointSigned) Result 
 		return void("its root has %d bytes", len(k.Root))
 	}
 	if last := s.Signed(); k.Size > last.GetSigned().GetSize() {
-		s.set([]byte{keySigned}, encode(&rowspb.CheckpointRow{Signed: k, At: e.Address, StampNs: e.StampNs}))
+		rows.Checkpoints.Set(s.tx, struct{}{}, &rowspb.CheckpointRow{
+			Signed: k, At: e.Address, StampNs: e.StampNs,
+		})
 	}
 	return effective
 }
@@ -40,32 +43,23 @@ func (s *State) keyRotated(e ledger.Entry, k *pb.KeyRotated) Result {
 	if err := ledger.VerifyRotation(s.tenant, k); err != nil && !errors.Is(err, ledger.ErrKeyLost) {
 		return void("%v", err)
 	}
-	row := encode(&rowspb.KeyRow{Rotated: k, At: e.Address, StampNs: e.StampNs})
-	s.set([]byte{keyKey}, row)
-	s.set(recordKey(keyKey, e.Address.Sequence, e.Address.Index), row)
+	row := &rowspb.KeyRow{Rotated: k, At: e.Address, StampNs: e.StampNs}
+	rows.CurrentKey.Set(s.tx, struct{}{}, row)
+	rows.Rotations.Set(s.tx, rows.At(e.Address), row)
 	return effective
 }
 
 // Signed returns the largest checkpoint in the ledger; nil: none. It must not be
 // changed.
 func (s *State) Signed() *rowspb.CheckpointRow {
-	v, ok := s.get([]byte{keySigned})
-	if !ok {
-		return nil
-	}
-	row := new(rowspb.CheckpointRow)
-	decode("get", v, row)
-	return row
+	return rows.Checkpoints.Find(s.tx, struct{}{})
 }
 
 // Key returns the verifier key in force, as the last rotation names it; empty: there
 // was none.
 func (s *State) Key() string {
-	v, ok := s.get([]byte{keyKey})
-	if !ok {
-		return ""
+	if row := rows.CurrentKey.Find(s.tx, struct{}{}); row != nil {
+		return row.Rotated.NewKey
 	}
-	row := new(rowspb.KeyRow)
-	decode("get", v, row)
-	return row.Rotated.NewKey
+	return ""
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -15,6 +16,8 @@ func (s *State) ledgerRepaired(e ledger.Entry, k *pb.LedgerRepaired) Result {
 	}
 	s.meta.Repairs++
 	s.meta.Fence = 0
-	s.set(recordKey(keyRepair, e.Address.Sequence, e.Address.Index), encode(&rowspb.RepairRow{Repaired: k, At: e.Address, StampNs: e.StampNs}))
+	rows.Repairs.Set(s.tx, rows.At(e.Address), &rowspb.RepairRow{
+		Repaired: k, At: e.Address, StampNs: e.StampNs,
+	})
 	return effective
 }

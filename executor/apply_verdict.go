@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -19,7 +20,7 @@ func (s *State) applyVerdict(e ledger.Entry) Result {
 	}
 	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, e.Source.Name, k.Reason, s.meta.TimeNs
 	s.noteVerdict(e, p, a)
-	if l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseVerdict}); l == nil {
+	if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseVerdict}); l == nil {
 		for _, name := range []string{leaseVerdict, leaseUnheard} {
 			a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: name, ArmedNs: s.meta.TimeNs})
 		}

@@ -48,7 +48,7 @@ func (s *State) arguments(p *plan, a *action, bindings []*pb.Binding) ([]byte, e
 // vars are what expressions about an action read; what none of them mentions is
 // not prepared.
 func (s *State) vars(p *plan, a *action, readers ...*triggers.Binding) triggers.BindingVars {
-	payload := s.payload(actionKey(keyPayload, p.id, a.id.n))
+	payload := s.payload(a.id)
 	vars := triggers.BindingVars{Input: payload.Input, Output: payload.Output, Before: payload.Before, Incomplete: a.row.OutputIncomplete}
 	for _, r := range readers {
 		if vars.Plan == nil && r.Reads("plan") {

@@ -1,8 +1,7 @@
 package executor
 
 import (
-	"encoding/binary"
-
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -11,26 +10,17 @@ import (
 // Every attempt of an undo is a row of its own, by action and by the capability
 // that it undoes, so that undos can be listed and their time explained (S31, S32).
 
-func attemptKey(plan string, n, attempt uint32) []byte {
-	return binary.BigEndian.AppendUint32(actionKey(keyAttempt, plan, n), attempt)
-}
-
-// undoneKey lists the attempts about a capability in the order of their dispatch.
-func undoneKey(capability string, at *pb.Address) []byte {
-	k := sized(keyUndone, capability, 12)
-	return append(k, recordKey(0, at.Sequence, at.Index)[1:]...)
-}
-
 func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action, k *pb.CompensationDispatched) {
 	if s.base != nil {
 		return // a scratch fold shows nobody its attempts
 	}
-	key := attemptKey(p.id, a.id.n, k.Attempt)
-	s.set(key, encode(&rowspb.AttemptRow{
+	id := rows.Attempt{Action: a.id, Attempt: k.Attempt}
+	rows.Attempts.Set(s.tx, id, &rowspb.AttemptRow{
 		Attempt: k.Attempt, Dispatched: e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs, State: "dispatched",
 		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
-	}))
-	s.set(undoneKey(a.fixed.Forward.Capability, e.Address), key[1:])
+	})
+	undone := rows.NamedPlace{Name: a.fixed.Forward.Capability, At: rows.At(e.Address)}
+	rows.Undone.Put(s.tx, undone, rows.Attempts.Key(id)[1:])
 }
 
 // attemptEnd is what became of an attempt.
@@ -43,9 +33,9 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 	if s.base != nil {
 		return
 	}
-	key := attemptKey(a.id.plan, a.id.n, attempt)
-	row := new(rowspb.AttemptRow)
-	if !s.find(key, row) {
+	id := rows.Attempt{Action: a.id, Attempt: attempt}
+	row := rows.Attempts.Find(s.tx, id)
+	if row == nil {
 		return
 	}
 	row.Ended, row.EndedNs, row.State = e.Address, s.meta.TimeNs, end.state
@@ -59,5 +49,5 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 	if end.timing != nil {
 		row.Timing = end.timing
 	}
-	s.set(key, encode(row))
+	rows.Attempts.Set(s.tx, id, row)
 }

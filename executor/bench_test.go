@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -51,7 +52,7 @@ func BenchmarkFold(b *testing.B) {
 	programs := triggers.NewCache(100)
 	b.ReportAllocs()
 	for b.Loop() {
-		s := open(NewMemoryKV(), "t", nil, programs)
+		s := open(rows.NewMemoryKV(), "t", nil, programs)
 		for i, e := range entries {
 			if r := s.Apply(e); r.Verdict != Effective {
 				b.Fatal(r)
@@ -76,7 +77,7 @@ func BenchmarkUndo5(b *testing.B) {
 	undone := 0
 	for b.Loop() {
 		b.StopTimer()
-		s := open(NewMemoryKV(), "t", nil, programs)
+		s := open(rows.NewMemoryKV(), "t", nil, programs)
 		for _, e := range entries {
 			s.Apply(e)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -51,13 +52,13 @@ func (s *State) provenance(e ledger.Entry, row *rowspb.FactRow) {
 // undoing reports whether a fact may come from the undo of an action: it is under
 // way, or was not long ago. So nobody gives a fact the depth of any old unwind.
 func (s *State) undoing(a *action) bool {
-	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.plan).row) // else a commit asks about it
+	undoes := flying(a.row.Undo) && ordered(s.plan(a.id.Plan).row) // else a commit asks about it
 	return undoes || a.row.Undo == rowspb.Undo_UNDO_COMPENSATED && s.meta.TimeNs-a.row.SettledNs <= hourNs
 }
 
 // keepFiring keeps a firing that something refers to.
 func (s *State) keepFiring(f *rowspb.Firing) {
-	s.set(recordKey(keyFiring, f.Fired.GetSequence(), f.Fired.GetIndex()), encode(f))
+	rows.Firings.Set(s.tx, rows.At(f.Fired), f)
 }
 
 // firingAt is a firing that was kept, or nil.
@@ -65,11 +66,7 @@ func (s *State) firingAt(at *pb.Address) *rowspb.Firing {
 	if at == nil {
 		return nil
 	}
-	f := new(rowspb.Firing)
-	if !s.find(recordKey(keyFiring, at.Sequence, at.Index), f) {
-		return nil
-	}
-	return f
+	return rows.Firings.Find(s.tx, rows.At(at))
 }
 
 // made finds the deepest of the facts that a condition read; nil when no undo has
@@ -100,7 +97,7 @@ func (s *State) turning(p *plan, l *rowspb.LeaseRow, read []string) *rowspb.Firi
 }
 
 // noteTurning keeps with the turn of a lease as what it fires.
-func (s *State) noteTurning(p *plan, ref leaseRef, l *rowspb.LeaseRow, read []string) {
+func (s *State) noteTurning(p *plan, ref rows.Lease, l *rowspb.LeaseRow, read []string) {
 	t := turnOf(p, ref)
 	if t == nil || t.Firing != nil {
 		return
@@ -114,7 +111,7 @@ func (s *State) noteTurning(p *plan, ref leaseRef, l *rowspb.LeaseRow, read []st
 // fires.
 func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, triggers.Truth) {
 	f := &rowspb.Firing{Depth: 1}
-	if t := turnedBy(p, leaseRef{p.id, number(a), l.Name}); t != nil {
+	if t := turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}); t != nil {
 		f.TurnedNs = t.Ns
 		if t.Firing != nil {
 			f = t.Firing.CloneVT()
@@ -141,7 +138,7 @@ func (s *State) firing(p *plan, a *action, l *rowspb.LeaseRow) (*rowspb.Firing, 
 // the log has it.
 func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, chain []*pb.Link) (*rowspb.LeaseRow, *action, *rowspb.Firing, Result) {
 	n := s.number(p.id, e.Record.Action)
-	l, a := s.lease(p, leaseRef{p.id, n, lease})
+	l, a := s.lease(p, rows.Lease{Plan: p.id, N: n, Name: lease})
 	switch {
 	case !armed(p.row):
 		return nil, nil, nil, void("plan %s is %s", p.id, statusName(p.row))
@@ -155,7 +152,7 @@ func (s *State) claimed(e ledger.Entry, p *plan, lease string, depth uint32, cha
 		return nil, nil, nil, void("lease %s of plan %s is %s", lease, p.id, cascadeName(l.Cascade))
 	}
 	// A late copy of an earlier firing, of a plan that is back at a savepoint since, is none of this turn.
-	if t := turnedBy(p, leaseRef{p.id, n, lease}); t != nil && !t.Clocked && !samePlace(e.Record.Cause, t.At, e) {
+	if t := turnedBy(p, rows.Lease{Plan: p.id, N: n, Name: lease}); t != nil && !t.Clocked && !samePlace(e.Record.Cause, t.At, e) {
 		return nil, nil, nil, void("lease %s of plan %s turned at %s, and this fires for %s", lease, p.id, ledger.FormatAddress(t.At), ledger.FormatAddress(e.Record.Cause))
 	}
 	f, truth := s.firing(p, a, l)
@@ -247,7 +244,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 	if a != nil {
 		s.change(a)
 	}
-	ref := leaseRef{p.id, number(a), l.Name}
+	ref := rows.Lease{Plan: p.id, N: number(a), Name: l.Name}
 	if turnedBy(p, ref) != nil {
 		s.nextTurn(p, anyTurn)
 	}
@@ -256,7 +253,7 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 		s.meta.Cut++
 	}
 	f.Fired = nil
-	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.n, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
+	p.row.Cuts = append(p.row.Cuts, &rowspb.Cut{Action: ref.N, Lease: l.Name, At: e.Address, AtNs: s.meta.TimeNs, Why: k.Why, Firing: f})
 	s.listOwner(p)
 	s.page(p, a, api.PageCascadeCut, fmt.Sprintf("lease %s is held, the cascade was cut: %s", l.Name, k.Why), e.Address)
 	s.touch(p)
@@ -269,10 +266,10 @@ func (s *State) cascadeCut(e ledger.Entry, p *plan, k *pb.CascadeCut) Result {
 func (s *State) listOwner(p *plan) {
 	waits := !ordered(p.row) && (p.row.Quarantined > 0 || orphaned(p.row)) // of a commit, or for an act
 	if p.row.Phase == rowspb.Phase_PHASE_QUARANTINED || len(p.row.Cuts) > 0 || waits {
-		s.set(planKey(keyOwner, p.id), nil)
+		rows.Owners.Add(s.tx, p.id)
 		return
 	}
-	s.delete(planKey(keyOwner, p.id))
+	rows.Owners.Delete(s.tx, p.id)
 }
 
 // uncut takes leases from the owner of a plan again: they were answered, or their
@@ -284,7 +281,7 @@ func (s *State) uncut(p *plan, to rowspb.Cascade, gone func(*rowspb.Cut) bool) {
 			kept = append(kept, c)
 			continue
 		}
-		if l, a := s.lease(p, leaseRef{p.id, c.Action, c.Lease}); l != nil {
+		if l, a := s.lease(p, rows.Lease{Plan: p.id, N: c.Action, Name: c.Lease}); l != nil {
 			if l.Cascade = to; a != nil {
 				s.change(a)
 			}

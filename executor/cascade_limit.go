@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -68,7 +69,7 @@ func (d *decider) over(p *plan, l *rowspb.LeaseRow, f *rowspb.Firing) string {
 // cut. False: at the logical time the lease is not true any more.
 func (d *decider) bounded(p *plan, a *action, l *rowspb.LeaseRow, fired *pb.LeaseFired, r *pb.Record) bool {
 	f := &rowspb.Firing{Depth: 1}
-	if standing(l.Name) == "" || turnedBy(p, leaseRef{p.id, number(a), l.Name}) != nil { // else it is on the clock and reads no fact
+	if standing(l.Name) == "" || turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}) != nil { // else it is on the clock and reads no fact
 		if f, _ = d.state.firing(p, a, l); f == nil {
 			return false
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -163,7 +164,7 @@ func (w *world) fired() (depths []uint32) {
 func (w *world) wantRefolded() {
 	w.t.Helper()
 	for _, batch := range []int{1, 7, 1000} {
-		if Digest(w.refold(batch)) != Digest(w.kv) {
+		if rows.Digest(w.refold(batch)) != rows.Digest(w.kv) {
 			w.t.Fatalf("another digest with batches of %d", batch)
 		}
 	}
@@ -283,7 +284,7 @@ func TestARestartChangesNothingInACascade(t *testing.T) {
 		r.run()
 		logs[i] = r
 	}
-	if a, b := logs[0], logs[1]; len(a.log) != len(b.log) || Digest(a.kv) != Digest(b.kv) {
+	if a, b := logs[0], logs[1]; len(a.log) != len(b.log) || rows.Digest(a.kv) != rows.Digest(b.kv) {
 		t.Fatalf("%d and %d commits", len(a.log), len(b.log))
 	}
 	for i := range logs[0].log {
@@ -367,12 +368,12 @@ func TestTheBudgetOfAPlanCutsALoopWithinIt(t *testing.T) {
 func TestAPreviewLooksPastACut(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
-	digest := Digest(r.kv)
+	digest := rows.Digest(r.kv)
 	view, err := NewReader(r.kv, "t", nil).Preview(PreviewQuery{Plan: "w0-2"}, r.now)
 	if err != nil || view.End != "compensated" || len(view.Steps) != 1 || view.Steps[0].Step != "compensate" {
 		t.Errorf("%+v, %v", view, err)
 	}
-	if Digest(r.kv) != digest || len(r.cut()) != 1 {
+	if rows.Digest(r.kv) != digest || len(r.cut()) != 1 {
 		t.Error("it changed something")
 	}
 }

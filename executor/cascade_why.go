@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -236,7 +237,7 @@ func (r *Reader) whyStep(f *rowspb.Firing) WhyStep {
 	if f.Lease == leaseDeadline {
 		step.DeadlineNs, step.At = p.row.Declared.GetDeadlineNs(), ledger.FormatAddress(p.row.Opened)
 	}
-	if l, a := r.s.lease(p, leaseRef{f.Plan, r.s.number(f.Plan, f.Action), f.Lease}); l != nil {
+	if l, a := r.s.lease(p, rows.Lease{Plan: f.Plan, N: r.s.number(f.Plan, f.Action), Name: f.Lease}); l != nil {
 		step.Condition = conditionOf(p, a, l)
 	}
 	return step

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -12,11 +13,11 @@ import (
 
 // rowsOf decodes every plan of a flushed state with its actions (by number, from
 // 1 at index 1).
-func rowsOf(t testing.TB, kv KV) (plans []*plan, actions map[string][]*action) {
+func rowsOf(t testing.TB, kv rows.KV) (plans []*plan, actions map[string][]*action) {
 	t.Helper()
 	s := look(kv, "t")
 	actions = map[string][]*action{}
-	for k := range kv.Scan([]byte{keyPlan}, after([]byte{keyPlan})) {
+	for k := range kv.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
 		p := s.plan(string(k[1:]))
 		plans = append(plans, p)
 		list := []*action{nil}
@@ -30,7 +31,7 @@ func rowsOf(t testing.TB, kv KV) (plans []*plan, actions map[string][]*action) {
 
 // checkRows recounts every counter, list and index over all rows (I24) and
 // returns what contradicts itself.
-func checkRows(t testing.TB, kv KV) error {
+func checkRows(t testing.TB, kv rows.KV) error {
 	t.Helper()
 	s := look(kv, "t")
 	want := &rowspb.Meta{}
@@ -41,7 +42,7 @@ func checkRows(t testing.TB, kv KV) error {
 			return fmt.Errorf("plan %s: %w", p.id, err)
 		}
 		if hasWork(p.row) && !s.heldByOrphans(s.plan(p.id)) {
-			indexes[string(append([]byte{keyTodo}, todoPlan+p.id...))] = true
+			indexes[string(append(rows.Todo.Prefix(), todoPlan+p.id...))] = true
 		}
 	}
 	for _, p := range plans {
@@ -57,15 +58,15 @@ func checkRows(t testing.TB, kv KV) error {
 		return err
 	}
 	faulty := uint64(0)
-	for range kv.Scan([]byte{keyFaulty}, after([]byte{keyFaulty})) {
+	for range kv.Scan(rows.Faulty.Prefix(), rows.After(rows.Faulty.Prefix())) {
 		faulty++
 	}
 	if m.Faulty != faulty {
 		return fmt.Errorf("%d leases and nodes in error, counted %d", m.Faulty, faulty)
 	}
-	for _, kind := range []byte{keyDue, keyMember, keyFaulty, keyFlight, keyCommand, keyOwner, keyTodo} {
-		for k := range kv.Scan([]byte{kind}, after([]byte{kind})) {
-			if kind == keyTodo && k[1] != todoPlan[0] {
+	for _, kind := range []byte("dhyxcqt") {
+		for k := range kv.Scan([]byte{kind}, rows.After([]byte{kind})) {
+			if kind == 't' && k[1] != todoPlan[0] {
 				continue
 			}
 			if !indexes[string(k)] {
@@ -102,8 +103,8 @@ func checkDoubts(s *State, p *plan) (err error) {
 // checkFacts recounts working memory.
 func checkFacts(s *State) error {
 	want, indexes := &rowspb.Meta{}, map[string]bool{}
-	for k, v := range s.kv.Scan([]byte{keyFact}, after([]byte{keyFact})) {
-		key, row := string(k[1:]), factRow(v)
+	for k, v := range s.tx.Scan(rows.Facts.Prefix(), rows.After(rows.Facts.Prefix())) {
+		key, row := string(k[1:]), rows.Facts.Decode("scan", v)
 		switch {
 		case row.Retracted:
 			want.Tombstones++
@@ -112,9 +113,9 @@ func checkFacts(s *State) error {
 		default:
 			want.Facts++
 			want.FactBytes += uint64(len(key) + len(row.Value))
-			indexes[string(residentKey(key, row))] = true
+			indexes[string(rows.Residents.Key(rows.Numbered{N: uint64(row.SinceNs), Name: key}))] = true
 			if size(key, row) >= largeMin {
-				indexes[string(largeKey(key, size(key, row)))] = true
+				indexes[string(rows.Large.Key(rows.Numbered{N: size(key, row), Name: key}))] = true
 			}
 		}
 		if (row.Evicted != nil || row.Retracted) != (len(row.Value) == 0) {
@@ -125,14 +126,14 @@ func checkFacts(s *State) error {
 			if row.Evicted != nil {
 				todo = todoRestore
 			}
-			indexes[string(append([]byte{keyTodo}, todo+key...))] = true
+			indexes[string(append(rows.Todo.Prefix(), todo+key...))] = true
 		}
 	}
 	if m := s.meta; m.Facts != want.Facts || m.FactBytes != want.FactBytes || m.Evicted != want.Evicted || m.Tombstones != want.Tombstones {
 		return fmt.Errorf("working memory: have %v\nwant %v", m, want)
 	}
-	for _, prefix := range []string{string([]byte{keyResident}), string([]byte{keyLarge}), string([]byte{keyTodo}) + todoEvict, string([]byte{keyTodo}) + todoRestore} {
-		for k := range s.kv.Scan([]byte(prefix), after([]byte(prefix))) {
+	for _, prefix := range []string{string(rows.Residents.Prefix()), string(rows.Large.Prefix()), string(rows.Todo.Prefix()) + todoEvict, string(rows.Todo.Prefix()) + todoRestore} {
+		for k := range s.tx.Scan([]byte(prefix), rows.After([]byte(prefix))) {
 			if !indexes[string(k)] {
 				return fmt.Errorf("left over: %q", k)
 			}
@@ -163,7 +164,7 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 	case rowspb.Phase_PHASE_QUARANTINED:
 		want.Quarantined++
 		want.Held += uint64(c.held)
-		indexes[string(planKey(keyOwner, p.id))] = true
+		indexes[string(rows.Owners.Key(p.id))] = true
 	default:
 		want.Ended++
 		if keeps(r) {
@@ -172,11 +173,11 @@ func checkPlanRows(p *plan, list []*action, want *rowspb.Meta, indexes map[strin
 	}
 	claimed := slices.ContainsFunc(r.Orphans, func(o *rowspb.Orphan) bool { return !o.Answered && !o.Withdrawn })
 	if (c.quarantined > 0 || claimed) && !ordered(r) { // a commit waits for its owner, or an act that was refused
-		indexes[string(planKey(keyOwner, p.id))] = true
+		indexes[string(rows.Owners.Key(p.id))] = true
 	}
 	if len(r.Cuts) > 0 {
 		want.Cut++
-		indexes[string(planKey(keyOwner, p.id))] = true
+		indexes[string(rows.Owners.Key(p.id))] = true
 	}
 	if err := checkCuts(p, list); err != nil {
 		return err
@@ -229,15 +230,15 @@ func checkCuts(p *plan, list []*action) error {
 // leaseIndexes notes the rows that leases must have.
 func leaseIndexes(plan string, n uint32, leases []*rowspb.LeaseRow, indexes map[string]bool) {
 	for _, l := range leases {
-		ref := leaseRef{plan, n, l.Name}
+		ref := rows.Lease{Plan: plan, N: n, Name: l.Name}
 		if l.WakeNs != 0 {
-			indexes[string(dueKey(l.WakeNs, dueLease, ref))] = true
+			indexes[string(rows.Due.Key(rows.Instant{Ns: l.WakeNs, Kind: rows.DueLease, Lease: ref}))] = true
 		}
 		if l.Node != nil {
-			indexes[string(memberKey(l.Node, ref))] = true
+			indexes[string(rows.Members.Key(rows.Member{Node: l.Node, Lease: ref}))] = true
 		}
 		if l.Faulty {
-			indexes[string(faultyKey(ref))] = true
+			indexes[string(rows.Faulty.Key(ref))] = true
 		}
 	}
 }
@@ -252,7 +253,7 @@ type recount struct {
 }
 
 func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
-	n := a.id.n
+	n := a.id.N
 	if len(a.row.Leases) > 0 {
 		c.watchers = append(c.watchers, n)
 	}
@@ -263,7 +264,7 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		}
 	}
 	if slices.Contains(p.row.Windows, n) && !a.row.Warned {
-		indexes[string(dueKey(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: n}))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.warnNs(), Kind: rows.DueWindow, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	}
 	if a.row.Reported != nil {
 		c.reported = append(c.reported, n)
@@ -283,18 +284,18 @@ func (c *recount) action(p *plan, a *action, indexes map[string]bool) {
 		c.skipped++
 	case rowspb.Undo_UNDO_SETTLING:
 		c.settling = append(c.settling, n)
-		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
 	case rowspb.Undo_UNDO_WAITING:
 		c.flying++
-		indexes[string(dueKey(a.row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))] = true
-		indexes[string(actionKey(keyCommand, p.id, n))] = true
+		indexes[string(rows.Due.Key(rows.Instant{Ns: a.row.DueNs, Kind: rows.DueRetry, Lease: rows.Lease{Plan: p.id, N: n}}))] = true
+		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
 	case rowspb.Undo_UNDO_DISPATCHED:
 		c.flying++
 		if a.fixed.Child != "" {
 			break
 		}
-		indexes[string(actionKey(keyFlight, p.id, n))] = true
-		indexes[string(actionKey(keyCommand, p.id, n))] = true
+		indexes[string(rows.Flights.Key(rows.Action{Plan: p.id, N: n}))] = true
+		indexes[string(rows.Commands.Key(rows.Action{Plan: p.id, N: n}))] = true
 	}
 }
 
@@ -404,9 +405,9 @@ func (c *orderCheck) check(s *State, e ledger.Entry) error {
 func (c *orderCheck) success(s *State, a *action) error {
 	switch key := s.key(a); {
 	case c.succeeded[key] > 0:
-		return fmt.Errorf("%s/%s was undone twice", a.id.plan, a.fixed.Id)
+		return fmt.Errorf("%s/%s was undone twice", a.id.Plan, a.fixed.Id)
 	case a.fixed.Compensation.Verify != nil && !c.gone[key]:
-		return fmt.Errorf("%s/%s is undone, and no check says that its effect is gone", a.id.plan, a.fixed.Id)
+		return fmt.Errorf("%s/%s is undone, and no check says that its effect is gone", a.id.Plan, a.fixed.Id)
 	default:
 		return nil
 	}
@@ -440,8 +441,8 @@ func (c *orderCheck) dispatch(s *State, p *plan, a *action, k *pb.CompensationDi
 
 // inOrder says what that came after an action is not settled yet.
 func inOrder(s *State, p *plan, a *action) error {
-	for m := p.row.Actions; m > a.id.n; m-- {
-		if b := s.action(p.id, m); later(s, p, a.id.n)[m] && !passed(p, b) {
+	for m := p.row.Actions; m > a.id.N; m-- {
+		if b := s.action(p.id, m); later(s, p, a.id.N)[m] && !passed(p, b) {
 			return fmt.Errorf("%s is undone before %s is settled (I21)", a.fixed.Id, b.fixed.Id)
 		}
 	}

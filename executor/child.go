@@ -78,8 +78,8 @@ func (s *State) attach(e ledger.Entry, p *plan) {
 	}
 	entry := s.enlist(parent, &rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: e.Address, AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
 	parent.row.OpenChildren++
-	parent.row.Children = insert(parent.row.Children, entry.id.n)
-	p.row.ParentEntry, p.row.Depth = entry.id.n, parent.row.Depth+1
+	parent.row.Children = insert(parent.row.Children, entry.id.N)
+	p.row.ParentEntry, p.row.Depth = entry.id.N, parent.row.Depth+1
 	s.touch(parent)
 	s.touch(p)
 	s.evaluateCounting(parent, e.Address)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -52,7 +53,7 @@ func (s *State) command(p *plan, a *action, row *rowspb.CommandRow) Command {
 		arguments = []byte("{}")
 	}
 	c := a.fixed.Compensation
-	command := Command{Number: a.id.n, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: api.Command{
+	command := Command{Number: a.id.N, UnservedNs: unservedFrom(a), UnservedAfterNs: unservedAfter(c), ForwardTrace: string(a.fixed.Forward.Trace), PlanTrace: string(p.row.Declared.GetTrace()), Command: api.Command{
 		Tenant: s.tenant, Plan: p.id, Action: a.fixed.Id, Address: ledger.FormatFullAddress(a.fixed.Registered),
 		Arguments: json.RawMessage(arguments), Term: s.meta.Term, WorkerVersion: c.WorkerVersion,
 		Forward: a.fixed.Forward.Capability, ExternalRef: a.row.ExternalRef,
@@ -123,17 +124,15 @@ func (s *State) Notices() []Notice {
 // order: what a host sends again after a restart, with the same keys (S21).
 // Flush must have been called.
 func (s *State) InFlight() []Command {
-	var ids []actionID
-	from := []byte{keyFlight}
-	for k := range s.kv.Scan(from, after(from)) {
-		planID, n := splitActionKey(k)
-		ids = append(ids, actionID{planID, n})
+	var ids []rows.Action
+	from := rows.Flights.Prefix()
+	for k := range s.tx.Scan(from, rows.After(from)) {
+		ids = append(ids, rows.ParseAction(k))
 	}
 	out := make([]Command, 0, len(ids))
 	for _, id := range ids {
-		p, a := s.plan(id.plan), s.action(id.plan, id.n)
-		row := new(rowspb.CommandRow)
-		s.load(actionKey(keyCommand, id.plan, id.n), row)
+		p, a := s.plan(id.Plan), s.action(id.Plan, id.N)
+		row, _ := rows.Commands.Load(s.tx, id)
 		out = append(out, s.command(p, a, row))
 	}
 	return out
@@ -196,7 +195,7 @@ func (s *State) key(a *action) string {
 	if a.fixed.Key != "" {
 		return a.fixed.Key
 	}
-	return ledger.Key(s.tenant, a.id.plan, a.fixed.Id, ledger.PurposeUndo)
+	return ledger.Key(s.tenant, a.id.Plan, a.fixed.Id, ledger.PurposeUndo)
 }
 
 // metaVars is what a binding reads as meta (S19, S109).

@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -103,8 +104,8 @@ func (s *State) tell(p *plan, state string) {
 
 // dropDeadline gives up the lease on a plan's deadline.
 func (s *State) dropDeadline(p *plan) {
-	if l, _ := s.lease(p, leaseRef{plan: p.id, lease: leaseDeadline}); l != nil {
-		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
+	if l, _ := s.lease(p, rows.Lease{Plan: p.id, Name: leaseDeadline}); l != nil {
+		s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
 	}
 	due := func(t *rowspb.Turned) bool { return t.Action == 0 && t.Lease == leaseDeadline }
 	p.row.Behind = slices.DeleteFunc(p.row.Behind, due)

@@ -3,6 +3,8 @@ package executor
 import (
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 )
 
 // committing are schedules in which a plan is committed with actions in doubt (I36).
@@ -145,7 +147,7 @@ func TestACommitSettlesDoubtFirst(t *testing.T) {
 				t.Fatalf("%s\nis   %s\nwant %s", c.words, got, c.want)
 			}
 			for _, batch := range []int{1, 7, 1000} {
-				if Digest(s.refold(batch)) != Digest(s.kv) {
+				if rows.Digest(s.refold(batch)) != rows.Digest(s.kv) {
 					t.Fatalf("another digest with batches of %d", batch)
 				}
 			}

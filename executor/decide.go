@@ -1,8 +1,7 @@
 package executor
 
 import (
-	"encoding/binary"
-
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -166,13 +165,10 @@ func (d *decider) turned(entries []string) {
 }
 
 func (d *decider) refusal(place []byte) {
-	sequence, index := binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])
-	row := new(rowspb.RefusedRow)
-	if !d.state.find(recordKey(keyRefused, sequence, index), row) {
-		panic(&StoreError{"get", errMissingRow})
-	}
+	at := rows.ParsePlace(place)
+	row := rows.Refused.Must(d.state.tx, at)
 	d.propose(&pb.Record{Plan: row.Plan, Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{
-		Sequence: sequence, Index: index, Reason: clip(row.Reason),
+		Sequence: at.Sequence, Index: at.Index, Reason: clip(row.Reason),
 	}}})
 }
 
@@ -225,14 +221,14 @@ func (d *decider) step(p *plan) bool {
 // turned true by the clock is due, and not fired here.
 func (d *decider) fireTurned(p *plan) bool {
 	t := p.row.Turned
-	l, a := d.state.lease(p, leaseRef{p.id, t.Action, t.Lease})
+	l, a := d.state.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease})
 	return d.fire(p, a, l, t.Readings, t.At)
 }
 
 // fireDuplicate records that the lease on extra effects turned true: the answer of a
 // probe was the cause, and more is owed.
 func (d *decider) fireDuplicate(p *plan, a *action) bool {
-	l, _ := d.state.lease(p, leaseRef{p.id, a.id.n, leaseDuplicate})
+	l, _ := d.state.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
 	result := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})
 	return d.fire(p, a, l, readingsOf(result.Readings), a.row.PresenceAt)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -113,7 +114,7 @@ func heapInUse() int {
 // conditions held.
 func stateBytes(t *testing.T, held int, text func(i int) string) int {
 	t.Helper()
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := open(kv, "t", nil, triggers.NewCache(expressionsMax))
 	holdDistinct(t, s, held, text)
 	with := heapInUse()
@@ -160,7 +161,7 @@ func TestAConditionIsCompiledOnce(t *testing.T) {
 	wants := map[string]uint64{"of one key": held, "of its key": held, "of a window": held, "of terms": 18}
 	for name, most := range wants {
 		programs := triggers.NewCache(expressionsMax)
-		s := open(NewMemoryKV(), "t", nil, programs)
+		s := open(rows.NewMemoryKV(), "t", nil, programs)
 		holdDistinct(t, s, held, distinct[name])
 		if n := programs.Compilations(); n > most+2 { // and the two that every plan has
 			t.Errorf("%d conditions %s: %d compilations, want %d", held, name, n, most)
@@ -173,7 +174,7 @@ func TestAConditionIsCompiledOnce(t *testing.T) {
 func TestWhatDoesNotTouchAConditionCompilesNothing(t *testing.T) {
 	const held = 8000
 	programs := triggers.NewCache(expressionsMax)
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := open(kv, "t", nil, programs)
 	sequence := holdDistinct(t, s, held, distinct["of its key"])
 	before := programs.Compilations()
@@ -223,7 +224,7 @@ func TestWhatDoesNotTouchAConditionCompilesNothing(t *testing.T) {
 // each text that is compiled, and is warned that it may take long.
 func TestNoCompilationComesWithoutAPause(t *testing.T) {
 	programs := triggers.NewCache(4) // nothing stays compiled for long
-	s := open(NewMemoryKV(), "t", nil, programs)
+	s := open(rows.NewMemoryKV(), "t", nil, programs)
 	compiled, most := uint64(0), uint64(0)
 	pause := func(costly bool) {
 		if costly {
@@ -264,7 +265,7 @@ func TestNoCompilationComesWithoutAPause(t *testing.T) {
 func BenchmarkArmDistinct(b *testing.B) {
 	for _, name := range []string{"of one key", "of its key", "of a list", "of a window", "of a loop", "of terms"} {
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
-			s := open(NewMemoryKV(), "t", nil, triggers.NewCache(expressionsMax))
+			s := open(rows.NewMemoryKV(), "t", nil, triggers.NewCache(expressionsMax))
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()

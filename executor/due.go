@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -40,10 +41,12 @@ func (h *snoozeHeap) Pop() any {
 const duePerTurn = 4096
 
 // setDue adds a due entry.
-func (s *State) setDue(ns int64, kind byte, ref leaseRef) { s.setDueKey(ns, dueKey(ns, kind, ref)) }
+func (s *State) setDue(ns int64, kind byte, ref rows.Lease) {
+	s.setDueKey(ns, rows.Due.Key(rows.Instant{Ns: ns, Kind: kind, Lease: ref}))
+}
 
 func (s *State) setDueKey(ns int64, key []byte) {
-	s.set(key, nil)
+	s.tx.Set(key, nil)
 	if s.base == nil && string(key) < s.dueFrom {
 		heap.Push(&s.snoozed, snooze{ns, string(key)})
 		return
@@ -54,10 +57,12 @@ func (s *State) setDueKey(ns int64, key []byte) {
 }
 
 // dropDue removes a due entry.
-func (s *State) dropDue(ns int64, kind byte, ref leaseRef) { s.dropDueKey(ns, dueKey(ns, kind, ref)) }
+func (s *State) dropDue(ns int64, kind byte, ref rows.Lease) {
+	s.dropDueKey(ns, rows.Due.Key(rows.Instant{Ns: ns, Kind: kind, Lease: ref}))
+}
 
 func (s *State) dropDueKey(ns int64, key []byte) {
-	s.delete(key)
+	s.tx.Delete(key)
 	if ns == s.nextDue {
 		s.nextDue = 0
 	}
@@ -81,7 +86,7 @@ const noDue = math.MaxInt64
 // dueEntries returns the entries to look at, in order of key, so that a restart,
 // which forgets what was snoozed, changes no order.
 func (s *State) dueEntries(nowNs int64) []string {
-	ready, _ := slices.BinarySearch(s.roused, string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1)))
+	ready, _ := slices.BinarySearch(s.roused, string(rows.DueFrom(uint64(nowNs)+1)))
 	entries := slices.Clone(s.roused[:min(ready, duePerTurn)])
 	s.roused = slices.Delete(s.roused, 0, len(entries))
 	for len(s.snoozed) > 0 && s.snoozed[0].ns <= nowNs && len(entries) < duePerTurn {
@@ -97,9 +102,9 @@ func (s *State) dueEntries(nowNs int64) []string {
 // scanDue adds the entries at or behind dueFrom that are due. It reads one further,
 // which is the next to fall due.
 func (s *State) scanDue(nowNs int64, entries []string) []string {
-	from := max(s.dueFrom, string(rune(keyDue)))
-	s.dueFrom, s.nextDue = max(from, string(binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(nowNs)+1))), noDue
-	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
+	from := max(s.dueFrom, string(rows.Due.Prefix()))
+	s.dueFrom, s.nextDue = max(from, string(rows.DueFrom(uint64(nowNs)+1))), noDue
+	for k := range s.tx.Scan([]byte(from), rows.After(rows.Due.Prefix())) {
 		ns := int64(binary.BigEndian.Uint64(k[1:]))
 		if ns > nowNs || len(entries) == duePerTurn {
 			s.nextDue = ns
@@ -119,7 +124,7 @@ func (s *State) scanDue(nowNs int64, entries []string) []string {
 // of another.
 func (d *decider) due() (others []string) {
 	for _, k := range d.live.dueEntries(d.in.EpochNs) {
-		if k[9] != dueLease && k[9] != dueNode {
+		if k[9] != rows.DueLease && k[9] != rows.DueNode {
 			others = append(others, k)
 			continue
 		}
@@ -141,7 +146,7 @@ func (d *decider) attempts(entries []string) {
 func (d *decider) again(key string, look func(key []byte) int64) {
 	again := d.in.EpochNs
 	if !d.full() {
-		if _, ok := d.live.kv.Get([]byte(key)); !ok {
+		if _, ok := d.live.tx.Get([]byte(key)); !ok {
 			return // moved or given up since it was snoozed
 		}
 		again = look([]byte(key))
@@ -152,28 +157,30 @@ func (d *decider) again(key string, look func(key []byte) int64) {
 }
 
 func (d *decider) dueCondition(key []byte) int64 {
-	if key[9] == dueNode {
+	if key[9] == rows.DueNode {
 		return d.dueNode(key[10:], int64(binary.BigEndian.Uint64(key[1:])))
 	}
-	ns, _, ref := parseDueKey(key)
-	p := d.live.plan(ref.plan)
+	at := rows.ParseInstant(key)
+	ns, ref := at.Ns, at.Lease
+	p := d.live.plan(ref.Plan)
 	switch {
-	case p == nil || ref.n > p.row.Actions:
+	case p == nil || ref.N > p.row.Actions:
 		return 0
 	case p.row.Fired != nil:
 		return 0 // its unwind gives up the entry, or a rewind sets it anew
 	}
-	return d.dueLease(d.state.plan(ref.plan), ref, ns)
+	return d.dueLease(d.state.plan(ref.Plan), ref, ns)
 }
 
 func (d *decider) dueAttempt(key []byte) int64 {
-	ns, kind, ref := parseDueKey(key)
-	p := d.state.plan(ref.plan)
-	if p == nil || ref.n > p.row.Actions {
+	at := rows.ParseInstant(key)
+	ns, kind, ref := at.Ns, at.Kind, at.Lease
+	p := d.state.plan(ref.Plan)
+	if p == nil || ref.N > p.row.Actions {
 		return 0
 	}
-	a := d.state.action(p.id, ref.n)
-	if kind == dueWindow {
+	a := d.state.action(p.id, ref.N)
+	if kind == rows.DueWindow {
 		return d.dueWindow(p, a)
 	}
 	settles := a.row.Undo == rowspb.Undo_UNDO_SETTLING
@@ -205,7 +212,7 @@ func (d *decider) dueWindow(p *plan, a *action) int64 {
 // again, in ns: not at once, so that many of them leave room for retries.
 const heldAgain = int64(100e6)
 
-func (d *decider) dueLease(p *plan, ref leaseRef, ns int64) int64 {
+func (d *decider) dueLease(p *plan, ref rows.Lease, ns int64) int64 {
 	l, a := d.state.lease(p, ref)
 	switch {
 	case l == nil || l.WakeNs != ns || !armed(p.row) || p.row.Fired != nil || d.full():
@@ -265,8 +272,8 @@ func (s *State) NextWake() (ns int64, ok bool) {
 
 // firstDue reads the first due entry that was not looked at yet.
 func (s *State) firstDue() int64 {
-	from := max(s.dueFrom, string(rune(keyDue)))
-	for k := range s.kv.Scan([]byte(from), after([]byte{keyDue})) {
+	from := max(s.dueFrom, string(rows.Due.Prefix()))
+	for k := range s.tx.Scan([]byte(from), rows.After(rows.Due.Prefix())) {
 		return int64(binary.BigEndian.Uint64(k[1:]))
 	}
 	return noDue

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -40,11 +41,11 @@ func (s *State) duty(p *plan, origin *action, at *pb.Address, row *rowspb.Action
 	row.OutcomeAt, row.HasOutput = at, bindable(output)
 	d := s.enlist(p, &rowspb.ActionStatic{
 		Id: dutyID(origin, origin.row.Duties), Registered: at, AtNs: s.meta.TimeNs, Forward: origin.fixed.Forward, Compensation: origin.fixed.Compensation,
-		Before: origin.fixed.Before, DutyOf: origin.id.n,
+		Before: origin.fixed.Before, DutyOf: origin.id.N,
 	}, row)
-	payload := s.payload(actionKey(keyPayload, p.id, origin.id.n))
+	payload := s.payload(origin.id)
 	payload.Output = output
-	s.set(actionKey(keyPayload, p.id, d.id.n), encode(payload))
+	rows.Payloads.Set(s.tx, d.id, payload)
 	return d
 }
 
@@ -63,7 +64,7 @@ func (s *State) foundDuplicates(e ledger.Entry, p *plan, a *action, refs []strin
 	a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
 	a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
 	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, e.Address
-	p.row.Duplicated = insert(p.row.Duplicated, a.id.n)
+	p.row.Duplicated = insert(p.row.Duplicated, a.id.N)
 	s.watch(p, a)
 }
 
@@ -76,11 +77,11 @@ func (s *State) duplicateFired(e ledger.Entry, p *plan) Result {
 	if p.row.Phase != rowspb.Phase_PHASE_UNWINDING || a == nil || len(a.row.Duplicates) == 0 {
 		return void("no extra effect of action %s of plan %s waits for its lease", e.Record.Action, p.id)
 	}
-	l, _ := s.lease(p, leaseRef{p.id, a.id.n, leaseDuplicate})
+	l, _ := s.lease(p, rows.Lease{Plan: p.id, N: a.id.N, Name: leaseDuplicate})
 	l.Fired = true
 	refs := a.row.Duplicates
 	a.row.Duplicates = nil
-	p.row.Duplicated = without(p.row.Duplicated, a.id.n)
+	p.row.Duplicated = without(p.row.Duplicated, a.id.N)
 	s.mark(p, a)
 	for _, ref := range refs {
 		if !s.owedTo(p, a, ref) {
@@ -162,7 +163,7 @@ func (s *State) doubtedLate(e ledger.Entry, p *plan, a *action) {
 	d := s.owedAnew(e, p, a, &rowspb.ActionRow{
 		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, OutcomeNs: s.meta.TimeNs, Approved: a.row.Approved,
 	}, noteDoubted)
-	a.row.DoubtedAs = d.id.n
+	a.row.DoubtedAs = d.id.N
 }
 
 // tooLate reports whether the undo of an action was sent blindly, or was given up, so
@@ -232,7 +233,7 @@ func (s *State) owedAnew(e ledger.Entry, p *plan, a *action, row *rowspb.ActionR
 	row.ClosesNs = a.row.ClosesNs
 	output := e.Record.Payload.GetOutput()
 	if row.Undone { // the record is about the undo, not about the forward
-		output = s.payload(actionKey(keyPayload, p.id, a.id.n)).Output
+		output = s.payload(a.id).Output
 	}
 	d := s.duty(p, a, e.Address, row, output)
 	if settled(a.row.Undo) {

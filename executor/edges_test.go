@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -137,7 +138,7 @@ func TestManyLeasesOfANodeFireInLinearTime(t *testing.T) {
 		}
 		w.must(w.append(holder, records...))
 		members := 0
-		for range w.kv.Scan([]byte{keyMember}, after([]byte{keyMember})) {
+		for range w.kv.Scan(rows.Members.Prefix(), rows.After(rows.Members.Prefix())) {
 			members++
 		}
 		fired := 0

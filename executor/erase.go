@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -27,7 +28,7 @@ func (s *State) planErased(e ledger.Entry, p *plan, k *pb.PlanErased) Result {
 	}
 	p.row.Erased = e.Address
 	p.row.Erasure = &rowspb.Word{Said: saidErase, By: byOperator(e, k.Actor), Reason: k.Reason, At: e.Address, AtNs: s.meta.TimeNs}
-	s.set(planKey(keyErase, p.id), nil)
+	rows.Erasures.Add(s.tx, p.id)
 	if s.base == nil { // a scratch fold destroys nothing
 		s.erasures = append(s.erasures, p.id)
 	}
@@ -71,7 +72,7 @@ func (s *State) keyDestroyed(e ledger.Entry, p *plan) Result {
 		return void("the key of plan %s was destroyed before, at %s", p.id, ledger.FormatAddress(p.row.Shredded))
 	}
 	p.row.Shredded = e.Address
-	s.delete(planKey(keyErase, p.id))
+	rows.Erasures.Delete(s.tx, p.id)
 	return effective
 }
 
@@ -95,8 +96,8 @@ func (s *State) Erasures() []string {
 // Unerased returns every plan whose key is to be destroyed and not known to be gone: what
 // a new holder does again. Flush must have been called.
 func (s *State) Unerased() (plans []string) {
-	from := []byte{keyErase}
-	for k := range s.kv.Scan(from, after(from)) {
+	from := rows.Erasures.Prefix()
+	for k := range s.tx.Scan(from, rows.After(from)) {
 		plans = append(plans, string(k[1:]))
 	}
 	return plans

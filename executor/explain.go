@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -21,8 +22,8 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 		return ExplainView{}, noPlan(q.Plan)
 	}
 	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []HeldLease{}}
-	add := func(name string, a *action, rows []*rowspb.LeaseRow) {
-		for _, l := range rows {
+	add := func(name string, a *action, leases []*rowspb.LeaseRow) {
+		for _, l := range leases {
 			if q.Lease != "" && q.Lease != l.Name {
 				continue
 			}
@@ -58,18 +59,18 @@ const faultyShown = 10
 // faultyPlans names plans that hold leases in error, up to limit: those with one of
 // their own first, then one of each condition that many share.
 func (r *Reader) faultyPlans(limit int) (plans []string) {
-	end := after([]byte{keyFaulty})
-	for from := []byte{keyFaulty, 1}; from != nil && len(plans) < limit; {
+	end := rows.After(rows.Faulty.Prefix())
+	for from := append(rows.Faulty.Prefix(), 1); from != nil && len(plans) < limit; {
 		next := from
 		from = nil
-		for k := range r.s.kv.Scan(next, end) {
-			plan := parseLeaseRef(k[1:]).plan
-			plans, from = append(plans, plan), append(planKey(keyFaulty, plan), 1)
+		for k := range r.s.tx.Scan(next, end) {
+			plan := rows.ParseLease(k[1:]).Plan
+			plans, from = append(plans, plan), append(append(rows.Faulty.Prefix(), plan...), 1)
 			break
 		}
 	}
-	nodes := []byte{keyFaulty, 0}
-	for k := range r.s.kv.Scan(nodes, after(nodes)) {
+	nodes := rows.FaultyNodes.Key(nil)
+	for k := range r.s.tx.Scan(nodes, rows.After(nodes)) {
 		if len(plans) >= limit {
 			break
 		}
@@ -106,12 +107,12 @@ func (r *Reader) condition(text string) (*triggers.Condition, error) {
 // leases shows what a plan (a is nil) or an action holds, with what each condition
 // answers now.
 func (r *Reader) leases(p *plan, a *action) []LeaseView {
-	rows := p.row.Leases
+	list := p.row.Leases
 	if a != nil {
-		rows = a.row.Leases
+		list = a.row.Leases
 	}
 	var views []LeaseView
-	for _, l := range rows {
+	for _, l := range list {
 		views = append(views, r.lease(p, a, l, false))
 	}
 	return views
@@ -140,7 +141,7 @@ func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) Lease
 	}
 	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.nowNs(), factView{r.s})
 	view.Truth, view.Waits = result.Truth.String(), result.Waits
-	turned := turnedBy(p, leaseRef{p.id, number(a), l.Name}) != nil
+	turned := turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}) != nil
 	if turned || l.Cascade == rowspb.Cascade_CASCADE_CUT {
 		view.Truth, view.Waits = triggers.True.String(), nil
 	}
@@ -197,7 +198,7 @@ func rest(p *plan, a *action) (suspended, retired string) {
 		return "", "the plan was committed before it"
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED:
 		return "", "the plan was committed"
-	case p.row.Rewinding && (a == nil || a.id.n <= p.row.Target):
+	case p.row.Rewinding && (a == nil || a.id.N <= p.row.Target):
 		if strings.Contains(p.row.ToSavepoint, dutySign) {
 			return "where it was", "" // a late duty is undone, and nothing else
 		}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -64,9 +65,7 @@ func (s *State) assertFact(e ledger.Entry, f *pb.FactAsserted) {
 		row.ChangedNs = old.ChangedNs
 	}
 	s.renew(f.Key, old, row)
-	k := sized(keyOccurred, f.Key, 20)
-	k = binary.BigEndian.AppendUint64(k, uint64(now))
-	s.set(append(k, recordKey(0, e.Address.Sequence, e.Address.Index)[1:]...), nil)
+	rows.Occurred.Add(s.tx, rows.Occurrence{Key: f.Key, Ns: now, At: rows.At(e.Address)})
 	if s.base != nil { // leases wake where the record is folded
 		s.occurred = append(s.occurred, occurrence{f.Key, now})
 		return
@@ -119,10 +118,10 @@ func (s *State) keptFact(key string) *keptFact {
 	if row, changed := s.facted[key]; changed {
 		return row
 	}
-	if f, kept := s.facts.get(key); kept {
+	if f, kept := s.facts.Get(key); kept {
 		return f
 	}
-	if _, kept := s.absent.get(key); kept {
+	if _, kept := s.absent.Get(key); kept {
 		return &noFact
 	}
 	f := new(keptFact)
@@ -130,14 +129,14 @@ func (s *State) keptFact(key string) *keptFact {
 		if b := s.base.fact(key); b != nil {
 			f.row = b.CloneVT()
 		}
-	} else if v, ok := s.get(planKey(keyFact, key)); ok {
-		f.row = factRow(v)
+	} else {
+		f.row = rows.Facts.Find(s.tx, key)
 	}
 	if f.row == nil {
-		s.absent.put(key, struct{}{})
+		s.absent.Put(key, struct{}{})
 		return &noFact
 	}
-	s.facts.put(key, f)
+	s.facts.Put(key, f)
 	return f
 }
 
@@ -147,8 +146,8 @@ var noFact keptFact
 // writeFact writes the row of a key: once, whatever becomes of it until the Flush.
 func (s *State) writeFact(key string, row *rowspb.FactRow) {
 	f := &keptFact{row: row}
-	s.facts.put(key, f)
-	s.absent.remove(key)
+	s.facts.Put(key, f)
+	s.absent.Remove(key)
 	if _, changed := s.facted[key]; !changed {
 		s.factKeys = append(s.factKeys, key)
 	}
@@ -175,32 +174,22 @@ func (s *State) unview() {
 func (s *State) flushFacts() {
 	s.unview()
 	for _, key := range s.factKeys {
-		s.kv.Set(planKey(keyFact, key), encode(s.facted[key].row))
+		rows.Facts.Set(s.tx, key, s.facted[key].row)
 	}
 	clear(s.facted)
 	s.factKeys = s.factKeys[:0]
 }
 
-func factRow(v []byte) *rowspb.FactRow {
-	row := new(rowspb.FactRow)
-	decode("get", v, row)
-	return row
-}
-
 // newWatchers remembers who reads facts.
-func newWatchers() *kept[*watchList] {
-	watchers := newKept[*watchList](watchedMax)
-	watchers.weightMax = watcherBytesMax
-	watchers.weigh = func(l *watchList) int { return l.bytes }
-	return watchers
+func newWatchers() *rows.Recent[*watchList] {
+	return rows.NewRecent(watchedMax, watcherBytesMax, func(l *watchList) int { return l.bytes })
 }
 
 // newFacts remembers facts.
-func newFacts() *kept[*keptFact] {
-	facts := newKept[*keptFact](factsMax)
-	facts.weightMax = factBytesMax
-	facts.weigh = func(f *keptFact) int { return keptFactBytes + len(f.row.GetValue()) }
-	return facts
+func newFacts() *rows.Recent[*keptFact] {
+	return rows.NewRecent(factsMax, factBytesMax, func(f *keptFact) int {
+		return keptFactBytes + len(f.row.GetValue())
+	})
 }
 
 // factView lets conditions read the folded facts.
@@ -231,14 +220,14 @@ type occurrence struct {
 
 // Occurrences implements triggers.View.
 func (v factView) Occurrences(key string, fromNs, toNs int64) iter.Seq[int64] {
-	prefix := sized(keyOccurred, key, 8)
+	prefix := rows.Occurred.WithinSized(key)
 	from := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(fromNs, 0)+1))
 	to := binary.BigEndian.AppendUint64(slices.Clone(prefix), uint64(max(toNs, 0)+1))
 	return func(yield func(int64) bool) {
 		if row := v.s.fact(key); row == nil || row.AssertedNs <= fromNs {
 			return // the last one was before
 		}
-		for k := range v.s.kv.Scan(from, to) {
+		for k := range v.s.tx.Scan(from, to) {
 			if !yield(int64(binary.BigEndian.Uint64(k[len(prefix):]))) {
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -24,7 +25,7 @@ func TestALeaseInErrorIsListed(t *testing.T) {
 		if got := w.inError(); got != want {
 			t.Fatalf("%s, want %s", got, want)
 		}
-		if Digest(w.refold(1)) != Digest(w.kv) {
+		if rows.Digest(w.refold(1)) != rows.Digest(w.kv) {
 			t.Fatal("another state when folded anew")
 		}
 	}

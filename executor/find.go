@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -107,12 +108,12 @@ func (f *finding) byList(cursor []byte) {
 	case f.q.UntilNs != 0:
 		from = append(slices.Clone(f.prefix), f.r.openedBefore(f.prefix, f.q.UntilNs)...)
 	}
-	for k := range f.r.s.kv.Scan(from, after(f.prefix)) {
+	for k := range f.r.s.tx.Scan(from, rows.After(f.prefix)) {
 		place := k[len(f.prefix):]
-		if len(place) <= listedPlace {
-			panic(&StoreError{"scan", errMissingRow})
+		if len(place) <= rows.ListedPlace {
+			panic(&rows.StoreError{Op: "scan", Err: rows.ErrMissing})
 		}
-		if !f.take(string(place[listedPlace:]), hex.EncodeToString(place)) {
+		if !f.take(string(place[rows.ListedPlace:]), hex.EncodeToString(place)) {
 			return
 		}
 	}
@@ -123,22 +124,22 @@ func (f *finding) shortest() []byte {
 	meta := f.r.s.meta
 	few := map[rowspb.Phase]uint64{rowspb.Phase_PHASE_OPEN: meta.Open, rowspb.Phase_PHASE_UNWINDING: meta.Unwinding, rowspb.Phase_PHASE_QUARANTINED: meta.Quarantined}
 	n, counted := few[f.phase]
-	state := listPrefix(listState, phaseValue(f.phase))
+	state := rows.ListPrefix(rows.ListState, phaseValue(f.phase))
 	switch {
 	case f.q.State != "" && counted && n <= fewMax:
 		return state
 	case f.q.Label != "":
-		return listPrefix(listLabel, f.q.Label)
+		return rows.ListPrefix(rows.ListLabel, f.q.Label)
 	case f.q.Capability != "":
-		return listPrefix(listCapability, f.q.Capability)
+		return rows.ListPrefix(rows.ListCapability, f.q.Capability)
 	case f.q.State == ledger.StateCommitting || f.q.State == ledger.StateFailed || f.q.State == ledger.StateResolved:
 		return state
 	case f.q.Agent != "":
-		return listPrefix(listAgent, f.q.Agent)
+		return rows.ListPrefix(rows.ListAgent, f.q.Agent)
 	case f.q.State != "":
 		return state
 	default:
-		return listPrefix(listAll, "")
+		return rows.ListPrefix(rows.ListAll, "")
 	}
 }
 
@@ -149,12 +150,12 @@ func (f *finding) take(id, cursor string) bool {
 		f.answer.Paused = true
 		return false
 	}
-	v, ok := f.r.s.kv.Get(planKey(keyPlan, id))
+	v, ok := f.r.s.tx.Stored(rows.Plans.Key(id))
 	if !ok {
-		panic(&StoreError{"get", errMissingRow})
+		panic(&rows.StoreError{Op: "get", Err: rows.ErrMissing})
 	}
 	row := new(rowspb.PlanRow)
-	decode("get", v, row)
+	rows.Decode("get", v, row)
 	if f.prefix != nil && row.OpenedNs < f.q.FromNs {
 		return false // whatever follows was opened earlier
 	}
@@ -175,7 +176,7 @@ func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
 		q.Label != "" && !slices.Contains(labelsOf(row), q.Label):
 		return false
 	case q.Capability != "":
-		_, has := f.r.s.kv.Get(listedKey(listCapability, q.Capability, row.Opened, id))
+		_, has := f.r.s.tx.Stored(rows.Orders.Key(rows.Listed{Dimension: rows.ListCapability, Value: q.Capability, Opened: rows.At(row.Opened), Plan: id}))
 		return has
 	}
 	return true
@@ -202,8 +203,8 @@ func (r *Reader) oldest(prefix []byte) (id string) {
 	for low < high {
 		middle := low + (high-low)/2
 		found := false
-		for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), middle), after(prefix)) {
-			id, low, found = string(k[len(prefix)+listedPlace:]), binary.BigEndian.Uint64(k[len(prefix):])+1, true
+		for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), middle), rows.After(prefix)) {
+			id, low, found = string(k[len(prefix)+rows.ListedPlace:]), binary.BigEndian.Uint64(k[len(prefix):])+1, true
 			break
 		}
 		if !found {
@@ -215,11 +216,10 @@ func (r *Reader) oldest(prefix []byte) (id string) {
 
 // openedFrom is when the first plan at or behind a place of a list was opened, and its place.
 func (r *Reader) openedFrom(prefix []byte, place uint64) (openedNs int64, at uint64, found bool) {
-	for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place), after(prefix)) {
+	for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(slices.Clone(prefix), place), rows.After(prefix)) {
 		rest := k[len(prefix):]
 		at := binary.BigEndian.Uint64(rest)
-		row := new(rowspb.PlanRow)
-		r.s.load(planKey(keyPlan, string(rest[listedPlace:])), row)
+		row, _ := rows.Plans.Load(r.s.tx, string(rest[rows.ListedPlace:]))
 		return row.OpenedNs, at, true
 	}
 	return 0, 0, false
@@ -229,27 +229,27 @@ func (r *Reader) openedFrom(prefix []byte, place uint64) (openedNs int64, at uin
 // does, each in their own order.
 func (f *finding) byText(cursor []byte) {
 	text := f.q.Text
-	if len(cursor) == 0 || cursor[0] == keyPlan {
-		prefix := planKey(keyPlan, text)
+	if len(cursor) == 0 || cursor[0] == rows.Plans.Prefix()[0] {
+		prefix := rows.Plans.Key(text)
 		from := prefix
 		if len(cursor) > 0 {
 			from = append(slices.Clone(cursor), 0)
 		}
-		for k := range f.r.s.kv.Scan(from, after(prefix)) {
+		for k := range f.r.s.tx.Scan(from, rows.After(prefix)) {
 			if !f.take(string(k[1:]), hex.EncodeToString(k)) {
 				return
 			}
 		}
 		cursor = nil
 	}
-	prefix := bytes.TrimSuffix(listPrefix(listLabel, text), []byte{0})
+	prefix := bytes.TrimSuffix(rows.ListPrefix(rows.ListLabel, text), []byte{0})
 	from := prefix
 	if len(cursor) > 0 {
 		from = append(slices.Clone(cursor), 0)
 	}
-	for k := range f.r.s.kv.Scan(from, after(prefix)) {
+	for k := range f.r.s.tx.Scan(from, rows.After(prefix)) {
 		end := bytes.IndexByte(k[2:], 0) + 2
-		id := string(k[end+1+listedPlace:])
+		id := string(k[end+1+rows.ListedPlace:])
 		had := slices.ContainsFunc(f.list.list, func(v PlanView) bool { return v.Plan == id }) // by another label
 		if had || strings.HasPrefix(id, text) {                                                // listed above
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -41,7 +42,7 @@ func playedLedgers(t *testing.T) []*schedule {
 }
 
 // foldAll folds messages into a new state, batch of them per flush.
-func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.Cache) (*State, *MemoryKV) {
+func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.Cache) (*State, *rows.MemoryKV) {
 	t.Helper()
 	w := &world{t: t, log: log, state: &State{programs: programs}}
 	kv := w.refold(batch)
@@ -52,19 +53,19 @@ func foldAll(t *testing.T, log []ledger.Message, batch int, programs *triggers.C
 // state (I7).
 func TestEveryPrefixFoldsAlike(t *testing.T) {
 	for _, s := range playedLedgers(t) {
-		live := NewMemoryKV()
+		live := rows.NewMemoryKV()
 		state := open(live, "t", s, s.state.programs)
 		for n, m := range s.log {
 			fold(t, state, m)
-			want := Digest(live)
+			want := rows.Digest(live)
 			for _, batch := range []int{1, 7, 1000} {
-				if _, kv := foldAll(t, s.log[:n+1], batch, s.state.programs); Digest(kv) != want {
+				if _, kv := foldAll(t, s.log[:n+1], batch, s.state.programs); rows.Digest(kv) != want {
 					t.Fatalf("another digest after %d records with batches of %d", n+1, batch)
 				}
 			}
 			state = open(live, "t", s, s.state.programs) // a restart after every commit
 		}
-		if Digest(live) != Digest(s.kv) {
+		if rows.Digest(live) != rows.Digest(s.kv) {
 			t.Fatal("another digest after restarts")
 		}
 	}
@@ -112,7 +113,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 				ends = append(ends, r)
 			}
 			a, b := ends[0], ends[1]
-			if len(a.log) != len(b.log) || Digest(a.kv) != Digest(b.kv) {
+			if len(a.log) != len(b.log) || rows.Digest(a.kv) != rows.Digest(b.kv) {
 				t.Fatalf("after %d records a restart changes what follows: %d and %d commits", n, len(a.log), len(b.log))
 			}
 			for i := range a.log {

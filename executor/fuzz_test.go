@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -154,7 +155,7 @@ func playHostile(t *testing.T, programs *triggers.Cache, data []byte) {
 	}
 	s.word("fail")
 	s.finish()
-	if Digest(s.refold(3)) != Digest(s.kv) {
+	if rows.Digest(s.refold(3)) != rows.Digest(s.kv) {
 		t.Fatal("another digest")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -93,7 +94,7 @@ func goldenFold(t *testing.T, log []ledger.Message, batch int, reopen func(n int
 	t.Helper()
 	programs := triggers.NewCache(expressionsMax)
 	w := &world{t: t, log: log, state: &State{programs: programs}}
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := open(kv, "t", w, programs)
 	digests := map[int]string{}
 	for i, m := range log {
@@ -109,7 +110,7 @@ func goldenFold(t *testing.T, log []ledger.Message, batch int, reopen func(n int
 		}
 		if (i+1)%batch == 0 || i+1 == len(log) {
 			s.Flush()
-			digests[i+1] = FormatDigest(Digest(kv))
+			digests[i+1] = rows.FormatDigest(rows.Digest(kv))
 		}
 	}
 	return digests
@@ -160,7 +161,7 @@ func goldenKinds(t *testing.T, log []ledger.Message) map[string]bool {
 	t.Helper()
 	kinds := map[string]bool{}
 	w := &world{t: t, log: log}
-	s := Open(NewMemoryKV(), "t", w)
+	s := Open(rows.NewMemoryKV(), "t", w)
 	for _, m := range log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -21,7 +22,7 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 		return api.HistoryAnswer{Agent: p.row.Agent}
 	}
 	answer := api.HistoryAnswer{
-		Agent: p.row.Agent, Opened: encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []api.PastAction{},
+		Agent: p.row.Agent, Opened: rows.Encode(p.row.Declared), UndoneAs: p.row.UndoneAs, Actions: []api.PastAction{},
 		Writer: p.row.Writer, SavepointsSet: p.row.SavepointsSet, Rewinds: p.row.Rewinds,
 	}
 	for _, s := range p.row.Savepoints {
@@ -42,7 +43,7 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 func (r *Reader) pastAction(p *plan, a *action) api.PastAction {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	past := api.PastAction{
-		Number: a.id.n, Action: a.fixed.Id, Child: a.fixed.Child, Sequence: a.fixed.Registered.GetSequence(),
+		Number: a.id.N, Action: a.fixed.Id, Child: a.fixed.Child, Sequence: a.fixed.Registered.GetSequence(),
 		Outcome: outcomeName(row.Outcome), ExternalRef: row.ExternalRef, Verdict: verdictName(row.Verdict),
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(), Owed: handlerNeeded(p.row, f, row),
 	}
@@ -52,8 +53,8 @@ func (r *Reader) pastAction(p *plan, a *action) api.PastAction {
 	if f == nil || past.Child != "" || past.DutyOf != "" {
 		return past // no call of the function
 	}
-	past.Forward = encode(f)
-	payload := r.s.payload(actionKey(keyPayload, p.id, a.id.n))
+	past.Forward = rows.Encode(f)
+	payload := r.s.payload(a.id)
 	past.Output, past.Before, past.Incomplete = payload.Output, payload.Before, row.OutputIncomplete
 	if len(payload.Input) > 0 {
 		sum := sha256.Sum256(payload.Input)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -126,7 +127,7 @@ func plusNs(ns, d int64) int64 { return min(ns, math.MaxInt64-2*int64(ledger.Set
 // has had the time to say what came of it.
 func (s *State) settleUntil(p *plan, a *action, ns int64) {
 	a.row.DueNs = ns
-	s.setDue(ns, dueRetry, leaseRef{plan: p.id, n: a.id.n})
+	s.setDue(ns, rows.DueRetry, rows.Lease{Plan: p.id, N: a.id.N})
 	s.move(p, a, rowspb.Undo_UNDO_SETTLING)
 }
 
@@ -134,7 +135,9 @@ func (s *State) settleUntil(p *plan, a *action, ns int64) {
 // come may have found no room among the undos in flight.
 func (s *State) rouseSettled(p *plan) {
 	for _, n := range p.row.Settling {
-		s.rouse(dueKey(s.action(p.id, n).row.DueNs, dueRetry, leaseRef{plan: p.id, n: n}))
+		s.rouse(rows.Due.Key(rows.Instant{
+			Ns: s.action(p.id, n).row.DueNs, Kind: rows.DueRetry, Lease: rows.Lease{Plan: p.id, N: n},
+		}))
 	}
 }
 

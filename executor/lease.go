@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -93,7 +94,7 @@ func (s *State) armAction(p *plan, a *action, at *pb.Address) {
 	for _, t := range a.fixed.Compensation.Triggers {
 		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs})
 		if s.counts(t.Condition) {
-			p.row.Counting = insert(p.row.Counting, a.id.n)
+			p.row.Counting = insert(p.row.Counting, a.id.N)
 		}
 	}
 	s.watch(p, a)
@@ -110,7 +111,7 @@ func (s *State) counts(condition string) bool {
 }
 
 func (s *State) watch(p *plan, a *action) {
-	p.row.Watchers = insert(p.row.Watchers, a.id.n)
+	p.row.Watchers = insert(p.row.Watchers, a.id.N)
 	s.mark(p, a)
 }
 
@@ -162,16 +163,16 @@ func inTime(p *plan, l *rowspb.LeaseRow) bool {
 }
 
 // live reports whether a lease waits for its condition.
-func (s *State) live(p *plan, a *action, l *rowspb.LeaseRow, ref leaseRef) bool {
+func (s *State) live(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease) bool {
 	return armed(p.row) && !inTime(p, l) && !l.Fired && !l.Moot && !stopped(l) && turnedBy(p, ref) == nil && (a == nil || !settled(a.row.Undo))
 }
 
 // evaluate looks at one lease whose plan, action or facts have changed, at the
 // logical time of this record.
 func (s *State) evaluate(p *plan, a *action, l *rowspb.LeaseRow, at *pb.Address) {
-	ref := leaseRef{plan: p.id, lease: l.Name}
+	ref := rows.Lease{Plan: p.id, Name: l.Name}
 	if a != nil {
-		ref.n = a.id.n
+		ref.N = a.id.N
 	}
 	if l.Node != nil || !s.live(p, a, l, ref) {
 		return // what a node reads is the same for its leases, whatever becomes of them
@@ -193,7 +194,7 @@ func (s *State) evaluate(p *plan, a *action, l *rowspb.LeaseRow, at *pb.Address)
 
 // consider asks a lease and keeps its indexes true: the facts it reads, the
 // instant at which time could change it.
-func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref leaseRef, held *triggers.Held, at *pb.Address) {
+func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref rows.Lease, held *triggers.Held, at *pb.Address) {
 	result := s.ask(held, s.meta.TimeNs)
 	if result.Truth == triggers.True {
 		clocked := held.ReadsClock()
@@ -218,7 +219,7 @@ func (s *State) consider(p *plan, a *action, l *rowspb.LeaseRow, ref leaseRef, h
 	l.Moot = result.Moot
 	s.index(ref, l, result.WakeNs, keys, faulty(result))
 	if len(keys) > 0 {
-		w, eager := newWatcher(string(ref.append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
+		w, eager := newWatcher(string(ref.Append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
 		s.remember(w, l.Keys, eager)
 	}
 }
@@ -249,11 +250,11 @@ func readingsOf(list []triggers.Reading) []*pb.Reading {
 
 // turn notes the first lease of the plan that turned true; Decide fires it. One
 // on the clock may be held back, so it makes room for one that is not.
-func (s *State) turn(p *plan, ref leaseRef, at *pb.Address, clocked bool, readings []triggers.Reading) {
+func (s *State) turn(p *plan, ref rows.Lease, at *pb.Address, clocked bool, readings []triggers.Reading) {
 	if p.row.Fired != nil || turnOf(p, ref) != nil {
 		return
 	}
-	t := &rowspb.Turned{Action: ref.n, Lease: ref.lease, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
+	t := &rowspb.Turned{Action: ref.N, Lease: ref.Name, At: at, Ns: s.meta.TimeNs, Clocked: clocked, Readings: readingsOf(readings)}
 	had := p.row.Turned
 	if had == nil || had.Clocked && !clocked {
 		p.row.Turned, t = t, had
@@ -274,7 +275,7 @@ func (s *State) nextTurn(p *plan, allows func(*rowspb.Turned) bool) {
 	for len(p.row.Behind) > 0 && p.row.Turned == nil {
 		t := p.row.Behind[0]
 		p.row.Behind = p.row.Behind[1:]
-		if l, _ := s.lease(p, leaseRef{p.id, t.Action, t.Lease}); l != nil && !l.Fired && !stopped(l) && allows(t) {
+		if l, _ := s.lease(p, rows.Lease{Plan: p.id, N: t.Action, Name: t.Lease}); l != nil && !l.Fired && !stopped(l) && allows(t) {
 			p.row.Turned = t
 		}
 	}
@@ -284,20 +285,20 @@ func (s *State) nextTurn(p *plan, allows func(*rowspb.Turned) bool) {
 func anyTurn(*rowspb.Turned) bool { return true }
 
 // turnedBy returns what is noted of this lease's turn, or nil.
-func turnedBy(p *plan, ref leaseRef) *rowspb.Turned {
-	if t := p.row.Turned; t != nil && t.Action == ref.n && t.Lease == ref.lease {
+func turnedBy(p *plan, ref rows.Lease) *rowspb.Turned {
+	if t := p.row.Turned; t != nil && t.Action == ref.N && t.Lease == ref.Name {
 		return t
 	}
 	return nil
 }
 
 // turnOf is turnedBy, also of a lease behind the first.
-func turnOf(p *plan, ref leaseRef) *rowspb.Turned {
+func turnOf(p *plan, ref rows.Lease) *rowspb.Turned {
 	if t := turnedBy(p, ref); t != nil {
 		return t
 	}
 	for _, t := range p.row.Behind {
-		if t.Action == ref.n && t.Lease == ref.lease {
+		if t.Action == ref.N && t.Lease == ref.Name {
 			return t
 		}
 	}
@@ -310,25 +311,25 @@ func faulty(r triggers.Result) bool { return r.Err != nil && !r.Moot }
 
 // index moves a lease to the wake instant and the facts it waits for now, and on or
 // off the list of those in error.
-func (s *State) index(ref leaseRef, l *rowspb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
+func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []string, faulty bool) {
 	if l.Node != nil {
 		s.leaveNode(ref, l)
 	}
 	if l.WakeNs != wakeNs {
 		if l.WakeNs != 0 {
-			s.dropDue(l.WakeNs, dueLease, ref)
+			s.dropDue(l.WakeNs, rows.DueLease, ref)
 		}
 		if wakeNs != 0 {
-			s.setDue(wakeNs, dueLease, ref)
+			s.setDue(wakeNs, rows.DueLease, ref)
 		}
 		l.WakeNs = wakeNs
 	} else if wakeNs != 0 {
-		s.rouse(dueKey(wakeNs, dueLease, ref))
+		s.rouse(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
 	}
-	s.setWatches(string(ref.append(nil)), l.Keys, keys)
+	s.setWatches(string(ref.Append(nil)), l.Keys, keys)
 	l.Keys = keys
 	if l.Faulty != faulty {
-		s.setFaulty(faultyKey(ref), faulty)
+		s.setFaulty(rows.Faulty.Key(ref), faulty)
 		l.Faulty = faulty
 	}
 }
@@ -337,18 +338,18 @@ func (s *State) index(ref leaseRef, l *rowspb.LeaseRow, wakeNs int64, keys []str
 // of, or takes it off.
 func (s *State) setFaulty(key []byte, on bool) {
 	if on {
-		s.set(key, nil)
+		s.tx.Set(key, nil)
 		s.meta.Faulty++
 		return
 	}
-	s.delete(key)
+	s.tx.Delete(key)
 	s.meta.Faulty--
 }
 
 // disarmPlan gives up the leases that a plan holds for itself.
 func (s *State) disarmPlan(p *plan) {
 	for _, l := range p.row.Leases {
-		s.index(leaseRef{plan: p.id, lease: l.Name}, l, 0, nil, false)
+		s.index(rows.Lease{Plan: p.id, Name: l.Name}, l, 0, nil, false)
 	}
 	s.uncut(p, rowspb.Cascade_CASCADE_NONE, ofPlan)
 	s.touch(p)
@@ -361,7 +362,7 @@ func (s *State) disarm(p *plan) {
 	for _, n := range p.row.Watchers {
 		a := s.action(p.id, n)
 		for _, l := range a.row.Leases {
-			s.index(leaseRef{p.id, n, l.Name}, l, 0, nil, false)
+			s.index(rows.Lease{Plan: p.id, N: n, Name: l.Name}, l, 0, nil, false)
 		}
 		s.change(a)
 	}
@@ -370,17 +371,17 @@ func (s *State) disarm(p *plan) {
 }
 
 // lease finds a lease by name; a is nil for a lease of the plan.
-func (s *State) lease(p *plan, ref leaseRef) (l *rowspb.LeaseRow, a *action) {
+func (s *State) lease(p *plan, ref rows.Lease) (l *rowspb.LeaseRow, a *action) {
 	list := p.row.Leases
-	if ref.n > p.row.Actions {
+	if ref.N > p.row.Actions {
 		return nil, nil
 	}
-	if ref.n != 0 {
-		a = s.action(p.id, ref.n)
+	if ref.N != 0 {
+		a = s.action(p.id, ref.N)
 		list = a.row.Leases
 	}
 	for _, l := range list {
-		if l.Name == ref.lease {
+		if l.Name == ref.Name {
 			return l, a
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -196,7 +197,7 @@ func TestAStampSlightlyAhead(t *testing.T) {
 // TestMoreIsDueThanOneTurnLooksAt: what is due but not true does not keep what is
 // behind it from its turn.
 func TestMoreIsDueThanOneTurnLooksAt(t *testing.T) {
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := Open(kv, "t", nil)
 	seq := uint64(0)
 	apply := func(source ledger.Source, stamp int64, records ...*pb.Record) {

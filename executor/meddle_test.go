@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -40,7 +41,7 @@ func TestRandomMeddling(t *testing.T) {
 		s.word("fail")
 		s.finish()
 		seen[s.show("p").State]++
-		if Digest(s.refold(5)) != Digest(s.kv) {
+		if rows.Digest(s.refold(5)) != rows.Digest(s.kv) {
 			t.Fatal("another digest")
 		}
 	}

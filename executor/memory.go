@@ -3,10 +3,10 @@ package executor
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -62,32 +62,18 @@ func (s *State) renew(key string, old, row *rowspb.FactRow) {
 	s.enter(key, row)
 }
 
-// residentKey orders the facts in memory by their last assertion, or return to it.
-func residentKey(key string, row *rowspb.FactRow) []byte {
-	k := make([]byte, 0, 9+len(key))
-	k = binary.BigEndian.AppendUint64(append(k, keyResident), uint64(row.SinceNs))
-	return append(k, key...)
-}
-
 // largeMin is from which size on, in bytes, the facts in memory are listed by it.
 // A capacity below it needs no list: there, what is in memory beyond the facts that
 // one turn looks at must go anyway, for each takes two bytes.
 const largeMin = 4 << 10
 
-// largeKey orders the large facts in memory, the largest first.
-func largeKey(key string, bytes uint64) []byte {
-	k := make([]byte, 0, 9+len(key))
-	k = binary.BigEndian.AppendUint64(append(k, keyLarge), ^bytes)
-	return append(k, key...)
-}
-
 func (s *State) setLarge(key string, bytes uint64, on bool) {
 	switch {
 	case bytes < largeMin:
 	case on:
-		s.set(largeKey(key, bytes), nil)
+		rows.Large.Add(s.tx, rows.Numbered{N: bytes, Name: key})
 	default:
-		s.delete(largeKey(key, bytes))
+		rows.Large.Delete(s.tx, rows.Numbered{N: bytes, Name: key})
 	}
 }
 
@@ -101,7 +87,7 @@ func (s *State) enter(key string, row *rowspb.FactRow) {
 	default:
 		s.meta.Facts++
 		s.meta.FactBytes += size(key, row)
-		s.set(residentKey(key, row), nil)
+		rows.Residents.Add(s.tx, rows.Numbered{N: uint64(row.SinceNs), Name: key})
 		s.setLarge(key, size(key, row), true)
 	}
 	s.writeFact(key, row)
@@ -120,7 +106,7 @@ func (s *State) leave(key string, row *rowspb.FactRow) {
 	default:
 		s.meta.Facts--
 		s.meta.FactBytes -= size(key, row)
-		s.delete(residentKey(key, row))
+		rows.Residents.Delete(s.tx, rows.Numbered{N: uint64(row.SinceNs), Name: key})
 		s.setLarge(key, size(key, row), false)
 	}
 	if row.Asked != nil {
@@ -140,17 +126,11 @@ const (
 // chronicle notes a record about a fact, so that its history needs no walk through
 // the ledger.
 func (s *State) chronicle(key string, at *pb.Address, kind byte) {
-	k := sized(keyChronicle, key, 12)
-	s.set(append(k, recordKey(0, at.Sequence, at.Index)[1:]...), []byte{kind})
+	rows.Chronicle.Put(s.tx, rows.NamedPlace{Name: key, At: rows.At(at)}, []byte{kind})
 }
 
 // latestMax bounds the evictions that are listed.
 const latestMax = 100
-
-// latestKey lists the latest evictions: no fact has an empty key.
-func latestKey(at *pb.Address) []byte {
-	return append(sized(keyChronicle, "", 12), recordKey(0, at.Sequence, at.Index)[1:]...)
-}
 
 // noteEviction keeps the latest evictions in a list.
 func (s *State) noteEviction(key string, at *pb.Address) {
@@ -158,15 +138,15 @@ func (s *State) noteEviction(key string, at *pb.Address) {
 	if s.base != nil {
 		return // nobody is shown a scratch fold
 	}
-	s.set(latestKey(at), []byte(key))
+	rows.Evictions.Put(s.tx, rows.At(at), []byte(key))
 	if s.meta.Evictions > latestMax {
-		prefix := sized(keyChronicle, "", 0)
+		prefix := rows.Chronicle.WithinSized("")
 		var oldest []byte
-		for k := range s.kv.Scan(prefix, after(prefix)) {
+		for k := range s.tx.Scan(prefix, rows.After(prefix)) {
 			oldest = bytes.Clone(k)
 			break
 		}
-		s.delete(oldest)
+		s.tx.Delete(oldest)
 	}
 }
 
@@ -253,7 +233,7 @@ func (s *State) restoreRequested(e ledger.Entry, keys []string) Result {
 }
 
 func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed func(string, *rowspb.FactRow) Result) Result {
-	rows := make([]*rowspb.FactRow, len(keys))
+	found := make([]*rowspb.FactRow, len(keys))
 	for i, key := range keys {
 		row, gone := s.standingFact(key)
 		switch {
@@ -265,11 +245,11 @@ func (s *State) requested(e ledger.Entry, keys []string, todo string, allowed fu
 		if result := allowed(key, row); result.Verdict != Effective {
 			return result
 		}
-		rows[i] = row
+		found[i] = row
 	}
 	for i, key := range keys {
-		rows[i].Asked = e.Address
-		s.writeFact(key, rows[i])
+		found[i].Asked = e.Address
+		s.writeFact(key, found[i])
 		s.todo.add(todo + key)
 	}
 	return effective

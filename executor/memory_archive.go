@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -44,14 +45,14 @@ func FactAt(tenant string, m ledger.Message, at *pb.Address, key string) (json.R
 // recall reads the value of an evicted fact.
 func (s *State) recall(key string, row *rowspb.FactRow) json.RawMessage {
 	if s.archive == nil {
-		panic(&StoreError{"get", fmt.Errorf("%w: the value of fact %q at %s: there is no archive", ErrArchive, key, ledger.FormatAddress(row.Source))})
+		panic(&rows.StoreError{Op: "get", Err: fmt.Errorf("%w: the value of fact %q at %s: there is no archive", ErrArchive, key, ledger.FormatAddress(row.Source))})
 	}
 	value, err := s.archive.Value(row.Source, key)
 	if err == nil && !hashes(row, value) {
 		err = &ledger.Halted{Guard: "G2", Sequence: row.Source.GetSequence(), Problem: fmt.Sprintf("fact %q has another value than the one that was evicted", key)}
 	}
 	if err != nil {
-		panic(&StoreError{"get", fmt.Errorf("%w: the value of fact %q at %s: %w", ErrArchive, key, ledger.FormatAddress(row.Source), err)})
+		panic(&rows.StoreError{Op: "get", Err: fmt.Errorf("%w: the value of fact %q at %s: %w", ErrArchive, key, ledger.FormatAddress(row.Source), err)})
 	}
 	return value
 }

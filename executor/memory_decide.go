@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -121,8 +122,8 @@ type candidate struct {
 func (s *State) evictionOrder(most int, capacity uint64) []candidate {
 	list := s.oversize(capacity)
 	var keys []string
-	from := []byte{keyResident}
-	for k := range s.kv.Scan(from, after(from)) {
+	from := rows.Residents.Prefix()
+	for k := range s.tx.Scan(from, rows.After(from)) {
 		if len(keys) == most {
 			break
 		}
@@ -152,7 +153,7 @@ func (s *State) oversize(capacity uint64) (list []candidate) {
 	if capacity == 0 {
 		return nil
 	}
-	for k := range s.kv.Scan([]byte{keyLarge}, largeKey("", capacity)) {
+	for k := range s.tx.Scan(rows.Large.Prefix(), rows.Large.Key(rows.Numbered{N: capacity, Name: ""})) {
 		if len(list) == evictTurnMax {
 			break
 		}

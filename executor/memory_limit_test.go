@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -46,7 +47,7 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		}
 		w.must(w.append(sensor, asserted("a2", large), asserted("a2", small), asserted("a2", large), forgotten("a2")))
 		w.turn()
-		if Digest(w.refold(3)) != Digest(w.kv) {
+		if rows.Digest(w.refold(3)) != rows.Digest(w.kv) {
 			t.Error("another state when folded anew")
 		}
 	}

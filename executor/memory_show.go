@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -63,14 +64,14 @@ func (r *Reader) Facts(q FactsQuery) (views []FactView, next string, err error) 
 	if !slices.Contains([]string{"", FactInMemory, FactEvicted, FactRetracted}, q.State) {
 		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), FactInMemory+", "+FactEvicted+", "+FactRetracted+" or nothing")
 	}
-	prefix := planKey(keyFact, q.Prefix)
+	prefix := rows.Facts.Key(q.Prefix)
 	from := prefix
-	if behind := append(planKey(keyFact, q.After), 0); q.After != "" && bytes.Compare(behind, from) > 0 {
+	if behind := append(rows.Facts.Key(q.After), 0); q.After != "" && bytes.Compare(behind, from) > 0 {
 		from = behind
 	}
 	list, looked := newBatch[FactView](q.Limit), 0
-	for k, v := range r.s.kv.Scan(from, after(prefix)) {
-		row := factRow(v)
+	for k, v := range r.s.tx.Scan(from, rows.After(prefix)) {
+		row := rows.Facts.Decode("scan", v)
 		key := string(k[1:])
 		if looked++; looked > factsScanMax {
 			list.end()
@@ -99,10 +100,9 @@ type Place struct {
 // evictions, re-ingestions.
 func (r *Reader) Chronicle(key string, limit int) (places []Place, more bool) {
 	limit = limitOf(limit)
-	for _, kind := range []byte{keyOccurred, keyChronicle} {
-		prefix := sized(kind, key, 0)
+	for _, prefix := range [][]byte{rows.Occurred.WithinSized(key), rows.Chronicle.WithinSized(key)} {
 		var list []Place
-		for k := range r.s.kv.Scan(prefix, after(prefix)) {
+		for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 			if len(list) == 2*limit {
 				list, more = append(list[:0], list[limit:]...), true
 			}
@@ -179,22 +179,22 @@ func (r *Reader) Queue(q QueueQuery, capacity int64) (next []FactView, latest []
 		view.Value, view.Oversize = nil, c.oversize
 		next = append(next, view)
 	}
-	prefix := sized(keyChronicle, "", 0)
-	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+	prefix := rows.Chronicle.WithinSized("")
+	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		latest = append(latest, placeOf(k))
 	}
 	return next, latest[max(len(latest)-limit, 0):]
 }
 
-// FactsDigest is Digest over working memory alone; rows is how many facts there
+// FactsDigest is rows.Digest over working memory alone; count is how many facts there
 // are, tombstones and evicted ones with them.
-func FactsDigest(kv KV) (digest [sha256.Size]byte, rows int) {
-	return digestOf(kv, []byte{keyFact}, after([]byte{keyFact}))
+func FactsDigest(kv rows.KV) (digest [sha256.Size]byte, count int) {
+	return rows.DigestOf(kv, rows.Facts.Prefix(), rows.After(rows.Facts.Prefix()))
 }
 
 // Differences names up to limit rows in which two states differ.
-func Differences(a, b KV, limit int) (list []string) {
-	compare := func(a, b KV, missing string, both bool) {
+func Differences(a, b rows.KV, limit int) (list []string) {
+	compare := func(a, b rows.KV, missing string, both bool) {
 		for k, v := range a.Scan([]byte{0}, []byte{0xff}) {
 			if len(list) >= limit {
 				return
@@ -214,7 +214,7 @@ func Differences(a, b KV, limit int) (list []string) {
 
 // rowName names a row for people.
 func rowName(k []byte) string {
-	if k[0] == keyFact {
+	if k[0] == rows.Facts.Prefix()[0] {
 		return fmt.Sprintf("fact %q", k[1:])
 	}
 	return fmt.Sprintf("row %q", k)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -212,7 +213,7 @@ func TestAnEvictionNeverChangesAnAnswer(t *testing.T) {
 			evicted += count[*pb.Record_FactEvicted](w)
 			restored += count[*pb.Record_FactReingested](w)
 			for _, batch := range []int{1, 9} {
-				if Digest(w.refold(batch)) != Digest(w.kv) {
+				if rows.Digest(w.refold(batch)) != rows.Digest(w.kv) {
 					t.Fatalf("seed %d, %s: another state when folded anew", seed, name)
 				}
 			}
@@ -320,9 +321,9 @@ func TestEvictionsAndReingestionsThatDoNotHoldAreVoid(t *testing.T) {
 	void(back("2", first, gone, gone), "was evicted at")
 	void(back("2", source, gone, first), "nobody asked at 2.0")
 	void(back("3", source, gone, gone), "not the one that fact")
-	digest := Digest(w.kv)
+	digest := rows.Digest(w.kv)
 	w.must(w.append(holder, back("", source, gone, gone))) // too large for its record: read where it stands
-	if row := w.state.fact("a"); string(row.Value) != "2" || row.Evicted != nil || Digest(w.kv) == digest {
+	if row := w.state.fact("a"); string(row.Value) != "2" || row.Evicted != nil || rows.Digest(w.kv) == digest {
 		t.Fatalf("%v", row)
 	}
 	void(back("2", source, gone, gone), "is in memory")
@@ -375,12 +376,12 @@ func TestAnArchiveThatDoesNotAnswerIsNoBrokenState(t *testing.T) {
 	w.must(w.append(sensor, asserted("a", `{"n":2}`)))
 	w.must(w.append(ops, evictAsked("a")))
 	w.turn()
-	digest, cause := Digest(w.kv), errors.New("timeout")
+	digest, cause := rows.Digest(w.kv), errors.New("timeout")
 	w.lost = func() error { return cause }
 	if err := w.reads("p", "a"); !errors.Is(err, ErrArchive) || !errors.Is(err, cause) || !strings.Contains(err.Error(), `fact "a" at 2.0-`) {
 		t.Fatalf("%v", err)
 	}
-	if Digest(w.kv) != digest {
+	if rows.Digest(w.kv) != digest {
 		t.Fatal("rows were written before the archive was asked")
 	}
 	w.lost, w.state = nil, open(w.kv, "t", w, w.state.programs)
@@ -401,7 +402,7 @@ func (w *world) reads(plan, key string) (broken error) {
 	w.t.Helper()
 	defer func() {
 		r := recover()
-		if err, ok := r.(*StoreError); ok {
+		if err, ok := r.(*rows.StoreError); ok {
 			broken = err
 		} else if r != nil {
 			panic(r)
@@ -438,7 +439,7 @@ func TestFactAtHoldsTheRecordToItsLeaf(t *testing.T) {
 	row := w.state.fact("b")
 	row.Digest = bytes.Repeat([]byte{1}, 32)
 	defer func() {
-		broken, _ := recover().(*StoreError)
+		broken, _ := recover().(*rows.StoreError)
 		var halted *ledger.Halted
 		if !errors.As(broken, &halted) {
 			t.Errorf("another value than the one that was evicted: %v", broken)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -62,7 +63,7 @@ const (
 type pairOfStates struct {
 	t      *testing.T
 	log    [2][]ledger.Message
-	kv     [2]*MemoryKV
+	kv     [2]*rows.MemoryKV
 	states [2]*State // of the one that evicts, and of its twin
 	cache  *triggers.Cache
 	held   []*triggers.Held
@@ -77,7 +78,7 @@ func (p *pairOfStates) Value(at *pb.Address, key string) (json.RawMessage, error
 func newPairOfStates(t *testing.T, cache *triggers.Cache) *pairOfStates {
 	p := &pairOfStates{t: t, cache: cache, stamp: epoch0}
 	for i := range p.states {
-		p.kv[i] = NewMemoryKV()
+		p.kv[i] = rows.NewMemoryKV()
 		p.states[i] = open(p.kv[i], "t", p, cache)
 	}
 	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: FoldVersion}}}

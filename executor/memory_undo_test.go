@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -56,7 +57,7 @@ func TestAnUndoInWorkingMemoryIsOneCommitWithItsFact(t *testing.T) {
 	if row := w.state.fact("branch/a"); string(row.Value) != `{"ref":"a","state":"gone"}` && string(row.Value) != `{"state":"gone","ref":"a"}` {
 		t.Fatalf("%s", row.Value)
 	}
-	if Digest(w.refold(1)) != Digest(w.kv) {
+	if rows.Digest(w.refold(1)) != rows.Digest(w.kv) {
 		t.Fatal("another state when folded anew")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -14,16 +15,12 @@ import (
 // place; they are looked at when it turns true.
 
 func (s *State) nodeRow(node []byte) *rowspb.NodeRow {
-	row := new(rowspb.NodeRow)
-	if !s.find(nodeKey(node), row) {
-		return nil
-	}
-	return row
+	return rows.Nodes.Find(s.tx, node)
 }
 
 // joinNode makes a lease one of a node. It reports false when it needs a look of its
 // own: the condition is true or moot now.
-func (s *State) joinNode(ref leaseRef, l *rowspb.LeaseRow, held *triggers.Held, node []byte) bool {
+func (s *State) joinNode(ref rows.Lease, l *rowspb.LeaseRow, held *triggers.Held, node []byte) bool {
 	row := s.nodeRow(node)
 	if row == nil || row.WakeNs != 0 && row.WakeNs <= s.meta.TimeNs { // a flip that nobody was asked at yet
 		result := s.ask(held, s.meta.TimeNs)
@@ -36,30 +33,30 @@ func (s *State) joinNode(ref leaseRef, l *rowspb.LeaseRow, held *triggers.Held, 
 		}
 	}
 	row.Leases++
-	s.set(nodeKey(node), encode(row))
-	s.set(memberKey(node, ref), nil)
+	rows.Nodes.Set(s.tx, node, row)
+	rows.Members.Add(s.tx, rows.Member{Node: node, Lease: ref})
 	l.Node = node
 	return true
 }
 
 // leaveNode takes a lease out of its node; the last one ends it.
-func (s *State) leaveNode(ref leaseRef, l *rowspb.LeaseRow) {
+func (s *State) leaveNode(ref rows.Lease, l *rowspb.LeaseRow) {
 	node := l.Node
 	l.Node = nil
-	s.delete(memberKey(node, ref))
+	rows.Members.Delete(s.tx, rows.Member{Node: node, Lease: ref})
 	row := s.nodeRow(node)
 	if row.Leases--; row.Leases > 0 {
-		s.set(nodeKey(node), encode(row))
+		rows.Nodes.Set(s.tx, node, row)
 		return
 	}
 	s.setWatches(nodeID(node), row.Keys, nil)
 	if row.WakeNs != 0 {
-		s.dropDueKey(row.WakeNs, dueNodeKey(row.WakeNs, node))
+		s.dropDueKey(row.WakeNs, rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
 	}
-	if _, on := s.get(faultyNodeKey(node)); on {
-		s.setFaulty(faultyNodeKey(node), false)
+	if _, on := rows.FaultyNodes.Get(s.tx, node); on {
+		s.setFaulty(rows.FaultyNodes.Key(node), false)
 	}
-	s.delete(nodeKey(node))
+	rows.Nodes.Delete(s.tx, node)
 }
 
 // indexNode moves a node to the facts and the instant it waits for now; wasFaulty
@@ -69,17 +66,17 @@ func (s *State) indexNode(node []byte, row *rowspb.NodeRow, held *triggers.Held,
 	s.setWatches(nodeID(node), row.Keys, keys)
 	if row.WakeNs != result.WakeNs {
 		if row.WakeNs != 0 {
-			s.dropDueKey(row.WakeNs, dueNodeKey(row.WakeNs, node))
+			s.dropDueKey(row.WakeNs, rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))
 		}
 		if result.WakeNs != 0 {
-			s.setDueKey(result.WakeNs, dueNodeKey(result.WakeNs, node))
+			s.setDueKey(result.WakeNs, rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
 		}
 	} else if result.WakeNs != 0 {
-		s.rouse(dueNodeKey(result.WakeNs, node))
+		s.rouse(rows.Due.Key(rows.Instant{Ns: result.WakeNs, Kind: rows.DueNode, Node: node}))
 	}
 	row.Keys, row.WakeNs = keys, result.WakeNs
 	if faulty(result) != wasFaulty {
-		s.setFaulty(faultyNodeKey(node), !wasFaulty)
+		s.setFaulty(rows.FaultyNodes.Key(node), !wasFaulty)
 	}
 	w, eager := newWatcher(nodeID(node), held, result.WakeNs, keys, faulty(result))
 	s.remember(w, keys, eager)
@@ -96,14 +93,14 @@ func (s *State) nodeChanged(
 	}
 	if row := s.nodeRow(node); row != nil {
 		s.indexNode(node, row, held, result, w.faulty)
-		s.set(nodeKey(node), encode(row))
+		rows.Nodes.Set(s.tx, node, row)
 	}
 }
 
 // dissolve looks at each lease of a node by itself.
 func (s *State) dissolve(node []byte, at *pb.Address) {
 	for _, ref := range slices.Collect(s.members(node)) { // they leave it
-		p := s.plan(ref.plan)
+		p := s.plan(ref.Plan)
 		l, a := s.lease(p, ref)
 		if l == nil || l.Node == nil {
 			continue // an earlier one has ended its plan
@@ -117,11 +114,11 @@ func (s *State) dissolve(node []byte, at *pb.Address) {
 }
 
 // members yields the leases of a node, in ascending order.
-func (s *State) members(node []byte) iter.Seq[leaseRef] {
-	prefix := append([]byte{keyMember}, node...)
-	return func(yield func(leaseRef) bool) {
-		for k := range s.kv.Scan(prefix, after(prefix)) {
-			if !yield(parseLeaseRef(k[len(prefix):])) {
+func (s *State) members(node []byte) iter.Seq[rows.Lease] {
+	prefix := append(rows.Members.Prefix(), node...)
+	return func(yield func(rows.Lease) bool) {
+		for k := range s.tx.Scan(prefix, rows.After(prefix)) {
+			if !yield(rows.ParseLease(k[len(prefix):])) {
 				return
 			}
 		}
@@ -131,7 +128,7 @@ func (s *State) members(node []byte) iter.Seq[leaseRef] {
 // member is the first lease of a node: all see the same.
 func (s *State) member(node []byte) (p *plan, a *action, l *rowspb.LeaseRow) {
 	for ref := range s.members(node) {
-		if p = s.plan(ref.plan); p != nil {
+		if p = s.plan(ref.Plan); p != nil {
 			if l, a = s.lease(p, ref); l != nil && l.Node != nil {
 				return p, a, l
 			}
@@ -147,7 +144,7 @@ func (s *State) nodeWatcher(node []byte) *watcher {
 	if row == nil {
 		return nil
 	}
-	_, faulty := s.get(faultyNodeKey(node))
+	_, faulty := rows.FaultyNodes.Get(s.tx, node)
 	return unheldWatcher(nodeID(node), row.WakeNs, row.Keys, faulty)
 }
 
@@ -172,7 +169,7 @@ func (d *decider) dueNode(node []byte, ns int64) int64 {
 		if d.full() {
 			break
 		}
-		p := d.state.plan(ref.plan)
+		p := d.state.plan(ref.Plan)
 		l, a := d.state.lease(p, ref)
 		if l != nil && l.Node != nil && armed(p.row) && p.row.Fired == nil {
 			full := d.state.hold(p, a, l).Evaluate(d.in.EpochNs, factView{d.state})

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -33,7 +34,7 @@ var regimes = []regime{
 // again folds the ledger of a run under another regime: every decision is asked for
 // again where it was made, and must be the same.
 func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	programs := w.programs
 	if g.kept > 0 {
 		programs = triggers.NewCache(g.kept)
@@ -45,7 +46,8 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 	start := func() {
 		s = open(kv, "t", nil, programs)
 		if g.kept > 0 {
-			s.watchers.max, s.facts.max = g.kept, g.kept
+			s.watchers = rows.NewRecent(g.kept, watcherBytesMax, func(l *watchList) int { return l.bytes })
+			s.facts = rows.NewRecent(g.kept, factBytesMax, func(f *keptFact) int { return keptFactBytes + len(f.row.GetValue()) })
 		}
 	}
 	start()
@@ -75,14 +77,14 @@ func (w *oracleRun) again(g regime, r *rand.Rand) ([32]byte, error) {
 		left = 1 + r.Intn(g.flush)
 		s.Flush()
 		if g.forget {
-			s.plans, s.actions = map[string]*plan{}, map[actionID]*action{}
+			s.plans, s.actions = map[string]*plan{}, map[rows.Action]*action{}
 		}
 		if g.restart > 0 && r.Intn(g.restart) == 0 {
 			start()
 		}
 	}
 	s.Flush()
-	return Digest(kv), nil
+	return rows.Digest(kv), nil
 }
 
 // TestNoAnswerDependsOnWhatIsKept: one ledger, six ways to keep things in memory,
@@ -96,7 +98,7 @@ func TestNoAnswerDependsOnWhatIsKept(t *testing.T) {
 		if w.play(); w.err != nil {
 			t.Fatalf("seed %d: %v", seed, w.err)
 		}
-		want := Digest(w.kv)
+		want := rows.Digest(w.kv)
 		for i, g := range regimes {
 			got, err := w.again(g, rand.New(rand.NewSource(seed+int64(i))))
 			if err != nil || got != want {

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -41,7 +42,7 @@ type oracleRun struct {
 	model    *oracleModel
 	pool     []oracle.Condition
 	programs *triggers.Cache
-	kv       *MemoryKV
+	kv       *rows.MemoryKV
 	state    *State
 	audit    *audit.Ledger
 	log      []ledger.Message
@@ -68,7 +69,7 @@ type decided struct {
 func newOracleRun(seed int64, programs *triggers.Cache) *oracleRun {
 	r := rand.New(rand.NewSource(seed))
 	w := &oracleRun{
-		r: r, programs: programs, kv: NewMemoryKV(), audit: audit.New("t"), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6), restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
+		r: r, programs: programs, kv: rows.NewMemoryKV(), audit: audit.New("t"), now: epoch0, flush: 1 + r.Intn(2)*r.Intn(6), restart: r.Intn(3) * r.Intn(5), late: r.Intn(3) == 0,
 		model: &oracleModel{facts: map[string]any{}, texts: map[string]oracle.Condition{}},
 	}
 	w.state = open(w.kv, "t", nil, programs)

@@ -153,7 +153,7 @@ func actDigest(f *pb.ForwardRegistered, input []byte) []byte {
 }
 
 func (s *State) actDigest(a *action) []byte {
-	return actDigest(a.fixed.Forward, s.payload(actionKey(keyPayload, a.id.plan, a.id.n)).Input)
+	return actDigest(a.fixed.Forward, s.payload(a.id).Input)
 }
 
 // withdraw takes back the one act that its process says never happened.
@@ -204,13 +204,6 @@ func (s *State) orphansChanged(p *plan) {
 	if !orphaned(p.row) {
 		s.unpage(p, nil, api.PageActClaimed)
 	}
-}
-
-func cloneOrphans(r *rowspb.PlanRow) (list []*rowspb.Orphan) {
-	for _, o := range r.Orphans {
-		list = append(list, o.CloneVT())
-	}
-	return list
 }
 
 // orphaned reports whether an orphan of a plan waits for its owner.

@@ -3,6 +3,7 @@ package executor
 import (
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -28,9 +29,11 @@ func (r *Reader) Outcome(id string) (state, reason string, quarantined []string,
 
 // reasonOf is the reason of a plan's end; of an opening that was refused it has the field.
 func (r *Reader) reasonOf(p *rowspb.PlanRow) string {
-	row := new(rowspb.RefusedRow)
-	at := p.Opened
-	if !unopened(p) || !r.s.find(recordKey(keyRefused, at.GetSequence(), at.GetIndex()), row) {
+	if !unopened(p) {
+		return p.Reason
+	}
+	row := rows.Refused.Find(r.s.tx, rows.At(p.Opened))
+	if row == nil {
 		return p.Reason
 	}
 	return clip(p.Reason + ": " + strings.TrimPrefix(row.Reason, "refused: "))

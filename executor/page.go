@@ -3,6 +3,7 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -23,12 +24,6 @@ type Paged struct {
 	Hook   string
 }
 
-// pageKey has the kind behind the action, so that a quarantine and a warning of
-// one action do not take each other's place.
-func pageKey(plan string, n uint32, kind string) []byte {
-	return append(actionKey(keyPage, plan, n), kind...)
-}
-
 // page asks for a page to an owner; it stays a row until a hook has taken it, so
 // that a restart forgets none. a is nil for one about a plan.
 func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
@@ -36,7 +31,7 @@ func (s *State) page(p *plan, a *action, kind, reason string, at *pb.Address) {
 	if hook := a.hook(); hook != "" {
 		row.Hook = hook
 	}
-	s.set(pageKey(p.id, number(a), kind), encode(row))
+	rows.Pages.Set(s.tx, pageID(p.id, number(a), kind), row)
 	s.pages = append(s.pages, s.pageOf(p, a, row))
 }
 
@@ -52,7 +47,7 @@ func number(a *action) uint32 {
 	if a == nil {
 		return 0
 	}
-	return a.id.n
+	return a.id.N
 }
 
 func (s *State) pageOf(p *plan, a *action, row *rowspb.PageRow) Page {
@@ -72,32 +67,28 @@ func (s *State) pageOf(p *plan, a *action, row *rowspb.PageRow) Page {
 // ownerPaged closes the page that the record names: a later one of the same kind
 // stays open.
 func (s *State) ownerPaged(e ledger.Entry, p *plan, k *pb.OwnerPaged) Result {
-	key := pageKey(p.id, s.number(p.id, e.Record.Action), k.Kind)
-	row := s.pageRow(key)
+	id := pageID(p.id, s.number(p.id, e.Record.Action), k.Kind)
+	row := rows.Pages.Find(s.tx, id)
 	if row == nil || !sameAddress(e.Record.Cause, row.At) {
 		return void("no such page of kind %s about action %q of plan %s is open", k.Kind, e.Record.Action, p.id)
 	}
-	s.delete(key)
+	rows.Pages.Delete(s.tx, id)
 	return effective
 }
 
-// pageRow is an open page, or nil.
-func (s *State) pageRow(key []byte) *rowspb.PageRow {
-	row := new(rowspb.PageRow)
-	if !s.find(key, row) {
-		return nil
-	}
-	return row
+// pageID names the row of a page.
+func pageID(plan string, n uint32, kind string) rows.Paged {
+	return rows.Paged{Action: rows.Action{Plan: plan, N: n}, Kind: kind}
 }
 
 // unpage closes the page of a kind that its owner has answered, or that has lost its
 // subject, and reports whether it was open; a is nil for one about a plan.
 func (s *State) unpage(p *plan, a *action, kind string) (open bool) {
-	key := pageKey(p.id, number(a), kind)
-	if _, open = s.get(key); !open {
+	id := pageID(p.id, number(a), kind)
+	if _, open = rows.Pages.Get(s.tx, id); !open {
 		return false
 	}
-	s.delete(key)
+	rows.Pages.Delete(s.tx, id)
 	s.pages = slices.DeleteFunc(s.pages, func(page Page) bool { // asked for since the last Pages
 		return page.Plan == p.id && page.Number == number(a) && page.Kind == kind
 	})
@@ -130,15 +121,14 @@ func (s *State) Pages() []Page {
 // holder sends again, under the same ids. Flush must have been called.
 func (s *State) Unpaged() []Page {
 	var out []Page
-	from := []byte{keyPage}
-	for k, v := range s.kv.Scan(from, after(from)) {
-		row := new(rowspb.PageRow)
-		decode("scan", v, row)
-		planID, n := splitActionKey(k[:len(k)-len(row.Kind)])
-		p := s.plan(planID)
+	from := rows.Pages.Prefix()
+	for k, v := range s.tx.Scan(from, rows.After(from)) {
+		row := rows.Pages.Decode("scan", v)
+		id := rows.ParseAction(k[:len(k)-len(row.Kind)])
+		p := s.plan(id.Plan)
 		var a *action
-		if n != 0 {
-			a = s.action(planID, n)
+		if id.N != 0 {
+			a = s.action(id.Plan, id.N)
 		}
 		out = append(out, s.pageOf(p, a, row))
 	}
@@ -152,7 +142,7 @@ func (d *decider) paged(list []Paged) {
 		if p == nil || in.Number > p.row.Actions {
 			continue
 		}
-		row := d.state.pageRow(pageKey(in.Plan, in.Number, in.Kind))
+		row := rows.Pages.Find(d.state.tx, pageID(in.Plan, in.Number, in.Kind))
 		if row == nil || row.At.GetSequence() == 0 {
 			continue // answered meanwhile; or this very commit asks for it anew, and no hook has that one
 		}

@@ -83,7 +83,7 @@ func (step PreviewStep) of(stage int, p *plan, a *action) PreviewStep {
 		step.Plan = p.row.Origin
 	}
 	f := a.fixed.Forward
-	step.Number, step.Action = int(a.id.n), a.fixed.Id
+	step.Number, step.Action = int(a.id.N), a.fixed.Id
 	step.Capability, step.Class = f.GetCapability(), className(f.GetClass())
 	step.Fidelity = a.fixed.Compensation.GetFidelity()
 	step.Outcome, step.ClosesNs = outcomeName(a.row.Outcome), a.row.ClosesNs

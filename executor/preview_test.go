@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -103,12 +104,12 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		if moment == "open" && g.IntN(2) == 0 {
 			q.To = "s"
 		}
-		before := Digest(w.kv)
+		before := rows.Digest(w.kv)
 		view, err := NewReaderWith(w.kv, "t", nil, w.state.programs).Preview(q, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if Digest(w.kv) != before {
+		if rows.Digest(w.kv) != before {
 			t.Fatal("a preview changed something")
 		}
 		plan := w.unwindAs(view)

@@ -198,7 +198,7 @@ func (r *rehearsal) settleAddresses() {
 	for _, a := range r.d.state.changed {
 		if a.fixed.Registered.Sequence == 0 {
 			a.fixed.Registered = &pb.Address{
-				Sequence: r.d.state.meta.Applied.GetSequence() + 1, Index: a.id.n,
+				Sequence: r.d.state.meta.Applied.GetSequence() + 1, Index: a.id.N,
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func (r *rehearsal) note(records []*pb.Record) (calls []call) {
 // answer lets a call succeed: undos are done, effects in doubt are present, and
 // checks after an undo find nothing.
 func (r *rehearsal) answer(c call) {
-	p, a := r.d.state.plan(c.a.id.plan), c.a
+	p, a := r.d.state.plan(c.a.id.Plan), c.a
 	if a.row.Undo != rowspb.Undo_UNDO_DISPATCHED {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -143,7 +144,7 @@ func (s *script) goesOn() {
 func (s *script) rebuilt() {
 	s.t.Helper()
 	for _, batch := range []int{1, 7, 1000} {
-		if Digest(s.refold(batch)) != Digest(s.kv) {
+		if rows.Digest(s.refold(batch)) != rows.Digest(s.kv) {
 			s.t.Fatalf("another digest with batches of %d", batch)
 		}
 	}
@@ -314,7 +315,7 @@ func (s *script) answerLate(d *datadriven.TestData) {
 // sweep looks at everything once more.
 func (s *script) sweep(at string) string {
 	s.t.Helper()
-	before, digest := uint64(len(s.log)), Digest(s.kv)
+	before, digest := uint64(len(s.log)), rows.Digest(s.kv)
 	s.turn()
 	if at != "" {
 		d, err := time.ParseDuration(at)
@@ -323,7 +324,7 @@ func (s *script) sweep(at string) string {
 		}
 		s.at(d)
 	}
-	if uint64(len(s.log)) == before && Digest(s.kv) == digest {
+	if uint64(len(s.log)) == before && rows.Digest(s.kv) == digest {
 		return "nothing changed"
 	}
 	return s.recordsAfter(before, false)
@@ -333,7 +334,7 @@ func (s *script) sweep(at string) string {
 func (s *script) restart() string {
 	s.t.Helper()
 	kv := s.refold(1)
-	if Digest(kv) != Digest(s.kv) {
+	if rows.Digest(kv) != rows.Digest(s.kv) {
 		s.t.Fatal("another digest")
 	}
 	s.kv = kv
@@ -407,7 +408,7 @@ func unprefixed(reason string) string { return strings.TrimPrefix(reason, "refus
 // recordsAfter prints the records behind a sequence, with what they go back to.
 func (s *script) recordsAfter(sequence uint64, causes bool) string {
 	s.t.Helper()
-	state := open(NewMemoryKV(), "t", s, s.state.programs)
+	state := open(rows.NewMemoryKV(), "t", s, s.state.programs)
 	at := map[string]*pb.Record{}
 	var out []string
 	for _, m := range s.log {

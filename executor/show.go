@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -22,12 +23,12 @@ type Reader struct {
 }
 
 // NewReader reads the state of tenant in kv.
-func NewReader(kv KV, tenant string, archive Archive) *Reader {
+func NewReader(kv rows.KV, tenant string, archive Archive) *Reader {
 	return NewReaderWith(kv, tenant, archive, nil)
 }
 
 // NewReaderWith is NewReader with the caller's compiled conditions; nil: its own.
-func NewReaderWith(kv KV, tenant string, archive Archive, programs *triggers.Cache) *Reader {
+func NewReaderWith(kv rows.KV, tenant string, archive Archive, programs *triggers.Cache) *Reader {
 	s := look(kv, tenant)
 	s.archive, s.programs = archive, programs
 	return &Reader{s: s}
@@ -56,13 +57,13 @@ type Filter struct {
 // ("" when there are no more).
 func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 	list := newBatch[PlanView](f.Limit)
-	from := append(planKey(keyPlan, f.After), 0)
+	from := append(rows.Plans.Key(f.After), 0)
 	if f.After == "" {
-		from = []byte{keyPlan}
+		from = rows.Plans.Prefix()
 	}
-	for k, v := range r.s.kv.Scan(from, after([]byte{keyPlan})) {
+	for k, v := range r.s.tx.Scan(from, rows.After(rows.Plans.Prefix())) {
 		row := new(rowspb.PlanRow)
-		decode("scan", v, row)
+		rows.Decode("scan", v, row)
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}
@@ -98,14 +99,14 @@ func (r *Reader) Plan(id string) (view PlanView, ok bool) {
 	view = r.controlView(p)
 	for i := range view.Actions {
 		a := &view.Actions[i]
-		payload := r.s.payload(actionKey(keyPayload, id, uint32(a.Number)))
+		payload := r.s.payload(rows.Action{Plan: id, N: uint32(a.Number)})
 		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output), json.RawMessage(payload.Before)
 		if command := r.s.commandRow(r.s.action(id, uint32(a.Number))); command != nil {
 			a.Arguments = json.RawMessage(command.Arguments)
 		}
 	}
-	prefix := append(planKey(keyRefusal, id), 0)
-	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+	prefix := rows.Refusals.Within(id)
+	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		if len(view.Refused) == refusedShown {
 			view.Omitted = append(view.Omitted, "further refused records")
 			break
@@ -124,8 +125,8 @@ func (r *Reader) NoPlan(id string) string {
 	if !ledger.ValidDerived(id) {
 		return text
 	}
-	prefix := append(planKey(keyRefusal, id), 0)
-	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+	prefix := rows.Refusals.Within(id)
+	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		place := k[len(prefix):]
 		first := r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:]))
 		return fmt.Sprintf("%s: the record at %d.%d on %s has no effect: %s", text, first.Sequence, first.Index, first.Subject, first.Reason)
@@ -172,11 +173,11 @@ func (r *Reader) controlView(p *plan) PlanView {
 // of id, with the actions that wait, and the id to continue after.
 func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 	list := newBatch[PlanView](q.Limit)
-	from := append(planKey(keyOwner, q.After), 0)
+	from := append(rows.Owners.Key(q.After), 0)
 	if q.After == "" {
-		from = []byte{keyOwner}
+		from = rows.Owners.Prefix()
 	}
-	for k := range r.s.kv.Scan(from, after([]byte{keyOwner})) {
+	for k := range r.s.tx.Scan(from, rows.After(rows.Owners.Prefix())) {
 		p := r.s.plan(string(k[1:]))
 		view := viewOf(p.id, p.row)
 		view.Owner, view.Cuts = r.s.owner(p), r.cuts(p)
@@ -195,8 +196,8 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 // Refusals returns refused and void records behind a sequence, in order.
 func (r *Reader) Refusals(afterSequence uint64, limit int) []RefusedView {
 	var views []RefusedView
-	from := recordKey(keyRefused, afterSequence+1, 0)
-	for k := range r.s.kv.Scan(from, after([]byte{keyRefused})) {
+	from := rows.Refused.Key(rows.Place{Sequence: afterSequence + 1, Index: 0})
+	for k := range r.s.tx.Scan(from, rows.After(rows.Refused.Prefix())) {
 		if len(views) == limitOf(limit) {
 			break
 		}
@@ -208,7 +209,7 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []RefusedView {
 // RefusedAt returns what was refused or void of one message.
 func (r *Reader) RefusedAt(sequence uint64) []RefusedView {
 	var views []RefusedView
-	for k := range r.s.kv.Scan(recordKey(keyRefused, sequence, 0), recordKey(keyRefused, sequence+1, 0)) {
+	for k := range r.s.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}), rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
 		views = append(views, r.refused(sequence, binary.BigEndian.Uint32(k[9:])))
 	}
 	return views
@@ -229,14 +230,15 @@ func (r *Reader) Status() StatusView {
 		view.Cascaded = m.Cascaded
 	}
 	view.NextDueNs = r.nextDue()
-	for range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {
+	for range r.s.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
 		view.InFlight++
 	}
-	for k, v := range r.s.kv.Scan([]byte{keyPage}, after([]byte{keyPage})) {
+	for k, v := range r.s.tx.Scan(rows.Pages.Prefix(), rows.After(rows.Pages.Prefix())) {
 		view.Unpaged++
 		row := new(rowspb.PageRow)
-		if decode("scan", v, row); view.OldestPage == nil || row.AtNs < view.OldestPage.AtNs {
-			plan, n := splitActionKey(k[:len(k)-len(row.Kind)])
+		if rows.Decode("scan", v, row); view.OldestPage == nil || row.AtNs < view.OldestPage.AtNs {
+			id := rows.ParseAction(k[:len(k)-len(row.Kind)])
+			plan, n := id.Plan, id.N
 			view.OldestPage = &PageView{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
 			if n != 0 {
 				view.OldestPage.Action = r.s.action(plan, n).fixed.Id
@@ -250,8 +252,7 @@ func (r *Reader) Status() StatusView {
 }
 
 func (r *Reader) refused(sequence uint64, index uint32) RefusedView {
-	row := new(rowspb.RefusedRow)
-	r.s.load(recordKey(keyRefused, sequence, index), row)
+	row, _ := rows.Refused.Load(r.s.tx, rows.Place{Sequence: sequence, Index: index})
 	return RefusedView{
 		Sequence: sequence, Index: index, Kind: row.Kind, Plan: row.Plan, Subject: row.Subject,
 		Reason: row.Reason, Void: row.Voided, StampNs: row.StampNs,
@@ -317,7 +318,7 @@ func answerOf(q *rowspb.Proposal) string {
 func (r *Reader) action(p *plan, a *action) ActionView {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
 	view := ActionView{
-		Number: int(a.id.n), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
+		Number: int(a.id.N), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
 		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(), ClosesNs: row.ClosesNs,
 		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
 		Outcome: outcomeName(row.Outcome), Undo: undoOf(p.row, row), Compensation: c.GetCapability(), Handler: c.GetHandlerVersion(),

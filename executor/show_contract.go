@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/hex"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -10,13 +11,13 @@ import (
 // Contracts returns one page of published contracts in order of capability, each
 // with its current revision or all of them, and the capability to continue after.
 func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) {
-	from, to := []byte{keyContract}, after([]byte{keyContract})
+	from, to := rows.Contracts.Prefix(), rows.After(rows.Contracts.Prefix())
 	if q.After != "" {
-		from = after(append(planKey(keyContract, q.After), 0))
+		from = rows.After(rows.Contracts.Within(q.After))
 	}
 	if q.Capability != "" {
-		from = append(planKey(keyContract, q.Capability), 0)
-		to = after(from)
+		from = rows.Contracts.Within(q.Capability)
+		to = rows.After(from)
 	}
 	list := newBatch[ContractView](q.Limit)
 	var group []ContractView // revisions of one capability
@@ -32,7 +33,7 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 		group = nil
 		return more
 	}
-	for k, v := range r.s.kv.Scan(from, to) {
+	for k, v := range r.s.tx.Scan(from, to) {
 		view := contractView(k, v)
 		if len(group) > 0 && group[0].Capability != view.Capability {
 			if !flush() {
@@ -48,7 +49,7 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 
 func contractView(k, v []byte) ContractView {
 	row := new(rowspb.ContractRow)
-	decode("scan", v, row)
+	rows.Decode("scan", v, row)
 	return ContractView{
 		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,
 		At: ledger.FormatAddress(row.At), AtNs: row.AtNs, Contract: append([]byte(nil), row.Contract...),

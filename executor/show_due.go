@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/binary"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -23,9 +24,9 @@ func (r *Reader) nextDue() (next int64) {
 			next = ns
 		}
 	}
-	future := binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(clock)+1)
+	future := rows.DueFrom(uint64(clock) + 1)
 	asked := 0
-	for k := range r.s.kv.Scan([]byte{keyDue}, future) {
+	for k := range r.s.tx.Scan(rows.Due.Prefix(), future) {
 		if asked++; asked > askedMax {
 			break
 		}
@@ -44,7 +45,7 @@ func (r *Reader) nextDue() (next int64) {
 // again is when an entry whose time has come by the clock calls for a decision: now,
 // later, or with 0 only when a fact changes.
 func (r *Reader) again(key []byte, clock int64) int64 {
-	if key[9] == dueNode {
+	if key[9] == rows.DueNode {
 		ns := int64(binary.BigEndian.Uint64(key[1:]))
 		row := r.s.nodeRow(key[10:])
 		p, a, l := r.s.member(key[10:])
@@ -53,11 +54,12 @@ func (r *Reader) again(key []byte, clock int64) int64 {
 		}
 		return r.trueAt(p, a, l, ns, clock)
 	}
-	ns, kind, ref := parseDueKey(key)
-	if kind != dueLease {
+	at := rows.ParseInstant(key)
+	ns, kind, ref := at.Ns, at.Kind, at.Lease
+	if kind != rows.DueLease {
 		return ns
 	}
-	p := r.s.plan(ref.plan)
+	p := r.s.plan(ref.Plan)
 	if p == nil || !armed(p.row) || p.row.Fired != nil {
 		return 0
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -45,9 +46,9 @@ func (r *Reader) Checkpoint() (v CheckpointView) {
 	if row := r.s.Signed(); row != nil {
 		v.Size, v.StampNs, v.Root = row.Signed.Size, row.StampNs, row.Signed.Root
 	}
-	for _, text := range r.s.kv.Scan(recordKey(keyKey, 0, 0), after([]byte{keyKey})) {
+	for _, text := range r.s.tx.Scan(rows.Rotations.Key(rows.Place{}), rows.After(rows.Rotations.Prefix())) {
 		row := new(rowspb.KeyRow)
-		decode("scan", text, row)
+		rows.Decode("scan", text, row)
 		v.Rotations = append(v.Rotations, RotationView{
 			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, OldKey: row.Rotated.OldKey, NewKey: row.Rotated.NewKey,
 			Signed: len(row.Rotated.Signature) > 0, Reason: row.Rotated.Reason, Actor: row.Rotated.Actor,

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -25,9 +26,9 @@ type RepairView struct {
 
 // Repairs lists the repairs of the ledger, the first one first.
 func (r *Reader) Repairs() (views []RepairView) {
-	for _, v := range r.s.kv.Scan([]byte{keyRepair}, after([]byte{keyRepair})) {
+	for _, v := range r.s.tx.Scan(rows.Repairs.Prefix(), rows.After(rows.Repairs.Prefix())) {
 		row := new(rowspb.RepairRow)
-		decode("scan", v, row)
+		rows.Decode("scan", v, row)
 		k := row.Repaired
 		views = append(views, RepairView{
 			At: ledger.FormatAddress(row.At), StampNs: row.StampNs, Through: k.Through, Size: k.Size, Root: k.Root,

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -25,11 +25,11 @@ func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
 		}
 	}
 	list := newBatch[UndoView](q.Limit)
-	for k := range r.s.kv.Scan(from, after(prefix)) {
+	for k := range r.s.tx.Scan(from, rows.After(prefix)) {
 		key := k
-		if prefix[0] == keyUndone {
-			v, _ := r.s.get(k)
-			key = append([]byte{keyAttempt}, v...)
+		if prefix[0] == rows.Undone.Prefix()[0] {
+			v, _ := r.s.tx.Get(k)
+			key = append(rows.Attempts.Prefix(), v...)
 		}
 		if !list.add(hex.EncodeToString(k), r.undo(key)) {
 			break
@@ -46,24 +46,24 @@ func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
 	case q.Plan != "" && q.Capability != "":
 		return nil, ledger.Refuse("capability", "given beside plan", "one of the two")
 	case q.Capability != "":
-		return sized(keyUndone, q.Capability, 0), nil
+		return rows.Undone.WithinSized(q.Capability), nil
 	case r.s.plan(q.Plan) == nil:
 		return nil, noPlan(q.Plan)
 	case q.Action == "":
-		return append(planKey(keyAttempt, q.Plan), 0), nil
+		return rows.Attempts.Within(q.Plan), nil
 	}
 	n := r.s.number(q.Plan, q.Action)
 	if n == 0 {
 		return nil, ledger.Refuse("action", fmt.Sprintf("plan %s has no action %s", q.Plan, q.Action), "an action of the plan")
 	}
-	return actionKey(keyAttempt, q.Plan, n), nil
+	return rows.Attempts.WithinAction(q.Plan, n), nil
 }
 
-// undo reads the attempt under an attemptKey.
+// undo reads the attempt under a key of rows.Attempts.
 func (r *Reader) undo(key []byte) UndoView {
-	row := new(rowspb.AttemptRow)
-	r.s.load(key, row)
-	planID, n := splitActionKey(key[:len(key)-4])
+	row, _ := rows.Attempts.LoadKey(r.s.tx, key)
+	id := rows.ParseAction(key[:len(key)-4])
+	planID, n := id.Plan, id.N
 	a := r.s.action(planID, n)
 	view := UndoView{
 		Plan: planID, Number: int(n), Action: a.fixed.Id, Capability: a.fixed.Forward.GetCapability(), Compensation: a.fixed.Compensation.GetCapability(),

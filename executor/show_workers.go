@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
@@ -64,12 +65,12 @@ type ServedAnswer struct {
 func (r *Reader) Workers() (views []WorkerView, partial bool) {
 	at := map[string]int{}
 	plans, actions := 0, 0
-	for k, v := range r.s.kv.Scan([]byte{keyPlan}, after([]byte{keyPlan})) {
+	for k, v := range r.s.tx.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
 		if plans++; plans > workersPlans || actions > workersActions {
 			return sortedWorkers(views), true
 		}
 		row := new(rowspb.PlanRow)
-		decode("scan", v, row)
+		rows.Decode("scan", v, row)
 		if row.Unsettled == 0 || row.Retired {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -37,11 +38,6 @@ const (
 // expressionsMax bounds the compiled conditions and bindings that are kept.
 const expressionsMax = 4096
 
-type actionID struct {
-	plan string
-	n    uint32
-}
-
 // plan is a decoded PlanRow. row is owned by this state and may be changed.
 type plan struct {
 	id    string
@@ -62,7 +58,7 @@ func newPlan(id string, row *rowspb.PlanRow) *plan {
 
 // action is a decoded action. fixed is shared and never changed.
 type action struct {
-	id    actionID
+	id    rows.Action
 	fixed *rowspb.ActionStatic
 	row   *rowspb.ActionRow
 	dirty bool
@@ -73,14 +69,14 @@ type action struct {
 // State is one tenant's folded ledger over a KV. It belongs to one goroutine.
 type State struct {
 	tenant string
-	kv     KV
+	tx     *rows.Tx // a fork's is an overlay
 	// archive gives the values of evicted facts; nil where there are none
 	archive Archive
 	base    *State // set in a fork: reads go through to it, writes stay here
 	meta    *rowspb.Meta
 
 	plans   map[string]*plan
-	actions map[actionID]*action
+	actions map[rows.Action]*action
 	large   int       // bytes that the large ones of them take
 	fresh   []*plan   // dirty plans, in the order in which they became so
 	changed []*action // dirty actions, likewise
@@ -91,10 +87,10 @@ type State struct {
 	programs    *triggers.Cache
 	beforeNs    int64                      // logical time before the record that is applied
 	usable      *pb.CompensationRegistered // the last one that unusable let pass, of a pair that comes twice
-	watchers    *kept[*watchList]          // by fact; nil in a fork, which reads the rows
+	watchers    *rows.Recent[*watchList]   // by fact; nil in a fork, which reads the rows
 	recalled    triggers.Held              // of the watcher that was asked last
-	facts       *kept[*keptFact]           // by key
-	absent      *kept[struct{}]            // keys that were never asserted
+	facts       *rows.Recent[*keptFact]    // by key
+	absent      *rows.Recent[struct{}]     // keys that were never asserted
 	facted      map[string]*keptFact       // those that changed since the last Flush
 	viewed      []*keptFact                // those with a view
 	viewedBytes int                        // of their values
@@ -108,9 +104,7 @@ type State struct {
 	erasures []string // plans whose keys are to be destroyed
 	misses   []string // evicted facts that leases have read
 
-	// overlay of a fork: what a scratch fold would have written
-	wrote    map[string][]byte // nil value: deleted
-	occurred []occurrence      // what it asserted
+	occurred []occurrence // what a scratch fold has asserted
 
 	// Every due entry with a key below dueFrom was looked at, or is in snoozed.
 	dueFrom   string
@@ -123,21 +117,21 @@ type State struct {
 
 // Open reads a tenant's state from kv. An empty kv is an empty ledger. archive has
 // what is folded; nil is enough for a ledger without evictions.
-func Open(kv KV, tenant string, archive Archive) *State {
+func Open(kv rows.KV, tenant string, archive Archive) *State {
 	return open(kv, tenant, archive, triggers.NewCache(expressionsMax))
 }
 
 // OpenWith is Open with compiled conditions and bindings that other states of the
 // same goroutine have, too: what they are compiled to depends on their text alone.
-func OpenWith(kv KV, tenant string, archive Archive, programs *triggers.Cache) *State {
+func OpenWith(kv rows.KV, tenant string, archive Archive, programs *triggers.Cache) *State {
 	return open(kv, tenant, archive, programs)
 }
 
-func open(kv KV, tenant string, archive Archive, programs *triggers.Cache) *State {
+func open(kv rows.KV, tenant string, archive Archive, programs *triggers.Cache) *State {
 	s := look(kv, tenant)
 	s.archive, s.programs = archive, programs
-	from := []byte{keyTodo}
-	for k := range kv.Scan(from, after(from)) {
+	from := rows.Todo.Prefix()
+	for k := range kv.Scan(from, rows.After(from)) {
 		s.todo.load(string(k[1:]))
 	}
 	return s
@@ -145,16 +139,16 @@ func open(kv KV, tenant string, archive Archive, programs *triggers.Cache) *Stat
 
 // look reads the head only: the to-do set stays where it is, and no condition
 // can be asked.
-func look(kv KV, tenant string) *State {
+func look(kv rows.KV, tenant string) *State {
 	s := &State{
-		tenant: tenant, kv: kv,
-		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		watchers: newWatchers(), facts: newFacts(), absent: newKept[struct{}](absentMax),
+		tenant: tenant, tx: rows.Over(kv),
+		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
+		watchers: newWatchers(), facts: newFacts(), absent: rows.NewRecent[struct{}](absentMax, 0, nil),
 		facted: map[string]*keptFact{},
 		meta:   &rowspb.Meta{FoldVersion: FoldVersion},
 	}
-	if v, ok := kv.Get([]byte(keyMeta)); ok {
-		decode("get", v, s.meta)
+	if head := rows.Head.Find(s.tx, struct{}{}); head != nil {
+		s.meta = head
 	}
 	return s
 }
@@ -192,38 +186,11 @@ func (s *State) answerAt(held *triggers.Held, epochNs int64) triggers.Result {
 // fork returns a scratch state over s. Folding into it leaves s untouched.
 func (s *State) fork() *State {
 	return &State{
-		tenant: s.tenant, kv: s.kv, archive: s.archive, base: s, meta: s.meta.CloneVT(),
-		plans: map[string]*plan{}, actions: map[actionID]*action{},
-		between: s.between, programs: s.programs, facts: newFacts(), absent: newKept[struct{}](absentMax),
-		facted: map[string]*keptFact{}, wrote: map[string][]byte{},
+		tenant: s.tenant, tx: s.tx.Fork(), archive: s.archive, base: s, meta: s.meta.CloneVT(),
+		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
+		between: s.between, programs: s.programs, facts: newFacts(), absent: rows.NewRecent[struct{}](absentMax, 0, nil),
+		facted: map[string]*keptFact{},
 	}
-}
-
-// get reads a row that has no decoded cache.
-func (s *State) get(key []byte) ([]byte, bool) {
-	if s.base != nil {
-		if v, ok := s.wrote[string(key)]; ok {
-			return v, v != nil
-		}
-		return s.base.get(key)
-	}
-	return s.kv.Get(key)
-}
-
-func (s *State) set(key, value []byte) {
-	if s.base != nil {
-		s.wrote[string(key)] = append([]byte{}, value...)
-		return
-	}
-	s.kv.Set(key, value)
-}
-
-func (s *State) delete(key []byte) {
-	if s.base != nil {
-		s.wrote[string(key)] = nil
-		return
-	}
-	s.kv.Delete(key)
 }
 
 // plan returns a plan for reading and changing (call touch after a change), or
@@ -235,11 +202,10 @@ func (s *State) plan(id string) *plan {
 	var p *plan
 	if s.base != nil {
 		if b := s.base.plan(id); b != nil {
-			p = newPlan(id, clonePlan(b.row))
+			p = newPlan(id, rows.ClonePlan(b.row))
 		}
-	} else if v, ok := s.kv.Get(planKey(keyPlan, id)); ok {
-		row := new(rowspb.PlanRow)
-		decode("get", v, row)
+	} else if v, ok := s.tx.Get(rows.Plans.Key(id)); ok {
+		row := rows.Plans.Decode("get", v)
 		p = newPlan(id, row)
 		p.numbers, p.listed = map[string]uint32{}, row.Phase
 		s.cache(&p.bytes, len(v), len(row.Leases))
@@ -273,50 +239,23 @@ func (s *State) touch(p *plan) {
 
 // action returns action n of a plan. It must exist.
 func (s *State) action(planID string, n uint32) *action {
-	id := actionID{planID, n}
+	id := rows.Action{Plan: planID, N: n}
 	if a, ok := s.actions[id]; ok {
 		return a
 	}
 	a := &action{id: id}
 	if s.base != nil {
 		b := s.base.action(planID, n)
-		a.fixed, a.row = b.fixed, cloneAction(b.row)
+		a.fixed, a.row = b.fixed, rows.CloneAction(b.row)
 	} else {
-		a.fixed, a.row = new(rowspb.ActionStatic), new(rowspb.ActionRow)
-		s.cache(&a.bytes[0], s.load(actionKey(keyStatic, planID, n), a.fixed), 0)
-		s.cache(&a.bytes[1], s.load(actionKey(keyAction, planID, n), a.row), len(a.row.Leases))
+		var bytes [2]int
+		a.fixed, bytes[0] = rows.Statics.Load(s.tx, id)
+		a.row, bytes[1] = rows.Actions.Load(s.tx, id)
+		s.cache(&a.bytes[0], bytes[0], 0)
+		s.cache(&a.bytes[1], bytes[1], len(a.row.Leases))
 	}
 	s.actions[id] = a
 	return a
-}
-
-type decoder interface{ UnmarshalVT([]byte) error }
-
-// decode reads a row that was got or scanned, as op says.
-func decode(op string, v []byte, row decoder) {
-	if err := row.UnmarshalVT(v); err != nil {
-		panic(&StoreError{op, err})
-	}
-}
-
-// find reads a row that may not be there, and reports whether it is.
-func (s *State) find(key []byte, row decoder) bool {
-	v, ok := s.get(key)
-	if ok {
-		decode("get", v, row)
-	}
-	return ok
-}
-
-// load reads a row that must be there, past what a fork has written, and returns its
-// size in bytes.
-func (s *State) load(key []byte, row decoder) (bytes int) {
-	v, ok := s.kv.Get(key)
-	if !ok {
-		panic(&StoreError{"get", errMissingRow})
-	}
-	decode("get", v, row)
-	return len(v)
 }
 
 // cache counts what a decoded row of so many bytes and leases takes.
@@ -329,12 +268,13 @@ func (s *State) cache(counted *int, bytes, leases int) {
 }
 
 func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
-	a := &action{id: actionID{planID, n}, fixed: fixed, row: row, begun: true}
+	a := &action{id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
 	if p := s.plan(planID); p.numbers != nil {
 		p.numbers[fixed.Id] = n
 	}
-	s.set(numberKey(planID, fixed.Id), binary.BigEndian.AppendUint32(nil, n))
+	name := rows.Name{Plan: planID, Action: fixed.Id}
+	rows.Numbers.Put(s.tx, name, binary.BigEndian.AppendUint32(nil, n))
 	s.change(a)
 	return a
 }
@@ -350,7 +290,7 @@ func (s *State) change(a *action) {
 // number returns the number of an action by its id; 0: unknown.
 func (s *State) number(planID, actionName string) uint32 {
 	if s.base != nil { // a scratch fold registers duties only
-		if v, ok := s.wrote[string(numberKey(planID, actionName))]; ok && len(v) == 4 {
+		if v, ok := s.tx.Written(rows.Numbers.Key(rows.Name{Plan: planID, Action: actionName})); ok && len(v) == 4 {
 			return binary.BigEndian.Uint32(v)
 		}
 		return s.base.number(planID, actionName)
@@ -363,7 +303,7 @@ func (s *State) number(planID, actionName string) uint32 {
 	if ok || p.all {
 		return n
 	}
-	v, ok := s.get(numberKey(planID, actionName))
+	v, ok := rows.Numbers.Get(s.tx, rows.Name{Plan: planID, Action: actionName})
 	if !ok || len(v) != 4 {
 		return 0
 	}
@@ -381,47 +321,30 @@ func (s *State) byName(planID, actionName string) *action {
 	return s.action(planID, n)
 }
 
-type encoder interface {
-	SizeVT() int
-	MarshalToSizedBufferVT([]byte) (int, error)
-}
-
-func encode(row encoder) []byte {
-	buf := make([]byte, row.SizeVT())
-	if _, err := row.MarshalToSizedBufferVT(buf); err != nil {
-		panic("executor: cannot encode a row: " + err.Error())
-	}
-	return buf
-}
-
 // Flush writes what changed since the last Flush into the KV. State and cursor
 // go together: the caller commits the KV as one batch.
 func (s *State) Flush() {
 	for _, p := range s.fresh {
-		row := encode(p.row)
-		s.kv.Set(planKey(keyPlan, p.id), row)
-		s.cache(&p.bytes, len(row), len(p.row.Leases))
+		size := rows.Plans.Set(s.tx, p.id, p.row)
+		s.cache(&p.bytes, size, len(p.row.Leases))
 		s.list(p)
 		p.dirty = false
 	}
 	for _, a := range s.changed {
-		row := encode(a.row)
-		s.kv.Set(actionKey(keyAction, a.id.plan, a.id.n), row)
-		s.cache(&a.bytes[1], len(row), len(a.row.Leases))
+		size := rows.Actions.Set(s.tx, a.id, a.row)
+		s.cache(&a.bytes[1], size, len(a.row.Leases))
 		if a.begun {
-			fixed := encode(a.fixed)
-			s.kv.Set(actionKey(keyStatic, a.id.plan, a.id.n), fixed)
-			s.cache(&a.bytes[0], len(fixed), 0)
+			s.cache(&a.bytes[0], rows.Statics.Set(s.tx, a.id, a.fixed), 0)
 			s.listAction(a)
 		}
 		a.dirty, a.begun = false, false
 	}
 	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
 	s.flushFacts()
-	s.todo.flush(s.kv)
-	s.kv.Set([]byte(keyMeta), encode(s.meta))
+	s.todo.flush(s.tx)
+	rows.Head.Set(s.tx, struct{}{}, s.meta)
 	if len(s.plans)+len(s.actions) > cachedRowsMax || s.large > cachedLargeMax {
-		s.plans, s.actions, s.large = map[string]*plan{}, map[actionID]*action{}, 0
+		s.plans, s.actions, s.large = map[string]*plan{}, map[rows.Action]*action{}, 0
 	}
 }
 

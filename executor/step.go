@@ -40,7 +40,7 @@ func superseded(a *action) bool {
 // Only what crossed or may have crossed is undone (S12, S13, S85); an irreversible
 // effect is its owner's (S86, S87); doubt is asked about first (S97, S104).
 func (s *State) nextStep(a *action) (step, string) {
-	if s.committing(s.plan(a.id.plan)) {
+	if s.committing(s.plan(a.id.Plan)) {
 		return commitStep(a)
 	}
 	class, c := a.fixed.Forward.GetClass(), a.fixed.Compensation
@@ -65,8 +65,8 @@ func (s *State) nextStep(a *action) (step, string) {
 		return stepQuarantine, "irreversible: " + a.fixed.Forward.Capability + " has no inverse"
 	case c == nil || c.Capability == "":
 		return stepQuarantine, "no compensation is registered for " + a.fixed.Forward.Capability
-	case c.Sealed && s.erased(a.id.plan) != nil:
-		return stepQuarantine, "what " + c.Capability + " takes was erased at " + ledger.FormatAddress(s.erased(a.id.plan)) + ": nobody can read it any more"
+	case c.Sealed && s.erased(a.id.Plan) != nil:
+		return stepQuarantine, "what " + c.Capability + " takes was erased at " + ledger.FormatAddress(s.erased(a.id.Plan)) + ": nobody can read it any more"
 	case a.row.Late && a.fixed.DutyOf != 0 && asksWhenLate(a) && !a.row.Approved:
 		return stepQuarantine, noteLate
 	case (blind(a) || a.row.Late) && a.row.Presence == pb.Presence_PRESENCE_UNSPECIFIED:

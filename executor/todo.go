@@ -1,6 +1,10 @@
 package executor
 
-import "container/heap"
+import (
+	"container/heap"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
+)
 
 // Prefixes of to-do entries.
 const (
@@ -11,7 +15,7 @@ const (
 )
 
 // todo is the set of things that need a decision. It is state (rows under
-// keyTodo), so that a restart between fold and decision forgets nothing; the
+// rows.Todo), so that a restart between fold and decision forgets nothing; the
 // heap gives the entries in key order without a scan.
 type todo struct {
 	in      map[string]bool // entries; value: already written to the KV
@@ -108,16 +112,15 @@ func (t *todo) first(n int) []string {
 
 // flush writes the difference since the last flush. An entry that came and went
 // in between never reaches the KV.
-func (t *todo) flush(kv KV) {
-	key := func(e string) []byte { return append([]byte{keyTodo}, e...) }
+func (t *todo) flush(tx *rows.Tx) {
 	for _, e := range t.dropped {
 		if _, again := t.in[e]; !again {
-			kv.Delete(key(e))
+			rows.Todo.Delete(tx, e)
 		}
 	}
 	for _, e := range t.added {
 		if _, ok := t.in[e]; ok {
-			kv.Set(key(e), nil)
+			rows.Todo.Add(tx, e)
 			t.in[e] = true
 		}
 	}

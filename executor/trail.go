@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -79,18 +80,18 @@ func (r *Reader) trailPlan(t *Trail, p *plan) {
 		}
 		t.duties = append(t.duties, a.fixed.Id)
 		t.add(a.fixed.Registered, a.row.OutcomeAt, a.row.Settled, a.row.Dispatched, a.row.PresenceAt)
-		prefix := actionKey(keyAttempt, p.id, n)
-		for _, v := range r.s.kv.Scan(prefix, after(prefix)) {
+		prefix := rows.Attempts.WithinAction(p.id, n)
+		for _, v := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 			attempt := new(rowspb.AttemptRow)
-			decode("scan", v, attempt)
+			rows.Decode("scan", v, attempt)
 			t.add(attempt.Dispatched, attempt.Ended)
 		}
 	}
 	if t.action != "" {
 		return
 	}
-	prefix := append(planKey(keyRefusal, p.id), 0)
-	for k := range r.s.kv.Scan(prefix, after(prefix)) {
+	prefix := rows.Refusals.Within(p.id)
+	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
 		if place := k[len(prefix):]; len(t.Places) < refusedShown {
 			t.Places = append(t.Places, Place{binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])})
 		}
@@ -148,7 +149,7 @@ func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
 	}
 	for n := uint32(1); n <= p.row.Actions && len(views) < waitsMax; n++ {
 		a := r.s.action(p.id, n)
-		if of != nil && a.id.n != of.id.n || !outstanding(a) {
+		if of != nil && a.id.N != of.id.N || !outstanding(a) {
 			continue
 		}
 		views = append(views, WaitView{int(n), a.fixed.Id, undoName(a.row.Undo), r.waitsFor(p, a)})
@@ -161,7 +162,7 @@ func (r *Reader) commitWaits(root *plan, of *action) (views []WaitView) {
 	r.s.retirable(root, func(p *plan, a *action) bool {
 		if unanswered(a) && (of == nil || a == of) {
 			why := joinText(r.waitOf(p, a), a.row.Note)
-			views = append(views, WaitView{int(a.id.n), treeName(root, p, a), undoOf(p.row, a.row), why})
+			views = append(views, WaitView{int(a.id.N), treeName(root, p, a), undoOf(p.row, a.row), why})
 		}
 		return len(views) < waitsMax
 	})
@@ -193,8 +194,8 @@ func (r *Reader) waitsFor(p *plan, a *action) string {
 
 // blocking names the actions that came after one and are not settled.
 func (r *Reader) blocking(p *plan, a *action) (names []string) {
-	for n := a.id.n + 1; n <= p.row.Actions && len(names) < waitsMax; n++ {
-		if b := r.s.action(p.id, n); slices.Contains(b.fixed.Before, a.id.n) && !settled(b.row.Undo) {
+	for n := a.id.N + 1; n <= p.row.Actions && len(names) < waitsMax; n++ {
+		if b := r.s.action(p.id, n); slices.Contains(b.fixed.Before, a.id.N) && !settled(b.row.Undo) {
 			names = append(names, fmt.Sprintf("action %s is %s", b.fixed.Id, undoName(b.row.Undo)))
 		}
 	}

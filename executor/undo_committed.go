@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -104,7 +105,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 	u := s.addPlan(id, &rowspb.PlanRow{
 		Agent: p.row.Agent, Opened: e.Address, OpenedNs: s.meta.TimeNs, LastNs: e.StampNs, Declared: d, Origin: p.id,
 		Phase: rowspb.Phase_PHASE_COMMITTED, Committed: p.row.Committed, EndedNs: s.meta.TimeNs, Depth: p.row.Depth, Actions: p.row.Actions,
-		Orphans: cloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener, ResumedNs: p.row.ResumedNs, // nobody knows what they did
+		Orphans: rows.CloneOrphans(p.row), Writer: p.row.Writer, Opener: p.row.Opener, ResumedNs: p.row.ResumedNs, // nobody knows what they did
 		// What was rewound before the commit counts on.
 		InScope: p.row.InScope, Compensated: p.row.Compensated, Skipped: p.row.Skipped, Resolved: p.row.Resolved, ByHand: p.row.ByHand,
 	})
@@ -121,7 +122,7 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 		if a.fixed.Child == "" {
 			fixed.Key = s.key(a)
 		}
-		row := cloneAction(a.row)
+		row := rows.CloneAction(a.row)
 		row.Leases, row.Verdict, row.Warned = nil, pb.VerdictOutcome_VERDICT_OUTCOME_UNSPECIFIED, false
 		if n <= target && !settled(row.Undo) {
 			row.Undo, row.Note = rowspb.Undo_UNDO_SKIPPED, "before the savepoint"
@@ -136,8 +137,8 @@ func (s *State) copyCommitted(e ledger.Entry, p *plan, id string, target uint32,
 			u.row.Children = insert(u.row.Children, n)
 		}
 		s.addAction(id, n, fixed, row)
-		if v, ok := s.get(actionKey(keyPayload, p.id, n)); ok {
-			s.set(actionKey(keyPayload, id, n), v)
+		if v, ok := rows.Payloads.Get(s.tx, rows.Action{Plan: p.id, N: n}); ok {
+			rows.Payloads.Put(s.tx, rows.Action{Plan: id, N: n}, v)
 		}
 		if !settled(row.Undo) {
 			u.row.Unsettled++

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -251,16 +252,16 @@ func TestARefusalDependsOnNoCache(t *testing.T) {
 		w.must(w.agent(plan, pair("b", bind("x", fmt.Sprintf(`"n%d" + output.id`, i)))...))
 	}
 	for _, max := range []int{1, 3, 4096} {
-		kv := NewMemoryKV()
+		kv := rows.NewMemoryKV()
 		s := open(kv, "t", w, triggers.NewCache(max))
 		for range 2 { // the second time it knows everything
 			for _, m := range w.log {
 				fold(t, s, m)
 			}
-			if Digest(kv) != Digest(w.kv) {
+			if rows.Digest(kv) != rows.Digest(w.kv) {
 				t.Fatalf("a cache of %d: another state", max)
 			}
-			kv = NewMemoryKV()
+			kv = rows.NewMemoryKV()
 			s = open(kv, "t", w, s.programs)
 		}
 	}
@@ -347,7 +348,7 @@ func BenchmarkFoldDistinct(b *testing.B) {
 			var took time.Duration
 			for b.Loop() {
 				programs := triggers.NewCache(expressionsMax)
-				s := open(NewMemoryKV(), "t", nil, programs)
+				s := open(rows.NewMemoryKV(), "t", nil, programs)
 				began := time.Now()
 				for _, m := range log {
 					fold(b, s, m)

@@ -56,7 +56,7 @@ func ordered(r *rowspb.PlanRow) bool {
 // move takes an action into another state of its undo. Every list and counter of
 // its plan that depends on the state is kept here and nowhere else.
 func (s *State) move(p *plan, a *action, to rowspb.Undo) {
-	r, n, from := p.row, a.id.n, a.row.Undo
+	r, n, from := p.row, a.id.N, a.row.Undo
 	was := isClear(p, a)
 	switch from {
 	case rowspb.Undo_UNDO_DISPATCHED:

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -316,7 +317,7 @@ func TestSchedules(t *testing.T) {
 				t.Fatalf("%s\ngives %s\nwant  %s", c.setup, got, c.want)
 			}
 			for _, batch := range []int{1, 7, 1000} {
-				if Digest(s.refold(batch)) != Digest(s.kv) {
+				if rows.Digest(s.refold(batch)) != rows.Digest(s.kv) {
 					t.Fatalf("another digest with batches of %d", batch)
 				}
 			}
@@ -443,7 +444,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 func (w *world) effective() []*pb.Record {
 	w.t.Helper()
 	var out []*pb.Record
-	s := open(NewMemoryKV(), "t", w, w.state.programs)
+	s := open(rows.NewMemoryKV(), "t", w, w.state.programs)
 	for _, m := range w.log {
 		entries, err := ledger.Decode("t", m)
 		if err != nil {
@@ -476,10 +477,10 @@ func TestAHealthySiblingIsCompensated(t *testing.T) {
 	w.turn()
 	w.wantState("bad", "quarantined", "a=quarantined")
 	w.wantState("good", "compensated", "a=compensated")
-	before, digest := len(w.log), Digest(w.kv)
+	before, digest := len(w.log), rows.Digest(w.kv)
 	w.turn()
 	w.at(1000 * time.Hour)
-	if len(w.log) != before || Digest(w.kv) != digest {
+	if len(w.log) != before || rows.Digest(w.kv) != digest {
 		t.Fatal("a second sweep changed something")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
@@ -45,8 +46,8 @@ func (r *Reader) Upcoming(limit int) UpcomingView {
 		limit = 20
 	}
 	view := UpcomingView{TimeNs: r.nowNs(), Due: []DueView{}, Oldest: []PlanView{}}
-	future := binary.BigEndian.AppendUint64([]byte{keyDue}, uint64(view.TimeNs))
-	for k := range r.s.kv.Scan(future, after([]byte{keyDue})) {
+	future := rows.DueFrom(uint64(view.TimeNs))
+	for k := range r.s.tx.Scan(future, rows.After(rows.Due.Prefix())) {
 		if len(view.Due) == limit {
 			break
 		}
@@ -55,7 +56,7 @@ func (r *Reader) Upcoming(limit int) UpcomingView {
 		}
 	}
 	for _, phase := range []rowspb.Phase{rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED} {
-		if id := r.oldest(listPrefix(listState, phaseValue(phase))); id != "" {
+		if id := r.oldest(rows.ListPrefix(rows.ListState, phaseValue(phase))); id != "" {
 			view.Oldest = append(view.Oldest, viewOf(id, r.s.plan(id).row))
 		}
 	}
@@ -67,29 +68,29 @@ func (r *Reader) dueView(key []byte) (view DueView, ok bool) {
 	view.Ns = int64(binary.BigEndian.Uint64(key[1:]))
 	var p *plan
 	var a *action
-	if key[9] == dueNode {
+	if key[9] == rows.DueNode {
 		var l *rowspb.LeaseRow
 		if p, a, l = r.s.member(key[10:]); l == nil {
 			return view, false
 		}
 		view.Lease, view.Shared = l.Name, max(r.s.nodeRow(key[10:]).Leases, 1)-1
 	} else {
-		_, _, ref := parseDueKey(key)
-		if p = r.s.plan(ref.plan); p == nil {
+		ref := rows.ParseInstant(key).Lease
+		if p = r.s.plan(ref.Plan); p == nil {
 			return view, false
 		}
-		if view.Lease = ref.lease; ref.n != 0 {
-			a = r.s.action(p.id, ref.n)
+		if view.Lease = ref.Name; ref.N != 0 {
+			a = r.s.action(p.id, ref.N)
 		}
 	}
-	view.Kind = map[byte]string{dueRetry: "retry", dueWindow: "window"}[key[9]]
+	view.Kind = map[byte]string{rows.DueRetry: "retry", rows.DueWindow: "window"}[key[9]]
 	if view.Kind == "" {
 		view.Kind = "lease"
 	}
 	view.Plan, view.Label = p.id, p.row.Declared.GetLabel()
 	if a != nil {
 		view.Action = a.fixed.Id
-		if key[9] == dueRetry && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
+		if key[9] == rows.DueRetry && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			view.Kind = "settle"
 		}
 	}
@@ -149,18 +150,18 @@ const (
 // workers that have answered lately and the commands that wait for one.
 func (r *Reader) Capabilities() CapabilitiesAnswer {
 	answer := CapabilitiesAnswer{Capabilities: []CapabilityView{}}
-	list := []byte{keyListed, listCapability}
+	list := append(rows.Orders.Prefix(), rows.ListCapability)
 	for from := list; from != nil; {
 		next := from
 		from = nil
-		for k := range r.s.kv.Scan(next, after(list)) {
+		for k := range r.s.tx.Scan(next, rows.After(list)) {
 			if len(answer.Capabilities) == capabilitiesShown {
 				answer.Omitted = true
 				break
 			}
 			end := bytes.IndexByte(k, 0)
-			answer.Capabilities = append(answer.Capabilities, r.capability(string(k[2:end]), string(k[end+1+listedPlace:])))
-			from = after(k[:end+1])
+			answer.Capabilities = append(answer.Capabilities, r.capability(string(k[2:end]), string(k[end+1+rows.ListedPlace:])))
+			from = rows.After(k[:end+1])
 			break
 		}
 	}
@@ -182,15 +183,14 @@ func (r *Reader) capability(name, latest string) CapabilityView {
 // addWorkers adds who has answered attempts that were dispatched behind a sequence,
 // and reports whether there were attempts.
 func (r *Reader) addWorkers(view *CapabilityView, behind uint64) bool {
-	prefix := sized(keyUndone, view.Capability, 8)
+	prefix := rows.Undone.WithinSized(view.Capability)
 	seen := 0
-	for k := range r.s.kv.Scan(binary.BigEndian.AppendUint64(prefix, behind), after(prefix)) {
+	for k := range r.s.tx.Scan(binary.BigEndian.AppendUint64(prefix, behind), rows.After(prefix)) {
 		if seen++; seen > attemptsShown {
 			break
 		}
-		v, _ := r.s.get(k)
-		row := new(rowspb.AttemptRow)
-		r.s.load(append([]byte{keyAttempt}, v...), row)
+		v, _ := r.s.tx.Get(k)
+		row, _ := rows.Attempts.LoadKey(r.s.tx, append(rows.Attempts.Prefix(), v...))
 		if row.Worker == "" {
 			continue
 		}
@@ -210,11 +210,12 @@ func (r *Reader) addWorkers(view *CapabilityView, behind uint64) bool {
 // addInFlight adds the commands in flight to the capabilities whose undo they are.
 func (r *Reader) addInFlight(views []CapabilityView) {
 	looked := 0
-	for k := range r.s.kv.Scan([]byte{keyFlight}, after([]byte{keyFlight})) {
+	for k := range r.s.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
 		if looked++; looked > inFlightShown {
 			break
 		}
-		plan, n := splitActionKey(k)
+		id := rows.ParseAction(k)
+		plan, n := id.Plan, id.N
 		a := r.s.action(plan, n)
 		at := slices.IndexFunc(views, func(v CapabilityView) bool { return v.Capability == a.fixed.Forward.GetCapability() })
 		if at < 0 {

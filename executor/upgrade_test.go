@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -51,7 +52,7 @@ func TestFieldsOfALaterVersionFoldToTheSameState(t *testing.T) {
 		later.rebuilt()
 		for n := 1; n <= len(log); n++ {
 			stopped := goldenFold(t, log, 1, func(at int) bool { return at == n })
-			if got := stopped[len(log)]; got != FormatDigest(Digest(later.kv)) {
+			if got := stopped[len(log)]; got != rows.FormatDigest(rows.Digest(later.kv)) {
 				t.Fatalf("%s: stopped after %d it ends at %s", line, n, got)
 			}
 		}
@@ -85,14 +86,14 @@ func TestAHaltedFoldIsWhereItWas(t *testing.T) {
 			t.Fatalf("message %d of a later version gives %d entries", n+1, len(entries))
 		}
 		w := worldOf(t, s.state.programs, log[:n])
-		if got := FormatDigest(Digest(w.kv)); got != before {
+		if got := rows.FormatDigest(rows.Digest(w.kv)); got != before {
 			t.Fatalf("the state before message %d is %s, was %s", n+1, got, before)
 		}
 		for _, m := range log[n:] {
 			w.now = m.StampNs
 			w.raw(m.Subject, m.ContentType, m.Data)
 		}
-		if Digest(w.kv) != Digest(s.kv) {
+		if rows.Digest(w.kv) != rows.Digest(s.kv) {
 			t.Fatalf("halted before message %d it ends elsewhere", n+1)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -79,16 +80,18 @@ func (w *watcher) isNode() bool { return w.id[0] == 0 }
 // dueKey is where it stands among what falls due.
 func (w *watcher) dueKey() []byte {
 	if w.isNode() {
-		return dueNodeKey(w.wakeNs, []byte(w.id[1:]))
+		return rows.Due.Key(rows.Instant{Ns: w.wakeNs, Kind: rows.DueNode, Node: []byte(w.id[1:])})
 	}
-	return dueKey(w.wakeNs, dueLease, parseLeaseRef([]byte(w.id)))
+	return rows.Due.Key(rows.Instant{
+		Ns: w.wakeNs, Kind: rows.DueLease, Lease: rows.ParseLease([]byte(w.id)),
+	})
 }
 
 // watchersInline is how many watchers of one fact stand in one row. Where there
 // are more, each has a row of its own.
 const watchersInline = 8
 
-// watchersRow is the row under keyWatchers: the watchers of a fact in ascending
+// watchersRow is the row of rows.Watchers: the watchers of a fact in ascending
 // order, or how many they are.
 type watchersRow struct {
 	few  []string
@@ -107,7 +110,7 @@ func (r watchersRow) encode() []byte {
 }
 
 func (s *State) watchersRow(key string) (r watchersRow) {
-	v, ok := s.get(planKey(keyWatchers, key))
+	v, ok := rows.Watchers.Get(s.tx, key)
 	if !ok {
 		return r
 	}
@@ -127,32 +130,32 @@ func (s *State) watchersRow(key string) (r watchersRow) {
 func (s *State) setWatching(key, id string, on bool) {
 	row := s.watchersRow(key)
 	at, had := slices.BinarySearch(row.few, id)
-	own := append(sized(keyWatch, key, len(id)), id...)
+	own := rows.Watch{Key: key, Watcher: id}
 	switch {
 	case on && row.many == 0 && !had && len(row.few) == watchersInline:
 		for _, other := range row.few {
-			s.set(append(sized(keyWatch, key, len(other)), other...), nil)
+			rows.Watches.Add(s.tx, rows.Watch{Key: key, Watcher: other})
 		}
-		s.set(own, nil)
+		rows.Watches.Add(s.tx, own)
 		row = watchersRow{many: watchersInline + 1}
 	case on && row.many > 0:
-		s.set(own, nil)
+		rows.Watches.Add(s.tx, own)
 		row.many++
 	case on && !had:
 		if len(row.few) == 0 && s.base == nil {
-			s.watchers.put(key, newWatchList(key)) // this one is all, and is remembered next
+			s.watchers.Put(key, newWatchList(key)) // this one is all, and is remembered next
 		}
 		row.few = slices.Insert(row.few, at, id)
 	case !on && row.many > 0:
-		s.delete(own)
+		rows.Watches.Delete(s.tx, own)
 		row.many--
 	case !on && had:
 		row.few = slices.Delete(row.few, at, at+1)
 	}
 	if len(row.few) == 0 && row.many == 0 {
-		s.delete(planKey(keyWatchers, key))
+		rows.Watchers.Delete(s.tx, key)
 	} else {
-		s.set(planKey(keyWatchers, key), row.encode())
+		rows.Watchers.Put(s.tx, key, row.encode())
 	}
 	if !on {
 		s.forget(key, id)
@@ -166,8 +169,8 @@ func (s *State) watching(key string) []string {
 		return row.few
 	}
 	ids := make([]string, 0, row.many)
-	prefix := sized(keyWatch, key, 0)
-	for k := range s.kv.Scan(prefix, after(prefix)) {
+	prefix := rows.Watches.WithinSized(key)
+	for k := range s.tx.Scan(prefix, rows.After(prefix)) {
 		ids = append(ids, string(k[len(prefix):]))
 	}
 	return ids
@@ -180,13 +183,13 @@ func (s *State) remember(w *watcher, keys []string, eager bool) {
 		return
 	}
 	for _, key := range keys {
-		list, kept := s.watchers.get(key)
+		list, kept := s.watchers.Get(key)
 		switch {
 		case !kept:
 		case !eager && list.empty():
-			s.watchers.remove(key)
+			s.watchers.Remove(key)
 		default:
-			s.watchers.grown(list.set(w))
+			s.watchers.Grown(list.set(w))
 		}
 	}
 }
@@ -195,17 +198,17 @@ func (s *State) forget(key, id string) {
 	if s.base != nil {
 		return
 	}
-	if list, kept := s.watchers.get(key); kept {
-		s.watchers.grown(list.remove(id))
+	if list, kept := s.watchers.Get(key); kept {
+		s.watchers.Grown(list.remove(id))
 	}
 }
 
 // watchersOf returns who reads a fact, from memory or from the rows, in ascending order.
 func (s *State) watchersOf(key string) []*watcher {
 	if s.base == nil {
-		if list, kept := s.watchers.get(key); kept {
+		if list, kept := s.watchers.Get(key); kept {
 			all, grown := list.all()
-			s.watchers.grown(grown)
+			s.watchers.Grown(grown)
 			return all
 		}
 	}
@@ -216,7 +219,7 @@ func (s *State) watchersOf(key string) []*watcher {
 		}
 	}
 	if s.base == nil && list.bytes <= watchListMax {
-		s.watchers.put(key, list)
+		s.watchers.Put(key, list)
 	}
 	return list.sorted
 }
@@ -226,8 +229,8 @@ func (s *State) watcher(id string) *watcher {
 	if id[0] == 0 {
 		return s.nodeWatcher([]byte(id[1:]))
 	}
-	ref := parseLeaseRef([]byte(id))
-	l, _ := s.lease(s.plan(ref.plan), ref)
+	ref := rows.ParseLease([]byte(id))
+	l, _ := s.lease(s.plan(ref.Plan), ref)
 	return unheldWatcher(id, l.WakeNs, l.Keys, l.Faulty)
 }
 
@@ -257,8 +260,8 @@ func (s *State) leaseBehind(id string) (p *plan, a *action, l *rowspb.LeaseRow) 
 	if id[0] == 0 {
 		return s.member([]byte(id[1:]))
 	}
-	ref := parseLeaseRef([]byte(id))
-	p = s.plan(ref.plan)
+	ref := rows.ParseLease([]byte(id))
+	p = s.plan(ref.Plan)
 	l, a = s.lease(p, ref)
 	return p, a, l
 }
@@ -285,8 +288,8 @@ func (s *State) wakeReaders(key string, at *pb.Address) {
 			s.nodeChanged(w, held, result, at)
 			continue
 		}
-		ref := parseLeaseRef([]byte(w.id))
-		if p := s.plan(ref.plan); p != nil {
+		ref := rows.ParseLease([]byte(w.id))
+		if p := s.plan(ref.Plan); p != nil {
 			if l, a := s.lease(p, ref); l != nil {
 				s.evaluate(p, a, l, at)
 			}

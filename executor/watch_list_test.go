@@ -6,6 +6,8 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 )
 
 // TestAWatchListIsWhoReadsAFact, in order and once each, whatever comes and goes, and
@@ -51,28 +53,30 @@ func TestAWatchListIsWhoReadsAFact(t *testing.T) {
 
 // TestKeptCountsWhatItKeeps: values that grow are weighed, and the bound holds.
 func TestKeptCountsWhatItKeeps(t *testing.T) {
-	lists := newWatchers()
-	lists.weightMax = 20_000
+	const bytesMax = 20_000
+	lists := rows.NewRecent(watchedMax, bytesMax, func(l *watchList) int { return l.bytes })
 	for i := range 5000 {
 		key := fmt.Sprint("k", i%100)
-		list, had := lists.get(key)
+		list, had := lists.Get(key)
 		if !had {
 			list = newWatchList(key)
-			lists.put(key, list)
+			lists.Put(key, list)
 		}
-		lists.grown(list.set(&watcher{id: fmt.Sprint(i), bytes: 50}))
+		lists.Grown(list.set(&watcher{id: fmt.Sprint(i), bytes: 50}))
 		if i%37 == 0 {
-			lists.remove(fmt.Sprint("k", i%51))
+			lists.Remove(fmt.Sprint("k", i%51))
 		}
+		keys, counted := lists.Recent()
 		weight := 0
-		for _, key := range slices.Sorted(maps.Keys(lists.young)) {
-			weight += lists.young[key].bytes
+		for _, key := range keys {
+			list, _ := lists.Get(key)
+			weight += list.bytes
 		}
-		if weight != lists.weight {
-			t.Fatalf("after %d: %d bytes are counted, and %d kept", i, lists.weight, weight)
+		if weight != counted {
+			t.Fatalf("after %d: %d bytes are counted, and %d kept", i, counted, weight)
 		}
 	}
-	if lists.weight > lists.weightMax {
-		t.Errorf("%d bytes, want at most %d", lists.weight, lists.weightMax)
+	if _, counted := lists.Recent(); counted > bytesMax {
+		t.Errorf("%d bytes, want at most %d", counted, bytesMax)
 	}
 }

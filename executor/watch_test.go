@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -14,10 +15,10 @@ import (
 // checkWatches recounts who watches which fact, and the nodes.
 func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes map[string]bool) error {
 	watching, leases := map[string][]string{}, map[string]uint64{}
-	note := func(planID string, n uint32, rows []*rowspb.LeaseRow) {
-		for _, l := range rows {
+	note := func(planID string, n uint32, list []*rowspb.LeaseRow) {
+		for _, l := range list {
 			for _, k := range l.Keys {
-				watching[k] = append(watching[k], string(leaseRef{planID, n, l.Name}.append(nil)))
+				watching[k] = append(watching[k], string(rows.Lease{Plan: planID, N: n, Name: l.Name}.Append(nil)))
 			}
 			if l.Node != nil {
 				leases[string(l.Node)]++
@@ -30,7 +31,7 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 			note(p.id, n, actions[p.id][n].row.Leases)
 		}
 	}
-	for k := range s.kv.Scan([]byte{keyNode}, after([]byte{keyNode})) {
+	for k := range s.tx.Scan(rows.Nodes.Prefix(), rows.After(rows.Nodes.Prefix())) {
 		node := k[1:]
 		row := s.nodeRow(node)
 		if row.Leases == 0 || row.Leases != leases[string(node)] {
@@ -38,11 +39,11 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 		}
 		delete(leases, string(node))
 		if row.WakeNs != 0 {
-			indexes[string(dueNodeKey(row.WakeNs, node))] = true
+			indexes[string(rows.Due.Key(rows.Instant{Ns: row.WakeNs, Kind: rows.DueNode, Node: node}))] = true
 		}
-		indexes[string(faultyNodeKey(node))] = true
-		if _, on := s.get(faultyNodeKey(node)); !on { // TestALeaseInErrorIsListed knows which
-			delete(indexes, string(faultyNodeKey(node)))
+		indexes[string(rows.FaultyNodes.Key(node))] = true
+		if _, on := rows.FaultyNodes.Get(s.tx, node); !on { // TestALeaseInErrorIsListed knows which
+			delete(indexes, string(rows.FaultyNodes.Key(node)))
 		}
 		for _, key := range row.Keys {
 			watching[key] = append(watching[key], nodeID(node))
@@ -51,8 +52,8 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 	if len(leases) > 0 {
 		return fmt.Errorf("leases of %d nodes that are not there", len(leases))
 	}
-	rows := 0
-	for k := range s.kv.Scan([]byte{keyWatchers}, after([]byte{keyWatchers})) {
+	count := 0
+	for k := range s.tx.Scan(rows.Watchers.Prefix(), rows.After(rows.Watchers.Prefix())) {
 		key := string(k[1:])
 		want := watching[key]
 		slices.Sort(want)
@@ -63,18 +64,18 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 			if int(row.many) != len(want) {
 				return fmt.Errorf("fact %s has %d watchers, counted %d", key, row.many, len(want))
 			}
-			rows += len(want)
+			count += len(want)
 		}
 		delete(watching, key)
 	}
 	if len(watching) > 0 {
 		return fmt.Errorf("facts without the row of their watchers: %q", slices.Sorted(maps.Keys(watching)))
 	}
-	for range s.kv.Scan([]byte{keyWatch}, after([]byte{keyWatch})) {
-		rows--
+	for range s.tx.Scan(rows.Watches.Prefix(), rows.After(rows.Watches.Prefix())) {
+		count--
 	}
-	if rows != 0 {
-		return fmt.Errorf("%d rows of watchers are missing", rows)
+	if count != 0 {
+		return fmt.Errorf("%d rows of watchers are missing", count)
 	}
 	return nil
 }
@@ -83,8 +84,10 @@ func checkWatches(s *State, plans []*plan, actions map[string][]*action, indexes
 // the rows: what it remembers must change no answer.
 func checkKept(s *State) error {
 	defer func(missed []string) { s.misses = missed }(slices.Clone(s.misses)) // looking is no miss
-	fresh := open(s.kv, s.tenant, s.archive, s.programs)
-	for key, kept := range s.watchers.young {
+	fresh := open(s.tx.KV(), s.tenant, s.archive, s.programs)
+	remembered, _ := s.watchers.Recent()
+	for _, key := range remembered {
+		kept, _ := s.watchers.Get(key)
 		list, _ := kept.all()
 		want := fresh.watchersOf(key)
 		if len(list) != len(want) {
@@ -96,13 +99,13 @@ func checkKept(s *State) error {
 			if !same || w.keys != nil && !slices.Equal(w.keys, f.keys) {
 				return fmt.Errorf("fact %s: kept %q %d %q, in the rows %q %d %q", key, w.id, w.wakeNs, w.keys, f.id, f.wakeNs, f.keys)
 			}
-			rows, keys := fresh.heldBy(f), f.keys
+			anew, keys := fresh.heldBy(f), f.keys
 			held := s.heldBy(w)
 			if keys != nil != (w.keys != nil) {
 				return fmt.Errorf("fact %s: %q keeps the keys %q, want %q", key, w.id, w.keys, keys)
 			}
 			for _, ns := range []int64{s.meta.TimeNs, s.meta.TimeNs + 3600*second} {
-				kept, read := held.Evaluate(ns, factView{s}), rows.Evaluate(ns, factView{fresh})
+				kept, read := held.Evaluate(ns, factView{s}), anew.Evaluate(ns, factView{fresh})
 				if !reflect.DeepEqual(kept, read) {
 					return fmt.Errorf("fact %s: %q answers %+v as it is kept, %+v from the rows", key, w.id, kept, read)
 				}
@@ -184,12 +187,12 @@ func TestLargeFactsDoNotFillTheMemory(t *testing.T) {
 	facts := newFacts()
 	value := make([]byte, 60<<10)
 	for i := range 9000 {
-		facts.put(fmt.Sprint(i), &keptFact{row: &rowspb.FactRow{Value: value}})
+		facts.Put(fmt.Sprint(i), &keptFact{row: &rowspb.FactRow{Value: value}})
 	}
-	if n := len(facts.young) + len(facts.old); n == 0 || n*len(value) > factBytesMax {
+	if n := facts.Len(); n == 0 || n*len(value) > factBytesMax {
 		t.Fatalf("%d facts are remembered", n)
 	}
-	if f, kept := facts.get("8999"); !kept || f == nil {
+	if f, kept := facts.Get("8999"); !kept || f == nil {
 		t.Fatal("the latest is not")
 	}
 }

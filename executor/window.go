@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -46,9 +47,9 @@ func (s *State) warnOf(p *plan, a *action) {
 	if a.row.ClosesNs == 0 || settled(a.row.Undo) || !armed(p.row) {
 		return
 	}
-	p.row.Windows = insert(p.row.Windows, a.id.n)
+	p.row.Windows = insert(p.row.Windows, a.id.N)
 	if !a.row.Warned {
-		s.setDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
+		s.setDue(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	}
 	s.touch(p)
 }
@@ -57,14 +58,14 @@ func (s *State) warnOf(p *plan, a *action) {
 // closed, and counts as never asked for: should the action be held again, it is warned of
 // again.
 func (s *State) dropWarning(p *plan, a *action) {
-	rest := without(p.row.Windows, a.id.n)
+	rest := without(p.row.Windows, a.id.N)
 	if len(rest) == len(p.row.Windows) {
 		return
 	}
 	p.row.Windows = rest
 	s.touch(p)
 	if !a.row.Warned {
-		s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
+		s.dropDue(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	} else if s.unpage(p, a, api.PageWindowClosing) {
 		a.row.Warned = false
 		s.change(a)
@@ -87,7 +88,7 @@ func (s *State) windowClosing(e ledger.Entry, p *plan, a *action, k *pb.UndoWind
 	if !warns(p, a) || k.ClosesNs != a.row.ClosesNs {
 		return void("action %s is %s, with no such window", a.fixed.Id, undoName(a.row.Undo))
 	}
-	s.dropDue(a.warnNs(), dueWindow, leaseRef{plan: p.id, n: a.id.n})
+	s.dropDue(a.warnNs(), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	a.row.Warned = true
 	s.change(a)
 	s.page(p, a, api.PageWindowClosing, "its undo window closes at "+instant(k.ClosesNs), e.Address)

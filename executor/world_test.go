@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
@@ -21,7 +22,7 @@ import (
 // test: nothing happens unless a method is called.
 type world struct {
 	t     *testing.T
-	kv    *MemoryKV
+	kv    *rows.MemoryKV
 	state *State
 	log   []ledger.Message
 	now   int64
@@ -55,7 +56,7 @@ func newWorld(t *testing.T) *world {
 // newWorldWith shares what is compiled between many worlds.
 func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV(), now: epoch0, audit: audit.NewWith("t", programs)}
+	w := &world{t: t, kv: rows.NewMemoryKV(), now: epoch0, audit: audit.NewWith("t", programs)}
 	w.state = open(w.kv, "t", w, programs)
 	w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: FoldVersion}}})
@@ -65,7 +66,7 @@ func newWorldWith(t *testing.T, programs *triggers.Cache) *world {
 // worldOf is the world behind a ledger.
 func worldOf(t *testing.T, programs *triggers.Cache, log []ledger.Message) *world {
 	t.Helper()
-	w := &world{t: t, kv: NewMemoryKV(), audit: audit.NewWith("t", programs)}
+	w := &world{t: t, kv: rows.NewMemoryKV(), audit: audit.NewWith("t", programs)}
 	w.state = open(w.kv, "t", w, programs)
 	for _, m := range log {
 		w.now = m.StampNs
@@ -244,15 +245,16 @@ func (w *world) turn(answers ...Answer) {
 // settling is when the next action is done with its grace, where only that of tests is
 // waited for.
 func (w *world) settling() (ns int64, ok bool) {
-	for k := range w.kv.Scan([]byte{keyDue}, after([]byte{keyDue})) {
-		if k[9] != dueRetry {
+	for k := range w.kv.Scan(rows.Due.Prefix(), rows.After(rows.Due.Prefix())) {
+		if k[9] != rows.DueRetry {
 			continue
 		}
-		ns, _, ref := parseDueKey(k)
+		at := rows.ParseInstant(k)
+		ns, ref := at.Ns, at.Lease
 		if ns > w.now+2*graceOfTests+int64(ledger.NeverSettles) {
 			return 0, false
 		}
-		a := w.state.action(ref.plan, ref.n)
+		a := w.state.action(ref.Plan, ref.N)
 		soon := ns <= w.now+2*graceOfTests || a.fixed.Forward.GetGraceNs() == graceOfTests && a.fixed.Forward.GetLate() == pb.Late_LATE_NEVER
 		if ns > w.now && soon && a.row.Undo == rowspb.Undo_UNDO_SETTLING {
 			return ns, true
@@ -273,7 +275,7 @@ func (w *world) decide(answers []Answer) []*pb.Record {
 }
 
 func sameRecords(a, b []*pb.Record) bool {
-	return slices.EqualFunc(a, b, func(a, b *pb.Record) bool { return bytes.Equal(encode(a), encode(b)) })
+	return slices.EqualFunc(a, b, func(a, b *pb.Record) bool { return bytes.Equal(rows.Encode(a), rows.Encode(b)) })
 }
 
 // What stands in place of a worker's word when nobody takes a command: nobody ever did,
@@ -340,9 +342,9 @@ func (w *world) wantState(plan, state, undos string) {
 }
 
 // refold folds the whole log into a fresh state, `batch` messages per flush.
-func (w *world) refold(batch int) *MemoryKV {
+func (w *world) refold(batch int) *rows.MemoryKV {
 	w.t.Helper()
-	kv := NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := open(kv, "t", w, w.state.programs)
 	for i, m := range w.log {
 		entries, err := ledger.Decode("t", m)

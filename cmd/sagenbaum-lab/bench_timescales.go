@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -34,7 +35,7 @@ const monitorEpoch = int64(1_700_000_000e9)
 // newMonitor opens the plan; watching is false for the same fold without the trigger.
 func newMonitor(p timescales.Property, scale int, watching bool) (*monitor, error) {
 	m := &monitor{
-		property: p, state: executor.Open(executor.NewMemoryKV(), benchTenant, nil), opened: monitorEpoch,
+		property: p, state: executor.Open(rows.NewMemoryKV(), benchTenant, nil), opened: monitorEpoch,
 		subject: ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "trace"}.Subject(),
 	}
 	opened := &pb.PlanOpened{Label: p.Name}

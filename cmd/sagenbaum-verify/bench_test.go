@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
@@ -91,7 +92,7 @@ func worked(b *testing.B, n uint64) (file string, size uint64) {
 		b.Fatal(err)
 	}
 	defer out.Close()
-	a := &author{state: executor.Open(executor.NewMemoryKV(), "t", nil), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()}
+	a := &author{state: executor.Open(rows.NewMemoryKV(), "t", nil), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()}
 	if a.w, err = bundle.NewWriter(out, bundle.Header{Tenant: "t", Holds: bundle.Whole}); err != nil {
 		b.Fatal(err)
 	}

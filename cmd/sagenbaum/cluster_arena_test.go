@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -202,7 +203,7 @@ type termed struct {
 func checkTerms(t *testing.T, messages []ledger.Message) termed {
 	t.Helper()
 	out := termed{began: map[uint64]time.Time{}, first: map[uint64]time.Time{}}
-	state, term := executor.Open(executor.NewMemoryKV(), tortureTenant, nil), uint64(0)
+	state, term := executor.Open(rows.NewMemoryKV(), tortureTenant, nil), uint64(0)
 	for _, m := range messages {
 		entries, err := ledger.Decode(tortureTenant, m)
 		if err != nil {
@@ -329,7 +330,7 @@ func (a *arena) checkState(t *testing.T, ctx context.Context, name string) {
 // checkVoid wants `plan show` to say why each void decision about a plan is void.
 func (a *arena) checkVoid(t *testing.T, ctx context.Context, messages []ledger.Message) {
 	t.Helper()
-	state := executor.Open(executor.NewMemoryKV(), tortureTenant, nil)
+	state := executor.Open(rows.NewMemoryKV(), tortureTenant, nil)
 	for _, m := range messages {
 		entries, err := ledger.Decode(tortureTenant, m)
 		if err != nil {

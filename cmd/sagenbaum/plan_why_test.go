@@ -14,7 +14,7 @@ import (
 )
 
 // rows reads the records of a story as "role kind action: because kind".
-func rows(why executor.WhyView) (list []string) {
+func linesOf(why executor.WhyView) (list []string) {
 	kind := func(record string) string { name, _, _ := strings.Cut(record, "@"); return name }
 	for _, line := range why.Records {
 		row := line.Role + " " + line.Kind
@@ -58,14 +58,14 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		"command compensation_dispatched 2 < unwind_started", "answer compensation_failed 2 < compensation_dispatched",
 		"outcome action_quarantined 2 < compensation_dispatched", "end plan_ended < unwind_started",
 	}
-	if got := rows(why); !slices.Equal(got, want) {
+	if got := linesOf(why); !slices.Equal(got, want) {
 		t.Errorf("the records are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, line := range why.Records {
 		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
 	one := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
-	if got := strings.Join(rows(one), "\n"); !strings.Contains(got, "plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") || one.Action != "2" || len(one.Waits) != 1 {
+	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got, "plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") || one.Action != "2" || len(one.Waits) != 1 {
 		t.Errorf("of action 2: %+v\n%s", one.Waits, got)
 	}
 	says(t, s.run(t, cli.ExitGood, "plan why p1 2"), "records of action 2, in the order", "because of unwind_started@")

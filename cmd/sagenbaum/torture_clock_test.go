@@ -16,6 +16,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -251,7 +252,7 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 			messages := stored(t, ctx, c)
 			j.s.killGroup(t)
 			f := refold(t, messages)
-			if at, digest, err := readState(j.s.statePath()); err != nil || at == uint64(len(messages)) && digest != executor.Digest(f.kv) {
+			if at, digest, err := readState(j.s.statePath()); err != nil || at == uint64(len(messages)) && digest != rows.Digest(f.kv) {
 				t.Errorf("the state at %d is no fold of the ledger (%v)", at, err)
 			}
 		})

@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -272,8 +273,8 @@ func readState(dir string) (at uint64, digest [sha256.Size]byte, err error) {
 		}
 		_ = db.Close() // it was only read
 	}()
-	rows := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: func(args ...any) { panic(fmt.Sprint(args...)) }}
-	return executor.NewReader(rows, tortureTenant, nil).Applied(), executor.Digest(rows), nil
+	stored := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: func(args ...any) { panic(fmt.Sprint(args...)) }}
+	return executor.NewReader(stored, tortureTenant, nil).Applied(), rows.Digest(stored), nil
 }
 
 // follower folds the ledger piece by piece and holds what the server said at a
@@ -402,9 +403,9 @@ func (r *rig) check() {
 	if d := r.death; d != nil && d.at > 0 {
 		r.fold.mark(d.at, func(f *refolded) {
 			r.tally.digests++
-			if digest := executor.Digest(f.kv); digest != d.digest {
+			if digest := rows.Digest(f.kv); digest != d.digest {
 				r.tally.wrong++
-				r.t.Errorf("the dead server's state at %d is %s, a fold of the ledger gives %s", d.at, executor.FormatDigest(d.digest), executor.FormatDigest(digest))
+				r.t.Errorf("the dead server's state at %d is %s, a fold of the ledger gives %s", d.at, rows.FormatDigest(d.digest), rows.FormatDigest(digest))
 			}
 		})
 	}
@@ -471,14 +472,14 @@ func (r *rig) finish() {
 		t.Error("the state was moved aside, and nothing had damaged it")
 	}
 	at, digest, err := readState(state)
-	want := executor.Digest(r.fold.f.kv)
+	want := rows.Digest(r.fold.f.kv)
 	switch {
 	case err != nil && r.rotten: // a bit that nobody has read since: it is found when it is
 		r.tally.unreadable++
 		t.Logf("the state that was left cannot be read: %v", err)
 	case err != nil || at != r.fold.at || digest != want:
 		r.tally.wrong++
-		t.Errorf("the state at %d of %d is %s (%v), a fold of the ledger gives %s", at, r.fold.at, executor.FormatDigest(digest), err, executor.FormatDigest(want))
+		t.Errorf("the state at %d of %d is %s (%v), a fold of the ledger gives %s", at, r.fold.at, rows.FormatDigest(digest), err, rows.FormatDigest(want))
 	}
 	r.tally.acks += said.acks
 	r.tally.undone += r.tally.again

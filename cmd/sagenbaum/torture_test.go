@@ -25,6 +25,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -288,7 +289,7 @@ func readAll(ctx context.Context, store *jetstream.Store) (messages []ledger.Mes
 
 // refolded is a ledger folded by the test itself, without any of the server's state.
 type refolded struct {
-	kv         *executor.MemoryKV
+	kv         *rows.MemoryKV
 	state      *executor.State
 	reader     *executor.Reader
 	actions    map[string]bool   // "plan/action" with an effective pair
@@ -299,7 +300,7 @@ type refolded struct {
 }
 
 func newRefolded() refolded {
-	kv := executor.NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	return refolded{
 		kv: kv, state: executor.Open(kv, tortureTenant, nil), actions: map[string]bool{}, ends: map[string]bool{},
 		succeeded: map[string]int{}, dispatched: map[string]uint64{}, done: map[string]uint64{},
@@ -362,10 +363,10 @@ func (f *refolded) apply(t *testing.T, m ledger.Message) {
 
 // stateRows are a tenant's rows in the state store of a stopped server.
 type stateRows struct {
-	executor.KV // nil: what is not below is not called
-	db          *pebble.DB
-	prefix      []byte
-	fail        func(...any) // does not return
+	rows.KV // nil: what is not below is not called
+	db      *pebble.DB
+	prefix  []byte
+	fail    func(...any) // does not return
 }
 
 func (r stateRows) Get(key []byte) ([]byte, bool) {
@@ -382,17 +383,17 @@ func (r stateRows) Get(key []byte) ([]byte, bool) {
 
 func (r stateRows) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
-		rows, err := r.db.NewIter(&pebble.IterOptions{LowerBound: slices.Concat(r.prefix, from), UpperBound: slices.Concat(r.prefix, to)})
+		list, err := r.db.NewIter(&pebble.IterOptions{LowerBound: slices.Concat(r.prefix, from), UpperBound: slices.Concat(r.prefix, to)})
 		if err != nil {
 			r.fail(err)
 		}
-		defer rows.Close()
-		for ok := rows.First(); ok; ok = rows.Next() {
-			if !yield(rows.Key()[len(r.prefix):], rows.Value()) {
+		defer list.Close()
+		for ok := list.First(); ok; ok = list.Next() {
+			if !yield(list.Key()[len(r.prefix):], list.Value()) {
 				return
 			}
 		}
-		if err := rows.Error(); err != nil {
+		if err := list.Error(); err != nil {
 			r.fail(err)
 		}
 	}
@@ -416,13 +417,13 @@ func checkDigest(t *testing.T, s *served, f refolded, messages []ledger.Message)
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}
-	applied := executor.NewReader(rows, tortureTenant, nil).Applied()
+	stored := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}
+	applied := executor.NewReader(stored, tortureTenant, nil).Applied()
 	if applied != uint64(len(messages)) {
 		t.Errorf("the state has folded %d of %d messages", applied, len(messages))
 	}
-	if have, want := executor.Digest(rows), executor.Digest(f.kv); have != want {
-		t.Errorf("state %s, a fold of the ledger gives %s", executor.FormatDigest(have), executor.FormatDigest(want))
+	if have, want := rows.Digest(stored), rows.Digest(f.kv); have != want {
+		t.Errorf("state %s, a fold of the ledger gives %s", rows.FormatDigest(have), rows.FormatDigest(want))
 	}
 }
 

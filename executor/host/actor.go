@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -169,7 +170,7 @@ func (a *actor) attend(ctx context.Context) (err error) {
 				err = context.Cause(ctx)
 				return
 			}
-			broken, ok := r.(*executor.StoreError)
+			broken, ok := r.(*rows.StoreError)
 			if !ok {
 				// A broken rule of ours stops this tenant, not the others.
 				a.log.Error("the fold or a decision is impossible", "panic", r, "stack", string(debug.Stack()))

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -477,7 +478,7 @@ func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
 	r.wantProven(r.key("h1").Verifier)
 	stop()
 	k := with[0].Record.GetCheckpointSigned()
-	kv, records := executor.NewMemoryKV(), uint64(0)
+	kv, records := rows.NewMemoryKV(), uint64(0)
 	s := executor.Open(kv, "t", nil)
 	for _, e := range r.records(func(*pb.Record) bool { return true }) {
 		if records++; records > k.Size {
@@ -486,7 +487,7 @@ func TestADigestOfTheStateIsSignedBesideItsTree(t *testing.T) {
 		s.Apply(e)
 		s.Flush()
 	}
-	if got := executor.Digest(kv); !bytes.Equal(got[:], k.StateDigest) {
+	if got := rows.Digest(kv); !bytes.Equal(got[:], k.StateDigest) {
 		t.Fatalf("the digest of %d records is %x, signed was %x", k.Size, got, k.StateDigest)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -305,7 +306,7 @@ func TestE2TwoHostsReverseEachEffectOnce(t *testing.T) {
 // effective folds the stream anew and returns what counts.
 func effective(t *testing.T, r *rig) (out []ledger.Entry) {
 	t.Helper()
-	s := executor.Open(executor.NewMemoryKV(), "t", nil)
+	s := executor.Open(rows.NewMemoryKV(), "t", nil)
 	for _, e := range r.records(func(*pb.Record) bool { return true }) {
 		if s.Apply(e).Verdict == executor.Effective {
 			out = append(out, e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -25,7 +26,7 @@ func TestWhoeverIsFencedByABatchSendsNothingOfIt(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
 		a, sent, claim := holdingActor(t)
 		messages := make(chan ledger.Message, 16)
-		state := executor.Open(executor.NewMemoryKV(), "t", nil)
+		state := executor.Open(rows.NewMemoryKV(), "t", nil)
 		fold := func(m ledger.Message) {
 			entries, err := ledger.Decode("t", m)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -236,12 +237,12 @@ func (a *actor) rebuild(ctx context.Context) (answer executor.RebuildAnswer, err
 	if err := refold(ctx, anew, a.tenant, records, answer.Applied); err != nil {
 		return answer, err
 	}
-	state, rebuilt := executor.Digest(had), anew.Digest()
-	facts, rows := executor.FactsDigest(had)
+	state, rebuilt := rows.Digest(had), anew.Digest()
+	facts, count := executor.FactsDigest(had)
 	refolded, _ := executor.FactsDigest(anew.Rows())
-	answer.Equal, answer.Rows = state == rebuilt, rows
-	answer.State, answer.Rebuilt = executor.FormatDigest(state), executor.FormatDigest(rebuilt)
-	answer.Facts, answer.Refolded = executor.FormatDigest(facts), executor.FormatDigest(refolded)
+	answer.Equal, answer.Rows = state == rebuilt, count
+	answer.State, answer.Rebuilt = rows.FormatDigest(state), rows.FormatDigest(rebuilt)
+	answer.Facts, answer.Refolded = rows.FormatDigest(facts), rows.FormatDigest(refolded)
 	if !answer.Equal {
 		answer.Differ = executor.Differences(had, anew.Rows(), differencesMax)
 	}

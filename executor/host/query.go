@@ -14,6 +14,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -79,7 +80,7 @@ func (q *asking) close() {
 func (a *actor) answered(name string, v verb, body []byte) (answer any) {
 	defer func() {
 		if r := recover(); r != nil {
-			broken, ok := r.(*executor.StoreError)
+			broken, ok := r.(*rows.StoreError)
 			if !ok {
 				// A broken rule of ours, which a preview may meet first, costs this
 				// question its answer; the actor will see for itself.

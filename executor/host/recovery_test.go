@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -33,7 +34,7 @@ func digest(t *testing.T, dir string) (digest string, applied uint64) {
 		}
 	}()
 	kv := h.actors[0].kv
-	return executor.FormatDigest(executor.Digest(kv)), executor.NewReader(kv, "t", nil).Applied()
+	return rows.FormatDigest(rows.Digest(kv)), executor.NewReader(kv, "t", nil).Applied()
 }
 
 func (r *rig) caughtUp() {
@@ -90,15 +91,15 @@ func TestDeletingTheStateFolderGivesTheIdenticalState(t *testing.T) {
 // wantDigest folds the ledger up to a sequence from nothing and compares.
 func (r *rig) wantDigest(want string, upTo uint64) {
 	r.t.Helper()
-	kv := executor.NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	foldTo(r.t, r, kv, upTo)
-	if got := executor.FormatDigest(executor.Digest(kv)); got != want {
+	if got := rows.FormatDigest(rows.Digest(kv)); got != want {
 		r.t.Fatalf("digest at %d is %s, folded anew %s", upTo, want, got)
 	}
 }
 
 // foldTo folds the stream into kv, up to a sequence.
-func foldTo(t *testing.T, r *rig, kv executor.KV, upTo uint64) {
+func foldTo(t *testing.T, r *rig, kv rows.KV, upTo uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -208,7 +209,7 @@ func (r *rig) wantOnce(t *testing.T) {
 		keys[c.Key] = c.Plan + "/" + c.Action
 	}
 	r.mu.Unlock()
-	kv := executor.NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	store, err := jetstream.Open(ctx, jetstream.Config{Conn: r.conn, Tenant: "t", DurableServer: r.srv.DurableID()})

@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -225,7 +226,7 @@ func (r *rig) wantUndone() {
 func (r *rig) wantWhole(want string, upTo uint64) {
 	r.t.Helper()
 	tl := openTestTiles(r.t, filepath.Join(r.dir, "h1", "tiles"))
-	kv := executor.NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := executor.Open(kv, "t", nil)
 	for m, err := range tl.messages(1) {
 		if err != nil {
@@ -243,7 +244,7 @@ func (r *rig) wantWhole(want string, upTo uint64) {
 	if err := tl.close(); err != nil {
 		r.t.Fatal(err)
 	}
-	if got := executor.FormatDigest(executor.Digest(kv)); got != want || tl.last() != upTo {
+	if got := rows.FormatDigest(rows.Digest(kv)); got != want || tl.last() != upTo {
 		r.t.Fatalf("digest at %d is %s, of the tiles at %d %s", upTo, want, tl.last(), got)
 	}
 }

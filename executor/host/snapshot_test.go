@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
@@ -24,7 +25,7 @@ func foldStore(t *testing.T, dir string, messages []ledger.Message) map[uint64][
 	if err != nil {
 		t.Fatal(err)
 	}
-	digests := map[uint64][32]byte{0: executor.Digest(executor.NewMemoryKV())}
+	digests := map[uint64][32]byte{0: rows.Digest(rows.NewMemoryKV())}
 	var turn []ledger.Entry
 	for i, m := range messages {
 		entries, err := ledger.Decode("t", m)
@@ -52,7 +53,7 @@ func foldStore(t *testing.T, dir string, messages []ledger.Message) map[uint64][
 func readStore(dir string) (digest [32]byte, applied uint64, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			broken, ok := r.(*executor.StoreError)
+			broken, ok := r.(*rows.StoreError)
 			if !ok {
 				panic(r)
 			}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -198,7 +199,7 @@ func (h *Host) Pulse(tenant string) (pulse executor.Pulse, err error) {
 	}
 	defer a.asking.leave()
 	defer func() {
-		if broken, ok := recover().(*executor.StoreError); ok {
+		if broken, ok := recover().(*rows.StoreError); ok {
 			err = broken
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -99,7 +100,7 @@ func (c *checker) checkStates() {
 	if c.w.options.Seed%refolded != 0 && c.w.faults&Of(FaultPowerCut, FaultStateLost, FaultRivals) == 0 {
 		return // one host that only ever went on
 	}
-	kv := executor.NewMemoryKV()
+	kv := rows.NewMemoryKV()
 	s := executor.OpenWith(kv, tenant, c.w.archive, c.w.programs)
 	batch := 1 + newRandom(c.w.options.Seed, streamEnd).below(int(last)+1)
 	for i := range c.w.stream.stored {
@@ -111,14 +112,14 @@ func (c *checker) checkStates() {
 		}
 	}
 	s.Flush()
-	want := executor.Digest(kv)
+	want := rows.Digest(kv)
 	for _, h := range c.w.hosts {
-		if got := executor.Digest(h.kv); got != want {
+		if got := rows.Digest(h.kv); got != want {
 			differ := executor.Differences(h.kv, kv, 3)
 			c.fail("I7", last, "%s has other rows than a fold of the ledger: %v", h.name, differ)
 		}
 	}
-	c.w.markText(executor.FormatDigest(want))
+	c.w.markText(rows.FormatDigest(want))
 }
 
 // checkPlans: every deadline that has passed by the clock was answered (L2), no call has no

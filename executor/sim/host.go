@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -81,7 +82,7 @@ func (h *host) survive() {
 	if r == nil {
 		return
 	}
-	broken, ok := r.(*executor.StoreError)
+	broken, ok := r.(*rows.StoreError)
 	var halted *ledger.Halted
 	switch {
 	case ok && errors.As(broken, &halted):

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // memory is a Store in memory. Where the power is cut it keeps what each turn has
 // overwritten, so that it can go back.
 type memory struct {
-	*executor.MemoryKV
+	*rows.MemoryKV
 	undoable bool
 	turn     []row   // what it has overwritten, in order
 	turns    [][]row // committed and not synced, the last one last
@@ -28,7 +29,7 @@ type row struct {
 const turnsMax = 16
 
 func newMemory(undoable bool) *memory {
-	return &memory{MemoryKV: executor.NewMemoryKV(), undoable: undoable}
+	return &memory{MemoryKV: rows.NewMemoryKV(), undoable: undoable}
 }
 
 func (m *memory) note(key []byte) {
@@ -38,13 +39,13 @@ func (m *memory) note(key []byte) {
 	}
 }
 
-// Set implements executor.KV.
+// Set implements rows.KV.
 func (m *memory) Set(key, value []byte) {
 	m.note(key)
 	m.MemoryKV.Set(key, value)
 }
 
-// Delete implements executor.KV.
+// Delete implements rows.KV.
 func (m *memory) Delete(key []byte) {
 	m.note(key)
 	m.MemoryKV.Delete(key)
@@ -89,7 +90,7 @@ func (m *memory) back(turn []row) {
 
 // Wipe implements Store.
 func (m *memory) Wipe() {
-	m.MemoryKV, m.turn, m.turns = executor.NewMemoryKV(), nil, nil
+	m.MemoryKV, m.turn, m.turns = rows.NewMemoryKV(), nil, nil
 }
 
 // Close implements Store.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -36,7 +36,7 @@ type Options struct {
 // Store is the state store of a host. Commit ends a turn: its rows and its cursor
 // become the state together.
 type Store interface {
-	executor.KV
+	rows.KV
 	Commit()
 	// Crash is a power cut: the store comes back with the state after an earlier
 	// Commit. lost 0 keeps the last.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/sim"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -246,7 +246,7 @@ func TestLeavingOutAPlanOrAFaultLeavesTheRest(t *testing.T) {
 }
 
 // stray is a store that has a row too many once it has one of plan p1.
-type stray struct{ *executor.MemoryKV }
+type stray struct{ *rows.MemoryKV }
 
 func (s stray) Set(key, value []byte) {
 	s.MemoryKV.Set(key, value)
@@ -263,7 +263,7 @@ func (s stray) Close()    {}
 // TestAFailingRunShrinks: a fault that a single plan shows is shrunk to few plans and
 // no faults.
 func TestAFailingRunShrinks(t *testing.T) {
-	o := sim.Options{Seed: 16, Open: func() sim.Store { return stray{executor.NewMemoryKV()} }}
+	o := sim.Options{Seed: 16, Open: func() sim.Store { return stray{rows.NewMemoryKV()} }}
 	if r := sim.Run(o); len(r.Violations) == 0 {
 		t.Fatal("rows that differ are not seen")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -14,14 +15,14 @@ import (
 // bench drives one machine over a ledger in memory.
 type bench struct {
 	t  *testing.T
-	kv *executor.MemoryKV
+	kv *rows.MemoryKV
 	m  *Machine
 	at uint64 // last sequence
 	id int
 }
 
 func newBench(t *testing.T, last uint64) *bench {
-	b := &bench{t: t, kv: executor.NewMemoryKV()}
+	b := &bench{t: t, kv: rows.NewMemoryKV()}
 	b.m = New(Config{Tenant: "t", Holder: "h1", NewID: func() string { b.id++; return fmt.Sprint("id", b.id) }}, executor.Open(b.kv, "t", nil), last)
 	return b
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -44,7 +45,7 @@ var (
 
 func newScribe(t testing.TB) *scribe {
 	s := &scribe{t: t, now: start}
-	s.state = executor.Open(executor.NewMemoryKV(), "t", s)
+	s.state = executor.Open(rows.NewMemoryKV(), "t", s)
 	s.begin(1)
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -42,7 +43,7 @@ func NewFolder(db *pebble.DB, tenant string, archive executor.Archive) *Folder {
 }
 
 // Fold folds entries as one turn and returns what became of each. A failing store
-// panics with *executor.StoreError.
+// panics with *rows.StoreError.
 func (f *Folder) Fold(entries []ledger.Entry) []executor.Result {
 	results := make([]executor.Result, len(entries))
 	for i, e := range entries {
@@ -63,10 +64,10 @@ func (f *Folder) Flush() {
 func (f *Folder) State() *executor.State { return f.state }
 
 // Rows are the folded rows.
-func (f *Folder) Rows() executor.KV { return f.kv }
+func (f *Folder) Rows() rows.KV { return f.kv }
 
 // Digest returns the digest of the folded rows.
-func (f *Folder) Digest() [32]byte { return executor.Digest(f.kv) }
+func (f *Folder) Digest() [32]byte { return rows.Digest(f.kv) }
 
 // Settle brings all that is in memory to disk and returns the bytes that the
 // folder takes.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
@@ -124,7 +124,7 @@ func TestACorruptTableIsFoundOnce(t *testing.T) {
 	}
 	func() {
 		defer func() {
-			if _, broken := recover().(*executor.StoreError); !broken {
+			if _, broken := recover().(*rows.StoreError); !broken {
 				t.Error("a corrupt block was read")
 			}
 		}()

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 )
 
 // ErrNoRoom is what opening a state store returns when its disk is full. Try again when
@@ -89,13 +89,13 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
 }
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	panic(&executor.StoreError{Op: "run", Err: fmt.Errorf(format, args...)})
+	panic(&rows.StoreError{Op: "run", Err: fmt.Errorf(format, args...)})
 }
 
 // TenantPrefix keeps tenants apart in one store; a token has no zero byte.
 func TenantPrefix(tenant string) []byte { return append([]byte(tenant), 0) }
 
-// KV is one tenant's executor.KV: a batch over the store, so that state
+// KV is one tenant's rows.KV: a batch over the store, so that state
 // and cursor are committed as one. A turn reads its own writes from a map, which
 // is much cheaper than an indexed batch; the first scan within a turn that has
 // written (facts do that) turns the batch into an indexed one.
@@ -120,7 +120,7 @@ func (t *KV) full(key []byte) []byte {
 	return t.key
 }
 
-// Get implements executor.KV.
+// Get implements rows.KV.
 func (t *KV) Get(key []byte) ([]byte, bool) {
 	full := t.full(key)
 	if v, ok := t.wrote[string(full)]; ok {
@@ -129,41 +129,41 @@ func (t *KV) Get(key []byte) ([]byte, bool) {
 	return Get(t.db, full)
 }
 
-// Get reads a key of the whole store. A failing store panics with *executor.StoreError.
+// Get reads a key of the whole store. A failing store panics with *rows.StoreError.
 func Get(r pebble.Reader, key []byte) ([]byte, bool) {
 	v, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false
 	}
 	if err != nil {
-		panic(&executor.StoreError{Op: "get", Err: err})
+		panic(&rows.StoreError{Op: "get", Err: err})
 	}
 	out := append([]byte{}, v...)
 	if err := closer.Close(); err != nil {
-		panic(&executor.StoreError{Op: "get", Err: err})
+		panic(&rows.StoreError{Op: "get", Err: err})
 	}
 	return out, true
 }
 
-// Set implements executor.KV.
+// Set implements rows.KV.
 func (t *KV) Set(key, value []byte) {
 	full := t.full(key)
 	if err := t.batch.Set(full, value, nil); err != nil {
-		panic(&executor.StoreError{Op: "set", Err: err})
+		panic(&rows.StoreError{Op: "set", Err: err})
 	}
 	t.wrote[string(full)] = append([]byte{}, value...)
 }
 
-// Delete implements executor.KV.
+// Delete implements rows.KV.
 func (t *KV) Delete(key []byte) {
 	full := t.full(key)
 	if err := t.batch.Delete(full, nil); err != nil {
-		panic(&executor.StoreError{Op: "delete", Err: err})
+		panic(&rows.StoreError{Op: "delete", Err: err})
 	}
 	t.wrote[string(full)] = nil
 }
 
-// Scan implements executor.KV.
+// Scan implements rows.KV.
 func (t *KV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	if t.batch.Empty() {
 		return scan(t.db, t.prefix, from, to)
@@ -171,7 +171,7 @@ func (t *KV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	if !t.batch.Indexed() {
 		indexed := t.db.NewIndexedBatch()
 		if err := indexed.Apply(t.batch, nil); err != nil {
-			panic(&executor.StoreError{Op: "scan", Err: err})
+			panic(&rows.StoreError{Op: "scan", Err: err})
 		}
 		t.drop()
 		t.batch = indexed
@@ -181,7 +181,7 @@ func (t *KV) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 
 func (t *KV) drop() {
 	if err := t.batch.Close(); err != nil {
-		panic(&executor.StoreError{Op: "commit", Err: err})
+		panic(&rows.StoreError{Op: "commit", Err: err})
 	}
 }
 
@@ -190,11 +190,11 @@ func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
 		bound := func(key []byte) []byte { return append(append([]byte{}, prefix...), key...) }
 		it, err := r.NewIter(&pebble.IterOptions{LowerBound: bound(from), UpperBound: bound(to)})
 		if err != nil {
-			panic(&executor.StoreError{Op: "scan", Err: err})
+			panic(&rows.StoreError{Op: "scan", Err: err})
 		}
 		defer func() {
 			if err := it.Close(); err != nil {
-				panic(&executor.StoreError{Op: "scan", Err: err})
+				panic(&rows.StoreError{Op: "scan", Err: err})
 			}
 		}()
 		for ok := it.First(); ok; ok = it.Next() {
@@ -203,7 +203,7 @@ func scan(r pebble.Reader, prefix, from, to []byte) iter.Seq2[[]byte, []byte] {
 			}
 		}
 		if err := it.Error(); err != nil {
-			panic(&executor.StoreError{Op: "scan", Err: err})
+			panic(&rows.StoreError{Op: "scan", Err: err})
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (t *KV) Commit() {
 		return
 	}
 	if err := t.write(); err != nil {
-		panic(&executor.StoreError{Op: "commit", Err: err})
+		panic(&rows.StoreError{Op: "commit", Err: err})
 	}
 	t.drop()
 	t.reset()
@@ -258,7 +258,7 @@ func (t *KV) Wipe() error {
 // Close drops what was written and not committed.
 func (t *KV) Close() error { return t.batch.Close() }
 
-// View is a read-only executor.KV over a snapshot, for queries beside the
+// View is a read-only rows.KV over a snapshot, for queries beside the
 // actor.
 type View struct {
 	snapshot *pebble.Snapshot
@@ -270,18 +270,18 @@ func NewView(s *pebble.Snapshot, tenant string) View {
 	return View{s, TenantPrefix(tenant)}
 }
 
-// Get implements executor.KV.
+// Get implements rows.KV.
 func (s View) Get(key []byte) ([]byte, bool) {
 	return Get(s.snapshot, append(append([]byte{}, s.prefix...), key...))
 }
 
-// Set implements executor.KV; a snapshot cannot be written.
+// Set implements rows.KV; a snapshot cannot be written.
 func (s View) Set(_, _ []byte) { panic("host: write to a snapshot") }
 
-// Delete implements executor.KV; a snapshot cannot be written.
+// Delete implements rows.KV; a snapshot cannot be written.
 func (s View) Delete(_ []byte) { panic("host: write to a snapshot") }
 
-// Scan implements executor.KV.
+// Scan implements rows.KV.
 func (s View) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return scan(s.snapshot, s.prefix, from, to)
 }

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 )
 
 // The same contract holds for memory and Pebble: a turn reads its own writes,
@@ -21,7 +21,7 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 	other := NewKV(db, "s")
 	other.Set([]byte("k1"), []byte("of another tenant"))
 	other.Commit()
-	kv, model := NewKV(db, "t"), executor.NewMemoryKV()
+	kv, model := NewKV(db, "t"), rows.NewMemoryKV()
 	r := rand.New(rand.NewPCG(1, 2))
 	key := func() []byte { return fmt.Appendf(nil, "k%d", r.IntN(40)) }
 	for i := range 20_000 {
@@ -52,7 +52,7 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 		}
 	}
 	kv.Commit()
-	if executor.Digest(kv) != executor.Digest(model) {
+	if rows.Digest(kv) != rows.Digest(model) {
 		t.Fatal("digests differ")
 	}
 	if err := kv.Wipe(); err != nil {
@@ -74,7 +74,7 @@ func TestPebbleAndMemoryKeepTheSameContract(t *testing.T) {
 	}
 }
 
-func scanned(kv executor.KV, from, to []byte) string {
+func scanned(kv rows.KV, from, to []byte) string {
 	var out []byte
 	for k, v := range kv.Scan(from, to) {
 		out = fmt.Appendf(out, "%s=%s;", k, v)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -103,7 +104,7 @@ func (s *Snapshots) Take(ctx context.Context) error {
 			kv, view := viewOf(db, tenant)
 			meta := executor.Open(kv, tenant, nil).Meta()
 			if meta.FoldVersion == executor.FoldVersion && meta.Applied != nil {
-				digest := executor.Digest(kv)
+				digest := rows.Digest(kv)
 				file.Tenants[tenant] = Snapshot{meta.Applied.Sequence, meta.Records, meta.Applied.Leaf, digest[:]}
 			}
 			_ = view.Close()
@@ -165,7 +166,7 @@ func withSnapshot(dir string, log *slog.Logger, read func(*pebble.DB)) (err erro
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			broken, ok := r.(*executor.StoreError)
+			broken, ok := r.(*rows.StoreError)
 			if !ok {
 				panic(r)
 			}
@@ -236,26 +237,26 @@ func (s *Snapshots) RestoreFrom(
 	}
 	var problem error
 	err = withSnapshot(dir, s.log, func(db *pebble.DB) {
-		rows, view := viewOf(db, tenant)
+		stored, view := viewOf(db, tenant)
 		defer func() { _ = view.Close() }()
-		if digest := executor.Digest(rows); string(digest[:]) != string(said.Digest) {
+		if digest := rows.Digest(stored); string(digest[:]) != string(said.Digest) {
 			problem = errors.New("its rows are not those that were written")
 			return
 		}
-		problem = kv.fill(rows)
+		problem = kv.fill(stored)
 	})
 	return said, errors.Join(err, problem)
 }
 
-// fill makes rows the state of the tenant. The head of the state, by which it counts
-// as there, comes last.
-func (t *KV) fill(rows executor.KV) error {
+// fill makes stored the state of the tenant. The head of the state, without which there is
+// none, comes last.
+func (t *KV) fill(stored rows.KV) error {
 	if err := t.Wipe(); err != nil {
 		return err
 	}
 	batch := t.db.NewBatch()
 	var head []byte
-	for k, v := range rows.Scan([]byte{0}, []byte{0xff}) {
+	for k, v := range stored.Scan([]byte{0}, []byte{0xff}) {
 		if string(k) == "m" { // executor's Meta
 			head = slices.Clone(v)
 			continue

@@ -1,4 +1,4 @@
-package executor
+package rows
 
 import (
 	"crypto/sha256"
@@ -7,15 +7,15 @@ import (
 )
 
 // Digest returns SHA-256 over every row of a state in key order, each key and
-// value behind its length (u32 big endian). Two states are the same fold if and
+// value after its length (u32 big endian). Two states are the same fold if and
 // only if their digests are equal (I7). Flush must have been called.
 func Digest(kv KV) [sha256.Size]byte {
-	digest, _ := digestOf(kv, []byte{0}, []byte{0xff})
+	digest, _ := DigestOf(kv, []byte{0}, []byte{0xff})
 	return digest
 }
 
-// digestOf is Digest over the rows with from <= key < to.
-func digestOf(kv KV, from, to []byte) (digest [sha256.Size]byte, rows int) {
+// DigestOf is Digest over the rows with from <= key < to.
+func DigestOf(kv KV, from, to []byte) (digest [sha256.Size]byte, rows int) {
 	h := sha256.New()
 	var n [4]byte
 	write := func(b []byte) {

@@ -1,17 +1,14 @@
-package executor
+package rows
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 )
 
-var errMissingRow = errors.New("a row is missing")
-
-// clonePlan copies what the fold changes and shares what it never does. A test
+// ClonePlan copies what the fold changes and shares what it never does. A test
 // holds it to the fields of PlanRow.
-func clonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
+func ClonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 	return &rowspb.PlanRow{
 		Agent: r.Agent, Opened: r.Opened, OpenedNs: r.OpenedNs, Declared: r.Declared, Implicit: r.Implicit,
 		Phase: r.Phase, Signal: r.Signal, Reason: r.Reason, Signalled: r.Signalled,
@@ -20,7 +17,7 @@ func clonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 		Actions: r.Actions, Unsettled: r.Unsettled, InFlight: r.InFlight, InScope: r.InScope,
 		ByHand: r.ByHand, Compensated: r.Compensated, Skipped: r.Skipped, Quarantined: r.Quarantined, Resolved: r.Resolved,
 		Ready: slices.Clone(r.Ready), Parked: slices.Clone(r.Parked), Reported: slices.Clone(r.Reported),
-		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Duplicated: slices.Clone(r.Duplicated), Orphans: cloneOrphans(r), Writer: r.Writer, Opener: r.Opener, ResumedNs: r.ResumedNs, Leases: cloneLeases(r.Leases),
+		Watchers: slices.Clone(r.Watchers), Counting: slices.Clone(r.Counting), Duplicated: slices.Clone(r.Duplicated), Orphans: CloneOrphans(r), Writer: r.Writer, Opener: r.Opener, ResumedNs: r.ResumedNs, Leases: cloneLeases(r.Leases),
 		Savepoints: slices.Clone(r.Savepoints), ToSavepoint: r.ToSavepoint, Rewinding: r.Rewinding, Target: r.Target,
 		ParentEntry: r.ParentEntry, OpenChildren: r.OpenChildren, Children: slices.Clone(r.Children), Windows: slices.Clone(r.Windows),
 		Origin: r.Origin, UndoneAs: r.UndoneAs, Depth: r.Depth, RetiredCount: r.RetiredCount, Rewinds: r.Rewinds, SavepointsSet: r.SavepointsSet,
@@ -31,8 +28,8 @@ func clonePlan(r *rowspb.PlanRow) *rowspb.PlanRow {
 	}
 }
 
-// cloneAction is clonePlan for actions.
-func cloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
+// CloneAction is ClonePlan for actions.
+func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 	return &rowspb.ActionRow{
 		Outcome: r.Outcome, ExternalRef: r.ExternalRef, Failure: r.Failure, OutcomeAt: r.OutcomeAt,
 		Undo: r.Undo, Blockers: r.Blockers, Attempt: r.Attempt, AttemptsFrom: r.AttemptsFrom, Blind: r.Blind,
@@ -59,4 +56,12 @@ func cloneLeases(list []*rowspb.LeaseRow) []*rowspb.LeaseRow {
 		}
 	}
 	return out
+}
+
+// CloneOrphans copies the orphans of a plan.
+func CloneOrphans(r *rowspb.PlanRow) (list []*rowspb.Orphan) {
+	for _, o := range r.Orphans {
+		list = append(list, o.CloneVT())
+	}
+	return list
 }

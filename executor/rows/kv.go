@@ -1,4 +1,4 @@
-package executor
+package rows
 
 import (
 	"bytes"
@@ -59,7 +59,7 @@ const blockMax = 256
 func NewMemoryKV() *MemoryKV { return &MemoryKV{} }
 
 // find returns the block whose range key lies in, and the place of the first
-// item at or behind key there, which may be behind its last. There must be a block.
+// item at or after key there, which may be after its last. There must be a block.
 func (m *MemoryKV) find(key []byte) (b *block, i int, found bool) {
 	if !m.holds(m.at, key) {
 		// The last block that begins at or before the key; the first, if none does.

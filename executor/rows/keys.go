@@ -1,0 +1,281 @@
+package rows
+
+import (
+	"encoding/binary"
+	"strings"
+
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// Action names an action by its number in its plan.
+type Action struct {
+	Plan string
+	N    uint32
+}
+
+// Name names an action by its id in its plan.
+type Name struct{ Plan, Action string }
+
+// Attempt names an attempt of the undo of an action.
+type Attempt struct {
+	Action
+	Attempt uint32
+}
+
+// Paged names a page about an action; N is 0 for one about the plan. The kind is part of
+// it, so that a quarantine and a warning of one action do not take each other's place.
+type Paged struct {
+	Action
+	Kind string
+}
+
+// Place is where a record stands in the ledger.
+type Place struct {
+	Sequence uint64
+	Index    uint32
+}
+
+// At returns the place of an address.
+func At(a *pb.Address) Place { return Place{a.GetSequence(), a.GetIndex()} }
+
+// Bytes writes a place as keys have it.
+func (p Place) Bytes() []byte { return p.append(make([]byte, 0, placeSize)) }
+
+func (p Place) append(k []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(k, p.Sequence), p.Index)
+}
+
+// ParsePlace reads what Bytes has written.
+func ParsePlace(b []byte) Place {
+	return Place{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}
+}
+
+// placeSize is the length of a place in a key.
+const placeSize = 12
+
+// NamedPlace is a record about a plan, a fact or a capability.
+type NamedPlace struct {
+	Name string
+	At   Place
+}
+
+// Numbered is a fact and a number that it is ordered by.
+type Numbered struct {
+	N    uint64
+	Name string
+}
+
+// Occurrence is an assertion of a fact at an instant of logical time (ns).
+type Occurrence struct {
+	Key string
+	Ns  int64
+	At  Place
+}
+
+// Watch is a watcher of a fact.
+type Watch struct{ Key, Watcher string }
+
+// Member is a lease that a node has the answer of.
+type Member struct {
+	Node  []byte
+	Lease Lease
+}
+
+// Lease names a lease: of a plan (N is 0) or of its action N.
+type Lease struct {
+	Plan string
+	N    uint32
+	Name string
+}
+
+// Append appends the name of the lease to a key.
+func (l Lease) Append(k []byte) []byte {
+	k = append(k, l.Plan...)
+	k = append(k, 0)
+	k = binary.BigEndian.AppendUint32(k, l.N)
+	return append(k, l.Name...)
+}
+
+// ParseLease reads what Append has written.
+func ParseLease(b []byte) Lease {
+	for i, c := range b {
+		if c == 0 {
+			return Lease{string(b[:i]), binary.BigEndian.Uint32(b[i+1:]), string(b[i+5:])}
+		}
+	}
+	panic("rows: a lease reference without its plan")
+}
+
+// Instant is an entry of Due: what waits for an instant (unix ns). Node is set for
+// DueNode, Lease for the others; that of DueRetry and DueWindow has no name.
+type Instant struct {
+	Ns    int64
+	Kind  byte
+	Lease Lease
+	Node  []byte
+}
+
+// ParseInstant reads a key of Due.
+func ParseInstant(key []byte) Instant {
+	at := Instant{Ns: int64(binary.BigEndian.Uint64(key[1:])), Kind: key[9]}
+	if at.Kind == DueNode {
+		at.Node = key[10:]
+	} else {
+		at.Lease = ParseLease(key[10:])
+	}
+	return at
+}
+
+// DueFrom is the first key of Due at or after an instant (unix ns).
+func DueFrom(ns uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 9), Due.prefix), ns)
+}
+
+// Listed is the entry of a plan in a list: by a dimension and its value, the plan that
+// was opened last first.
+type Listed struct {
+	Dimension byte
+	Value     string
+	Opened    Place
+	Plan      string
+}
+
+// prefixOrders is the prefix of Orders, whose layout needs it.
+const prefixOrders = 'P'
+
+// listedMax bounds the bytes of a value in a key; longer labels are cut.
+const listedMax = 256
+
+// ListedPlace is the length of what tells the plans of one list apart, before their ids.
+const ListedPlace = placeSize
+
+// ListPrefix is what the keys of one list begin with.
+func ListPrefix(dimension byte, value string) []byte {
+	value = strings.ReplaceAll(value[:min(len(value), listedMax)], "\x00", " ")
+	k := make([]byte, 0, 3+len(value)+ListedPlace+32)
+	return append(append(append(k, prefixOrders, dimension), value...), 0)
+}
+
+// ParseAction reads plan and number back from a key that ends with them.
+func ParseAction(key []byte) Action {
+	end := len(key) - 5
+	return Action{string(key[1:end]), binary.BigEndian.Uint32(key[end+1:])}
+}
+
+// Within is what the keys of one plan or capability begin with, of a table whose keys
+// begin with a token.
+func (x *Index[K]) Within(token string) []byte { return append(named(x.prefix, token), 0) }
+
+// WithinAction is what the keys of one action begin with.
+func (x *Index[K]) WithinAction(plan string, n uint32) []byte {
+	return ofAction(x.prefix, Action{plan, n})
+}
+
+// WithinSized is what the keys of one fact or capability begin with, of a table whose
+// keys begin with a length.
+func (x *Index[K]) WithinSized(name string) []byte { return sized(x.prefix, name, 20) }
+
+// After is the first key after all keys that start with prefix.
+func After(prefix []byte) []byte {
+	k := append([]byte(nil), prefix...)
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i] != 0xff {
+			k[i]++
+			return k[:i+1]
+		}
+	}
+	return []byte{0xff, 0xff}
+}
+
+// The layouts of keys.
+
+func only(prefix byte, _ struct{}) []byte { return []byte{prefix} }
+
+func named(prefix byte, name string) []byte {
+	k := make([]byte, 0, 2+placeSize+len(name))
+	return append(append(k, prefix), name...)
+}
+
+func ofAction(prefix byte, a Action) []byte {
+	k := make([]byte, 0, 6+len(a.Plan))
+	k = append(append(append(k, prefix), a.Plan...), 0)
+	return binary.BigEndian.AppendUint32(k, a.N)
+}
+
+func ofName(prefix byte, n Name) []byte {
+	k := make([]byte, 0, 2+len(n.Plan)+len(n.Action))
+	return append(append(append(append(k, prefix), n.Plan...), 0), n.Action...)
+}
+
+func ofAttempt(prefix byte, a Attempt) []byte {
+	return binary.BigEndian.AppendUint32(ofAction(prefix, a.Action), a.Attempt)
+}
+
+func ofPage(prefix byte, p Paged) []byte { return append(ofAction(prefix, p.Action), p.Kind...) }
+
+func ofPlace(prefix byte, p Place) []byte {
+	return p.append(append(make([]byte, 0, 1+placeSize), prefix))
+}
+
+func ofNamedPlace(prefix byte, p NamedPlace) []byte {
+	return p.At.append(append(named(prefix, p.Name), 0))
+}
+
+func sized(prefix byte, name string, extra int) []byte {
+	k := make([]byte, 0, 3+len(name)+extra)
+	k = binary.BigEndian.AppendUint16(append(k, prefix), uint16(len(name)))
+	return append(k, name...)
+}
+
+func ofSizedPlace(prefix byte, p NamedPlace) []byte {
+	return p.At.append(sized(prefix, p.Name, placeSize))
+}
+
+func ofEviction(prefix byte, p Place) []byte { return p.append(sized(prefix, "", placeSize)) }
+
+func ofOccurred(prefix byte, o Occurrence) []byte {
+	k := binary.BigEndian.AppendUint64(sized(prefix, o.Key, 8+placeSize), uint64(o.Ns))
+	return o.At.append(k)
+}
+
+func ofNumbered(prefix byte, n Numbered) []byte {
+	k := make([]byte, 0, 9+len(n.Name))
+	return append(binary.BigEndian.AppendUint64(append(k, prefix), n.N), n.Name...)
+}
+
+func ofLarge(prefix byte, n Numbered) []byte { return ofNumbered(prefix, Numbered{^n.N, n.Name}) }
+
+func ofWatch(prefix byte, w Watch) []byte {
+	return append(sized(prefix, w.Key, len(w.Watcher)), w.Watcher...)
+}
+
+func ofNode(prefix byte, node []byte) []byte {
+	return append(append(make([]byte, 0, 1+len(node)), prefix), node...)
+}
+
+func ofMember(prefix byte, m Member) []byte {
+	k := make([]byte, 0, 6+len(m.Node)+len(m.Lease.Plan)+len(m.Lease.Name))
+	return m.Lease.Append(append(append(k, prefix), m.Node...))
+}
+
+func ofLease(prefix byte, l Lease) []byte {
+	return l.Append(append(make([]byte, 0, 6+len(l.Plan)+len(l.Name)), prefix))
+}
+
+func ofFaultyNode(prefix byte, node []byte) []byte {
+	return append(append(make([]byte, 0, 2+len(node)), prefix, 0), node...)
+}
+
+func ofInstant(prefix byte, at Instant) []byte {
+	k := make([]byte, 0, 15+len(at.Lease.Plan)+len(at.Lease.Name)+len(at.Node))
+	k = append(binary.BigEndian.AppendUint64(append(k, prefix), uint64(at.Ns)), at.Kind)
+	if at.Kind == DueNode {
+		return append(k, at.Node...)
+	}
+	return at.Lease.Append(k)
+}
+
+func ofListed(_ byte, l Listed) []byte {
+	k := binary.BigEndian.AppendUint64(ListPrefix(l.Dimension, l.Value), ^l.Opened.Sequence)
+	return append(binary.BigEndian.AppendUint32(k, ^l.Opened.Index), l.Plan...)
+}
