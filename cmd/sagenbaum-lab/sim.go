@@ -135,7 +135,7 @@ func runSim(cmd *cobra.Command, s *cli.Settings, o sim.Options, shrink bool) err
 		}
 	}
 	out := cmd.OutOrStdout()
-	if s.Json() {
+	if s.JSON() {
 		if err := cli.PrintJSON(out, simView{result, o.String(), simCommand(o, "--trace")}); err != nil {
 			return cli.Failed("print the world", err)
 		}
@@ -143,10 +143,7 @@ func runSim(cmd *cobra.Command, s *cli.Settings, o sim.Options, shrink bool) err
 		writeTrace(out, s.Pen(cmd), result.Trace)
 		writeSim(out, s.Pen(cmd), o, result)
 	}
-	if len(result.Violations) > 0 {
-		return cli.ErrLook
-	}
-	return nil
+	return cli.Look(nil, len(result.Violations) > 0)
 }
 
 // actorWidth is the column of actors in a trace.
@@ -231,7 +228,7 @@ func runSims(cmd *cobra.Command, s *cli.Settings, o sim.Options, seeds uint64) e
 	view.Faults, view.Ends = countedOf(seen.Faults), countedOf(seen.Ends)
 	slices.SortFunc(view.Failures, func(a, b simView) int { return strings.Compare(a.Options, b.Options) })
 	out := cmd.OutOrStdout()
-	if s.Json() {
+	if s.JSON() {
 		if err := cli.PrintJSON(out, view); err != nil {
 			return cli.Failed("print the worlds", err)
 		}

@@ -16,7 +16,7 @@ func newVersion(s *cli.Settings) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := cli.ReadVersion()
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), v)
 			}
 			out := cmd.OutOrStdout()

@@ -18,14 +18,16 @@ type ListFilter struct {
 	compiled   *triggers.ListFilter
 }
 
-// Flag adds --filter to a list of entries of a name.
+// Flag adds --filter to a list of entries of a name; the expression is checked before the
+// command runs.
 func (f *ListFilter) Flag(cmd *cobra.Command, name, example string) {
 	f.name = name
+	cmd.PreRunE = func(*cobra.Command, []string) error { return f.check() }
 	cmd.Flags().StringVar(&f.expression, "filter", "", fmt.Sprintf("only where this CEL `EXPR` over the fields of -o json is true, as in '%s'", example))
 }
 
-// Check compiles the expression, once.
-func (f *ListFilter) Check() error {
+// check compiles the expression, once.
+func (f *ListFilter) check() error {
 	if f.expression == "" || f.compiled != nil {
 		return nil
 	}

@@ -138,8 +138,8 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// Json is true where data is printed and no table: in JSON, or in YAML.
-func (s *Settings) Json() bool { return s.output != outputTable }
+// JSON is true where data is printed and no table: in JSON, or in YAML.
+func (s *Settings) JSON() bool { return s.output != outputTable }
 
 // Pen writes to a command's output, with colours where they are wanted.
 func (s *Settings) Pen(cmd *cobra.Command) Pen {

@@ -50,7 +50,7 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 				v.Problem = answer.Status.Problem
 			}
 			var err error
-			if s.Json() {
+			if s.JSON() {
 				err = cli.PrintJSON(cmd.OutOrStdout(), v)
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n%-12s %s, %s by this machine's clock\n", "mode", s.Pen(cmd).State(v.Mode), "ledger", cli.Moment(v.TimeNs), cli.Relative(v.TimeNs, now))
@@ -59,10 +59,7 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 					fmt.Fprintln(cmd.ErrOrStderr(), "  next: look at the host's clock, then sagenbaum clock confirm --reason WHY")
 				}
 			}
-			if err == nil && v.Mode == executor.ModeGuard {
-				return cli.ErrLook
-			}
-			return err
+			return cli.Look(err, v.Mode == executor.ModeGuard)
 		},
 	}
 }
@@ -93,15 +90,10 @@ name, and holds for the host that holds the tenant now.`,
 			if err != nil {
 				return cli.Failed("confirm the clock", err)
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"mode": mode, "record": sequence})
-			} else {
+			err = s.Print(cmd, map[string]any{"mode": mode, "record": sequence}, func() {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n", s.Pen(cmd).State(mode), actor, sequence)
-			}
-			if err == nil && mode == executor.ModeGuard {
-				return cli.ErrLook
-			}
-			return err
+			})
+			return cli.Look(err, mode == executor.ModeGuard)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record; required")

@@ -89,15 +89,12 @@ func newContextLs(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum context ls\n  sagenbaum context ls -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
 			all, err := contexts()
 			if err != nil {
 				return err
 			}
 			all = cli.Picked(&only, all)
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"contexts": append([]contextView{}, all...)})
 			}
 			if len(all) == 0 {
@@ -134,14 +131,10 @@ func newContextShow(s *cli.Settings) *cobra.Command {
 				}
 			}
 			c.Server = cli.Shown(c.Server)
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), contextView{Name: args[0], Current: args[0] == cli.CurrentContext(), Kind: kindOf(c), Saved: c})
 			}
-			for _, line := range [...][2]string{{"context", args[0]}, {"kind", kindOf(c)}, {"server", c.Server}, {"tenant", c.Tenant}, {"credentials", c.Creds}, {"tls ca", c.TLSCA}, {"inbox", c.Inbox}, {"timeout", c.Timeout}, {"about", c.Description}} {
-				if line[1] != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", line[0], cli.Printable(line[1]))
-				}
-			}
+			cli.PrintLines(cmd.OutOrStdout(), [][2]string{{"context", args[0]}, {"kind", kindOf(c)}, {"server", c.Server}, {"tenant", c.Tenant}, {"credentials", c.Creds}, {"tls ca", c.TLSCA}, {"inbox", c.Inbox}, {"timeout", c.Timeout}, {"about", c.Description}})
 			return nil
 		},
 	}

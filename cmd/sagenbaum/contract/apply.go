@@ -137,11 +137,7 @@ something differs.`,
 			if err != nil {
 				return cli.Failed("compare the contracts", err)
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), ContractsDiff{Contracts: append([]contractDiff{}, diffs...)})
-			} else {
-				writeDiffs(cmd, diffs)
-			}
+			err = s.Print(cmd, ContractsDiff{Contracts: append([]contractDiff{}, diffs...)}, func() { writeDiffs(cmd, diffs) })
 			if err != nil {
 				return err
 			}
@@ -262,7 +258,7 @@ func applyContracts(cmd *cobra.Command, s *cli.Settings, c *cli.Client, actor st
 		}
 	}
 	warnUnserved(c, cmd, local)
-	if s.Json() {
+	if s.JSON() {
 		return cli.PrintJSON(cmd.OutOrStdout(), answer)
 	}
 	verb := "published as revision"

@@ -76,7 +76,7 @@ process knows of a capability only once it has sent a command to it.`,
 				findings = append(findings, served...)
 			}
 			view := LintView{Contracts: len(sources), Errors: findings.Errors(), Findings: findings}
-			if s.Json() {
+			if s.JSON() {
 				view.Findings = append(contract.Findings{}, view.Findings...)
 				if err := cli.PrintJSON(cmd.OutOrStdout(), view); err != nil {
 					return err
@@ -88,10 +88,7 @@ process knows of a capability only once it has sent a command to it.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %s\n", cli.CountOf(view.Contracts, "contract"), cli.CountOf(view.Errors, "error"),
 					cli.CountOf(len(findings)-view.Errors, "warning"))
 			}
-			if view.Errors > 0 {
-				return cli.ErrLook
-			}
-			return nil
+			return cli.Look(nil, view.Errors > 0)
 		},
 	}
 	cmd.Flags().BoolVar(&workers, "workers", false, "ask the host, too, which calls nobody serves")
@@ -192,26 +189,14 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 		Short:   "List the published contracts, the current revision of each",
 		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json\n  sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
 		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			all, err := c.Contracts(cmd.Context(), executor.ContractQuery{Revisions: revisions})
 			if err != nil {
 				return cli.Failed("list contracts", err)
 			}
 			all = cli.Picked(&only, all)
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)})
-			}
-			writeContracts(cmd, all)
-			return nil
-		},
+			return s.Print(cmd, executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)}, func() { writeContracts(cmd, all) })
+		}),
 	}
 	cmd.Flags().BoolVar(&revisions, "revisions", false, "all revisions, not the current ones only")
 	only.Flag(cmd, "contract", `contract.capability.startsWith("payments.")`)
@@ -258,21 +243,16 @@ func newContractShow(s *cli.Settings) *cobra.Command {
   sagenbaum contract show payments.charge@2
   sagenbaum contract show payments.charge@04979c9b -o json`,
 		Args: cli.Exactly("CAPABILITY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			v, err := askContract(cmd.Context(), c, args[0])
 			if err != nil {
 				return cli.Failed("show the contract", err)
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), v)
 			}
 			return cli.Failed("show the contract", writeContract(cmd, v))
-		},
+		}),
 	}
 }
 

@@ -62,28 +62,19 @@ when something in it is quarantined.
 It only reads: a second look changes nothing and finds the same.`,
 		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < /tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
 		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			if cmd.Flags().Changed("plan") {
 				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
 			}
 			findings := examine(cmd.Context(), c, time.Now(), old)
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), map[string][]Finding{"checks": findings})
-			} else {
-				writeFindings(cmd, s.Pen(cmd), findings)
-			}
+			err := s.Print(cmd, map[string][]Finding{"checks": findings}, func() { writeFindings(cmd, s.Pen(cmd), findings) })
 			for _, f := range findings {
 				if err == nil && f.State != "ok" && f.State != "skip" {
 					return cli.ErrLook
 				}
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
 	cmd.Flags().DurationVar(&old, "old", oldDefault, "warn of open plans without a deadline that are older than this `TIME`")

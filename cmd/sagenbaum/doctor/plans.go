@@ -154,15 +154,8 @@ func dumpPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string) err
 	if err != nil {
 		return err
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), dump)
-	} else {
-		writeDump(cmd.OutOrStdout(), s.Pen(cmd), f, dump, time.Now())
-	}
-	if err == nil && f.Quarantined() {
-		return cli.ErrLook
-	}
-	return err
+	err = s.Print(cmd, dump, func() { writeDump(cmd.OutOrStdout(), s.Pen(cmd), f, dump, time.Now()) })
+	return cli.Look(err, f.Quarantined())
 }
 
 func dump(ctx context.Context, c *cli.Client, f cli.Family) (PlanDump, error) {

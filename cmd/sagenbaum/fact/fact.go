@@ -113,11 +113,9 @@ func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key str
 	if err != nil {
 		return err
 	}
-	if s.Json() {
-		return cli.PrintJSON(cmd.OutOrStdout(), result)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", KeyText(key, KeyWhole), s.Pen(cmd).State(stateOf(result.Fact)), result.Record, unchanged(record, result))
-	return nil
+	return s.Print(cmd, result, func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", KeyText(key, KeyWhole), s.Pen(cmd).State(stateOf(result.Fact)), result.Record, unchanged(record, result))
+	})
 }
 
 // stateOf is the state of a fact; a key that was never asserted has none.
@@ -204,22 +202,13 @@ an evicted fact is read from the ledger and stays there: 'memory restore' brings
 back, and so does a lease that reads it.`,
 		Example: "  sagenbaum fact get order/7\n  sagenbaum fact get order/7 -o json | jq .value",
 		Args:    cli.Exactly("KEY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			fact, err := Fact(cmd.Context(), c, args[0])
 			if err != nil {
 				return cli.Failed("read the fact", err)
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), fact)
-			}
-			writeFact(cmd.OutOrStdout(), s.Pen(cmd), fact, time.Now())
-			return nil
-		},
+			return s.Print(cmd, fact, func() { writeFact(cmd.OutOrStdout(), s.Pen(cmd), fact, time.Now()) })
+		}),
 	}
 }
 
@@ -307,9 +296,6 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 			case retracted:
 				q.State = executor.FactRetracted
 			}
-			if err := only.Check(); err != nil {
-				return err
-			}
 			c, err := s.Connect()
 			if err != nil {
 				return err
@@ -319,11 +305,7 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("list facts", err)
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			writeFacts(cmd, s.Pen(cmd), answer)
-			return nil
+			return s.Print(cmd, answer, func() { writeFacts(cmd, s.Pen(cmd), answer) })
 		},
 	}
 	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `TEXT`")
@@ -341,12 +323,9 @@ func writeFacts(cmd *cobra.Command, p cli.Pen, answer executor.FactsAnswer) {
 		return
 	}
 	t := cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"}, Elastic: []string{"VALUE", "FOR", "BY"}, Spare: []string{"BYTES", "FOR", "BY", "ASSERTED"}}
-	t.Paint = func(column int, cell string) string {
-		if column == 1 {
-			return p.State(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(1, func(cell string) string {
+		return p.State(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]
+	})
 	now := time.Now()
 	for _, v := range answer.Facts {
 		of := v.Plan
@@ -382,7 +361,7 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 			if err := s.Question(cmd, "read the history of the fact", "fact.history", executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			if answer.More {

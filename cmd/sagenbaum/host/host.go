@@ -27,15 +27,12 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum host ls\n  sagenbaum host ls --watch",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
 			hosts, err := allHosts(s, cmd)
 			if err != nil {
 				return err
 			}
 			hosts = cli.Picked(&only, hosts)
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"hosts": append([]executor.HostView{}, hosts...)})
 			}
 			if len(hosts) == 0 {
@@ -44,12 +41,7 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 			}
 			p := s.Pen(cmd)
 			t := cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"}, Elastic: []string{"PROBLEM"}}
-			t.Paint = func(column int, cell string) string {
-				if column == 1 {
-					return p.State(cell)
-				}
-				return cell
-			}
+			t.Paint = cli.PaintColumn(1, p.State)
 			for _, h := range hosts {
 				t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last), cli.Dash(h.Problem))
 			}
@@ -86,14 +78,10 @@ func newHostShow(s *cli.Settings) *cobra.Command {
 				if h.Host != args[0] {
 					continue
 				}
-				if s.Json() {
+				if s.JSON() {
 					return cli.PrintJSON(cmd.OutOrStdout(), h)
 				}
-				for _, line := range [...][2]string{{"host", h.Host}, {"mode", h.Mode}, {"problem", h.Problem}, {"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}} {
-					if line[1] != "" {
-						fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", line[0], cli.Printable(line[1]))
-					}
-				}
+				cli.PrintLines(cmd.OutOrStdout(), [][2]string{{"host", h.Host}, {"mode", h.Mode}, {"problem", h.Problem}, {"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
 				return nil
 			}
 			return cli.Fail(cli.ExitFailed, "sagenbaum host ls", "no host %q answers for tenant %s", args[0], s.Tenant)

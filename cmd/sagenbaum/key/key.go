@@ -55,7 +55,7 @@ key rotate replaces one.`,
 			if err != nil {
 				return cli.Failed("make a key", err)
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), key)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Verifier)
@@ -85,7 +85,7 @@ key of this tenant is none.`,
 			if err != nil {
 				return cli.Failed("read the keys", err)
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), append([]host.Key{}, have...))
 			}
 			if len(have) == 0 {
@@ -137,7 +137,7 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key", "key.rotate", q, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "new key  %s\nold key  %s\nfile     %s\n", answer.NewKey, answer.OldKey, cli.Printable(answer.File))

@@ -32,15 +32,12 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum lease ls 01JD3BX7\n  sagenbaum lease ls 01JD3BX7 --filter 'lease.truth == \"unknown\"'",
 		Args:    cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
 			var answer executor.ExplainAnswer
 			if err := s.Question(cmd, "list leases", "trigger.explain", executor.ExplainQuery{Plan: args[0]}, &answer); err != nil {
 				return err
 			}
 			answer.Explain.Leases = cli.Picked(&only, answer.Explain.Leases)
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
 			}
 			now := time.Now()
@@ -80,11 +77,7 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 				return cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0], "plan %s has no lease %q", args[0], args[1])
 			}
 			slices.SortStableFunc(answer.Explain.Leases, func(a, b executor.HeldLease) int { return cmp.Compare(len(a.Action), len(b.Action)) })
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
-			}
-			render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now())
-			return nil
+			return s.Print(cmd, answer.Explain, func() { render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now()) })
 		},
 	}
 	cmd.Flags().StringVar(&q.Action, "action", "", "the lease of this `ACTION`, by number or id")

@@ -56,11 +56,7 @@ can be checked and nothing else be seen. Such a file is written anew each time.`
 			if err != nil {
 				return cli.Failed("export the ledger", err)
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), v)
-			}
-			writeExport(cmd.OutOrStdout(), v)
-			return nil
+			return s.Print(cmd, v, func() { writeExport(cmd.OutOrStdout(), v) })
 		},
 	}
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "the bundle, a `FILE`")

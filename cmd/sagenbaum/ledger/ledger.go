@@ -51,7 +51,7 @@ bits are text. A host reads them out for it, from its second copy, byte for byte
   sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := tailer{out: cmd.OutOrStdout(), pen: s.Pen(cmd), json: s.Json(), plan: only, tenant: s.Tenant}
+			t := tailer{out: cmd.OutOrStdout(), pen: s.Pen(cmd), json: s.JSON(), plan: only, tenant: s.Tenant}
 			if where != "" {
 				var err error
 				if t.where, err = triggers.CompileFilter(where); err != nil {

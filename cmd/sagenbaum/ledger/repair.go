@@ -46,17 +46,10 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
-				if err := cli.PrintJSON(cmd.OutOrStdout(), answer); err != nil {
-					return err
-				}
-			} else {
-				writeRepair(cmd.OutOrStdout(), answer)
+			if err := s.Print(cmd, answer, func() { writeRepair(cmd.OutOrStdout(), answer) }); err != nil {
+				return err
 			}
-			if answer.Lost+answer.Carried+answer.Dropped != "nonenonenone" {
-				return cli.ErrLook
-			}
-			return nil
+			return cli.Look(nil, answer.Lost+answer.Carried+answer.Dropped != "nonenonenone")
 		},
 	}
 	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "say what it would do, and change nothing")
@@ -109,17 +102,10 @@ when there is one.`,
 			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{}, &v); err != nil {
 				return err
 			}
-			if s.Json() {
-				if err := cli.PrintJSON(cmd.OutOrStdout(), v); err != nil {
-					return err
-				}
-			} else {
-				writeScrub(cmd.OutOrStdout(), s.Pen(cmd), v)
+			if err := s.Print(cmd, v, func() { writeScrub(cmd.OutOrStdout(), s.Pen(cmd), v) }); err != nil {
+				return err
 			}
-			if v.Differs != 0 {
-				return cli.ErrLook
-			}
-			return nil
+			return cli.Look(nil, v.Differs != 0)
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most")
@@ -160,7 +146,7 @@ func newLedgerLs(s *cli.Settings) *cobra.Command {
 				return err
 			}
 			v := ledgerListed{answer.Status.Tenant, answer.Status.Mode, answer.Status.Last, answer.Status.Copy}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), v)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s · %d commits · %s\n", s.Pen(cmd).Bold(v.Tenant), v.Last, s.Pen(cmd).State(v.Mode))

@@ -67,7 +67,7 @@ func showRecord(cmd *cobra.Command, s *cli.Settings, m ledger.Message, e ledger.
 	if err != nil {
 		return err
 	}
-	if s.Json() {
+	if s.JSON() {
 		return cli.PrintJSON(cmd.OutOrStdout(), line)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s  %s\n", s.Pen(cmd).Bold(ledger.FormatFullAddress(e.Address)), line.Kind, cli.Moment(m.StampNs), cli.Printable(m.Subject))

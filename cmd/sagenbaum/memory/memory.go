@@ -39,11 +39,7 @@ func newMemoryStatus(s *cli.Settings) *cobra.Command {
 			if err := s.Question(cmd, "read working memory", "memory.status", struct{}{}, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer.Memory)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory))
-			return nil
+			return s.Print(cmd, answer.Memory, func() { fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory)) })
 		},
 	}
 }
@@ -78,11 +74,7 @@ the ledger, and no condition changes its answer.`,
 			if err := s.Question(cmd, "read the eviction queue", "memory.queue", executor.QueueQuery{Limit: limit}, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			writeQueue(cmd, answer)
-			return nil
+			return s.Print(cmd, answer, func() { writeQueue(cmd, answer) })
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` of each")
@@ -203,7 +195,7 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 		}
 		facts = append(facts, fact)
 	}
-	if s.Json() {
+	if s.JSON() {
 		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"record": result.Record, "facts": facts})
 	}
 	for _, fact := range facts {

@@ -89,21 +89,16 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if err != nil {
 		return err
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), answer)
-	} else {
+	err = s.Print(cmd, answer, func() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id, s.Pen(cmd).State(answer.State), v.actor, sequence)
-	}
+	})
 	if err != nil || !v.wait {
 		return err
 	}
 	if Moving(answer.State) {
 		sayUnfinished(ctx, cmd, c, id, v.limit)
 	}
-	if !slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed}, answer.State) {
-		return cli.ErrLook
-	}
-	return nil
+	return cli.Look(nil, !slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed}, answer.State))
 }
 
 func sayWaiting(w io.Writer, id string, limit time.Duration) {

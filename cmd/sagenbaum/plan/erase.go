@@ -66,15 +66,8 @@ Again is harmless. Copies of the keys that were made before, in a backup, are no
 			if err != nil {
 				return cli.Failed("erase the plan", err)
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), answer)
-			} else {
-				writeErased(cmd, s.Pen(cmd), answer)
-			}
-			if err == nil && answer.Erasure.Destroyed == "" {
-				return cli.ErrLook
-			}
-			return err
+			err = s.Print(cmd, answer, func() { writeErased(cmd, s.Pen(cmd), answer) })
+			return cli.Look(err, answer.Erasure.Destroyed == "")
 		},
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record; required")

@@ -52,9 +52,6 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 			if limit < 1 {
 				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 			}
-			if err := only.Check(); err != nil {
-				return err
-			}
 			c, err := s.Connect()
 			if err != nil {
 				return err
@@ -64,11 +61,7 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("list plans", err)
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			writePlans(cmd, s.Pen(cmd), answer)
-			return nil
+			return s.Print(cmd, answer, func() { writePlans(cmd, s.Pen(cmd), answer) })
 		},
 	}
 	cmd.Flags().StringVar(&q.State, "state", "", "only plans in this `STATE`: "+strings.Join(planStates, ", "))
@@ -90,12 +83,7 @@ func writePlans(cmd *cobra.Command, p cli.Pen, answer executor.PlansAnswer) {
 	}
 	t := cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD", "DEADLINE", "OPENED"}}
 	t.Elastic, t.Spare = []string{"LABEL", "OWNER", "AGENT"}, []string{"ACTIONS", "OPENED", "AGENT", "OWNER"}
-	t.Paint = func(column int, cell string) string {
-		if column == 4 {
-			return p.State(cell)
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(4, p.State)
 	for _, plan := range answer.Plans {
 		deadline := "-"
 		if plan.State == ledger.StateOpen {
@@ -143,12 +131,7 @@ func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool, write func(*
 	if reveals {
 		cmd.Flags().BoolVar(&reveal, "reveal", false, "show sensitive fields in the clear")
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := s.Connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	cmd.RunE = s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 		ask := func(ctx context.Context, id string) (executor.PlanView, error) { return c.Plan(ctx, id, 0) }
 		if reveal {
 			ask = func(ctx context.Context, id string) (executor.PlanView, error) { return revealed(ctx, c, id) }
@@ -161,12 +144,8 @@ func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool, write func(*
 		if err != nil {
 			return cli.Failed("show its child plans", err)
 		}
-		if s.Json() {
-			if err := cli.PrintJSON(cmd.OutOrStdout(), plan); err != nil {
-				return err
-			}
-		} else {
-			write(cmd, f)
+		if err := s.Print(cmd, plan, func() { write(cmd, f) }); err != nil {
+			return err
 		}
 		var end error
 		if f.Quarantined() {
@@ -176,6 +155,6 @@ func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool, write func(*
 			return cli.Over(end)
 		}
 		return end
-	}
+	})
 	return cli.Watchable(s, cmd)
 }

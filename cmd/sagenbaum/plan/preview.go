@@ -44,15 +44,8 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 			if err != nil {
 				return err
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), answer.Preview)
-			} else {
-				writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now())
-			}
-			if err == nil && !endsWell(answer.Preview) {
-				return cli.ErrLook
-			}
-			return err
+			err = s.Print(cmd, answer.Preview, func() { writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now()) })
+			return cli.Look(err, !endsWell(answer.Preview))
 		},
 	}
 	cmd.Flags().StringVar(&q.To, "to", "", "only what came after this `SAVEPOINT`; the plan stays open")
@@ -88,12 +81,7 @@ func writePreview(w io.Writer, p cli.Pen, v executor.PreviewView, now time.Time)
 		return
 	}
 	t := cli.Table{Head: []string{"STAGE", "#", "STEP", "CAPABILITY", "CLASS", "FIDELITY", "VALID UNTIL"}}
-	t.Paint = func(column int, cell string) string {
-		if column == 2 {
-			return p.In(stepColors[cell], cell)
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(2, func(cell string) string { return p.In(stepColors[cell], cell) })
 	probed := map[string]bool{}
 	for _, step := range v.Steps {
 		number := numberOf(v.Plan, step)

@@ -129,15 +129,8 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 			return err
 		}
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), result)
-	} else {
-		writeCascadeAnswered(cmd, s.Pen(cmd), result, plan, w)
-	}
-	if err == nil && result.Proposal != "" {
-		return cli.ErrLook
-	}
-	return err
+	err = s.Print(cmd, result, func() { writeCascadeAnswered(cmd, s.Pen(cmd), result, plan, w) })
+	return cli.Look(err, result.Proposal != "")
 }
 
 // cutsMeant are the leases that an answer is about; none is a conflict, before

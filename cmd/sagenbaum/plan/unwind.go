@@ -123,11 +123,7 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if err != nil {
 		return err
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), result)
-	} else {
-		writeUnwound(cmd, s.Pen(cmd), result, v)
-	}
+	err = s.Print(cmd, result, func() { writeUnwound(cmd, s.Pen(cmd), result, v) })
 	if err != nil || !v.wait {
 		return err
 	}
@@ -177,7 +173,7 @@ func refusedUnwind(cmd *cobra.Command, s *cli.Settings, r Unwound, cause error) 
 	if len(r.Gone) == 0 {
 		return cause
 	}
-	if s.Json() {
+	if s.JSON() {
 		if err := cli.PrintJSON(cmd.OutOrStdout(), r); err != nil {
 			return err
 		}

@@ -31,26 +31,14 @@ For a plan with a lease that a cascade limit holds, it tells why that one is cut
 the commands that answer it; exit code 1 then.`,
 		Example: "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 2\n  sagenbaum plan why 01JD3BX7 -o json | jq -r '.records[].record'",
 		Args:    planAndAction,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			why, err := why(cmd.Context(), c, executor.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
 			if err != nil {
 				return cli.Failed("tell why", err)
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), why)
-			} else {
-				writeWhy(cmd.OutOrStdout(), s.Pen(cmd), why)
-			}
-			if err == nil && len(why.Cuts) > 0 {
-				return cli.ErrLook
-			}
-			return err
-		},
+			err = s.Print(cmd, why, func() { writeWhy(cmd.OutOrStdout(), s.Pen(cmd), why) })
+			return cli.Look(err, len(why.Cuts) > 0)
+		}),
 	}
 }
 

@@ -179,15 +179,8 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 			return err
 		}
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), result)
-	} else {
-		writeAnswered(cmd, s.Pen(cmd), cli.ForPeople(found), result, w)
-	}
-	if err == nil && result.Proposal != "" {
-		return cli.ErrLook
-	}
-	return err
+	err = s.Print(cmd, result, func() { writeAnswered(cmd, s.Pen(cmd), cli.ForPeople(found), result, w) })
+	return cli.Look(err, result.Proposal != "")
 }
 
 // answerable says why an answer cannot be given as things stand, before anything

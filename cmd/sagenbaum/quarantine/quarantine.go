@@ -37,9 +37,6 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 			if limit < 1 {
 				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 			}
-			if err := only.Check(); err != nil {
-				return err
-			}
 			c, err := s.Connect()
 			if err != nil {
 				return err
@@ -49,17 +46,10 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("list the quarantine", err)
 			}
-			if s.Json() {
-				if err := cli.PrintJSON(cmd.OutOrStdout(), answer); err != nil {
-					return err
-				}
-			} else {
-				writeQuarantine(cmd, answer)
+			if err := s.Print(cmd, answer, func() { writeQuarantine(cmd, answer) }); err != nil {
+				return err
 			}
-			if len(answer.Plans) > 0 {
-				return cli.ErrLook
-			}
-			return nil
+			return cli.Look(nil, len(answer.Plans) > 0)
 		},
 	}
 	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")

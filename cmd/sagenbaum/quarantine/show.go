@@ -43,26 +43,14 @@ each answer would do, and the commands to type. ACTION is its number in the plan
 its id. Exit code 1 while it is quarantined.`,
 		Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 -o json | jq .attempts",
 		Args:    cli.Exactly("PLAN", "ACTION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			o, err := obligation(cmd.Context(), c, args[0], args[1])
 			if err != nil {
 				return cli.Failed("show the action", err)
 			}
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), o)
-			} else {
-				WriteObligation(cmd.OutOrStdout(), s.Pen(cmd), o, time.Now())
-			}
-			if err == nil && o.Action.Undo == cli.UndoQuarantined {
-				return cli.ErrLook
-			}
-			return err
-		},
+			err = s.Print(cmd, o, func() { WriteObligation(cmd.OutOrStdout(), s.Pen(cmd), o, time.Now()) })
+			return cli.Look(err, o.Action.Undo == cli.UndoQuarantined)
+		}),
 	}
 }
 

@@ -78,11 +78,9 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s", status.Tenant, status.Problem)
 	}
 	took := time.Since(start)
-	if s.Json() {
-		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"applied": status.Applied, "records": status.Records, "took_ms": took.Milliseconds()})
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded anew, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
-	return nil
+	return s.Print(cmd, map[string]any{"applied": status.Applied, "records": status.Records, "took_ms": took.Milliseconds()}, func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded anew, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
+	})
 }
 
 // CheckRebuild compares the state with a fold beside it.
@@ -97,15 +95,8 @@ func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) erro
 	if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
 		return cli.Failed("rebuild", cli.LateRebuild(err))
 	}
-	if s.Json() {
-		err = cli.PrintJSON(cmd.OutOrStdout(), answer)
-	} else {
-		writeRebuild(cmd, s.Pen(cmd), answer)
-	}
-	if err == nil && !answer.Equal {
-		return cli.ErrLook
-	}
-	return err
+	err = s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
+	return cli.Look(err, !answer.Equal)
 }
 
 func writeRebuild(cmd *cobra.Command, p cli.Pen, answer executor.RebuildAnswer) {

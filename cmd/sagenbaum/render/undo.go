@@ -17,12 +17,7 @@ func WriteUndos(w io.Writer, p cli.Pen, undos []executor.UndoView, plans bool) {
 		t.Head = append([]string{"PLAN"}, t.Head...)
 		state++
 	}
-	t.Paint = func(column int, cell string) string {
-		if column == state {
-			return p.In(UndoColors[cell], cell)
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(state, func(cell string) string { return p.In(UndoColors[cell], cell) })
 	for _, u := range undos {
 		row := []string{
 			fmt.Sprint(u.Number), u.Action, u.Compensation, fmt.Sprint(u.Attempt), u.State, cli.Clock(u.DispatchedNs),

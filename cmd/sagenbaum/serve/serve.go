@@ -284,7 +284,7 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 			if v.shown != nil {
 				r.Console = v.shown.URL()
 			}
-			writeReady(cmd.OutOrStdout(), s.Json(), r)
+			writeReady(cmd.OutOrStdout(), s.JSON(), r)
 		}
 	}
 	if v.external != "" {

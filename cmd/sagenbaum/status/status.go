@@ -44,17 +44,10 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return cli.Failed("show the status", err)
 	}
-	if s.Json() {
-		if err := cli.PrintJSON(cmd.OutOrStdout(), status); err != nil {
-			return err
-		}
-	} else {
-		WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now())
+	if err := s.Print(cmd, status, func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
+		return err
 	}
-	if WantsLook(status.StatusView) {
-		return cli.ErrLook
-	}
-	return nil
+	return cli.Look(nil, WantsLook(status.StatusView))
 }
 
 // WantsLook reports whether somebody should look at a tenant.

@@ -42,30 +42,15 @@ func newTenantLs(s *cli.Settings) *cobra.Command {
 Exit code 1 when something of one wants to be looked at, as with 'status'.`,
 		Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter 'tenant.status.quarantined > 0'",
 		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			all, err := tenantsListed(cmd.Context(), c)
 			if err != nil {
 				return cli.Failed("list tenants", err)
 			}
 			all = cli.Picked(&only, all)
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"tenants": append([]tenantListed{}, all...)})
-			} else {
-				writeTenants(cmd, s.Pen(cmd), all)
-			}
-			if err == nil && slices.ContainsFunc(all, func(t tenantListed) bool { return t.Status == nil || status.WantsLook(*t.Status) }) {
-				return cli.ErrLook
-			}
-			return err
-		},
+			err = s.Print(cmd, map[string]any{"tenants": append([]tenantListed{}, all...)}, func() { writeTenants(cmd, s.Pen(cmd), all) })
+			return cli.Look(err, slices.ContainsFunc(all, func(t tenantListed) bool { return t.Status == nil || status.WantsLook(*t.Status) }))
+		}),
 	}
 	only.Flag(cmd, "tenant", "tenant.status.quarantined > 0")
 	return cmd
@@ -103,12 +88,7 @@ func writeTenants(cmd *cobra.Command, p cli.Pen, all []tenantListed) {
 	}
 	now := time.Now()
 	t := cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED", "NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"}, Spare: []string{"HOLDER", "NEXT DUE"}}
-	t.Paint = func(column int, cell string) string {
-		if column == 1 {
-			return p.State(cell)
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(1, p.State)
 	for _, one := range all {
 		if v := one.Status; v != nil {
 			t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding), fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)), render.DueText(v.NextDueNs, now), cli.Dash(v.Holder))

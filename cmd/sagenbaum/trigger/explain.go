@@ -28,11 +28,7 @@ are conditions like any other.`,
 			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q, &answer); err != nil {
 				return err
 			}
-			if s.Json() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
-			}
-			render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now())
-			return nil
+			return s.Print(cmd, answer.Explain, func() { render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now()) })
 		},
 	}
 	cmd.Flags().StringVar(&q.Action, "action", "", "only the conditions of `ACTION`, by number or id")

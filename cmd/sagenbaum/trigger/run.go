@@ -205,7 +205,7 @@ func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest
 			unmet++
 		}
 	}
-	if s.Json() {
+	if s.JSON() {
 		if err := cli.PrintJSON(cmd.OutOrStdout(), views); err != nil {
 			return err
 		}
@@ -220,10 +220,7 @@ func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest
 		fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", s.Pen(cmd).Dim(stripLegend))
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %d not as expected\n", cli.CountOf(len(tests), "file"), cli.CountOf(len(views), "case"), unmet)
 	}
-	if unmet > 0 {
-		return cli.ErrLook
-	}
-	return nil
+	return cli.Look(nil, unmet > 0)
 }
 
 // stripWidth is how many columns a strip takes.

@@ -179,7 +179,7 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 
 // finishLint prints what was found and ends the command; asJSON is what JSON shows.
 func finishLint(cmd *cobra.Command, s *cli.Settings, views []TriggerView, asJSON any) error {
-	if s.Json() {
+	if s.JSON() {
 		if err := cli.PrintJSON(cmd.OutOrStdout(), asJSON); err != nil {
 			return err
 		}
@@ -188,10 +188,7 @@ func finishLint(cmd *cobra.Command, s *cli.Settings, views []TriggerView, asJSON
 			writeTriggerView(cmd.OutOrStdout(), s.Pen(cmd), &views[i])
 		}
 	}
-	if slices.ContainsFunc(views, func(v TriggerView) bool { return !v.OK }) {
-		return cli.ErrLook
-	}
-	return nil
+	return cli.Look(nil, slices.ContainsFunc(views, func(v TriggerView) bool { return !v.OK }))
 }
 
 func writeTriggerView(out io.Writer, p cli.Pen, v *TriggerView) {
@@ -286,7 +283,7 @@ func lintContractTriggers(cmd *cobra.Command, s *cli.Settings, path string) erro
 			answer.Triggers = append(answer.Triggers, contractTriggers(programs, &sources[i])...)
 		}
 	}
-	if !s.Json() {
+	if !s.JSON() {
 		for _, f := range answer.Findings {
 			fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(f.String()))
 		}

@@ -18,12 +18,7 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 		Short:   "Show every attempt to undo one action in full",
 		Example: "  sagenbaum undo show 01JD3BX7 4",
 		Args:    cli.Exactly("PLAN", "ACTION"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			plan, err := c.Plan(cmd.Context(), args[0], 0)
 			if err != nil {
 				return cli.Failed("show the undo", err)
@@ -36,7 +31,7 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("show the undo", err)
 			}
-			if s.Json() {
+			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			if len(answer.Undos) == 0 {
@@ -49,7 +44,7 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 				writeAttempt(cmd, s.Pen(cmd), u)
 			}
 			return nil
-		},
+		}),
 	}
 }
 

@@ -42,9 +42,6 @@ of one action of it, or of everything that a capability did.
 			if err := cli.CheckUndoQuery(q, limit); err != nil {
 				return err
 			}
-			if err := only.Check(); err != nil {
-				return err
-			}
 			c, err := s.Connect()
 			if err != nil {
 				return err
@@ -79,7 +76,7 @@ func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q executor.Un
 	if err != nil {
 		return err
 	}
-	if s.Json() {
+	if s.JSON() {
 		return cli.PrintJSON(cmd.OutOrStdout(), answer)
 	}
 	if len(answer.Undos) == 0 {

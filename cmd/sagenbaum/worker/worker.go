@@ -32,30 +32,15 @@ one serves it is known where the NATS server runs in the executor's process.
 Exit code 1 when it is known that nobody serves one of them.`,
 		Example: "  sagenbaum worker ls\n  sagenbaum worker ls --filter 'worker.served != \"yes\"' -o json",
 		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := only.Check(); err != nil {
-				return err
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			answer, err := c.Workers(cmd.Context())
 			if err != nil {
 				return cli.Failed("list workers", err)
 			}
 			answer.Workers = cli.Picked(&only, answer.Workers)
-			if s.Json() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), answer)
-			} else {
-				writeWorkers(cmd, s.Pen(cmd), answer)
-			}
-			if err == nil && slices.ContainsFunc(answer.Workers, missing) {
-				return cli.ErrLook
-			}
-			return err
-		},
+			err = s.Print(cmd, answer, func() { writeWorkers(cmd, s.Pen(cmd), answer) })
+			return cli.Look(err, slices.ContainsFunc(answer.Workers, missing))
+		}),
 	}
 	only.Flag(cmd, "worker", `worker.served != "yes"`)
 	return cmd
@@ -71,12 +56,7 @@ func writeWorkers(cmd *cobra.Command, p cli.Pen, answer executor.WorkersAnswer) 
 	}
 	now := time.Now()
 	t := cli.Table{Head: []string{"CAPABILITY", "SERVED", "HELD", "DUE", "LAST HEARD", "PLAN"}}
-	t.Paint = func(column int, cell string) string {
-		if column == 1 {
-			return p.In(map[string]string{"yes": "32", "no": "31;1"}[cell], cell)
-		}
-		return cell
-	}
+	t.Paint = cli.PaintColumn(1, func(cell string) string { return p.In(map[string]string{"yes": "32", "no": "31;1"}[cell], cell) })
 	for _, w := range answer.Workers {
 		t.Add(w.Capability, w.Served, fmt.Sprint(w.Held), fmt.Sprint(w.Due), cli.Relative(w.HeardNs, now), w.Plan)
 	}
@@ -92,12 +72,7 @@ func newWorkerShow(s *cli.Settings) *cobra.Command {
 		Short:   "Show who serves one capability of undos, and what is held that it undoes",
 		Example: "  sagenbaum worker show room.free",
 		Args:    cli.Exactly("CAPABILITY"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			answer, err := c.Workers(cmd.Context())
 			if err != nil {
 				return cli.Failed("show the worker", err)
@@ -107,17 +82,12 @@ func newWorkerShow(s *cli.Settings) *cobra.Command {
 				return cli.Fail(cli.ExitFailed, "sagenbaum worker ls", "nothing is held that %s would undo", args[0])
 			}
 			w := answer.Workers[at]
-			if s.Json() {
+			if s.JSON() {
 				err = cli.PrintJSON(cmd.OutOrStdout(), w)
 			} else {
-				for _, line := range [...][2]string{{"capability", w.Capability}, {"served", w.Served}, {"held", cli.CountOf(int(w.Held), "action")}, {"due", fmt.Sprint(w.Due)}, {"last heard", cli.Relative(w.HeardNs, time.Now())}, {"in plan", w.Plan}} {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", line[0], cli.Printable(line[1]))
-				}
+				cli.PrintLines(cmd.OutOrStdout(), [][2]string{{"capability", w.Capability}, {"served", w.Served}, {"held", cli.CountOf(int(w.Held), "action")}, {"due", fmt.Sprint(w.Due)}, {"last heard", cli.Relative(w.HeardNs, time.Now())}, {"in plan", w.Plan}})
 			}
-			if err == nil && missing(w) {
-				return cli.ErrLook
-			}
-			return err
-		},
+			return cli.Look(err, missing(w))
+		}),
 	}
 }
