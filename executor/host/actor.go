@@ -74,10 +74,9 @@ type actor struct {
 	mu        sync.Mutex
 	mode      string
 	problem   string
-	sinceNs   int64  // stamp of the term in the ledger; 0: none yet
-	elsewhere bool   // halted here, and another host holds the tenant
-	refusal   string // why the stream refuses appends now
-	folding   *executor.FoldingView
+	sinceNs   int64        // stamp of the term in the ledger; 0: none yet
+	elsewhere bool         // halted here, and another host holds the tenant
+	refusal   string       // why the stream refuses appends now
 	seen      ledger.Store // store, for queries
 	copies    *tileFiles   // tiles, for queries
 	last      uint64       // last sequence known to be in the stream
@@ -94,6 +93,7 @@ func newActor(h *Host, tenant string) *actor {
 		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
 		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[turn.About]int64{},
 	}
+	a.progress.log, a.progress.every = a.log, progressEvery
 	a.signing.timer = time.NewTimer(time.Hour)
 	a.witnesses = newWitnessing(h.cfg.Witness, h.hooks, tenant, &a.signing, a.log)
 	a.meter.mode("", a.mode)
@@ -127,7 +127,7 @@ func (a *actor) run(ctx context.Context) error {
 			a.setMode(executor.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
-			a.noteHalt(halted)
+			a.keepHalt(halted)
 			watching, stop := context.WithCancel(ctx)
 			var watch sync.WaitGroup
 			watch.Go(func() { a.watchHolder(watching) })
@@ -232,7 +232,7 @@ func (a *actor) endSession() {
 	a.stepDown()
 	a.paging.Wait()
 	a.endSigning()
-	a.noProgress()
+	a.progress.end()
 	clear(a.sent)
 	a.acks = make(chan ack, 1)
 	a.kv.Abandon()
@@ -272,7 +272,7 @@ func (a *actor) attach(ctx context.Context) error {
 	}
 	a.fresh = false
 	a.state.Between(a.stint.between)
-	if err := a.guard(ctx, head); err != nil {
+	if err := a.guards().check(ctx, head, a.state.Meta()); err != nil {
 		return err
 	}
 	if err := a.noteTerm(ctx); err != nil {
@@ -285,7 +285,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
-	a.underWay(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
+	a.progress.begin(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
 	a.setMode(executor.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.applied, "last", head.Last)
@@ -313,6 +313,19 @@ func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, erro
 	a.seen, a.copies = a.store, a.tiles.tileFiles
 	a.mu.Unlock()
 	return a.store, head, nil
+}
+
+// guards hold the stream, the tiles and the state of the session against each other.
+func (a *actor) guards() *guard {
+	return &guard{tenant: a.tenant, ledger: a.store, tiles: a.tiles, log: a.log, follow: &a.progress}
+}
+
+// keepHalt keeps a halt for the next session. It is only a note: where it cannot be
+// written, a scrub finds the reason again.
+func (a *actor) keepHalt(halted *ledger.Halted) {
+	if err := keepHalt(a.host.tilesRoot(), a.tenant, halted, a.created); err != nil {
+		a.log.Warn("cannot keep the halt for the next start", "error", err)
+	}
 }
 
 // loop is the actor: it waits for whatever comes first and takes a turn.
@@ -431,7 +444,7 @@ func (a *actor) fold(m ledger.Message) error {
 	}
 	a.host.folded.Add(uint64(len(entries)))
 	for _, e := range entries {
-		if err := a.keep(m, e); err != nil {
+		if err := a.tiles.keep(m, e); err != nil {
 			return err
 		}
 		result := a.machine.Fold(e)
@@ -544,7 +557,7 @@ func (a *actor) tell(r turn.Ready) {
 		a.notify(r.Notices)
 	}
 	a.advanced(r.Notices)
-	a.progressed(a.cursor(), a.state.Meta().Records)
+	a.progress.at(a.cursor(), a.state.Meta().Records)
 	a.feed.publish(a.state)
 }
 

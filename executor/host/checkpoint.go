@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -17,8 +16,7 @@ import (
 
 // Names beside the tiles.
 const (
-	checkpointName = "checkpoint"  // the last one signed here, with all its signatures, as C2SP tlog-tiles has it
-	signingFile    = "signing.new" // partial tiles of a checkpoint, while they are written
+	signingFile = "signing.new" // partial tiles of a checkpoint, while they are written
 )
 
 // signing signs a tenant's checkpoints, while this host holds the tenant: each tree
@@ -381,22 +379,4 @@ func (j signJob) publish(r signed, before uint64) error {
 		return err
 	}
 	return files.dropPartials([]uint64{before, r.checkpoint.Size}, r.checkpoint.Size)
-}
-
-// readCheckpoint reads the checkpoint in the file; of size 0 when there is none. Who
-// has signed it the caller must know.
-func (t *tileFiles) readCheckpoint() (ledger.Checkpoint, []byte, error) {
-	text, err := os.ReadFile(t.path(checkpointName))
-	if errors.Is(err, os.ErrNotExist) {
-		return ledger.Checkpoint{}, nil, nil
-	}
-	if err != nil {
-		return ledger.Checkpoint{}, nil, err
-	}
-	body, _ := splitNote(text)
-	c, err := ledger.ParseCheckpoint(body)
-	if err != nil {
-		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w", t.path(checkpointName), err)
-	}
-	return c, text, nil
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -16,52 +18,53 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
+// fenceTimeout is for one look at the record that a claim is fenced on.
+const fenceTimeout = 5 * time.Second
+
 // haltedName keeps a halt over a restart, beside the tiles.
 const haltedName = "halted.json"
 
-// haltFile is the content of haltedName: what a guard found in which stream.
-type haltFile struct {
-	Guard     string `json:"guard"`
-	Sequence  uint64 `json:"sequence"`
-	Problem   string `json:"problem"`
-	CreatedNs int64  `json:"created_ns"` // of the stream
+// follower follows work that may take long.
+type follower interface {
+	begin(what string, from, to, records uint64)
+	at(sequence, records uint64)
 }
 
-// tilesRoot is the folder of all tenants' tiles.
-func (h *Host) tilesRoot() string {
-	if h.cfg.TilesDir != "" {
-		return h.cfg.TilesDir
-	}
-	return filepath.Join(h.cfg.Dir, "tiles")
+// guard holds a stream, the tiles and the state against each other.
+type guard struct {
+	tenant string
+	ledger ledger.Store
+	tiles  *tiles
+	log    *slog.Logger
+	follow follower
 }
 
-// guard holds stream, tiles and state against each other before anything is folded
-// or dispatched: G1, G2 and G3, and what an earlier session has found. It fills in
+// check holds all against each other before anything is folded or dispatched: G1, G2 and G3, and what an earlier session has found. It fills in
 // what the tiles lack.
-func (a *actor) guard(ctx context.Context, head ledger.Head) error {
-	if err := checkAnchor(ctx, a.tenant, a.store, head, a.state.Meta()); err != nil {
+func (g *guard) check(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
+	if err := g.anchor(ctx, head, meta); err != nil {
 		return err
 	}
-	if err := a.guardStream(ctx, head); err != nil {
+	if err := g.stream(ctx, head); err != nil {
 		return err
 	}
-	if err := a.sameHalt(ctx, head); err != nil {
+	if err := g.sameHalt(ctx, head); err != nil {
 		return err
 	}
-	return a.guardState(ctx)
+	return g.state(ctx, meta)
 }
 
-// guardStream holds the stream against the tiles: it must go on where they end, or
+// stream holds the stream against the tiles: it must go on where they end, or
 // have their last record where they have it.
-func (a *actor) guardStream(ctx context.Context, head ledger.Head) error {
-	last := a.tiles.last()
+func (g *guard) stream(ctx context.Context, head ledger.Head) error {
+	last := g.tiles.last()
 	switch {
 	case head.First > 1 && last+1 < head.First:
 		return &ledger.Halted{Guard: "G1", Sequence: last, Problem: fmt.Sprintf("the stream starts at %d, and the tiles of this host end here: copy the tiles of the host that repaired it", head.First)}
 	case last > head.Last:
 		return &ledger.Halted{Guard: "G3", Sequence: last, Problem: fmt.Sprintf("the stream ends at %d, and the tiles here: it has lost its tail", head.Last)}
 	case head.First > 1 && head.Last >= head.First:
-		if err := a.guardFirst(ctx, head.First); err != nil {
+		if err := g.first(ctx, head.First); err != nil {
 			return err
 		}
 	case head.First > 1:
@@ -70,21 +73,21 @@ func (a *actor) guardStream(ctx context.Context, head ledger.Head) error {
 	if last == 0 || last < head.First {
 		return nil
 	}
-	m, err := a.store.Get(ctx, last)
+	m, err := g.ledger.Get(ctx, last)
 	if err != nil {
 		return err
 	}
-	return a.sameInTiles(m)
+	return g.same(m)
 }
 
-// guardFirst wants a stream that begins late to begin with the record of its repair: a
+// first wants a stream that begins late to begin with the record of its repair: a
 // stream that has lost its first records begins late too.
-func (a *actor) guardFirst(ctx context.Context, first uint64) error {
-	m, err := a.store.Get(ctx, first)
+func (g *guard) first(ctx context.Context, first uint64) error {
+	m, err := g.ledger.Get(ctx, first)
 	if err != nil {
 		return err
 	}
-	entries, err := ledger.Decode(a.tenant, m)
+	entries, err := ledger.Decode(g.tenant, m)
 	if err != nil {
 		return err
 	}
@@ -94,28 +97,28 @@ func (a *actor) guardFirst(ctx context.Context, first uint64) error {
 	return nil
 }
 
-// guardFence finds out why a claim was refused by its fence: another claim was
+// fence finds out why a claim was refused by its fence: another claim was
 // faster, or the stream has lost the term record that this one is fenced on.
-func (a *actor) guardFence(ctx context.Context, fence uint64) error {
+func (g *guard) fence(ctx context.Context, fence uint64) error {
 	if fence == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	m, err := a.store.Get(ctx, fence)
+	m, err := g.ledger.Get(ctx, fence)
 	var halted *ledger.Halted
 	if errors.As(err, &halted) {
 		return halted
 	}
-	if err != nil || fence > a.tiles.last() {
+	if err != nil || fence > g.tiles.last() {
 		return nil // it may pass
 	}
-	return a.sameInTiles(m)
+	return g.same(m)
 }
 
-// sameInTiles holds a message of the stream against the tiles, which have it.
-func (a *actor) sameInTiles(m ledger.Message) error {
-	same, err := inTiles(a.tiles.tileFiles, m)
+// same holds a message of the stream against the tiles, which have it.
+func (g *guard) same(m ledger.Message) error {
+	same, err := inTiles(g.tiles.tileFiles, m)
 	switch {
 	case err != nil:
 		return haltOnTiles(err, m.Sequence)
@@ -138,20 +141,19 @@ func sameMessage(a, b ledger.Message) bool {
 	return a.Sequence == b.Sequence && a.StampNs == b.StampNs && a.Subject == b.Subject && a.ContentType == b.ContentType && bytes.Equal(a.Data, b.Data)
 }
 
-// guardState holds the tiles against the state that was folded beside them. Tiles
+// state holds the tiles against the state that was folded beside them. Tiles
 // that end before it (another disk, a power cut) are filled in from the stream.
-func (a *actor) guardState(ctx context.Context) error {
-	meta := a.state.Meta()
-	if meta.Records > a.tiles.Size() {
-		if err := a.refill(ctx, meta.Applied.GetSequence()); err != nil {
+func (g *guard) state(ctx context.Context, meta *rowspb.Meta) error {
+	if meta.Records > g.tiles.Size() {
+		if err := g.refill(ctx, meta.Applied.GetSequence()); err != nil {
 			return err
 		}
 	}
-	a.tiles.from(meta.Records)
+	g.tiles.from(meta.Records)
 	if meta.Records == 0 {
 		return nil
 	}
-	leaf, err := a.tiles.Leaf(meta.Records - 1)
+	leaf, err := g.tiles.Leaf(meta.Records - 1)
 	if err != nil {
 		return haltOnTiles(err, meta.Applied.GetSequence())
 	}
@@ -163,32 +165,32 @@ func (a *actor) guardState(ctx context.Context) error {
 }
 
 // refill writes into the tiles what the stream has up to a sequence.
-func (a *actor) refill(ctx context.Context, upTo uint64) error {
-	t, from := a.tiles, a.tiles.last()+1
-	a.log.Info(fillingTiles, "from", from, "to", upTo)
-	a.underWay(fillingTiles, from-1, upTo, t.Size())
+func (g *guard) refill(ctx context.Context, upTo uint64) error {
+	t, from := g.tiles, g.tiles.last()+1
+	g.log.Info(fillingTiles, "from", from, "to", upTo)
+	g.follow.begin(fillingTiles, from-1, upTo, t.Size())
 	if err := t.fromMessage(from); err != nil {
 		return haltOnTiles(err, from)
 	}
 	bytes := 0
-	for m, err := range a.store.Read(ctx, from) {
+	for m, err := range g.ledger.Read(ctx, from) {
 		if err != nil {
 			return err
 		}
-		entries, err := ledger.Decode(a.tenant, m)
+		entries, err := ledger.Decode(g.tenant, m)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
-			if err := a.keep(m, e); err != nil {
+			if err := g.tiles.keep(m, e); err != nil {
 				return err
 			}
 		}
-		if bytes += len(m.Data); bytes > turnBytesMax || m.Sequence == upTo {
+		if bytes += len(m.Data); bytes > turn.BytesMax || m.Sequence == upTo {
 			if err := t.Flush(); err != nil {
 				return err
 			}
-			a.progressed(m.Sequence, t.Size())
+			g.follow.at(m.Sequence, t.Size())
 			bytes = 0
 		}
 		if m.Sequence == upTo {
@@ -220,14 +222,14 @@ func (t *tiles) fromMessage(sequence uint64) error {
 }
 
 // keep puts a record into the tiles, or holds it against them where they have it.
-func (a *actor) keep(m ledger.Message, e ledger.Entry) error {
-	err := a.tiles.add(m, e)
+func (t *tiles) keep(m ledger.Message, e ledger.Entry) error {
+	err := t.add(m, e)
 	var damaged *tileReadErr
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errOtherRecord):
-		return a.otherRecord(m, e)
+		return t.otherRecord(m, e)
 	case errors.As(err, &damaged):
 		return haltOnTiles(err, m.Sequence)
 	}
@@ -236,65 +238,69 @@ func (a *actor) keep(m ledger.Message, e ledger.Entry) error {
 
 // otherRecord says who is wrong when stream and tiles differ. A tile that
 // contradicts its own entries is no witness.
-func (a *actor) otherRecord(m ledger.Message, e ledger.Entry) error {
+func (t *tiles) otherRecord(m ledger.Message, e ledger.Entry) error {
 	problem := "the stream has another record here than the tiles, which were written when it was folded"
-	if _, err := a.tiles.message(m.Sequence); err != nil {
+	if _, err := t.message(m.Sequence); err != nil {
 		problem = "the tiles differ from the stream here, and from themselves: " + err.Error()
 	}
 	return &ledger.Halted{Guard: "G3", Sequence: m.Sequence, Problem: problem + "; the stream has " + ledger.FormatFullAddress(e.Address)}
 }
 
 // sameHalt halts the tenant again for what an earlier session found in this very
-// stream, unless it is not so any more.
-func (a *actor) sameHalt(ctx context.Context, head ledger.Head) error {
-	data, err := os.ReadFile(a.tiles.path(haltedName))
+// stream, unless it is not so any more: see turn.Halt.
+func (g *guard) sameHalt(ctx context.Context, head ledger.Head) error {
+	name := g.tiles.path(haltedName)
+	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var was haltFile
+	var was turn.Halt
 	if err != nil || json.Unmarshal(data, &was) != nil {
-		return os.Remove(a.tiles.path(haltedName)) // nothing to go by; the guards look for themselves
+		return os.Remove(name) // nothing to go by; the guards look for themselves
 	}
-	if was.CreatedNs == head.CreatedNs && was.Sequence != 0 && was.Sequence <= a.tiles.last() {
-		again := &ledger.Halted{Guard: was.Guard, Sequence: was.Sequence, Problem: was.Problem}
-		m, err := a.store.Get(ctx, was.Sequence)
+	again, err := was.Again(head, g.tiles.last(), func(sequence uint64) (bool, error) {
+		m, err := g.ledger.Get(ctx, sequence)
 		var halted *ledger.Halted
 		if errors.As(err, &halted) {
-			return again
+			return false, nil
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
-		if same, err := inTiles(a.tiles.tileFiles, m); err != nil || !same {
-			return again
-		}
-		a.log.Info("what had halted the tenant is not so any more", "sequence", was.Sequence, "problem", was.Problem)
+		same, err := inTiles(g.tiles.tileFiles, m)
+		return same && err == nil, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case again != nil:
+		return again
 	}
-	return os.Remove(a.tiles.path(haltedName))
+	g.log.Info("what had halted the tenant is not so any more", "sequence", was.Sequence, "problem", was.Problem)
+	return os.Remove(name)
 }
 
-// noteHalt keeps a halt for the next session. It is only a note: a guard that would
-// find the same again needs none.
-func (a *actor) noteHalt(halted *ledger.Halted) {
-	if halted.Guard != "G1" && halted.Guard != "G3" && halted.Guard != "G4" {
-		return
+// keepHalt keeps a halt beside the tiles for the next session, where its guard would not
+// find it again.
+func keepHalt(root, tenant string, halted *ledger.Halted, createdNs int64) error {
+	kept, keep := turn.KeepHalt(halted, createdNs)
+	if !keep {
+		return nil
 	}
-	data, err := json.Marshal(haltFile{halted.Guard, halted.Sequence, halted.Problem, a.created})
-	if err == nil {
-		err = store.WriteSynced(filepath.Join(a.host.tilesRoot(), a.tenant, haltedName), data)
-	}
+	data, err := json.Marshal(kept)
 	if err != nil {
-		a.log.Warn("cannot keep the halt for the next start", "error", err)
+		return err
 	}
+	return store.WriteSynced(filepath.Join(root, tenant, haltedName), data)
 }
 
-// checkAnchor is turn.CheckAnchor over a store.
-func checkAnchor(ctx context.Context, tenant string, store ledger.Store, head ledger.Head, meta *rowspb.Meta) error {
+// anchor is turn.CheckAnchor over the ledger.
+func (g *guard) anchor(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
 	return turn.CheckAnchor(head, meta, func(sequence uint64) ([]ledger.Entry, error) {
-		m, err := store.Get(ctx, sequence)
+		m, err := g.ledger.Get(ctx, sequence)
 		if err != nil {
 			return nil, err
 		}
-		return ledger.Decode(tenant, m)
+		return ledger.Decode(g.tenant, m)
 	})
 }

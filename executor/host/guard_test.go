@@ -122,7 +122,7 @@ func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 		"its repair": {repair(4), ""}, "another repair": {repair(3), "G1"}, "no repair": {factAt(t, 5), "G1"},
 	} {
 		a.store = oneMessage{m: c.first}
-		if err := a.guardStream(t.Context(), head); guardOf(err) != c.want || c.want == "" && err != nil {
+		if err := a.guards().stream(t.Context(), head); guardOf(err) != c.want || c.want == "" && err != nil {
 			t.Errorf("a stream that begins with %s: %v", name, err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 		"not known":      {oneMessage{err: errors.New("no answer")}, ""},
 	} {
 		a.store = c.store
-		if err := a.guardFence(t.Context(), 1); guardOf(err) != c.want || c.want == "" && err != nil {
+		if err := a.guards().fence(t.Context(), 1); guardOf(err) != c.want || c.want == "" && err != nil {
 			t.Errorf("its fence is %s: %v", name, err)
 		}
 	}
@@ -170,12 +170,12 @@ func TestStateAndTilesAreOfOneLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.guardState(t.Context()); err != nil {
+	if err := a.guards().state(t.Context(), a.state.Meta()); err != nil {
 		t.Fatal(err)
 	}
 	a.tiles, b.tiles = b.tiles, a.tiles
 	for _, x := range []*actor{a, b} {
-		if err := x.guardState(t.Context()); guardOf(err) != "G3" {
+		if err := x.guards().state(t.Context(), x.state.Meta()); guardOf(err) != "G3" {
 			t.Errorf("tiles of another ledger: %v", err)
 		}
 	}

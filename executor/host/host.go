@@ -149,7 +149,6 @@ type Host struct {
 	checkpointAfter   time.Duration //
 	checkpointRetry   time.Duration //
 	witnessRetry      time.Duration //
-	progressEvery     time.Duration //
 
 	folded     atomic.Uint64  // records, by all tenants
 	failed     atomic.Bool    // ErrState
@@ -197,7 +196,7 @@ func New(cfg Config) (*Host, error) {
 	if err := dropRebuilds(cfg.Dir); err != nil { // nobody else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err), db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry, progressEvery: progressEvery}
+	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: newHookClient(), share: newShare(), ready: make(chan struct{}), corrupt: corrupt, checkpointRecords: checkpointRecords, checkpointAfter: checkpointAfter, checkpointRetry: checkpointRetry, witnessRetry: witnessRetry}
 	h.copies = store.NewSnapshots(cfg.Dir, db, cfg.Tenants, cfg.Logger, h.tellDigest)
 	for _, tenant := range cfg.Tenants {
 		h.actors = append(h.actors, newActor(h, tenant))
@@ -396,4 +395,12 @@ func (h *Host) Close() error {
 		return fmt.Errorf("cannot close the state store: %w", err)
 	}
 	return nil
+}
+
+// tilesRoot is the folder of all tenants' tiles.
+func (h *Host) tilesRoot() string {
+	if h.cfg.TilesDir != "" {
+		return h.cfg.TilesDir
+	}
+	return filepath.Join(h.cfg.Dir, "tiles")
 }

@@ -1,20 +1,27 @@
 package host
 
 import (
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 )
 
 // progress follows work that a session does before it can hold its tenant, and that takes
-// long for a large ledger. It belongs to the actor's goroutine.
+// long for a large ledger. One goroutine works; others look.
 type progress struct {
+	log     *slog.Logger
+	every   time.Duration // between two lines of the log
 	what    string
 	began   time.Time // zero: nothing is under way
 	said    time.Time // when it was logged last
 	from    uint64    // sequence
 	to      uint64    // last sequence
 	records uint64    // folded or filled in before it began
+
+	mu    sync.Mutex
+	shown *executor.FoldingView
 }
 
 // What can be under way.
@@ -23,47 +30,52 @@ const (
 	fillingTiles  = "filling the tiles in from the stream"
 )
 
-// underWay begins to follow work from a sequence to another one.
-func (a *actor) underWay(what string, from, to, records uint64) {
+// begin begins to follow work from a sequence to another one.
+func (p *progress) begin(what string, from, to, records uint64) {
 	now := time.Now()
-	a.progress = progress{what: what, began: now, said: now, from: from, to: to, records: records}
-	a.progressed(from, records)
+	p.what, p.began, p.said, p.from, p.to, p.records = what, now, now, from, to, records
+	p.at(from, records)
 }
 
-// progressed notes how far the work has come, and says so in the log every few seconds.
-func (a *actor) progressed(at, records uint64) {
-	p := &a.progress
+// at notes how far the work has come, and logs that every few seconds.
+func (p *progress) at(at, records uint64) {
 	if p.began.IsZero() {
 		return
 	}
 	now := time.Now()
 	view := p.view(now, at, records)
-	over, log := at >= p.to, now.Sub(p.said) >= a.host.progressEvery
-	a.showProgress(&view)
+	p.show(&view)
 	switch {
-	case over:
-		if now.Sub(p.began) >= a.host.progressEvery {
-			a.log.Info("done "+p.what, "commits", at-p.from, "records", view.Records,
+	case at >= p.to:
+		if now.Sub(p.began) >= p.every {
+			p.log.Info("done "+p.what, "commits", at-p.from, "records", view.Records,
 				"records_per_second", int(view.RecordsPer), "took", now.Sub(p.began).Round(time.Millisecond))
 		}
-		a.noProgress()
-	case log:
+		p.end()
+	case now.Sub(p.said) >= p.every:
 		p.said = now
-		a.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records", view.Records,
+		p.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records", view.Records,
 			"records_per_second", int(view.RecordsPer), "left", time.Duration(view.LeftNs).Round(time.Second))
 	}
 }
 
-// noProgress ends following, whatever was under way.
-func (a *actor) noProgress() {
-	a.progress = progress{}
-	a.showProgress(nil)
+// end ends following, whatever was under way.
+func (p *progress) end() {
+	p.began = time.Time{}
+	p.show(nil)
 }
 
-func (a *actor) showProgress(v *executor.FoldingView) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.folding = v
+func (p *progress) show(v *executor.FoldingView) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shown = v
+}
+
+// folding is how far the work has come; nil: nothing is under way.
+func (p *progress) folding() *executor.FoldingView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shown
 }
 
 // view is how far it has come at an instant.

@@ -55,7 +55,9 @@ func (r *rig) folding() (log *lockedLog, end func()) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	h.progressEvery = 0
+	for _, a := range h.actors {
+		a.progress.every = 0
+	}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }() // ends with cancel
@@ -138,16 +140,16 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 	if v := p.view(began.Add(10*time.Second), 350, 550); v != want {
 		t.Errorf("%+v, want %+v", v, want)
 	}
-	a := &actor{host: &Host{progressEvery: progressEvery}, log: slog.New(slog.DiscardHandler)}
-	a.underWay(foldingLedger, 5, 9, 1)
-	a.progressed(7, 3)
-	if a.folding == nil || a.folding.At != 7 || a.folding.Records != 2 {
-		t.Errorf("under way: %+v", a.folding)
+	a := &actor{progress: progress{log: slog.New(slog.DiscardHandler), every: progressEvery}}
+	a.progress.begin(foldingLedger, 5, 9, 1)
+	a.progress.at(7, 3)
+	if a.progress.folding() == nil || a.progress.folding().At != 7 || a.progress.folding().Records != 2 {
+		t.Errorf("under way: %+v", a.progress.folding())
 	}
-	if a.progressed(9, 5); a.folding != nil {
-		t.Errorf("at its end: %+v", a.folding)
+	if a.progress.at(9, 5); a.progress.folding() != nil {
+		t.Errorf("at its end: %+v", a.progress.folding())
 	}
-	if a.progressed(10, 6); a.folding != nil {
-		t.Errorf("afterwards: %+v", a.folding)
+	if a.progress.at(10, 6); a.progress.folding() != nil {
+		t.Errorf("afterwards: %+v", a.progress.folding())
 	}
 }

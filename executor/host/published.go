@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -171,4 +172,31 @@ func emptyFolder(dir string, keep map[string]bool) error {
 		return nil
 	}
 	return os.Remove(dir)
+}
+
+// readCheckpoint reads the checkpoint in the file; of size 0 when there is none. Who
+// has signed it the caller must know.
+func (t *tileFiles) readCheckpoint() (ledger.Checkpoint, []byte, error) {
+	text, err := os.ReadFile(t.path(checkpointName))
+	if errors.Is(err, os.ErrNotExist) {
+		return ledger.Checkpoint{}, nil, nil
+	}
+	if err != nil {
+		return ledger.Checkpoint{}, nil, err
+	}
+	body, _ := splitNote(text)
+	c, err := ledger.ParseCheckpoint(body)
+	if err != nil {
+		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w", t.path(checkpointName), err)
+	}
+	return c, text, nil
+}
+
+// splitNote splits a signed note into its text and its signature lines.
+func splitNote(message []byte) (text, signatures string) {
+	at := bytes.LastIndex(message, []byte("\n\n"))
+	if at < 0 {
+		return string(message), ""
+	}
+	return string(message[:at+1]), string(message[at+2:])
 }

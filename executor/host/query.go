@@ -349,7 +349,7 @@ func (a *actor) askStatus() any {
 	view.RefusedReplies = a.refusals.view()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	view.SinceNs, view.Folding = a.sinceNs, a.folding
+	view.SinceNs, view.Folding = a.sinceNs, a.progress.folding()
 	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
 	if a.refusal != "" {
 		view.Problem = a.refusal

@@ -8,14 +8,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// Bounds of one answer to ledger.read.
-const (
-	readLimitDefault = 100
-	readLimitMax     = 1000
-	readBytesMax     = 512 << 10
-	readOverhead     = 128 // bytes that one message takes in JSON beside its own
-)
-
 // askRead reads messages out of the tiles, for those who may not use JetStream: nobody but
 // hosts should. The tiles have what was folded, byte for byte, also while the tenant is
 // halted and of a ledger whose stream was repaired.
@@ -54,36 +46,4 @@ func checkRead(q executor.ReadQuery) error {
 		return ledger.Refuse("request.wait_ms", fmt.Sprint(q.WaitMs), want)
 	}
 	return nil
-}
-
-// storedFrom are the messages from a sequence on, within the bounds of the question.
-func (t *tileFiles) storedFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
-	answer := executor.ReadAnswer{Last: t.last(), Messages: []executor.StoredMessage{}}
-	if q.From == 0 {
-		return answer, nil
-	}
-	limit, room := q.Limit, q.BytesMax
-	if limit == 0 {
-		limit = readLimitDefault
-	}
-	if room == 0 {
-		room = readBytesMax
-	}
-	for m, err := range t.messages(q.From) {
-		if err != nil {
-			return answer, err
-		}
-		room -= len(m.Data) + len(m.Subject) + len(m.ContentType) + readOverhead
-		if len(answer.Messages) > 0 && room < 0 {
-			break
-		}
-		answer.Messages = append(answer.Messages, executor.StoredMessage{
-			Sequence: m.Sequence, StampNs: m.StampNs, Subject: m.Subject,
-			ContentType: m.ContentType, Data: m.Data,
-		})
-		if len(answer.Messages) == limit || room <= 0 {
-			break
-		}
-	}
-	return answer, nil
 }

@@ -322,7 +322,7 @@ func (a *actor) extend(plan *repairPlan, m ledger.Message, entries []ledger.Entr
 		if e.Source.Term && e.Record != nil {
 			plan.Term = max(plan.Term, e.Record.Term)
 		}
-		if err := a.keep(m, e); err != nil {
+		if err := a.tiles.keep(m, e); err != nil {
 			return err
 		}
 	}
@@ -480,37 +480,4 @@ func (a *actor) dropAhead(plan repairPlan) error {
 	a.log.Warn("the state was folded from records that have another place now; folding again", "applied", meta.Applied.GetSequence())
 	a.fresh = true
 	return a.kv.Wipe()
-}
-
-// settle has all tiles on disk, the growing one too.
-func (t *tiles) settle() error {
-	return errors.Join(t.entries.Sync(), t.hashes.Sync(), t.publish(), store.SyncFile(t.dir))
-}
-
-// cutToLast drops the records of a message that is not whole.
-func (t *tiles) cutToLast() error {
-	size := t.Size()
-	if err := t.fromMessage(t.last() + 1); err != nil {
-		return err
-	}
-	if t.cursor == size {
-		return nil
-	}
-	n, width := t.cursor/ledger.TileWidth, int(t.cursor%ledger.TileWidth)
-	if n < size/ledger.TileWidth { // the growing tile is a full one again
-		if err := errors.Join(t.entries.Close(), t.hashes.Close(),
-			t.rename(ledger.BundlePath(n, ledger.TileWidth), edgeEntries), t.rename(ledger.TilePath(0, n, ledger.TileWidth), edgeHashes), t.cutFull(n)); err != nil {
-			return err
-		}
-		if err := t.openEdgeFiles(); err != nil {
-			return err
-		}
-	}
-	if err := t.hashes.Truncate(int64(width * ledger.LeafSize)); err != nil {
-		return err
-	}
-	if err := errors.Join(t.recoverEdge(n), t.entries.Sync()); err != nil {
-		return err
-	}
-	return t.abandon()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"iter"
 	"os"
 	"sync"
 	"time"
@@ -147,45 +145,6 @@ func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAn
 	}
 	answer.Compared = max(answer.Differs-1, answer.Alone) - answer.Alone
 	return answer, nil
-}
-
-// compareRange returns the first sequence of from..to at which the two differ; 0:
-// none does. Where the stream begins later, the tiles are held against their hashes.
-func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, from, to uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
-	defer cancel()
-	if behind, ok := store.(*spanned); ok && from < behind.first {
-		for m, err := range tiles.messages(from) {
-			if err != nil {
-				return 0, err
-			}
-			if from = m.Sequence + 1; from == behind.first || m.Sequence == to {
-				break
-			}
-		}
-		if from > to {
-			return 0, nil
-		}
-	}
-	mine, stop := iter.Pull2(tiles.messages(from))
-	defer stop()
-	next := from
-	for m, err := range store.Read(ctx, from) {
-		if err != nil {
-			return 0, err
-		}
-		copied, err, ok := mine()
-		if err != nil || !ok {
-			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
-		}
-		if !sameMessage(copied, m) {
-			return m.Sequence, nil
-		}
-		if next++; m.Sequence == to {
-			return 0, nil
-		}
-	}
-	return 0, fmt.Errorf("the stream was read up to %d of %d only: %w", next-1, to, ctx.Err())
 }
 
 // alarm halts the session; one that is halted already stays so.

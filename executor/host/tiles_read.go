@@ -16,10 +16,11 @@ import (
 
 // Names beside the tiles.
 const (
-	edgeEntries = "edge.entries"
-	edgeHashes  = "edge.hashes"
-	newFile     = "tile.new"
-	syncedName  = "synced.json"
+	edgeEntries    = "edge.entries"
+	edgeHashes     = "edge.hashes"
+	newFile        = "tile.new"
+	checkpointName = "checkpoint" // the last one signed here, with all its signatures, as C2SP tlog-tiles has it
+	syncedName     = "synced.json"
 )
 
 // tileFiles reads the tiles of a tenant by their names. It is safe for use beside

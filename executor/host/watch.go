@@ -245,14 +245,6 @@ func (a *actor) askCapabilities() any {
 	return answer
 }
 
-// CopyOf is what a host's second copy of a ledger, its tiles, has of one message.
-type CopyOf struct {
-	Index  uint64        // of its first record in the tree
-	Leaves []ledger.Hash // of its records
-	Size   uint64        // records in the tree
-	Root   ledger.Hash   // of the tree, RFC 6962
-}
-
 // Ledger reads a tenant's ledger, as this host does. The error says that the host does
 // not serve the tenant, or that its ledger is not open yet.
 func (h *Host) Ledger(tenant string) (ledger.Store, error) {
@@ -274,27 +266,5 @@ func (h *Host) Copied(tenant string, sequence uint64, records int) (CopyOf, erro
 	if err != nil {
 		return CopyOf{}, err
 	}
-	tiles := a.copiesSeen()
-	if tiles == nil || sequence == 0 || sequence > tiles.last() {
-		return CopyOf{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
-	}
-	c := CopyOf{Size: tiles.Size()}
-	if c.Index, err = tiles.find(sequence); err != nil {
-		return c, err
-	}
-	for end := c.Index + uint64(records); c.Index+uint64(len(c.Leaves)) < end; {
-		at := c.Index + uint64(len(c.Leaves))
-		hashes, err := tiles.readHashes(0, at/ledger.TileWidth)
-		if from := int(at % ledger.TileWidth); err == nil && from < len(hashes) {
-			c.Leaves = append(c.Leaves, hashes[from:min(len(hashes), from+int(end-at))]...)
-			continue
-		}
-		return c, &tileReadErr{at, fmt.Sprint("no hash: ", err)}
-	}
-	edge, err := tiles.openEdge(c.Size)
-	if err != nil {
-		return c, err
-	}
-	c.Root = edge.Root()
-	return c, nil
+	return a.copiesSeen().copied(sequence, records)
 }

@@ -234,12 +234,3 @@ func (w *witnessing) add(r signed, lines string) error {
 	}
 	return store.WriteSynced(files.path(checkpointName), text)
 }
-
-// splitNote splits a signed note into its text and its signature lines.
-func splitNote(message []byte) (text, signatures string) {
-	at := bytes.LastIndex(message, []byte("\n\n"))
-	if at < 0 {
-		return string(message), ""
-	}
-	return string(message[:at+1]), string(message[at+2:])
-}

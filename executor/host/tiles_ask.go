@@ -1,0 +1,211 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+)
+
+func (t *tileFiles) export(q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
+	answer.Size, answer.Last = t.Size(), t.last()
+	answer.Index = q.Index
+	if q.Sequence > 0 {
+		if q.Sequence > answer.Last {
+			return answer, fmt.Errorf("sequence %d is not there, the last is %d", q.Sequence, answer.Last)
+		}
+		if answer.Index, err = t.find(q.Sequence); err != nil {
+			return answer, err
+		}
+	}
+	if answer.Index > answer.Size {
+		return answer, fmt.Errorf("there are %d records, not %d", answer.Size, answer.Index)
+	}
+	if q.Tree {
+		if answer.Nodes, err = t.nodes(answer.Index); err != nil {
+			return answer, err
+		}
+		note, err := os.ReadFile(t.path("checkpoint"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return answer, err
+		}
+		answer.Checkpoint = string(note)
+	}
+	answer.Entries, err = t.entriesFrom(answer.Index, answer.Size, min(max(q.BytesMax, 0), exportMax))
+	return answer, err
+}
+
+// entriesFrom are the entries from an index on: as many as there is room for, and one at
+// least where there is room at all.
+func (t *tileFiles) entriesFrom(index, size uint64, room int) (entries []byte, err error) {
+	for room > 0 && index < size {
+		n := index / ledger.TileWidth
+		tile, err := t.readEntries(n)
+		if err != nil {
+			return nil, &tileReadErr{index, err.Error()}
+		}
+		for _, entry := range tile[min(index%ledger.TileWidth, uint64(len(tile))):] {
+			if len(entries) > 0 && len(entries)+4+len(entry) > room {
+				return entries, nil
+			}
+			entries = ledger.AppendEntry(entries, entry)
+			index++
+		}
+		if index%ledger.TileWidth != 0 {
+			break // it grew meanwhile, or is the last
+		}
+	}
+	return entries, nil
+}
+
+// nodes are the perfect subtrees that the first records make, from the left.
+func (t *tileFiles) nodes(size uint64) (nodes []executor.ExportNode, err error) {
+	edge, err := t.openEdge(size)
+	if err != nil {
+		return nil, err
+	}
+	top := 0
+	for size>>(8*(top+1)) > 0 {
+		top++
+	}
+	var tree bundle.Tree
+	for level := top; level >= 0; level-- {
+		for _, h := range edge.Partial(level) {
+			if err := tree.AppendNode(bundle.Node{Level: uint8(8 * level), Hash: h}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, n := range tree.Nodes() {
+		nodes = append(nodes, executor.ExportNode{Level: n.Level, Hash: n.Hash[:]})
+	}
+	return nodes, nil
+}
+
+// storedFrom are the messages from a sequence on, within the bounds of the question.
+func (t *tileFiles) storedFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
+	answer := executor.ReadAnswer{Last: t.last(), Messages: []executor.StoredMessage{}}
+	if q.From == 0 {
+		return answer, nil
+	}
+	limit, room := q.Limit, q.BytesMax
+	if limit == 0 {
+		limit = readLimitDefault
+	}
+	if room == 0 {
+		room = readBytesMax
+	}
+	for m, err := range t.messages(q.From) {
+		if err != nil {
+			return answer, err
+		}
+		room -= len(m.Data) + len(m.Subject) + len(m.ContentType) + readOverhead
+		if len(answer.Messages) > 0 && room < 0 {
+			break
+		}
+		answer.Messages = append(answer.Messages, executor.StoredMessage{
+			Sequence: m.Sequence, StampNs: m.StampNs, Subject: m.Subject,
+			ContentType: m.ContentType, Data: m.Data,
+		})
+		if len(answer.Messages) == limit || room <= 0 {
+			break
+		}
+	}
+	return answer, nil
+}
+
+// CopyOf is what a host's second copy of a ledger, its tiles, has of one message.
+type CopyOf struct {
+	Index  uint64        // of its first record in the tree
+	Leaves []ledger.Hash // of its records
+	Size   uint64        // records in the tree
+	Root   ledger.Hash   // of the tree, RFC 6962
+}
+
+// copied looks up a message of so many records. The error says that the tiles do not have
+// it, or cannot be read.
+func (t *tileFiles) copied(sequence uint64, records int) (CopyOf, error) {
+	if t == nil || sequence == 0 || sequence > t.last() {
+		return CopyOf{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
+	}
+	c := CopyOf{Size: t.Size()}
+	var err error
+	if c.Index, err = t.find(sequence); err != nil {
+		return c, err
+	}
+	for end := c.Index + uint64(records); c.Index+uint64(len(c.Leaves)) < end; {
+		at := c.Index + uint64(len(c.Leaves))
+		hashes, err := t.readHashes(0, at/ledger.TileWidth)
+		if from := int(at % ledger.TileWidth); err == nil && from < len(hashes) {
+			c.Leaves = append(c.Leaves, hashes[from:min(len(hashes), from+int(end-at))]...)
+			continue
+		}
+		return c, &tileReadErr{at, fmt.Sprint("no hash: ", err)}
+	}
+	edge, err := t.openEdge(c.Size)
+	if err != nil {
+		return c, err
+	}
+	c.Root = edge.Root()
+	return c, nil
+}
+
+// compareTimeout is for one range of messages.
+const compareTimeout = 30 * time.Second
+
+// compareRange returns the first sequence of from..to at which the two differ; 0:
+// none does. Where the stream begins later, the tiles are held against their hashes.
+func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, from, to uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	if behind, ok := store.(*spanned); ok && from < behind.first {
+		for m, err := range tiles.messages(from) {
+			if err != nil {
+				return 0, err
+			}
+			if from = m.Sequence + 1; from == behind.first || m.Sequence == to {
+				break
+			}
+		}
+		if from > to {
+			return 0, nil
+		}
+	}
+	mine, stop := iter.Pull2(tiles.messages(from))
+	defer stop()
+	next := from
+	for m, err := range store.Read(ctx, from) {
+		if err != nil {
+			return 0, err
+		}
+		copied, err, ok := mine()
+		if err != nil || !ok {
+			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
+		}
+		if !sameMessage(copied, m) {
+			return m.Sequence, nil
+		}
+		if next++; m.Sequence == to {
+			return 0, nil
+		}
+	}
+	return 0, fmt.Errorf("the stream was read up to %d of %d only: %w", next-1, to, ctx.Err())
+}
+
+// Bounds of one answer to ledger.read.
+const (
+	readLimitDefault = 100
+	readLimitMax     = 1000
+	readBytesMax     = 512 << 10
+	readOverhead     = 128 // bytes that one message takes in JSON beside its own
+)
+
+// exportMax bounds what one answer carries, in bytes of entries.
+const exportMax = 512 << 10
