@@ -106,12 +106,13 @@ type action struct {
 	givenUp       error              // why it was not called while the plan was being undone
 	doubt         *pb.ForwardInDoubt // not nil: an earlier process may have called its forward
 	state         actionState
-	past          *Recorded               // not nil: an earlier process has registered it
-	pastInput     []byte                  // SHA-256 of its input, as recorded
-	queued        time.Time               // when its pair was queued, or its plan taken over
-	open          time.Time               // when an executor was asked last and said that the plan is open
-	cancel        context.CancelCauseFunc // of the forward that runs
-	finished      chan struct{}           // closed when the forward's outcome is queued
+	past          *Recorded // not nil: an earlier process has registered it
+	pastInput     []byte    // SHA-256 of its input, as recorded
+	queued        time.Time // when its pair was queued, or its plan taken over
+	// when an executor was asked last and said that the plan is open
+	open     time.Time
+	cancel   context.CancelCauseFunc // of the forward that runs
+	finished chan struct{}           // closed when the forward's outcome is queued
 }
 
 // Codes of outcomes that the coordinator gives itself.
@@ -184,7 +185,8 @@ func Do[T any](
 
 func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if forward == nil {
-		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, ledger.Refuse("forward", "missing", "a function, or Report for what has happened"))
+		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID,
+			ledger.Refuse("forward", "missing", "a function, or Report for what has happened"))
 	}
 	a, err := p.register(ctx, declared, nil)
 	if err != nil {
@@ -310,22 +312,28 @@ func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*
 	}
 	switch {
 	case happened == nil && (declared.Review || t.Review) && p.c.bus == nil:
-		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: the action waits for a verdict")
-	case happened == nil && t.Before != nil && p.c.bus == nil && p.c.answers[t.Before.Capability] == nil:
-		return nil, ledger.Refuse("config.answers["+t.Before.Capability+"]", "missing", "an answer in this process, or a connection to NATS")
+		return nil, ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: the action waits for a verdict")
+	case happened == nil && t.Before != nil && p.c.bus == nil &&
+		p.c.answers[t.Before.Capability] == nil:
+		return nil, ledger.Refuse("config.answers["+t.Before.Capability+"]", "missing",
+			"an answer in this process, or a connection to NATS")
 	case happened == nil:
 		return d, nil
 	case declared.Review:
-		return nil, ledger.Refuse("action.review", "given for what has happened", "Do, for an action that waits for a verdict")
+		return nil, ledger.Refuse("action.review", "given for what has happened",
+			"Do, for an action that waits for a verdict")
 	}
 	if d.before, err = encode("outcome.before", happened.Before); err != nil {
 		return nil, err
 	}
 	switch {
 	case t.Before != nil && d.before == nil:
-		return nil, ledger.Refuse("outcome.before", "missing", "what was there before, which the contract of "+t.Capability+" keeps for the undo")
+		return nil, ledger.Refuse("outcome.before", "missing",
+			"what was there before, which the contract of "+t.Capability+" keeps for the undo")
 	case len(d.before) > BeforeMax:
-		return nil, ledger.Refuse("outcome.before", fmt.Sprintf("%d bytes", len(d.before)), fmt.Sprintf("at most %d bytes", BeforeMax))
+		return nil, ledger.Refuse("outcome.before", fmt.Sprintf("%d bytes", len(d.before)),
+			fmt.Sprintf("at most %d bytes", BeforeMax))
 	}
 	return d, nil
 }
@@ -376,7 +384,8 @@ func (p *Plan) admit(d *draft) (*action, error) {
 		return nil, err // what has happened is told even then: it must be undone too
 	}
 	if p.reserved[d.ID] && !d.reserved {
-		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is the number of another action", d.ID), "an id of its own for each action")
+		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is the number of another action", d.ID),
+			"an id of its own for each action")
 	}
 	a := p.actions[d.ID]
 	if a != nil && a.past != nil {
@@ -384,20 +393,26 @@ func (p *Plan) admit(d *draft) (*action, error) {
 	}
 	if a != nil && !a.pair.failed() {
 		switch {
-		case a.call.Capability != d.Capability || !bytes.Equal(a.call.Input, d.input) || a.reported != report:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is another action already", d.ID), "an id of its own for each action")
+		case a.call.Capability != d.Capability || !bytes.Equal(a.call.Input, d.input) ||
+			a.reported != report:
+			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is another action already", d.ID),
+				"an id of its own for each action")
 		case a.barred != nil:
 			return nil, a.barred
 		case a.givenUp != nil:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q was given up while the plan was being undone", d.ID), "an id of its own for each action")
+			return nil, ledger.Refuse("action.id",
+				fmt.Sprintf("%q was given up while the plan was being undone",
+					d.ID), "an id of its own for each action")
 		case a.state != actionRegistered && !report:
-			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID), "an id of its own for each action")
+			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID),
+				"an id of its own for each action")
 		}
 		return a, nil
 	}
 	for i, id := range d.After {
 		if before := p.actions[id]; before == nil || id == d.ID || before.pair.failed() {
-			return nil, ledger.Refuse(fmt.Sprintf("action.after[%d]", i), fmt.Sprintf("%q is no action of this plan", id), "the id of an action registered before")
+			return nil, ledger.Refuse(fmt.Sprintf("action.after[%d]", i),
+				fmt.Sprintf("%q is no action of this plan", id), "the id of an action registered before")
 		}
 	}
 	return nil, nil
@@ -410,8 +425,9 @@ func (p *Plan) add(d *draft) (*action, error) {
 		id = p.number()
 	}
 	a := &action{
-		plan:     p,
-		call:     Call{Plan: p.id, Action: id, Capability: d.Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
+		plan: p,
+		call: Call{Plan: p.id, Action: id, Capability: d.Capability,
+			Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo), Input: d.input},
 		contract: d.contract, before: d.before, queued: time.Now(), finished: make(chan struct{}),
 	}
 	records, err := a.pairWith(d)
@@ -432,7 +448,8 @@ func (p *Plan) add(d *draft) (*action, error) {
 	if a.pair, err = p.queueCall(records...); err != nil {
 		return nil, err
 	}
-	if refused := p.actions[id]; refused != nil { // a call whose pair was refused: this one takes its place
+	// a call whose pair was refused: this one takes its place
+	if refused := p.actions[id]; refused != nil {
 		p.order = slices.DeleteFunc(p.order, func(b *action) bool { return b == refused })
 	}
 	p.count++
@@ -451,13 +468,16 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 		return nil, ledger.Refuse("action.input", err.Error(), "fields that can be lifted")
 	}
 	id := a.call.Action
-	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo), &pb.ForwardRegistered{
-		Capability: d.Capability, After: slices.Clone(d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
-		Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
-	})
+	forward, inverse := d.contract.Pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
+		&pb.ForwardRegistered{
+			Capability: d.Capability, After: slices.Clone(
+				d.After), Branch: d.Branch, Lifted: lifted, EffectCrossed: d.happened != nil,
+			Pivot: d.Pivot, Review: d.Review, Trace: d.trace,
+		})
 	compensation := inverse.GetCompensationRegistered()
 	compensation.ValidUntilNs, compensation.HandlerVersion = d.validUntilNs, d.version
-	compensation.Sealed = compensation.Sealed || d.version != "" && len(d.contract.Sensitive) > 0 // the handler reads all of it
+	// the handler reads all of it
+	compensation.Sealed = compensation.Sealed || d.version != "" && len(d.contract.Sensitive) > 0
 	if len(d.input) > 0 {
 		forward.Payload = &pb.Payload{Input: p.vault.seal(d.contract, id, "input", d.input)}
 	}
@@ -494,7 +514,8 @@ func (a *action) uncalled(code, message string) *pb.Record {
 	if a.doubt != nil {
 		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: a.doubt}
 	} else {
-		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code, Message: message}}
+		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: code,
+			Message: message}}
 	}
 	return record
 }
@@ -507,7 +528,8 @@ func (a *action) finishFailed(cause error) error {
 	}
 	record, message := a.outcome(), clip(a.scrubbed(cause.Error()))
 	if errors.Is(cause, ErrNotTaken) {
-		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken, Message: message}}
+		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken,
+			Message: message}}
 	} else {
 		code := codeError
 		switch {
@@ -518,7 +540,8 @@ func (a *action) finishFailed(cause error) error {
 		case errors.Is(cause, context.Canceled), errors.Is(cause, ErrUnheard):
 			code = codeCancelled
 		}
-		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: code, Message: message}}
+		record.Kind = &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Code: code,
+			Message: message}}
 	}
 	unwound, err := a.finish(record)
 	switch {
@@ -537,7 +560,8 @@ func (a *action) finishCompleted(outcome Outcome) (json.RawMessage, error) {
 		return done.output, fmt.Errorf("cannot record outcome of action %q: %w", a.call.Action, err)
 	}
 	if done.problem != nil && (!done.kept || p.replays) {
-		return done.output, fmt.Errorf("cannot record output of action %q: %w", a.call.Action, done.problem)
+		return done.output, fmt.Errorf("cannot record output of action %q: %w", a.call.Action,
+			done.problem)
 	}
 	return done.output, nil
 }
@@ -578,7 +602,8 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	readable := c.problem == nil
 	if readable {
 		if c.problem = a.record(c.record, c.output, nil); c.problem == nil {
-			if opened, _, err := p.vault.open(c.record.Payload.GetOutput()); err == nil && len(a.contract.Sensitive) > 0 {
+			if opened, _, err := p.vault.open(c.record.Payload.GetOutput()); err == nil &&
+				len(a.contract.Sensitive) > 0 {
 				c.output = opened // the bytes that a replay will return
 			}
 			return c

@@ -24,7 +24,8 @@ func TestS64TheForwardRunsOnlyWhenItsPairIsStored(t *testing.T) {
 		output, err := p.Do(t.Context(), write("a"), func(ctx context.Context, call Call) (Outcome, error) {
 			ran = true
 			wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a")
-			want := Call{Plan: p.ID(), Action: "a", Capability: "file.write", Key: ledger.Key(tenant, p.ID(), "a", "do"), Input: json.RawMessage(`{"path":"/tmp/a"}`)}
+			want := Call{Plan: p.ID(), Action: "a", Capability: "file.write", Key: ledger.Key(tenant, p.ID(), "a", "do"),
+				Input: json.RawMessage(`{"path":"/tmp/a"}`)}
 			if fmt.Sprint(call) != fmt.Sprint(want) {
 				t.Errorf("call %+v, want %+v", call, want)
 			}
@@ -50,7 +51,8 @@ func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 		forward, inverse := find(t, store, "forward_registered/a"), find(t, store, "compensation_registered/a")
 		f, c := forward.GetForwardRegistered(), inverse.GetCompensationRegistered()
 		digest := compiled(t, contracts()[0]).Digest
-		if f.Class != pb.Class_CLASS_COMPENSABLE || string(f.ContractDigest) != string(digest[:]) || f.EffectCrossed || string(f.Lifted) != `{"path":"/tmp/a"}` {
+		if f.Class != pb.Class_CLASS_COMPENSABLE || string(f.ContractDigest) != string(digest[:]) || f.EffectCrossed ||
+			string(f.Lifted) != `{"path":"/tmp/a"}` {
 			t.Errorf("forward %v", f)
 		}
 		if string(forward.Payload.Input) != `{"path":"/tmp/a"}` {
@@ -58,11 +60,13 @@ func TestThePairHoldsWhatTheContractDeclares(t *testing.T) {
 		}
 		if c.Capability != "file.delete" || c.Key != ledger.Key(tenant, p.ID(), "a", "undo") || c.Attempts != 5 ||
 			c.BackoffNs != int64(time.Second) || c.BackoffMaxNs != int64(time.Minute) || c.TimeoutNs != int64(30*time.Second) ||
-			c.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE || c.JitterPercent != 20 || len(c.Bindings) != 1 || c.Bindings[0].Expression != "input.path" {
+			c.OnInDoubt != pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE || c.JitterPercent != 20 || len(c.Bindings) != 1 ||
+			c.Bindings[0].Expression != "input.path" {
 			t.Errorf("compensation %v", c)
 		}
 		completed := find(t, store, "forward_completed/a")
-		if d := completed.GetForwardCompleted(); d.ExternalRef != "inode-7" || string(d.Lifted) != `{"size":7}` || string(completed.Payload.Output) != `{"size":7}` {
+		if d := completed.GetForwardCompleted(); d.ExternalRef != "inode-7" || string(d.Lifted) != `{"size":7}` ||
+			string(completed.Payload.Output) != `{"size":7}` {
 			t.Errorf("completed %v", completed)
 		}
 	})
@@ -138,7 +142,11 @@ func TestAForwardThatDoesNotReturnIsInDoubtAndItsPanicGoesOn(t *testing.T) {
 		}()
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			_, _ = p.Do(t.Context(), write("b"), func(context.Context, Call) (Outcome, error) { runtime.Goexit(); return Outcome{}, nil })
+			_, _ = p.Do(t.Context(), write("b"), func(context.Context, Call) (Outcome,
+				error) {
+				runtime.Goexit()
+				return Outcome{}, nil
+			})
 		})
 		wait.Wait()
 		find(t, store, "forward_in_doubt/b")
@@ -202,7 +210,8 @@ func TestAnOutputThatCannotBeRecordedStillCompletes(t *testing.T) {
 		name, field string
 		outcome     Outcome
 	}{
-		{"too large", "records", Outcome{Output: map[string]string{"size": strings.Repeat("x", ledger.CommitSizeMax)}, ExternalRef: "r"}},
+		{"too large", "records", Outcome{Output: map[string]string{"size": strings.Repeat("x", ledger.CommitSizeMax)},
+			ExternalRef: "r"}},
 		{"no JSON", "outcome.output", Outcome{Output: json.RawMessage("{"), ExternalRef: "r"}},
 		{"cannot be encoded", "outcome.output", Outcome{Output: make(chan int), ExternalRef: "r"}},
 	} {
@@ -214,7 +223,8 @@ func TestAnOutputThatCannotBeRecordedStillCompletes(t *testing.T) {
 				wantRefused(t, err, c.field)
 				elapse(LingerMax)
 				r := find(t, store, "forward_completed/a")
-				if !r.GetForwardCompleted().OutputIncomplete || len(r.Payload.Output) != 0 || len(r.Payload.Detail) == 0 || r.GetForwardCompleted().ExternalRef != "r" {
+				if !r.GetForwardCompleted().OutputIncomplete || len(r.Payload.Output) != 0 || len(r.Payload.Detail) == 0 ||
+					r.GetForwardCompleted().ExternalRef != "r" {
 					t.Errorf("record %v", r)
 				}
 			})
@@ -254,7 +264,8 @@ func TestS64AReportIsOneCommit(t *testing.T) {
 		store := memory()
 		p := begin(t, start(t, store, nil), PlanSpec{})
 		for range 2 { // the second call is the retry of one in doubt
-			if err := p.Report(t.Context(), write("a"), Outcome{Output: map[string]int{"size": 1}, ExternalRef: "r"}); err != nil {
+			if err := p.Report(t.Context(), write("a"),
+				Outcome{Output: map[string]int{"size": 1}, ExternalRef: "r"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -262,7 +273,9 @@ func TestS64AReportIsOneCommit(t *testing.T) {
 		if !find(t, store, "forward_registered/a").GetForwardRegistered().EffectCrossed {
 			t.Error("the effect is not said to have crossed")
 		}
-		wantRefused(t, p.Report(t.Context(), write("b"), Outcome{Output: map[string]string{"size": strings.Repeat("x", ledger.CommitSizeMax)}}), "records") // which is lifted
+		// which is lifted
+		wantRefused(t, p.Report(t.Context(), write("b"),
+			Outcome{Output: map[string]string{"size": strings.Repeat("x", ledger.CommitSizeMax)}}), "records")
 		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a forward_completed/a")
 	})
 }
@@ -274,7 +287,8 @@ func TestActionsWithoutAnIDAreNumbered(t *testing.T) {
 		mustDo(t, p, write(""))
 		mustDo(t, p, write("3"))
 		mustDo(t, p, write(""))
-		if got := effective(t, store, p.ID()); !strings.Contains(got, "forward_registered/1 ") || !strings.Contains(got, "forward_registered/4 ") {
+		if got := effective(t, store, p.ID()); !strings.Contains(got, "forward_registered/1 ") ||
+			!strings.Contains(got, "forward_registered/4 ") {
 			t.Errorf("the ledger holds %s", got)
 		}
 	})
@@ -286,7 +300,8 @@ func TestBranchesSayWhatTheyComeAfter(t *testing.T) {
 		p := begin(t, start(t, store, nil), PlanSpec{})
 		mustDo(t, p, write("a"))
 		mustDo(t, p, Action{ID: "b", Capability: "file.write", After: []string{"a"}, Branch: true})
-		if f := find(t, store, "forward_registered/b").GetForwardRegistered(); !f.Branch || strings.Join(f.After, " ") != "a" {
+		if f := find(t, store, "forward_registered/b").GetForwardRegistered(); !f.Branch ||
+			strings.Join(f.After, " ") != "a" {
 			t.Errorf("forward %v", f)
 		}
 	})

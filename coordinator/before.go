@@ -48,7 +48,8 @@ func mustJSON(v any) json.RawMessage {
 // capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
 // ErrNotCaptured.
-func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled, input json.RawMessage) (json.RawMessage, error) {
+func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled,
+	input json.RawMessage) (json.RawMessage, error) {
 	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
 	arguments, err := t.BeforeArguments(input, p.vars, mustJSON(metaVars{
 		Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: t.Capability,
@@ -60,21 +61,26 @@ func (p *Plan) capture(ctx context.Context, action string, t *contract.Compiled,
 	call := t.Before
 	timeout := cmp.Or(time.Duration(call.TimeoutNs), questionTimeoutDefault)
 	question := api.Command{
-		Purpose: api.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action, Capability: call.Capability,
-		Arguments: arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
+		Purpose: api.PurposeBefore, Tenant: p.c.tenant, Plan: p.id, Action: action,
+		Capability: call.Capability,
+		Arguments:  arguments, Key: key, Forward: t.Capability, TimeoutMs: max(1, timeout.Milliseconds()),
 	}
-	attempts, delay := cmp.Or(call.Attempts, questionAttemptsDefault), cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
+	attempts, delay := cmp.Or(call.Attempts,
+		questionAttemptsDefault), cmp.Or(time.Duration(call.BackoffNs), questionBackoffDefault)
 	for question.Attempt = 1; ; question.Attempt++ {
 		before, final, err := p.c.question(ctx, question, timeout)
 		switch {
 		case err == nil && len(before) > BeforeMax:
-			return nil, ledger.Refuse("action.before", fmt.Sprintf("%d bytes", len(before)), fmt.Sprintf("a before-image of at most %d bytes; keep larger ones elsewhere and answer with a reference", BeforeMax))
+			return nil, ledger.Refuse("action.before", fmt.Sprintf("%d bytes", len(before)),
+				fmt.Sprintf("a before-image of at most %d bytes; keep larger ones elsewhere and answer with "+
+					"a reference", BeforeMax))
 		case err == nil:
 			return before, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", ErrNotCaptured, ctx.Err())
 		case final || question.Attempt >= attempts:
-			return nil, fmt.Errorf("%w: %s, attempt %d: %w", ErrNotCaptured, call.Capability, question.Attempt, err)
+			return nil, fmt.Errorf("%w: %s, attempt %d: %w", ErrNotCaptured, call.Capability,
+				question.Attempt, err)
 		}
 		pause(ctx, delay)
 		delay = min(2*delay, ledger.BackoffMax)
@@ -111,7 +117,8 @@ func (c *Coordinator) question(
 	case reply.Status == api.StatusDone:
 		return nil, true, errors.New("the worker's answer has no output")
 	}
-	return nil, reply.Status == api.StatusStop, fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+	return nil, reply.Status == api.StatusStop,
+		fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
 }
 
 // askWorker asks over NATS. An answer that does not repeat key and attempt is none.

@@ -19,7 +19,8 @@ import (
 func moving() contract.Contract {
 	return contract.Contract{
 		Capability: "calendar.move", Class: contract.Compensable,
-		Before:     &contract.Before{Call: "calendar.get", With: map[string]any{"id": "=input.id", "plan": "=plan.label", "key": "=meta.forward_key"}},
+		Before: &contract.Before{Call: "calendar.get",
+			With: map[string]any{"id": "=input.id", "plan": "=plan.label", "key": "=meta.forward_key"}},
 		Inverse:    &contract.Inverse{Call: "calendar.move", With: map[string]any{"id": "=input.id", "to": "=before.at"}},
 		ValidUntil: "input.ends == null ? null : timestamp(input.ends)",
 	}
@@ -27,7 +28,8 @@ func moving() contract.Contract {
 
 func startMoving(t *testing.T, store Appender, b bus, answers map[string]Answer) *Coordinator {
 	t.Helper()
-	c, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: append(contracts(), moving()), Answers: answers}, b)
+	c, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: append(contracts(), moving()),
+		Answers: answers}, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,8 @@ func TestWhatCannotBeCapturedDoesNotCross(t *testing.T) {
 					t.Errorf("it took %v and %d questions", took, len(*asked))
 				}
 				if c.kept != "" {
-					if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); err != nil || string(before) != c.kept {
+					if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); err != nil ||
+						string(before) != c.kept {
 						t.Errorf("kept %s, %v", before, err)
 					}
 					return
@@ -210,7 +213,8 @@ func TestACallThatJoinsAsksNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
 		store := memory()
 		g := newGate(store)
-		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)}, api.Reply{Status: "done", Output: json.RawMessage(`2`)})
+		e, asked := calendar(api.Reply{Status: "done", Output: json.RawMessage(`1`)},
+			api.Reply{Status: "done", Output: json.RawMessage(`2`)})
 		p := begin(t, startMoving(t, g, e, nil), PlanSpec{})
 		soon, cancel := context.WithTimeout(t.Context(), startSlack/2)
 		defer cancel()
@@ -218,7 +222,8 @@ func TestACallThatJoinsAsksNothing(t *testing.T) {
 		wantIs(t, err, ledger.ErrInDoubt)
 		close(g.open)
 		mustDo(t, p, move("m"))
-		if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); string(before) != "1" || len(*asked) != 1 {
+		if before := find(t, store, "compensation_registered/m").Payload.GetBefore(); string(before) != "1" ||
+			len(*asked) != 1 {
 			t.Errorf("kept %s after %d questions", before, len(*asked))
 		}
 	})
@@ -255,7 +260,8 @@ func TestActionsWithoutAnIDAskUnderTheirOwnKeys(t *testing.T) {
 		close(release)
 		wait.Wait()
 		for _, id := range []string{"1", "2", "3"} {
-			if before := find(t, store, "compensation_registered/"+id).Payload.GetBefore(); string(before) != `"`+id+`"` || keys[id] != ledger.Key(tenant, p.ID(), id, "do") {
+			if before := find(t, store, "compensation_registered/"+id).Payload.GetBefore(); string(before) != `"`+id+`"` ||
+				keys[id] != ledger.Key(tenant, p.ID(), id, "do") {
 				t.Errorf("action %s kept %s, asked under %q", id, before, keys[id])
 			}
 		}
@@ -283,7 +289,9 @@ func TestTheEndOfTheUndoWindowIsFrozenWithThePair(t *testing.T) {
 		good := move("m")
 		good.Input = json.RawMessage(`{"id":"e1","ends":"2030-01-02T03:04:05Z"}`)
 		mustDo(t, p, good)
-		if until := find(t, store, "compensation_registered/m").GetCompensationRegistered().ValidUntilNs; until != time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano() {
+		if until := find(t, store,
+			"compensation_registered/m").GetCompensationRegistered().ValidUntilNs; until != time.Date(
+			2030, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano() {
 			t.Errorf("until %d", until)
 		}
 		mustDo(t, p, move("n"))

@@ -32,17 +32,19 @@ func doubtful() []contract.Contract {
 // lose runs an action whose forward has no answer.
 func lose(t *testing.T, p *coordinator.Plan, capability, id string) {
 	t.Helper()
-	_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: capability}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		return coordinator.Outcome{}, context.DeadlineExceeded
-	})
+	_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: capability},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, context.DeadlineExceeded
+		})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 }
 
 func (l *live) resolve(plan, action string, outcome pb.Resolution) {
-	l.append(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ops"}, &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_Resolved{
-		Resolved: &pb.Resolved{Outcome: outcome, Reason: "looked", Evidence: "ticket 7", Actor: "ops"}}})
+	l.append(ledger.Source{Tenant: "default", Class: ledger.ClassOperator, Name: "ops"},
+		&pb.Record{Plan: plan, Action: action, Kind: &pb.Record_Resolved{
+			Resolved: &pb.Resolved{Outcome: outcome, Reason: "looked", Evidence: "ticket 7", Actor: "ops"}}})
 }
 
 // TestACommitWaitsForItsOwner says for what, goes on after the owner's word, and Wait
@@ -54,14 +56,17 @@ func TestACommitWaitsForItsOwner(t *testing.T) {
 	for range 2 {
 		err := p.Commit(t.Context())
 		var waits *coordinator.CommitWaits
-		if !errors.As(err, &waits) || !errors.Is(err, coordinator.ErrCommitWaits) || !waits.Owner() || waits.Plan != "p" || len(waits.Doubts) != 1 || waits.Doubts[0].Action != "a" {
+		if !errors.As(err, &waits) || !errors.Is(err, coordinator.ErrCommitWaits) || !waits.Owner() || waits.Plan != "p" ||
+			len(waits.Doubts) != 1 || waits.Doubts[0].Action != "a" {
 			t.Fatalf("%v", err)
 		}
-		if text := err.Error(); !strings.Contains(text, "a for its owner's word") || !strings.Contains(text, "mail.send has no probe") {
+		if text := err.Error(); !strings.Contains(text, "a for its owner's word") ||
+			!strings.Contains(text, "mail.send has no probe") {
 			t.Error(text)
 		}
 	}
-	if _, err := p.Do(t.Context(), coordinator.Action{Capability: "mail.send"}, unasked(t)); !errors.Is(err, coordinator.ErrClosed) {
+	if _, err := p.Do(t.Context(), coordinator.Action{Capability: "mail.send"}, unasked(t)); !errors.Is(err,
+		coordinator.ErrClosed) {
 		t.Errorf("an action joins: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -160,7 +165,8 @@ func TestAPlanMayAcceptDoubt(t *testing.T) {
 			t.Errorf("%v", k)
 		}
 	}
-	for _, plan := range []coordinator.PlanSpec{{DoubtAtCommit: 7}, {DoubtAtCommit: coordinator.AcceptDoubtAtCommit, Parent: "p"}} {
+	for _, plan := range []coordinator.PlanSpec{{DoubtAtCommit: 7},
+		{DoubtAtCommit: coordinator.AcceptDoubtAtCommit, Parent: "p"}} {
 		var refused *ledger.Refused
 		if _, err := l.agent.Begin(t.Context(), plan); !errors.As(err, &refused) || refused.Field != "plan.doubt_at_commit" {
 			t.Errorf("%v", err)
@@ -175,9 +181,10 @@ func TestARunWhoseCommitWaits(t *testing.T) {
 	ctx, cancel := bounded(t)
 	defer cancel()
 	function := func(ctx context.Context, p *coordinator.ReplayPlan) error {
-		_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-			return coordinator.Outcome{}, context.DeadlineExceeded
-		})
+		_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"},
+			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				return coordinator.Outcome{}, context.DeadlineExceeded
+			})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

@@ -99,7 +99,8 @@ func TestS64CommitsStayBelowTheCapAndPairsWhole(t *testing.T) {
 		var wait sync.WaitGroup
 		for i := range 40 {
 			wait.Go(func() {
-				a := Action{ID: fmt.Sprintf("a%d", i), Capability: "file.write", Branch: true, Input: strings.Repeat("x", 1000*(1+i%30))}
+				a := Action{ID: fmt.Sprintf("a%d", i), Capability: "file.write", Branch: true,
+					Input: strings.Repeat("x", 1000*(1+i%30))}
 				mustDo(t, p, a)
 			})
 		}
@@ -176,7 +177,8 @@ const scripted = "plan_opened forward_registered/a compensation_registered/a for
 	"forward_registered/c compensation_registered/c forward_completed/c plan_failed"
 
 func TestS65EachAppendFailedInEveryWayGivesTheSamePlan(t *testing.T) {
-	faults := map[string]ledger.Fault{"lost": ledger.FaultLost, "kept": ledger.FaultKept, "refused": ledger.FaultRefused, "busy": ledger.FaultBusy}
+	faults := map[string]ledger.Fault{"lost": ledger.FaultLost, "kept": ledger.FaultKept, "refused": ledger.FaultRefused,
+		"busy": ledger.FaultBusy}
 	for name, fault := range faults {
 		for n := 1; n <= 4; n++ {
 			for _, forgets := range []bool{false, true} {

@@ -119,15 +119,18 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		tenant: config.Tenant, agent: config.Agent, writer: ulid.Make().String(), language: newExpressions(), answers: maps.Clone(config.Answers),
+		tenant: config.Tenant, agent: config.Agent, writer: ulid.Make().String(),
+		language: newExpressions(), answers: maps.Clone(config.Answers),
 		appendTimeout:  cmp.Or(config.AppendTimeout, appendTimeoutDefault),
 		confirmTimeout: cmp.Or(config.ConfirmTimeout, confirmTimeoutDefault),
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{}, runs: map[string]*run{},
+		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
+		runs: map[string]*run{},
 	}
 	c.registry = &registry{
-		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{}, timeout: c.confirmTimeout, logger: c.logger,
+		tenant: c.tenant, language: c.language, code: map[string]*contract.Compiled{},
+		timeout: c.confirmTimeout, logger: c.logger,
 		published: map[string]published{},
 	}
 	if err := c.registry.add(config.Contracts); err != nil {
@@ -175,7 +178,8 @@ func checkConfig(config Config, b bus) error {
 	case config.Published && b == nil:
 		return ledger.Refuse("config.published", "given without a connection", "a connection to NATS")
 	case len(config.Contracts) > ContractsMax:
-		return ledger.Refuse("config.contracts", fmt.Sprint(len(config.Contracts)), fmt.Sprintf("at most %d", ContractsMax))
+		return ledger.Refuse("config.contracts", fmt.Sprint(len(config.Contracts)),
+			fmt.Sprintf("at most %d", ContractsMax))
 	}
 	return nil
 }
@@ -194,7 +198,8 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	select {
 	case <-c.committer.ended:
 	case <-ctx.Done():
-		err := fmt.Errorf("cannot close coordinator: not everything is known to be stored: %w", context.Cause(ctx))
+		err := fmt.Errorf("cannot close coordinator: not everything is known to be stored: %w",
+			context.Cause(ctx))
 		c.halt(err)
 		<-c.committer.ended
 		return err
@@ -265,7 +270,8 @@ func (c *Coordinator) notice(body []byte) {
 		if n.Action == "" {
 			p.committedElsewhere()
 		}
-	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved:
+	case ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed,
+		ledger.StateResolved:
 		p.unwind(n)
 	}
 }

@@ -39,7 +39,8 @@ func TestAnActionCostsTheSameWhateverIsHeld(t *testing.T) {
 		cost(10, 5000)
 		last, lastBytes := cost(5010, 10)
 		if first != 10 || last != first || lastBytes > firstBytes+16 { // numbers get a digit longer
-			t.Fatalf("10 actions cost %d appends of %d bytes at first, and %d of %d behind 5,000 held", first, firstBytes, last, lastBytes)
+			t.Fatalf("10 actions cost %d appends of %d bytes at first, and %d of %d behind 5,000 held", first, firstBytes, last,
+				lastBytes)
 		}
 	})
 }

@@ -42,7 +42,8 @@ func unserved(t *testing.T) (port int, conn *nats.Conn) {
 // doUntilStored tries an action until it is stored and its forward has run. No executor is
 // here to say that the plan is open, which a pair that took long to be stored has to ask:
 // on a busy machine the next one may be faster.
-func doUntilStored(ctx context.Context, plan *coordinator.Plan, a coordinator.Action, forward coordinator.Forward) (err error) {
+func doUntilStored(ctx context.Context, plan *coordinator.Plan, a coordinator.Action,
+	forward coordinator.Forward) (err error) {
 	for n, again := 1, true; again && ctx.Err() == nil; n++ {
 		_, err = plan.Do(ctx, a, forward)
 		slow := errors.Is(err, coordinator.ErrNotStarted)
@@ -152,10 +153,11 @@ func TestAnOutcomeReportedToAFullLedgerIsStoredWhenThereIsRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		store.full.Store(true) // behind the pair
-		return coordinator.Outcome{Output: "sent"}, nil
-	}); err != nil {
+	if _, err := plan.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			store.full.Store(true) // behind the pair
+			return coordinator.Outcome{Output: "sent"}, nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if err := plan.Flush(ctx); !errors.Is(err, ledger.ErrInDoubt) || !strings.Contains(err.Error(), "no room") {

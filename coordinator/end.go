@@ -44,7 +44,8 @@ func (e End) Final() bool { return e.State != ledger.StateQuarantined }
 // ErrUnconfirmed (stored; no executor answered). After ErrInDoubt, *CommitWaits and
 // ErrUnconfirmed call Commit again: it goes on where it was.
 func (p *Plan) Commit(ctx context.Context) error {
-	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
+	record := &pb.Record{Plan: p.id,
+		Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
 	seq, err := p.finishPlan(ctx, "committed", record)
 	if err == nil {
 		err = p.confirm(ctx, seq)
@@ -57,10 +58,11 @@ func (p *Plan) Commit(ctx context.Context) error {
 
 // Fail ends the plan badly: the executor undoes what happened. It waits for forwards
 // that still run: for the grace of their contracts, and at most ForwardGrace more once
-// it has interrupted them. The failure is durable when it returns nil; Wait tells when everything is undone. Errors
-// as of Commit, without the executor's.
+// it has interrupted them. The failure is durable when it returns nil; Wait tells when everything
+// is undone. Errors as of Commit, without the executor's.
 func (p *Plan) Fail(ctx context.Context, reason string) error {
-	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: reason}}}
+	record := &pb.Record{Plan: p.id,
+		Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: reason}}}
 	if _, err := p.finishPlan(ctx, "failed", record); err != nil {
 		return fmt.Errorf("cannot fail plan %q: %w", p.id, err)
 	}
@@ -69,7 +71,8 @@ func (p *Plan) Fail(ctx context.Context, reason string) error {
 
 // Cancel is Fail for a plan that is no longer wanted.
 func (p *Plan) Cancel(ctx context.Context, reason string) error {
-	record := &pb.Record{Plan: p.id, Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: reason}}}
+	record := &pb.Record{Plan: p.id,
+		Kind: &pb.Record_PlanCancelled{PlanCancelled: &pb.PlanCancelled{Reason: reason}}}
 	if _, err := p.finishPlan(ctx, "cancelled", record); err != nil {
 		return fmt.Errorf("cannot cancel plan %q: %w", p.id, err)
 	}
@@ -127,7 +130,8 @@ func (p *Plan) joinEnding(verb string) (*bundle, error) {
 		return nil, p.unwound // it will be open again
 	}
 	if verb == "committed" && p.running > 0 {
-		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running), "a commit after the last of them has returned")
+		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running),
+			"a commit after the last of them has returned")
 	}
 	p.end = &ending{verb: verb}
 	p.change()
@@ -165,7 +169,9 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 		case err != nil:
 			last = err
 		case answer.State == ledger.StateCommitted && len(answer.Outstanding) > 0:
-			return ledger.Refuse("plan.id", "it is committed, and does not hold "+strings.Join(answer.Outstanding, ", "), "an id that no plan had before")
+			return ledger.Refuse("plan.id",
+				"it is committed, and does not hold "+strings.Join(answer.Outstanding,
+					", "), "an id that no plan had before")
 		case answer.State == ledger.StateCommitted:
 			return nil
 		case answer.State == ledger.StateCommitting:
@@ -216,9 +222,11 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 	p.mu.Unlock()
 	switch {
 	case p.c.bus == nil:
-		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ledger.Refuse("config.conn", "missing", "a connection to NATS"))
+		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id,
+			ledger.Refuse("config.conn", "missing", "a connection to NATS"))
 	case opening:
-		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ledger.Refuse("plan", "not in the ledger yet", "an action, a Flush or an end first"))
+		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id,
+			ledger.Refuse("plan", "not in the ledger yet", "an action, a Flush or an end first"))
 	}
 	var last error
 	for ctx.Err() == nil {

@@ -41,7 +41,8 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 				if took := time.Since(began); took > confirmTimeoutDefault {
 					t.Errorf("it took %v", took)
 				}
-				wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "forward_completed/a plan_committed")
+				wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a",
+					"forward_completed/a plan_committed")
 				for _, q := range e.asked {
 					if q.Plan != p.ID() || q.Sequence != 2 || q.Ended || q.WaitMs <= 0 || e.subject != "query.default.plan.outcome" {
 						t.Errorf("asked %+v on %s", q, e.subject)
@@ -201,7 +202,8 @@ func TestFailDoesNotWaitLongForAForwardThatGoesOn(t *testing.T) {
 			t.Errorf("the forward completed, and Do says %v", err)
 		}
 		elapse(LingerMax) // a late outcome is told all the same
-		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "plan_failed", "forward_completed/a")
+		wantLines(t, store, "plan_opened forward_registered/a compensation_registered/a", "plan_failed",
+			"forward_completed/a")
 	})
 }
 
@@ -218,7 +220,8 @@ func TestWhatWasRegisteredAndNeverCalledIsKnownNotToHaveHappened(t *testing.T) {
 		if err := p.Fail(t.Context(), "no room"); err != nil {
 			t.Fatal(err)
 		}
-		if got := effective(t, store, p.ID()); got != "plan_opened forward_registered/a compensation_registered/a forward_failed/a plan_failed" {
+		if got := effective(t, store, p.ID()); got != "plan_opened forward_registered/a compensation_registered/a "+
+			"forward_failed/a plan_failed" {
 			t.Errorf("the ledger holds %s", got)
 		}
 		if code := find(t, store, "forward_failed/a").GetForwardFailed().Code; code != "not_started" {
@@ -228,7 +231,8 @@ func TestWhatWasRegisteredAndNeverCalledIsKnownNotToHaveHappened(t *testing.T) {
 }
 
 func TestANoticeStopsThePlan(t *testing.T) {
-	for _, state := range []string{ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined, ledger.StateFailed} {
+	for _, state := range []string{ledger.StateUnwinding, ledger.StateCompensated, ledger.StateQuarantined,
+		ledger.StateFailed} {
 		t.Run(state, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				store, e := memory(), &executor{}
@@ -258,7 +262,8 @@ func TestANoticeStopsThePlan(t *testing.T) {
 					t.Error(err)
 				}
 				elapse(LingerMax)
-				want := "plan_opened forward_registered/a compensation_registered/a forward_failed/a forward_registered/c compensation_registered/c forward_completed/c"
+				want := "plan_opened forward_registered/a compensation_registered/a forward_failed/a forward_registered/c " +
+					"compensation_registered/c forward_completed/c"
 				if got := effective(t, store, p.ID()); got != want {
 					t.Errorf("the plan is %s", got)
 				}

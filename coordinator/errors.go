@@ -129,8 +129,9 @@ func closed(what string) error { return fmt.Errorf("%s: %w", what, ErrClosed) }
 // itself, with the answer of a probe, or by the owner's word; until then Fail, Cancel, a
 // trigger or a verdict undoes the plan. It is ErrCommitWaits.
 type CommitWaits struct {
-	Plan   string
-	Doubts []api.Doubt // the first 100: in the order of registration, then acts that refused records claim
+	Plan string
+	// the first 100: in the order of registration, then acts that refused records claim
+	Doubts []api.Doubt
 }
 
 // Error names the actions and what each waits for.

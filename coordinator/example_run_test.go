@@ -43,7 +43,8 @@ func ExampleCoordinator_Run() {
 				end() // as if it were killed
 				return ctx.Err()
 			}
-			_, err = p.Do(ctx, coordinator.Action{ID: "flight", Capability: "flight.book", Undo: &coordinator.Undo{Handler: nothingToUndo}},
+			_, err = p.Do(ctx, coordinator.Action{ID: "flight", Capability: "flight.book",
+				Undo: &coordinator.Undo{Handler: nothingToUndo}},
 				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 					return coordinator.Outcome{}, coordinator.NotTaken(errors.New("no seats"))
 				})
@@ -72,7 +73,8 @@ func serverAndExecutor() (*nats.Conn, func()) {
 	must(err)
 	nc, err := srv.Connect()
 	must(err)
-	h, err := host.New(host.Config{Conn: nc, Tenants: []string{"default"}, Dir: dir + "/state", DurableServer: srv.DurableID()})
+	h, err := host.New(host.Config{Conn: nc, Tenants: []string{"default"}, Dir: dir + "/state",
+		DurableServer: srv.DurableID()})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -56,7 +56,8 @@ func server() (*nats.Conn, func()) {
 	must(err)
 	nc, err := srv.Connect()
 	must(err)
-	_, err = jetstream.Open(context.Background(), jetstream.Config{Conn: nc, Tenant: "default", DurableServer: srv.DurableID()})
+	_, err = jetstream.Open(context.Background(),
+		jetstream.Config{Conn: nc, Tenant: "default", DurableServer: srv.DurableID()})
 	must(err)
 	return nc, func() {
 		nc.Close()

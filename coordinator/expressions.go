@@ -38,7 +38,8 @@ func (x *expressions) triggers(at string, conditions map[string]string) ([]*pb.T
 	var out []*pb.Trigger
 	for _, name := range slices.Sorted(maps.Keys(conditions)) {
 		if _, err := x.cache.Condition(conditions[name]); err != nil {
-			return nil, ledger.Refuse(at+".triggers["+name+"]", err.Error(), "a condition as in docs/triggers.md")
+			return nil, ledger.Refuse(at+".triggers["+name+"]", err.Error(),
+				"a condition as in docs/triggers.md")
 		}
 		out = append(out, &pb.Trigger{Name: name, Condition: conditions[name]})
 	}

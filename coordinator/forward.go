@@ -31,7 +31,8 @@ func (a *action) start(ctx context.Context) (context.Context, error) {
 	case a.givenUp != nil:
 		return nil, a.givenUp
 	case a.state != actionRegistered:
-		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action), "an id of its own for each action")
+		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", a.call.Action),
+			"an id of its own for each action")
 	case p.unwinding() != nil:
 		return nil, errors.Join(p.unwound, a.giveUp())
 	case ctx.Err() != nil:
@@ -80,7 +81,8 @@ func (a *action) tooLate(now time.Time) error {
 		return fmt.Errorf("%w: its deadline has passed", ErrUnwinding)
 	}
 	if until := a.givesUp(); !until.IsZero() && !now.Before(until) {
-		return fmt.Errorf("%w: its timeout of %v was over before its forward could be called", ErrNotStarted, a.contract.Timeout)
+		return fmt.Errorf("%w: its timeout of %v was over before its forward could be called",
+			ErrNotStarted, a.contract.Timeout)
 	}
 	return nil
 }
@@ -143,7 +145,8 @@ func (a *action) stillOpen(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err := fmt.Errorf("%w: %v after its registration no executor says that the plan is still open", ErrNotStarted, time.Since(a.queued).Round(time.Millisecond))
+	err := fmt.Errorf("%w: %v after its registration no executor says that the plan is still open",
+		ErrNotStarted, time.Since(a.queued).Round(time.Millisecond))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.state != actionRegistered {
@@ -268,7 +271,8 @@ func (a *action) vanished() {
 	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
 	defer cancel()
 	if err := p.flushOutcomes(ctx); err != nil {
-		p.c.logger.Warn("outcome not known to be stored", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
+		p.c.logger.Warn("outcome not known to be stored", "tenant", p.c.tenant, "plan", p.id, "action",
+			a.call.Action, "error", err)
 	}
 }
 

@@ -26,7 +26,8 @@ func ended(c contract.Contract) contract.Contract {
 
 func startLimited(t *testing.T, store Appender, b bus, c contract.Contract) *Coordinator {
 	t.Helper()
-	agent, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{c}}, b)
+	agent, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{c}},
+		b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +64,11 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 		end      func(p *Plan, e *executor)
 		want     time.Duration
 	}{
-		"timeout":              {limited(time.Second, 0), PlanSpec{}, nil, time.Second},
-		"deadline":             {limited(0, 300*time.Millisecond), PlanSpec{Deadline: time.Second}, nil, 1300 * time.Millisecond},
-		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), PlanSpec{Deadline: 900 * time.Millisecond}, nil, time.Second},
+		"timeout": {limited(time.Second, 0), PlanSpec{}, nil, time.Second},
+		"deadline": {limited(0, 300*time.Millisecond), PlanSpec{Deadline: time.Second}, nil,
+			1300 * time.Millisecond},
+		"deadline and timeout": {limited(time.Second, 300*time.Millisecond), PlanSpec{Deadline: 900 * time.Millisecond}, nil,
+			time.Second},
 		"notice": {limited(0, 300*time.Millisecond), PlanSpec{}, func(p *Plan, e *executor) {
 			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
 		}, 800 * time.Millisecond},
@@ -104,7 +107,8 @@ func TestAForwardIsGivenUpAtTheEndOfItsTimeAndOfItsPlans(t *testing.T) {
 // TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen: its plan may have been undone
 // since, and an undo of what had not started yet have been sent.
 func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
-	open, unwinding := api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateCompensated, Reason: "sold"}
+	open, unwinding := api.OutcomeAnswer{State: ledger.StateOpen}, api.OutcomeAnswer{State: ledger.StateCompensated,
+		Reason: "sold"}
 	for name, c := range map[string]struct {
 		stored  time.Duration // after its call
 		timeout time.Duration
@@ -133,7 +137,8 @@ func TestAForwardThatIsLongRegisteredStartsWhenItsPlanIsOpen(t *testing.T) {
 				if ran != c.runs || len(e.asked) > 0 != c.asked {
 					t.Errorf("it runs: %t, after questions %+v", ran, e.asked)
 				}
-				if elapse(LingerMax); !ran && effective(t, store, p.ID()) != "plan_opened forward_registered/a compensation_registered/a forward_failed/a" {
+				if elapse(LingerMax); !ran && effective(t, store, p.ID()) != "plan_opened forward_registered/a "+
+					"compensation_registered/a forward_failed/a" {
 					t.Errorf("the ledger holds %s", lines(t, store))
 				}
 			})

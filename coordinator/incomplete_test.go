@@ -21,7 +21,8 @@ func large(id string) map[string]any {
 }
 
 func reports() (declared []contract.Contract) {
-	for name, with := range map[string]string{"id": "=output.id", "blob": "=output.blob", "maybe": "=output.?blob", "none": "=input.path"} {
+	for name, with := range map[string]string{"id": "=output.id", "blob": "=output.blob", "maybe": "=output.?blob",
+		"none": "=input.path"} {
 		declared = append(declared, contract.Contract{
 			Capability: "report." + name, Class: contract.Compensable, Lift: []string{"id"},
 			Inverse: &contract.Inverse{Call: "report.drop", With: map[string]any{"what": with}},
@@ -45,7 +46,8 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 		"blob":  {"", true, ledger.StateQuarantined},
 	} {
 		p := l.begin(coordinator.PlanSpec{ID: name})
-		output, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "report." + name, Input: map[string]string{"path": "in"}},
+		output, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "report." + name,
+			Input: map[string]string{"path": "in"}},
 			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 				return coordinator.Outcome{Output: large("r7"), ExternalRef: "x"}, nil
 			})
@@ -88,11 +90,13 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 func TestAReportKeepsWhatIsRead(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: reports()})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
-	if err := p.Report(t.Context(), coordinator.Action{ID: "a", Capability: "report.id"}, coordinator.Outcome{Output: large("r7")}); err != nil {
+	if err := p.Report(t.Context(), coordinator.Action{ID: "a", Capability: "report.id"},
+		coordinator.Outcome{Output: large("r7")}); err != nil {
 		t.Fatal(err)
 	}
 	var refused *ledger.Refused
-	err := p.Report(t.Context(), coordinator.Action{ID: "b", Capability: "report.blob"}, coordinator.Outcome{Output: large("r7")})
+	err := p.Report(t.Context(), coordinator.Action{ID: "b", Capability: "report.blob"},
+		coordinator.Outcome{Output: large("r7")})
 	if !errors.As(err, &refused) || refused.Field != "records" {
 		t.Errorf("%v", err)
 	}
@@ -110,10 +114,11 @@ func TestARunDoesNotReturnAPartOfAnOutput(t *testing.T) {
 	ran := 0
 	for range 2 {
 		_ = l.process().Run(ctx, config("r"), func(ctx context.Context, p *coordinator.ReplayPlan) error {
-			_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "report.id"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-				ran++
-				return coordinator.Outcome{Output: large("r7")}, nil
-			})
+			_, err := p.Do(ctx, coordinator.Action{ID: "a", Capability: "report.id"},
+				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					ran++
+					return coordinator.Outcome{Output: large("r7")}, nil
+				})
 			var refused *ledger.Refused
 			if !errors.As(err, &refused) || refused.Field != "records" {
 				t.Errorf("%v", err)
@@ -145,7 +150,8 @@ func TestAHandlerWithoutItsOutputStops(t *testing.T) {
 	_ = first.Run(ctx1, config("h"), function(func() error { waitCommitted(t, l, "h", 1); return first.lose(lose) }))
 	err := l.process().Run(ctx, config("h"), function(func() error { return errNoRoom }))
 	wantUnwound(t, err, ledger.StateQuarantined)
-	if a := l.showsAction("h", "a", func(executor.ActionView) bool { return true }); !strings.Contains(a.Note, "too large to be kept") || w.undoneText() != "" {
+	if a := l.showsAction("h", "a", func(executor.ActionView) bool { return true }); !strings.Contains(a.Note,
+		"too large to be kept") || w.undoneText() != "" {
 		t.Errorf("%+v, undone %q", a, w.undoneText())
 	}
 }

@@ -30,7 +30,8 @@ type slowProvider struct {
 }
 
 func newSlowProvider(takes time.Duration, refuses bool) *slowProvider {
-	return &slowProvider{takes: takes, refuses: refuses, standing: map[string]bool{}, undone: map[string]bool{}, asked: map[string]bool{}}
+	return &slowProvider{takes: takes, refuses: refuses, standing: map[string]bool{}, undone: map[string]bool{},
+		asked: map[string]bool{}}
 }
 
 // do is a forward over a client that hangs up with its context.
@@ -152,7 +153,8 @@ func TestS85AForwardThatLandsAfterItsCallerHasHungUp(t *testing.T) {
 
 // leavesNothing runs a forward that lands late, has its plan undone meanwhile, and wants
 // nothing of it to be there afterwards. It reports whether its caller gave it up first.
-func (l *live) leavesNothing(plan coordinator.PlanSpec, capability string, s *slowProvider, strike func(p *coordinator.Plan)) (hungUp bool) {
+func (l *live) leavesNothing(plan coordinator.PlanSpec, capability string, s *slowProvider,
+	strike func(p *coordinator.Plan)) (hungUp bool) {
 	p := l.begin(plan)
 	said := make(chan error, 1)
 	go func() { // ends with the forward

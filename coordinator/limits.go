@@ -44,13 +44,15 @@ const (
 	questionTimeoutDefault  = 30 * time.Second
 	questionBackoffDefault  = time.Second
 
-	appendAttemptMax = 2 * time.Second       // one try of an append
-	retryDelayMin    = 5 * time.Millisecond  // between tries, doubling
-	retryDelayMax    = time.Second           //
-	askDelay         = 50 * time.Millisecond // between questions to an executor that is not there, or cannot say yet
-	askDelayMax      = time.Second           // where its doubling ends, while a verdict or a rewinding is waited for
-	askWaitMax       = 2 * time.Second       // how long the executor may keep one question
-	askSlack         = time.Second           // what its answer may take beyond that
+	appendAttemptMax = 2 * time.Second      // one try of an append
+	retryDelayMin    = 5 * time.Millisecond // between tries, doubling
+	retryDelayMax    = time.Second          //
+	// between questions to an executor that is not there, or cannot say yet
+	askDelay = 50 * time.Millisecond
+	// where its doubling ends, while a verdict or a rewinding is waited for
+	askDelayMax = time.Second
+	askWaitMax  = 2 * time.Second // how long the executor may keep one question
+	askSlack    = time.Second     // what its answer may take beyond that
 
 	presenceTries   = 4                      // to find out whether a process runs a plan
 	presenceMax     = 500 * time.Millisecond // that it may take to say so, each time

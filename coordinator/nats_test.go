@@ -28,7 +28,8 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{{
 		Name: "a1", Password: "secret",
-		Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "ask.default.calendar.get"},
+		Publish: []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls",
+			"ask.default.calendar.get"},
 		Subscribe: []string{"notice.default.a1.>", "reply.default.a1.*"},
 	}}})
 	if err != nil {
@@ -40,13 +41,15 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	agent, err = nats.Connect(server.URL(), nats.UserInfo("a1", "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
+	agent, err = nats.Connect(server.URL(), nats.UserInfo("a1", "secret"),
+		nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(agent.Close)
-	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()})
+	store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default",
+		DurableServer: server.DurableID()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +58,10 @@ func serve(t *testing.T) (agent, root *nats.Conn, store *jetstream.Store) {
 
 func newAgent(t *testing.T, conn *nats.Conn) *coordinator.Coordinator {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{
-		{Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}},
-	}})
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1",
+		Contracts: []contract.Contract{
+			{Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +128,13 @@ func TestAnAgentNeedsOnlyItsDocumentedPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.write"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		if n := last(t, store); n != 1 {
-			t.Errorf("%d commits before the forward", n)
-		}
-		return coordinator.Outcome{}, nil
-	}); err != nil {
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.write"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			if n := last(t, store); n != 1 {
+				t.Errorf("%d commits before the forward", n)
+			}
+			return coordinator.Outcome{}, nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if err := plan.Commit(t.Context()); err != nil {
@@ -151,17 +156,19 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write"}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-		body, err := json.Marshal(api.Notice{Plan: call.Plan, State: ledger.StateUnwinding, Reason: "cancelled by the owner"})
-		if err != nil {
-			t.Error(err)
-		}
-		if err := root.Publish(api.NoticeSubject("default", "a1", call.Plan), body); err != nil {
-			t.Error(err)
-		}
-		<-ctx.Done()
-		return coordinator.Outcome{}, context.Cause(ctx)
-	})
+	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write"},
+		func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+			body, err := json.Marshal(api.Notice{Plan: call.Plan, State: ledger.StateUnwinding,
+				Reason: "cancelled by the owner"})
+			if err != nil {
+				t.Error(err)
+			}
+			if err := root.Publish(api.NoticeSubject("default", "a1", call.Plan), body); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return coordinator.Outcome{}, context.Cause(ctx)
+		})
 	if !errors.Is(err, coordinator.ErrUnwinding) || !strings.Contains(err.Error(), "cancelled by the owner") {
 		t.Errorf("got %v", err)
 	}
@@ -181,7 +188,8 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 	}
 	answer(t, root, "query.default.contract.ls", func([]byte) any {
 		return map[string]any{"contracts": []any{map[string]any{
-			"capability": "calendar.move", "digest": fmt.Sprintf("%x", published.Digest), "revision": 1, "current": true, "contract": json.RawMessage(published.Canonical),
+			"capability": "calendar.move", "digest": fmt.Sprintf("%x",
+				published.Digest), "revision": 1, "current": true, "contract": json.RawMessage(published.Canonical),
 		}}}
 	})
 	w, err := worker.New(worker.Config{Conn: root, Tenant: "default", Name: "w1"})
@@ -201,7 +209,8 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "m", Capability: "calendar.move", Input: map[string]string{"id": "e1"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+	if _, err := plan.Do(t.Context(), coordinator.Action{ID: "m", Capability: "calendar.move",
+		Input: map[string]string{"id": "e1"}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
 		return coordinator.Outcome{}, nil
 	}); err != nil {
 		t.Fatal(err)
@@ -217,7 +226,8 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 	if digest := entries[1].Record.GetForwardRegistered().ContractDigest; string(digest) != string(published.Digest[:]) {
 		t.Errorf("digest %x", digest)
 	}
-	if before := entries[2].Record.Payload.GetBefore(); string(before) != `{"asked":{"id":"e1"},"at":"9:00","for":"calendar.move"}` {
+	if before := entries[2].Record.Payload.GetBefore(); string(
+		before) != `{"asked":{"id":"e1"},"at":"9:00","for":"calendar.move"}` {
 		t.Errorf("before %s", before)
 	}
 	for _, close := range []func(context.Context) error{c.Close, w.Close} {
@@ -234,7 +244,8 @@ func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 		if err := json.Unmarshal(body, &q); err != nil || q.Action != "a" {
 			t.Errorf("asked %+v, %v", q, err)
 		}
-		notice, err := json.Marshal(api.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect", Reason: "use the test account", By: "compliance"})
+		notice, err := json.Marshal(api.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect",
+			Reason: "use the test account", By: "compliance"})
 		if err == nil {
 			err = root.Publish(api.NoticeSubject("default", "a1", q.Plan), notice)
 		}
@@ -249,12 +260,14 @@ func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write", Review: true}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		t.Error("the forward ran")
-		return coordinator.Outcome{}, nil
-	})
+	_, err = plan.Do(ctx, coordinator.Action{ID: "a", Capability: "file.write", Review: true},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			t.Error("the forward ran")
+			return coordinator.Outcome{}, nil
+		})
 	var verdict *coordinator.Verdict
-	if !errors.Is(err, coordinator.ErrBlocked) || !errors.As(err, &verdict) || verdict.Outcome != "redirect" || verdict.Reason != "use the test account" {
+	if !errors.Is(err, coordinator.ErrBlocked) || !errors.As(err, &verdict) || verdict.Outcome != "redirect" ||
+		verdict.Reason != "use the test account" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -272,9 +285,10 @@ func TestManyCallsOverNATSShareCommits(t *testing.T) {
 				return
 			}
 			for range actions {
-				if _, err := plan.Do(t.Context(), coordinator.Action{Capability: "file.write"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-					return coordinator.Outcome{}, nil
-				}); err != nil {
+				if _, err := plan.Do(t.Context(), coordinator.Action{Capability: "file.write"},
+					func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+						return coordinator.Outcome{}, nil
+					}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -326,12 +340,15 @@ func benchmarkDo(b *testing.B, concurrency int) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
+	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "default",
+		DurableServer: server.DurableID()}); err != nil {
 		b.Fatal(err)
 	}
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{
-		{Capability: "file.write", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}},
-	}})
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1",
+		Contracts: []contract.Contract{
+			{Capability: "file.write", Class: contract.Compensable,
+				Inverse: &contract.Inverse{Call: "file.delete", With: map[string]any{"path": "=input.path"}}},
+		}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -350,7 +367,9 @@ func benchmarkDo(b *testing.B, concurrency int) {
 				return
 			}
 			for range left {
-				if _, err := plan.Do(b.Context(), coordinator.Action{Capability: "file.write", Input: json.RawMessage(`{"path":"/tmp/x"}`)}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				if _, err := plan.Do(b.Context(), coordinator.Action{Capability: "file.write",
+					Input: json.RawMessage(`{"path":"/tmp/x"}`)}, func(context.Context, coordinator.Call) (
+					coordinator.Outcome, error) {
 					return coordinator.Outcome{}, nil
 				}); err != nil {
 					b.Error(err)

@@ -66,8 +66,9 @@ type OnUndoFailure uint8
 
 // What an unwind does with the actions that a quarantined one came after.
 const (
-	HaltOnUndoFailure     OnUndoFailure = iota // they stay as they are until its owner has answered
-	ContinueOnUndoFailure                      // they are undone nevertheless; the plan still ends quarantined
+	HaltOnUndoFailure OnUndoFailure = iota // they stay as they are until its owner has answered
+	// they are undone nevertheless; the plan still ends quarantined
+	ContinueOnUndoFailure
 )
 
 // DoubtAtCommit says what the commit of a plan does about actions of which nobody knows
@@ -77,7 +78,8 @@ type DoubtAtCommit uint8
 // What a commit does about doubt.
 const (
 	SettleDoubtAtCommit DoubtAtCommit = iota // it waits: probes are asked, then the owner
-	AcceptDoubtAtCommit                      // the plan is committed at once, and the ledger names them
+	// the plan is committed at once, and the ledger names them
+	AcceptDoubtAtCommit
 )
 
 // Plan is a plan of this process. It is safe for concurrent use.
@@ -166,7 +168,9 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 		deadline = time.Unix(0, ns)
 	}
 	return &Plan{
-		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan), opening: opening, vars: c.planVars(opening), actions: map[string]*action{}, reserved: map[string]bool{},
+		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c,
+			opening.Plan), opening: opening, vars: c.planVars(
+			opening), actions: map[string]*action{}, reserved: map[string]bool{},
 		changed: make(chan struct{}),
 	}
 }
@@ -174,7 +178,8 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 // Begin opens a child of this plan, as Coordinator.Begin does with PlanSpec.Parent.
 func (p *Plan) Begin(ctx context.Context, child PlanSpec) (*Plan, error) {
 	if child.Parent != "" && child.Parent != p.id {
-		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID, ledger.Refuse("plan.parent", fmt.Sprintf("%q", child.Parent), "this plan, or nothing"))
+		return nil, fmt.Errorf("cannot begin plan %q: %w", child.ID,
+			ledger.Refuse("plan.parent", fmt.Sprintf("%q", child.Parent), "this plan, or nothing"))
 	}
 	child.Parent = p.id
 	p.mu.Lock()
@@ -194,8 +199,11 @@ func (c *Coordinator) follow(ctx context.Context, child PlanSpec) error {
 	}
 	p.mu.Lock()
 	err := p.shut()
-	if err == nil && child.ParentAction != "" && (p.actions[child.ParentAction] == nil || p.actions[child.ParentAction].pair.failed()) {
-		err = ledger.Refuse("plan.parent_action", fmt.Sprintf("%q is no action of plan %s", child.ParentAction, p.id), "the id of an action registered before")
+	if err == nil && child.ParentAction != "" &&
+		(p.actions[child.ParentAction] == nil || p.actions[child.ParentAction].pair.failed()) {
+		err = ledger.Refuse("plan.parent_action",
+			fmt.Sprintf("%q is no action of plan %s", child.ParentAction,
+				p.id), "the id of an action registered before")
 	}
 	p.mu.Unlock()
 	if err == nil {
@@ -226,14 +234,16 @@ func (c *Coordinator) planVars(opening *pb.Record) json.RawMessage {
 // planOpened checks a declaration and makes its record.
 func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, error) {
 	opened := &pb.PlanOpened{
-		Label: plan.Label, Owner: plan.Owner, SecondApprover: plan.SecondApprover, ParentPlan: plan.Parent, ParentAction: plan.ParentAction,
+		Label: plan.Label, Owner: plan.Owner, SecondApprover: plan.SecondApprover,
+		ParentPlan: plan.Parent, ParentAction: plan.ParentAction,
 	}
 	switch plan.OnUndoFailure {
 	case HaltOnUndoFailure:
 	case ContinueOnUndoFailure:
 		opened.OnUndoFailure = pb.OnUndoFailure_ON_UNDO_FAILURE_CONTINUE
 	default:
-		return nil, ledger.Refuse("plan.on_undo_failure", fmt.Sprint(plan.OnUndoFailure), "HaltOnUndoFailure or ContinueOnUndoFailure")
+		return nil, ledger.Refuse("plan.on_undo_failure", fmt.Sprint(plan.OnUndoFailure),
+			"HaltOnUndoFailure or ContinueOnUndoFailure")
 	}
 	if plan.AttachToken != "" {
 		digest := sha256.Sum256([]byte(plan.AttachToken))
@@ -241,8 +251,10 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 	}
 	opened.ParentToken = []byte(plan.ParentToken)
 	switch {
-	case plan.AttachToken != "" && (len(plan.AttachToken) < attachTokenMin || len(plan.AttachToken) > ledger.TokenLenMax):
-		return nil, ledger.Refuse("plan.attach_token", fmt.Sprintf("%d bytes", len(plan.AttachToken)), fmt.Sprintf("a secret of %d to %d bytes", attachTokenMin, ledger.TokenLenMax))
+	case plan.AttachToken != "" && (len(plan.AttachToken) < attachTokenMin ||
+		len(plan.AttachToken) > ledger.TokenLenMax):
+		return nil, ledger.Refuse("plan.attach_token", fmt.Sprintf("%d bytes", len(plan.AttachToken)),
+			fmt.Sprintf("a secret of %d to %d bytes", attachTokenMin, ledger.TokenLenMax))
 	case plan.DoubtAtCommit > AcceptDoubtAtCommit:
 		return nil, ledger.Refuse("plan.doubt_at_commit", fmt.Sprint(plan.DoubtAtCommit),
 			"SettleDoubtAtCommit or AcceptDoubtAtCommit")
@@ -267,7 +279,8 @@ func (c *Coordinator) planOpened(plan PlanSpec, now time.Time) (*pb.Record, erro
 		}
 	}
 	if plan.Concurrency < 0 || plan.Concurrency > ledger.ConcurrencyMax {
-		return nil, ledger.Refuse("plan.concurrency", fmt.Sprint(plan.Concurrency), fmt.Sprintf("0 to %d", ledger.ConcurrencyMax))
+		return nil, ledger.Refuse("plan.concurrency", fmt.Sprint(plan.Concurrency),
+			fmt.Sprintf("0 to %d", ledger.ConcurrencyMax))
 	}
 	opened.Concurrency = uint32(plan.Concurrency)
 	for _, key := range slices.Sorted(maps.Keys(plan.Labels)) {
@@ -287,7 +300,8 @@ func notPassed(plan PlanSpec, now time.Time) error {
 	if plan.DeadlineAt.IsZero() || plan.DeadlineAt.After(now) {
 		return nil
 	}
-	return ledger.Refuse("plan.deadline_at", "it has passed: "+plan.DeadlineAt.Format(time.RFC3339), "an instant to come")
+	return ledger.Refuse("plan.deadline_at", "it has passed: "+plan.DeadlineAt.Format(time.RFC3339),
+		"an instant to come")
 }
 
 // check holds the ledger's rules for records of one bundle, and its size.

@@ -62,7 +62,8 @@ func (r *registry) add(contracts []contract.Contract) error {
 			return err
 		}
 		if r.code[t.Capability] != nil {
-			return ledger.Refuse("contract["+t.Capability+"]", "declared twice", "one contract for each capability")
+			return ledger.Refuse("contract["+t.Capability+"]", "declared twice",
+				"one contract for each capability")
 		}
 		r.code[t.Capability] = compiled
 	}
@@ -72,35 +73,43 @@ func (r *registry) add(contracts []contract.Contract) error {
 // find returns the contract in force for a capability. For a forward of this
 // process that in code wins, for an effect that was made elsewhere the published
 // one. Errors: *Refused.
-func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled, error) {
+func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*contract.Compiled,
+	error) {
 	own := r.code[capability]
 	if own != nil && (!elsewhere || r.bus == nil) {
 		return own, nil
 	}
-	undeclared := ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared", capability), "a capability with a contract")
+	undeclared := ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared", capability),
+		"a capability with a contract")
 	if r.bus == nil || !ledger.ValidCapability(capability) {
 		return nil, undeclared
 	}
 	found, ok, err := r.lookUp(ctx, capability, own == nil)
 	switch {
 	case found.problem != nil:
-		return nil, ledger.Refuse("action.capability", fmt.Sprintf("the published contract of %q cannot be used: %v", capability, found.problem), "a contract that this version reads")
+		return nil, ledger.Refuse("action.capability",
+			fmt.Sprintf("the published contract of %q cannot be used: %v", capability,
+				found.problem), "a contract that this version reads")
 	case ok:
 		return found.contract, nil
 	case own != nil:
 		if err != nil { // what has happened must be registered
-			r.logger.Warn("published contracts not known: using the one in code", "tenant", r.tenant, "capability", capability, "error", err)
+			r.logger.Warn("published contracts not known: using the one in code", "tenant", r.tenant,
+				"capability", capability, "error", err)
 		}
 		return own, nil
 	case err != nil:
-		return nil, ledger.Refuse("action.capability", fmt.Sprintf("%q is not declared here, and published contracts are not known: %v", capability, err), "a capability with a contract, or an executor that answers")
+		return nil, ledger.Refuse("action.capability",
+			fmt.Sprintf("%q is not declared here, and published contracts are not known: %v", capability,
+				err), "a capability with a contract, or an executor that answers")
 	}
 	return nil, undeclared
 }
 
 // lookUp returns the published contract of a capability. One that is not known is
 // asked for when it must be, or when the registry was never read.
-func (r *registry) lookUp(ctx context.Context, capability string, must bool) (found published, ok bool, err error) {
+func (r *registry) lookUp(ctx context.Context, capability string, must bool) (found published,
+	ok bool, err error) {
 	r.mu.Lock()
 	found, ok = r.published[capability]
 	ask := !ok && (must || !r.read)
@@ -172,7 +181,8 @@ func (r *registry) keep(answer contractsAnswer) {
 		case ok && known.problem == nil && digestOf(known.contract) == view.Digest:
 			continue
 		case !ok && full:
-			r.logger.Warn("too many published contracts", "tenant", r.tenant, "capability", view.Capability, "max", ContractsMax)
+			r.logger.Warn("too many published contracts", "tenant", r.tenant, "capability", view.Capability,
+				"max", ContractsMax)
 			continue
 		}
 		var entry published
@@ -193,7 +203,8 @@ func (r *registry) decode(capability, digest string, canonical []byte) (*contrac
 		return nil, err
 	}
 	if compiled.Capability != capability || digestOf(compiled) != digest {
-		return nil, ledger.Refuse("contract["+capability+"]", "its digest is "+digestOf(compiled)+", published as "+digest, "the contract that was published")
+		return nil, ledger.Refuse("contract["+capability+"]",
+			"its digest is "+digestOf(compiled)+", published as "+digest, "the contract that was published")
 	}
 	return compiled, nil
 }
@@ -205,7 +216,8 @@ func digestOf(c *contract.Compiled) string { return fmt.Sprintf("%x", c.Digest) 
 // a capability that nothing declares is asked for when it comes.
 func (c *Coordinator) ReadContracts(ctx context.Context) error {
 	if c.registry.bus == nil {
-		return fmt.Errorf("cannot read contracts: %w", ledger.Refuse("config.published", "not set", "true, and a connection"))
+		return fmt.Errorf("cannot read contracts: %w",
+			ledger.Refuse("config.published", "not set", "true, and a connection"))
 	}
 	if err := c.registry.readAll(ctx); err != nil {
 		return fmt.Errorf("cannot read contracts: %w", err)

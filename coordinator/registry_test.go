@@ -38,7 +38,8 @@ func newShelf(t *testing.T, published ...contract.Contract) *shelf {
 			view := s.views[c.Capability]
 			if view == nil {
 				compiled := compiled(t, c)
-				view = map[string]any{"capability": c.Capability, "digest": fmt.Sprintf("%x", compiled.Digest), "contract": json.RawMessage(compiled.Canonical), "revision": 1}
+				view = map[string]any{"capability": c.Capability, "digest": fmt.Sprintf("%x", compiled.Digest),
+					"contract": json.RawMessage(compiled.Canonical), "revision": 1}
 			}
 			answer["contracts"] = []any{view}
 			if i+1 < len(s.published) && q.Capability == "" {
@@ -108,7 +109,8 @@ func TestS103InlineTheContractInCodeWinsElsewhereThePublishedOne(t *testing.T) {
 			own, published  []contract.Contract
 			inline, outside string
 		}{
-			{"both", []contract.Contract{refund("pay.code")}, []contract.Contract{refund("pay.published")}, "pay.code", "pay.published"},
+			{"both", []contract.Contract{refund("pay.code")}, []contract.Contract{refund("pay.published")}, "pay.code",
+				"pay.published"},
 			{"in code only", []contract.Contract{refund("pay.code")}, nil, "pay.code", "pay.code"},
 			{"published only", nil, []contract.Contract{refund("pay.published")}, "pay.published", "pay.published"},
 		} {
@@ -142,7 +144,8 @@ func TestS11ThePublishedContractIsFrozenIntoThePair(t *testing.T) {
 		mustDo(t, p, charge("c"))
 		for id, call := range map[string]string{"a": "pay.one", "b": "pay.one", "c": "pay.two"} {
 			want := compiled(t, refund(call)).Digest
-			if f := find(t, store, "forward_registered/"+id).GetForwardRegistered(); inverseOf(t, store, id) != call || string(f.ContractDigest) != string(want[:]) {
+			if f := find(t, store, "forward_registered/"+id).GetForwardRegistered(); inverseOf(t, store, id) != call ||
+				string(f.ContractDigest) != string(want[:]) {
 				t.Errorf("action %s: %s, %x", id, inverseOf(t, store, id), f.ContractDigest)
 			}
 		}
@@ -173,7 +176,8 @@ func TestAllPagesAreReadAndWhatComesLaterIsAskedFor(t *testing.T) {
 
 func TestWithoutAnExecutorTheContractsInCodeServe(t *testing.T) {
 	in(t, func(t *testing.T) {
-		for name, problem := range map[string]any{"nobody": errNobody, "an error": map[string]string{"error": "no holder"}, "no JSON": []byte("{")} {
+		for name, problem := range map[string]any{"nobody": errNobody, "an error": map[string]string{"error": "no holder"},
+			"no JSON": []byte("{")} {
 			store, s := memory(), newShelf(t, refund("pay.published"))
 			s.problem = problem
 			own := refund("pay.code")
@@ -195,11 +199,14 @@ func TestAPublishedContractThatCannotBeUsedSaysSoWhereItIsNeeded(t *testing.T) {
 	in(t, func(t *testing.T) {
 		good := compiled(t, refund("pay.published"))
 		for name, view := range map[string]map[string]any{
-			"another digest":      {"digest": "00", "contract": json.RawMessage(good.Canonical)},
-			"another capability":  {"digest": fmt.Sprintf("%x", good.Digest), "contract": json.RawMessage(compiled(t, contracts()[0]).Canonical)},
-			"of a later version":  {"digest": "00", "contract": json.RawMessage(`{"capability":"pay.charge","class":"compensable","colour":"red"}`)},
-			"no contract":         {"digest": "00", "contract": json.RawMessage(`[]`)},
-			"one that is refused": {"digest": "00", "contract": json.RawMessage(`{"capability":"pay.charge","class":"compensable"}`)},
+			"another digest": {"digest": "00", "contract": json.RawMessage(good.Canonical)},
+			"another capability": {"digest": fmt.Sprintf("%x", good.Digest),
+				"contract": json.RawMessage(compiled(t, contracts()[0]).Canonical)},
+			"of a later version": {"digest": "00",
+				"contract": json.RawMessage(`{"capability":"pay.charge","class":"compensable","colour":"red"}`)},
+			"no contract": {"digest": "00", "contract": json.RawMessage(`[]`)},
+			"one that is refused": {"digest": "00",
+				"contract": json.RawMessage(`{"capability":"pay.charge","class":"compensable"}`)},
 		} {
 			view["capability"] = "pay.charge"
 			s := newShelf(t, refund("pay.published"))

@@ -104,7 +104,8 @@ type Find func(ctx context.Context, call Call) (outcome Outcome, found bool, err
 // plain refuses what only a Run can do.
 func (a Action) plain() error {
 	if a.Undo != nil || a.Repeat || a.Find != nil {
-		return ledger.Refuse("action.undo", "undo, repeat or find is given outside of a Run", "a contract, or Coordinator.Run")
+		return ledger.Refuse("action.undo", "undo, repeat or find is given outside of a Run",
+			"a contract, or Coordinator.Run")
 	}
 	return nil
 }
@@ -164,9 +165,10 @@ func (u *Unwound) Is(target error) bool { return target == ErrUnwound }
 // that had failed, or whose outcome is not known: the same for errors.Is as the first
 // time, as far as the coordinator's own errors and ctx's go.
 type Recorded struct {
-	Action        string
-	Capability    string
-	Outcome       string // completed, failed, in_doubt, or unknown: its process ended before it could say
+	Action     string
+	Capability string
+	// completed, failed, in_doubt, or unknown: its process ended before it could say
+	Outcome       string
 	Code, Message string // of one that failed or is in doubt
 	Output        json.RawMessage
 	ExternalRef   string
@@ -217,7 +219,8 @@ func (r *Recorded) Is(target error) bool {
 // function does something else than recorded), *Refused, ErrRunning,
 // ErrSuperseded, ErrClosed, ErrInDoubt, ctx's. After all but the first two
 // it may be run again as it is. A plan that was committed before: nil, and nothing runs.
-func (c *Coordinator) Run(ctx context.Context, config RunConfig, function func(ctx context.Context, p *ReplayPlan) error) error {
+func (c *Coordinator) Run(ctx context.Context, config RunConfig,
+	function func(ctx context.Context, p *ReplayPlan) error) error {
 	r, err := c.newRun(config)
 	if err == nil {
 		r.opening.GetPlanOpened().Trace = traceparent(ctx)
@@ -234,15 +237,20 @@ func (c *Coordinator) Run(ctx context.Context, config RunConfig, function func(c
 func (c *Coordinator) newRun(config RunConfig) (*run, error) {
 	switch {
 	case c.conn == nil:
-		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: what is recorded is asked for")
+		return nil, ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: what is recorded is asked for")
 	case !ledger.ValidToken(config.Function):
-		return nil, ledger.Refuse("run.function", fmt.Sprintf("%q is not a name", config.Function), "1 to 64 letters, digits, '-' or '_'")
+		return nil, ledger.Refuse("run.function", fmt.Sprintf("%q is not a name", config.Function),
+			"1 to 64 letters, digits, '-' or '_'")
 	case !ledger.ValidToken(config.Plan.ID):
-		return nil, ledger.Refuse("run.plan.id", fmt.Sprintf("%q is not a name", config.Plan.ID), "1 to 64 letters, digits, '-' or '_', the same each time")
+		return nil, ledger.Refuse("run.plan.id", fmt.Sprintf("%q is not a name", config.Plan.ID),
+			"1 to 64 letters, digits, '-' or '_', the same each time")
 	case config.Plan.Parent != "":
-		return nil, ledger.Refuse("run.plan.parent", fmt.Sprintf("%q", config.Plan.Parent), "a plan without a parent")
+		return nil, ledger.Refuse("run.plan.parent", fmt.Sprintf("%q", config.Plan.Parent),
+			"a plan without a parent")
 	case len(c.agent) > handlerAgentMax:
-		return nil, ledger.Refuse("config.agent", fmt.Sprintf("%q has %d bytes", c.agent, len(c.agent)), fmt.Sprintf("at most %d, for the names of handlers", handlerAgentMax))
+		return nil, ledger.Refuse("config.agent", fmt.Sprintf("%q has %d bytes", c.agent, len(c.agent)),
+			fmt.Sprintf("at most %d, for the names of handlers", handlerAgentMax))
 	}
 	opening, err := c.planOpened(config.Plan, time.Now())
 	if err != nil {
@@ -250,7 +258,8 @@ func (c *Coordinator) newRun(config RunConfig) (*run, error) {
 	}
 	opening.GetPlanOpened().Function = config.Function
 	r := &run{
-		c: c, config: config, opening: opening, past: map[string]*api.PastAction{}, called: map[string]bool{},
+		c: c, config: config, opening: opening, past: map[string]*api.PastAction{},
+		called:   map[string]bool{},
 		finished: make(chan struct{}),
 	}
 	r.life, r.halt = context.WithCancelCause(context.Background())

@@ -45,7 +45,8 @@ func BenchmarkReplay(b *testing.B) {
 	defer c.Close(b.Context())
 	rounds := 0
 	run := func(ctx context.Context, plan int, f func(context.Context, *coordinator.ReplayPlan) error) error {
-		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: fmt.Sprint("plan-", plan)}, Function: "bench"}, f)
+		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: fmt.Sprint("plan-", plan)}, Function: "bench"},
+			f)
 	}
 	b.Run("do", func(b *testing.B) {
 		p := l.begin(coordinator.PlanSpec{})

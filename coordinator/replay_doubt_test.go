@@ -51,11 +51,15 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 		outcome string
 		undone  string
 	}{
-		"nothing":        {func(*coordinator.Action) {}, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
-		"repeat":         {func(a *coordinator.Action) { a.Repeat = true }, "a b", nil, string(oddOutput("b")), "completed", "b a"},
-		"found":          {func(a *coordinator.Action) { a.Find = finds(true, nil) }, "a", nil, `"found"`, "completed", "b a"},
-		"not-found":      {func(a *coordinator.Action) { a.Find = finds(false, nil) }, "a b", nil, string(oddOutput("b")), "completed", "b a"},
-		"cannot-be-said": {func(a *coordinator.Action) { a.Find = finds(false, nobodyKnows) }, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
+		"nothing": {func(*coordinator.Action) {}, "a", coordinator.ErrInterrupted, "", "in_doubt", "b a"},
+		"repeat": {func(a *coordinator.Action) { a.Repeat = true }, "a b", nil, string(oddOutput("b")), "completed",
+			"b a"},
+		"found": {func(a *coordinator.Action) { a.Find = finds(true, nil) }, "a", nil, `"found"`, "completed",
+			"b a"},
+		"not-found": {func(a *coordinator.Action) { a.Find = finds(false, nil) }, "a b", nil, string(oddOutput("b")),
+			"completed", "b a"},
+		"cannot-be-said": {func(a *coordinator.Action) { a.Find = finds(false, nobodyKnows) }, "a",
+			coordinator.ErrInterrupted, "", "in_doubt", "b a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTour(l)
@@ -80,7 +84,8 @@ func TestAForwardThatTheProcessDiedInFollowsItsRule(t *testing.T) {
 			if w.ranText() != rule.ran || w.undoneText() != rule.undone {
 				t.Errorf("ran %s, undone %s", w.ranText(), w.undoneText())
 			}
-			if b := l.shown("doubt-" + name).Actions[1]; b.Outcome != rule.outcome || w.calls["b"].Blind != (rule.outcome == "in_doubt") {
+			if b := l.shown("doubt-" + name).Actions[1]; b.Outcome != rule.outcome ||
+				w.calls["b"].Blind != (rule.outcome == "in_doubt") {
 				t.Errorf("recorded %s, the handler is told %+v", b.Outcome, w.calls["b"])
 			}
 			if key := ledger.Key("default", "doubt-"+name, "b", ledger.PurposeDo); w.calls["b"].ForwardKey != key {
@@ -182,7 +187,8 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 		"cancelled": func(ctx context.Context, w *tour, p *coordinator.ReplayPlan, plan string) {
 			l.cancelPlan(plan)
 			for n := 0; ; n++ { // until this process knows
-				if _, err := p.Do(ctx, w.action(fmt.Sprint("x", n)), w.forward(nil, coordinator.NotTaken(errNoRoom))); errors.Is(err, coordinator.ErrUnwinding) || ctx.Err() != nil {
+				if _, err := p.Do(ctx, w.action(fmt.Sprint("x", n)),
+					w.forward(nil, coordinator.NotTaken(errNoRoom))); errors.Is(err, coordinator.ErrUnwinding) || ctx.Err() != nil {
 					return
 				}
 				select {
@@ -215,7 +221,8 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 			})
 			wantUnwound(t, err, ledger.StateCompensated)
 			// Unknown: the undo was done before the process could say that it is in doubt.
-			if b := l.shown(plan).Actions[1]; b.Outcome != api.OutcomeInDoubt && b.Outcome != api.OutcomeUnknown || !w.calls["b"].Blind || strings.Contains(w.ranText(), "b") {
+			if b := l.shown(plan).Actions[1]; b.Outcome != api.OutcomeInDoubt && b.Outcome != api.OutcomeUnknown ||
+				!w.calls["b"].Blind || strings.Contains(w.ranText(), "b") {
 				t.Errorf("recorded %s, the handler is told %+v; ran %s", b.Outcome, w.calls["b"], w.ranText())
 			}
 		})
@@ -245,7 +252,8 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 	function := func(end func() error) func(context.Context, *coordinator.ReplayPlan) error {
 		return func(ctx context.Context, p *coordinator.ReplayPlan) error {
 			for i, failure := range []error{coordinator.NotTaken(errNoRoom), context.DeadlineExceeded} {
-				if _, err := w.do(ctx, p, w.action([]string{"no", "late"}[i]), failure); !errors.Is(err, kinds[i]) || errors.Is(err, kinds[1-i]) {
+				if _, err := w.do(ctx, p, w.action([]string{"no", "late"}[i]), failure); !errors.Is(err, kinds[i]) ||
+					errors.Is(err, kinds[1-i]) {
 					t.Errorf("Do returns %v, want %v", err, kinds[i])
 				}
 			}
@@ -255,7 +263,8 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 			return end()
 		}
 	}
-	_ = first.Run(ctx1, accepting("failed"), function(func() error { waitCommitted(t, l, "failed", 1); return first.lose(lose) }))
+	_ = first.Run(ctx1, accepting("failed"),
+		function(func() error { waitCommitted(t, l, "failed", 1); return first.lose(lose) }))
 	if err := l.process().Run(ctx, accepting("failed"), function(func() error { return nil })); err != nil {
 		t.Error(err)
 	}
@@ -372,7 +381,8 @@ func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
 		}
 	}
 	_ = first.Run(ctx1, config("b4"), function(func() error { waitCommitted(t, l, "b4", 1); return first.lose(lose) }))
-	wantUnwound(t, l.process().Run(ctx, config("b4"), function(func() error { return errNoRoom })), ledger.StateCompensated)
+	wantUnwound(t, l.process().Run(ctx, config("b4"), function(func() error { return errNoRoom })),
+		ledger.StateCompensated)
 	if u := w.calls["a"]; w.ranText() != "a" || w.undoneText() != "a" || u.Output != nil || u.Input != nil || u.Blind {
 		t.Errorf("ran %s, undone %s, told %+v", w.ranText(), w.undoneText(), u)
 	}
@@ -430,11 +440,14 @@ func TestB3BranchesStartedInAnyOrderHaveOneUndoOrder(t *testing.T) {
 			}
 		}
 		plan := "b3-" + order
-		_ = first.Run(ctx1, config(plan), function(true, order, func() error { waitCommitted(t, l, plan, 5); return first.lose(lose) }))
+		_ = first.Run(ctx1, config(plan),
+			function(true, order, func() error { waitCommitted(t, l, plan, 5); return first.lose(lose) }))
 		reversed := order[2:] + order[1:2] + order[:1]
-		wantUnwound(t, l.process().Run(ctx, config(plan), function(false, reversed, func() error { return errNoRoom })), ledger.StateCompensated)
+		wantUnwound(t, l.process().Run(ctx, config(plan), function(false, reversed, func() error { return errNoRoom })),
+			ledger.StateCompensated)
 		undone := strings.ReplaceAll(w.undoneText(), " ", "")
-		if len(w.ran) != 5 || len(undone) != 5 || undone[0] != 'e' || undone[4] != 'a' || !strings.Contains(undone, "b") || !strings.Contains(undone, "c") {
+		if len(w.ran) != 5 || len(undone) != 5 || undone[0] != 'e' || undone[4] != 'a' || !strings.Contains(undone, "b") ||
+			!strings.Contains(undone, "c") {
 			t.Errorf("started %s: ran %s, undone %s", order, w.ranText(), undone)
 		}
 		cancel()
@@ -448,9 +461,10 @@ func TestAContractBesideAHandlerHolds(t *testing.T) {
 	ctx, cancel := bounded(t)
 	defer cancel()
 	conn := l.connect("a1")
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Answers: map[string]coordinator.Answer{
-		"tour.before": func(context.Context, api.Command) (any, error) { return map[string]int{"seats": 3}, nil },
-	}})
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1",
+		Answers: map[string]coordinator.Answer{
+			"tour.before": func(context.Context, api.Command) (any, error) { return map[string]int{"seats": 3}, nil },
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +472,8 @@ func TestAContractBesideAHandlerHolds(t *testing.T) {
 	failures := 2
 	a := w.action("a")
 	a.Undo = &coordinator.Undo{
-		Contract: contract.Contract{Before: &contract.Before{Call: "tour.before"}, Inverse: &contract.Inverse{Attempts: 3, Backoff: time.Millisecond}},
+		Contract: contract.Contract{Before: &contract.Before{Call: "tour.before"},
+			Inverse: &contract.Inverse{Attempts: 3, Backoff: time.Millisecond}},
 		Handler: func(ctx context.Context, u coordinator.UndoCall) error {
 			if failures--; failures >= 0 {
 				return errNoRoom

@@ -24,11 +24,12 @@ type handlers struct {
 	c      *Coordinator
 	config RunConfig
 
-	mu     sync.Mutex
-	held   map[string]*heldHandler    // by action
-	needed map[string]map[string]bool // by version: recorded actions that the function has not come to yet
-	served map[string]bool            // by version
-	worker *worker.Worker             // nil until a version is served
+	mu   sync.Mutex
+	held map[string]*heldHandler // by action
+	// by version: recorded actions that the function has not come to yet
+	needed map[string]map[string]bool
+	served map[string]bool // by version
+	worker *worker.Worker  // nil until a version is served
 
 	compiled map[string]compiledHandler // by version and capability; guarded by the run's mu
 }
@@ -49,7 +50,8 @@ type compiledHandler struct {
 
 func newHandlers(c *Coordinator, config RunConfig) *handlers {
 	return &handlers{
-		c: c, config: config, held: map[string]*heldHandler{}, needed: map[string]map[string]bool{}, served: map[string]bool{},
+		c: c, config: config, held: map[string]*heldHandler{}, needed: map[string]map[string]bool{},
+		served:   map[string]bool{},
 		compiled: map[string]compiledHandler{},
 	}
 }
@@ -58,10 +60,13 @@ func newHandlers(c *Coordinator, config RunConfig) *handlers {
 // and a command says which action it is about. Function and plan are in it as a digest,
 // with as much of the function's name as there is room for.
 func (h *handlers) capability(version string) string {
-	sum := sha256.Sum256([]byte(h.c.tenant + "\n" + h.c.agent + "\n" + h.config.Function + "\n" + h.config.Plan.ID))
+	sum := sha256.Sum256([]byte(h.c.tenant + "\n" + h.c.agent + "\n" + h.config.Function + "\n" +
+		h.config.Plan.ID))
 	digest := hex.EncodeToString(sum[:5])
-	room := ledger.TokenLenMax - len(api.HandlerPrefix) - len(h.c.agent) - 1 - 1 - len(digest) - 1 - len(version)
-	return api.HandlerPrefix + h.c.agent + "." + h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
+	room := ledger.TokenLenMax - len(api.HandlerPrefix) - len(h.c.agent) - 1 - 1 - len(
+		digest) - 1 - len(version)
+	return api.HandlerPrefix + h.c.agent + "." +
+		h.config.Function[:min(len(h.config.Function), room)] + "_" + digest + "." + version
 }
 
 // owe says which recorded actions need their handlers.
@@ -105,7 +110,8 @@ func (h *handlers) put(a Action, call Handler, input json.RawMessage, past *api.
 // serve offers a version. Called with mu held.
 func (h *handlers) serve(version string) error {
 	if h.worker == nil {
-		w, err := worker.New(worker.Config{Conn: h.c.conn, Tenant: h.c.tenant, Name: h.c.agent, Logger: h.c.logger})
+		w, err := worker.New(worker.Config{Conn: h.c.conn, Tenant: h.c.tenant, Name: h.c.agent,
+			Logger: h.c.logger})
 		if err != nil {
 			return err
 		}
@@ -129,7 +135,8 @@ func (h *handlers) undo(ctx context.Context, c api.Command) (worker.Result, erro
 		u = UndoCall{
 			Plan: c.Plan, Action: c.Action, Capability: held.capability, Key: c.Key, Attempt: int(c.Attempt),
 			ForwardKey: ledger.Key(h.c.tenant, h.config.Plan.ID, action, ledger.PurposeDo),
-			Input:      held.input, Output: held.output, Before: held.before, ExternalRef: cmp.Or(c.ExternalRef, held.externalRef), Blind: c.BlindCleanup,
+			Input:      held.input, Output: held.output, Before: held.before, ExternalRef: cmp.Or(
+				c.ExternalRef, held.externalRef), Blind: c.BlindCleanup,
 		}
 	}
 	h.mu.Unlock()
@@ -171,7 +178,8 @@ func (h *handlers) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {
-		h.c.logger.Warn("handlers were interrupted", "tenant", h.c.tenant, "plan", h.config.Plan.ID, "error", err)
+		h.c.logger.Warn("handlers were interrupted", "tenant", h.c.tenant, "plan", h.config.Plan.ID,
+			"error", err)
 	}
 }
 
@@ -180,7 +188,8 @@ const versionMax = 12
 
 // compile finds the contract of a call, and its handler: nil where a worker undoes
 // it, or where only another process can. Called with mu held.
-func (r *run) compile(ctx context.Context, a *Action, past *api.PastAction) (call Handler, err error) {
+func (r *run) compile(ctx context.Context, a *Action, past *api.PastAction) (call Handler,
+	err error) {
 	u := a.Undo
 	if u == nil {
 		a.compiled, err = r.c.registry.find(ctx, a.Capability, false)
@@ -191,7 +200,8 @@ func (r *run) compile(ctx context.Context, a *Action, past *api.PastAction) (cal
 	case call == nil:
 		return nil, ledger.Refuse("action.undo.handler", "missing", "a function")
 	case !ledger.ValidToken(a.version) || len(a.version) > versionMax:
-		return nil, ledger.Refuse("action.undo.version", fmt.Sprintf("%q", a.version), fmt.Sprintf("1 to %d letters, digits, '-' or '_'", versionMax))
+		return nil, ledger.Refuse("action.undo.version", fmt.Sprintf("%q", a.version),
+			fmt.Sprintf("1 to %d letters, digits, '-' or '_'", versionMax))
 	}
 	if past != nil && past.HandlerVersion != a.version {
 		if earlier := u.Earlier[past.HandlerVersion]; earlier != nil {
@@ -206,7 +216,8 @@ func (r *run) compile(ctx context.Context, a *Action, past *api.PastAction) (cal
 
 // contract is that of a handler: as written beside it, with its capability as the
 // inverse.
-func (h *handlers) contract(capability, version string, written contract.Contract) (*contract.Compiled, error) {
+func (h *handlers) contract(capability, version string,
+	written contract.Contract) (*contract.Compiled, error) {
 	key := version + "\n" + capability
 	if known, ok := h.compiled[key]; ok && reflect.DeepEqual(known.written, written) {
 		return known.compiled, nil
@@ -215,17 +226,22 @@ func (h *handlers) contract(capability, version string, written contract.Contrac
 	t := written
 	switch {
 	case t.Capability != "" && t.Capability != capability:
-		return nil, ledger.Refuse(field+"capability", fmt.Sprintf("%q", t.Capability), "nothing, or that of the action")
+		return nil, ledger.Refuse(field+"capability", fmt.Sprintf("%q", t.Capability),
+			"nothing, or that of the action")
 	case t.Class != "" && t.Class != contract.Compensable:
-		return nil, ledger.Refuse(field+"class", string(t.Class), "nothing, or compensable: its handler undoes it")
+		return nil, ledger.Refuse(field+"class", string(t.Class),
+			"nothing, or compensable: its handler undoes it")
 	}
 	t.Capability, t.Class = capability, contract.Compensable
 	inverse := contract.Inverse{}
 	if t.Inverse != nil {
 		inverse = *t.Inverse
 	}
-	if inverse.Call != "" || len(inverse.With) > 0 || inverse.Agent != nil || inverse.Actuator != "" && inverse.Actuator != contract.ActuatorNATS || inverse.WorkerVersion != "" {
-		return nil, ledger.Refuse(field+"inverse", "names a worker or its arguments", "attempts, backoff, timeout, ...: the handler is what undoes it, and its version stands beside it")
+	if inverse.Call != "" || len(inverse.With) > 0 || inverse.Agent != nil || inverse.Actuator != "" &&
+		inverse.Actuator != contract.ActuatorNATS || inverse.WorkerVersion != "" {
+		return nil, ledger.Refuse(field+"inverse", "names a worker or its arguments",
+			"attempts, backoff, timeout, ...: the handler is what undoes it, and its version stands "+
+				"beside it")
 	}
 	inverse.Call = h.capability(version)
 	t.Inverse = &inverse

@@ -67,7 +67,8 @@ func agent(server, provider, plan, rule string) int {
 		return byHand(ctx, provider, plan, strings.HasPrefix(plan, "good"), conn)
 	}
 	for {
-		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan}, Function: "five"}, five(provider, rule, strings.HasPrefix(plan, "good")))
+		err = c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan}, Function: "five"},
+			five(provider, rule, strings.HasPrefix(plan, "good")))
 		if !errors.Is(err, coordinator.ErrRunning) { // the server has not seen yet that the killed one is gone
 			break
 		}
@@ -86,7 +87,8 @@ func agent(server, provider, plan, rule string) int {
 // byHand is an agent without Run: it resumes its plan, goes on with the number after the
 // last one, and gives up where nobody knows whether an action happened.
 func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Conn) int {
-	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1", Contracts: []contract.Contract{steps()}})
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1",
+		Contracts: []contract.Contract{steps()}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return agentFailed
@@ -95,7 +97,8 @@ func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Co
 	p, err := c.Resume(ctx, plan)
 	var refused *ledger.Refused
 	switch {
-	case errors.Is(err, coordinator.ErrUnwinding), errors.As(err, &refused) && strings.HasPrefix(refused.Problem, "it is "):
+	case errors.Is(err, coordinator.ErrUnwinding), errors.As(err, &refused) &&
+		strings.HasPrefix(refused.Problem, "it is "):
 		return endOf(c.Wait(ctx, plan))
 	case errors.As(err, &refused): // killed before anything was stored
 		p, err = c.Begin(ctx, coordinator.PlanSpec{ID: plan})
@@ -124,7 +127,8 @@ func allSteps(ctx context.Context, p *coordinator.Plan, provider string, good bo
 	}
 	for n := len(recorded); n < 5; n++ {
 		id := string("abcde"[n])
-		_, err := p.Do(ctx, coordinator.Action{Capability: "tour.step", Input: map[string]string{"provider": provider, "id": id}}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+		_, err := p.Do(ctx, coordinator.Action{Capability: "tour.step", Input: map[string]string{"provider": provider,
+			"id": id}}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 			if id == "e" && !good {
 				return coordinator.Outcome{}, coordinator.NotTaken(errNoRoom)
 			}
@@ -187,12 +191,14 @@ func (l *live) undoSteps() {
 func five(provider, rule string, good bool) func(context.Context, *coordinator.ReplayPlan) error {
 	return func(ctx context.Context, p *coordinator.ReplayPlan) error {
 		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			a := coordinator.Action{ID: id, Capability: "tour." + id, Input: id, Repeat: rule == "repeat", Undo: &coordinator.Undo{
-				Handler: func(ctx context.Context, u coordinator.UndoCall) error {
-					return post(ctx, provider, "undo", p.ID(), id, u.Key)
-				},
-				Contract: contract.Contract{Late: contract.LateNever, Grace: 50 * time.Millisecond, Inverse: &contract.Inverse{Attempts: 10, Backoff: time.Millisecond, Timeout: 300 * time.Millisecond}},
-			}}
+			a := coordinator.Action{ID: id, Capability: "tour." + id, Input: id, Repeat: rule == "repeat",
+				Undo: &coordinator.Undo{
+					Handler: func(ctx context.Context, u coordinator.UndoCall) error {
+						return post(ctx, provider, "undo", p.ID(), id, u.Key)
+					},
+					Contract: contract.Contract{Late: contract.LateNever, Grace: 50 * time.Millisecond,
+						Inverse: &contract.Inverse{Attempts: 10, Backoff: time.Millisecond, Timeout: 300 * time.Millisecond}},
+				}}
 			if rule == "find" {
 				a.Find = func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, bool, error) {
 					err := post(ctx, provider, "find", p.ID(), id, call.Key)
@@ -390,7 +396,8 @@ func (c *counter) check(t *testing.T, what string, code int, rule string, killed
 }
 
 // lives runs the agent, kills it when it is hit, and runs it again to its own end.
-func (l *live) lives(t *testing.T, provider, plan, rule string, hit <-chan struct{}, killed *bool) (code int, said string) {
+func (l *live) lives(t *testing.T, provider, plan, rule string, hit <-chan struct{}, killed *bool) (code int,
+	said string) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +405,8 @@ func (l *live) lives(t *testing.T, provider, plan, rule string, hit <-chan struc
 	for {
 		var stderr bytes.Buffer
 		command := exec.CommandContext(t.Context(), self)
-		command.Env = slices.Concat(os.Environ(), []string{asAgent + "=" + strings.Join([]string{l.url, provider, plan, rule}, " ")})
+		command.Env = slices.Concat(os.Environ(),
+			[]string{asAgent + "=" + strings.Join([]string{l.url, provider, plan, rule}, " ")})
 		command.Stderr = &stderr
 		if err := command.Start(); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,8 @@ func (p *ReplayPlan) ID() string { return p.r.config.Plan.ID }
 //
 // Errors beside those of Plan.Do: *Diverged, *Recorded, ErrInterrupted,
 // ErrSuperseded; and ErrUnwinding for what is not recorded, once the plan is being undone.
-func (p *ReplayPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+func (p *ReplayPlan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage,
+	error) {
 	output, err := p.r.do(ctx, declared, forward)
 	if err != nil {
 		p.r.broke(err)
@@ -43,7 +44,8 @@ func (p *ReplayPlan) Do(ctx context.Context, declared Action, forward Forward) (
 // do carries out one call of the function.
 func (r *run) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
 	if forward == nil {
-		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID, ledger.Refuse("forward", "missing", "a function"))
+		return nil, fmt.Errorf("cannot register action %q: %w", declared.ID,
+			ledger.Refuse("forward", "missing", "a function"))
 	}
 	declared, past, err := r.enter(ctx, declared)
 	switch {
@@ -75,7 +77,8 @@ func (r *run) enter(ctx context.Context, declared Action) (Action, *api.PastActi
 		return declared, nil, err
 	}
 	if past != nil && r.forwards[past.Action].Capability != declared.Capability {
-		return declared, nil, r.diverged(past.Action, "capability", r.forwards[past.Action].Capability, declared.Capability)
+		return declared, nil, r.diverged(past.Action, "capability", r.forwards[past.Action].Capability,
+			declared.Capability)
 	}
 	handler, err := r.compile(ctx, &declared, past)
 	if err != nil {
@@ -128,8 +131,10 @@ func (r *run) follows(declared Action, past *api.PastAction) error {
 		switch {
 		case past != nil && other.Number >= past.Number:
 			return nil
-		case r.called[id], past != nil && declared.Branch, past == nil && declared.Branch && r.forwards[id].Branch:
-		case past == nil && r.plan == nil: // it will be refused; whether it is one too many is seen at the end
+		case r.called[id], past != nil && declared.Branch, past == nil && declared.Branch &&
+			r.forwards[id].Branch:
+		// it will be refused; whether it is one too many is seen at the end
+		case past == nil && r.plan == nil:
 		default:
 			return r.diverged(id, "action", strconv.Quote(id), strconv.Quote(declared.ID))
 		}
@@ -155,7 +160,8 @@ func (r *run) compare(d *draft, past *api.PastAction) error {
 		{"class", f.Class == class, f.Class, class},
 		{"input", bytes.Equal(past.Input, input), digestText(past.Input), digestText(input)},
 		{"version", keep || past.HandlerVersion == d.version, dash(past.HandlerVersion), dash(d.version)},
-		{"contract", keep || bytes.Equal(f.ContractDigest, digest), digestText(f.ContractDigest), digestText(digest)},
+		{"contract", keep || bytes.Equal(f.ContractDigest, digest), digestText(f.ContractDigest),
+			digestText(digest)},
 		{"after", slices.Equal(f.After, d.After), f.After, d.After},
 		{"branch", f.Branch == d.Branch, f.Branch, d.Branch},
 		{"pivot", f.Pivot == d.Pivot, f.Pivot, d.Pivot},
@@ -177,7 +183,8 @@ func inputDigest(input json.RawMessage) []byte {
 }
 
 func (r *run) diverged(action, field string, recorded, now any) *Diverged {
-	return &Diverged{Plan: r.config.Plan.ID, Action: action, Field: field, Recorded: fmt.Sprint(recorded), Now: fmt.Sprint(now)}
+	return &Diverged{Plan: r.config.Plan.ID, Action: action, Field: field,
+		Recorded: fmt.Sprint(recorded), Now: fmt.Sprint(now)}
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }
@@ -190,8 +197,10 @@ func digestText(sum []byte) string {
 }
 
 // again answers a call that is recorded.
-func (r *run) again(ctx context.Context, declared Action, past *api.PastAction, forward Forward) (json.RawMessage, error) {
-	unknown := past.Outcome == api.OutcomeUnknown || past.Code == codePanic && past.Outcome == api.OutcomeInDoubt
+func (r *run) again(ctx context.Context, declared Action, past *api.PastAction,
+	forward Forward) (json.RawMessage, error) {
+	unknown := past.Outcome == api.OutcomeUnknown || past.Code == codePanic &&
+		past.Outcome == api.OutcomeInDoubt
 	switch {
 	case past.Outcome == api.OutcomeCompleted && past.Incomplete:
 		return output(past), fmt.Errorf("cannot read output of action %q: %w", past.Action, errNotKept)
@@ -200,7 +209,8 @@ func (r *run) again(ctx context.Context, declared Action, past *api.PastAction, 
 	case unknown && r.plan == nil:
 		return nil, fmt.Errorf("cannot start action %q: %w (%s)", past.Action, ErrUnwinding, r.state)
 	case !unknown:
-		return nil, &Recorded{Action: past.Action, Outcome: past.Outcome, Code: past.Code, Message: past.Message}
+		return nil, &Recorded{Action: past.Action, Outcome: past.Outcome, Code: past.Code,
+			Message: past.Message}
 	}
 	a, err := r.plan.adopted(declared, past)
 	if err != nil {
@@ -266,7 +276,8 @@ func (r *run) missing(cause error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range r.order {
-		if past := r.past[id]; !r.called[id] && (r.plan != nil || past.HandlerVersion != "" && r.owed[id]) {
+		if past := r.past[id]; !r.called[id] &&
+			(r.plan != nil || past.HandlerVersion != "" && r.owed[id]) {
 			diverged := r.diverged(id, "action", strconv.Quote(id), "the function's end")
 			diverged.Cause = cause
 			return diverged

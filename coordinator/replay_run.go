@@ -21,8 +21,9 @@ import (
 // run is one call of Run. mu guards what the function's calls change; the fields
 // above it are set before the function starts.
 type run struct {
-	c       *Coordinator
-	own     *Coordinator // a committer that appends for this plan alone, fenced; nil: nothing is appended
+	c *Coordinator
+	// a committer that appends for this plan alone, fenced; nil: nothing is appended
+	own     *Coordinator
 	config  RunConfig
 	opening *pb.Record
 	ctx     context.Context // of Run
@@ -109,7 +110,8 @@ func (r *run) open(ctx context.Context) error {
 		return err
 	}
 	if history.Agent == "" {
-		return ledger.Refuse("run.plan", "the ledger has not taken its opening", "a plan that the ledger takes")
+		return ledger.Refuse("run.plan", "the ledger has not taken its opening",
+			"a plan that the ledger takes")
 	}
 	r.state, r.serves = history.State, r.config.Plan.ID
 	switch history.State {
@@ -126,7 +128,8 @@ func (r *run) open(ctx context.Context) error {
 		return r.openUndone(ctx, history)
 	}
 	r.serves = ""
-	return &Unwound{Plan: r.config.Plan.ID, End: End{State: history.State, Reason: history.Reason, Outstanding: history.Outstanding}}
+	return &Unwound{Plan: r.config.Plan.ID,
+		End: End{State: history.State, Reason: history.Reason, Outstanding: history.Outstanding}}
 }
 
 // openUndone finds what is left to do under a committed plan: nothing, or to offer
@@ -147,7 +150,8 @@ func (r *run) openUndone(ctx context.Context, history api.HistoryAnswer) error {
 		r.serves = history.UndoneAs
 		return r.load(ctx, history, undoing)
 	}
-	return &Unwound{Plan: history.UndoneAs, End: End{State: undoing.State, Reason: undoing.Reason, Outstanding: undoing.Outstanding}}
+	return &Unwound{Plan: history.UndoneAs,
+		End: End{State: undoing.State, Reason: undoing.Reason, Outstanding: undoing.Outstanding}}
 }
 
 // compareOpening refuses a plan that was begun as another one.
@@ -157,7 +161,8 @@ func (r *run) compareOpening(history api.HistoryAnswer) error {
 	case history.Agent == "":
 		return notPassed(r.config.Plan, time.Now())
 	case history.Agent != r.c.agent:
-		return ledger.Refuse("run.plan.id", "a plan of agent "+history.Agent, "an id of its own for each plan")
+		return ledger.Refuse("run.plan.id", "a plan of agent "+history.Agent,
+			"an id of its own for each plan")
 	}
 	recorded := new(pb.PlanOpened)
 	if err := recorded.UnmarshalVT(history.Opened); err != nil {
@@ -179,7 +184,8 @@ func (r *run) compareOpening(history api.HistoryAnswer) error {
 		{"plan.second_approver", fmt.Sprint(recorded.SecondApprover), fmt.Sprint(now.SecondApprover)},
 	} {
 		if field.recorded != field.now {
-			return &Diverged{Plan: id, Field: field.name, Recorded: fmt.Sprintf("%q", field.recorded), Now: fmt.Sprintf("%q", field.now)}
+			return &Diverged{Plan: id, Field: field.name, Recorded: fmt.Sprintf("%q", field.recorded),
+				Now: fmt.Sprintf("%q", field.now)}
 		}
 	}
 	r.opening = &pb.Record{Plan: id, Kind: &pb.Record_PlanOpened{PlanOpened: recorded}}
@@ -199,7 +205,8 @@ func (r *run) claim(ctx context.Context, history api.HistoryAnswer) (api.History
 	r.c.mu.Lock()
 	r.c.plans[r.plan.id] = r.plan // for notices
 	r.c.mu.Unlock()
-	resumed := &pb.Record{Plan: r.plan.id, Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
+	resumed := &pb.Record{Plan: r.plan.id,
+		Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}}
 	if history.Agent != "" {
 		r.plan.opening = resumed
 	}
@@ -207,8 +214,10 @@ func (r *run) claim(ctx context.Context, history api.HistoryAnswer) (api.History
 		if err := r.plan.flush(ctx, true); err != nil {
 			return history, err
 		}
-		history, err := r.c.history(ctx, api.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()}, true)
-		if err != nil || history.State != ledger.StateOpen || history.Writer == own.writer || r.plan.opening == resumed {
+		history, err := r.c.history(ctx, api.HistoryQuery{Plan: r.plan.id, Sequence: r.plan.stored()},
+			true)
+		if err != nil || history.State != ledger.StateOpen || history.Writer == own.writer ||
+			r.plan.opening == resumed {
 			return history, err
 		}
 		r.plan.opening = resumed // another process has opened it just before
@@ -223,7 +232,8 @@ func (r *run) announce(ctx context.Context) error {
 			return err
 		}
 	}
-	sub, err := r.c.conn.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(nil) }) // a hint: without it the fence decides
+	// a hint: without it the fence decides
+	sub, err := r.c.conn.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
 		return fmt.Errorf("cannot say who runs the plan: %v", err)
 	}
@@ -298,8 +308,10 @@ func (r *run) adopt() {
 		p.count++
 		a := &action{
 			plan:   p,
-			number: p.count, queued: r.claimed, pair: &bundle{plan: p.id, done: make(chan struct{}), seq: r.past[id].Sequence}, state: actionEnded, finished: make(chan struct{}),
-			call: Call{Plan: p.id, Action: id, Capability: r.forwards[id].Capability, Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo)},
+			number: p.count, queued: r.claimed, pair: &bundle{plan: p.id, done: make(chan struct{}),
+				seq: r.past[id].Sequence}, state: actionEnded, finished: make(chan struct{}),
+			call: Call{Plan: p.id, Action: id, Capability: r.forwards[id].Capability,
+				Key: ledger.Key(p.c.tenant, p.id, id, ledger.PurposeDo)},
 		}
 		close(a.pair.done)
 		p.actions[id] = a
@@ -330,7 +342,8 @@ func (p *Plan) adopted(declared Action, past *api.PastAction) (*action, error) {
 	case past.Outcome == api.OutcomeInDoubt:
 		a.doubt = &pb.ForwardInDoubt{Code: past.Code, Message: past.Message} // as recorded
 	case a.reviewTimeout == 0 || past.Verdict != "": // without its verdict it was not called
-		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted, Message: "its process ended, and it was not called again"}
+		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted,
+			Message: "its process ended, and it was not called again"}
 	}
 	return a, nil
 }
@@ -358,7 +371,8 @@ func (r *run) end(ctx context.Context, cause error) error {
 			return r.awaitCommit(ctx)
 		case errors.Is(err, ErrSuperseded):
 			return ErrSuperseded
-		case ctx.Err() == nil && (errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrInDoubt) || errors.Is(err, ErrBusy)):
+		case ctx.Err() == nil && (errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrInDoubt) ||
+			errors.Is(err, ErrBusy)):
 			pause(ctx, askDelay)
 		default:
 			return err
@@ -412,15 +426,18 @@ func (r *run) await(ctx context.Context, cause error) error {
 
 // final reports whether no handler will ever be asked for again.
 func final(state string) bool {
-	return state == ledger.StateCommitted || state == ledger.StateCompensated || state == ledger.StateFailed || state == ledger.StateResolved
+	return state == ledger.StateCommitted || state == ledger.StateCompensated ||
+		state == ledger.StateFailed || state == ledger.StateResolved
 }
 
 // fencedCopy is this coordinator with a committer for one plan alone.
 func (c *Coordinator) fencedCopy() *Coordinator {
 	own := &Coordinator{ // without a connection: it runs nothing
-		tenant: c.tenant, agent: c.agent, writer: ulid.Make().String(), language: c.language, registry: c.registry, answers: c.answers,
-		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout, logger: c.logger,
-		bus: c.bus, plans: map[string]*Plan{}, runs: map[string]*run{},
+		tenant: c.tenant, agent: c.agent, writer: ulid.Make().String(), language: c.language,
+		registry: c.registry, answers: c.answers,
+		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout,
+		logger: c.logger,
+		bus:    c.bus, plans: map[string]*Plan{}, runs: map[string]*run{},
 	}
 	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
 	own.committer.fenced = true
@@ -452,8 +469,10 @@ func (r *run) disown() {
 		return
 	}
 	err := r.plan.flushOutcomes(ctx)
-	if err := errors.Join(err, r.own.Close(ctx)); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrSuperseded) {
-		r.c.logger.Warn("what a run has queued may not be stored", "tenant", r.c.tenant, "plan", r.plan.id, "error", err)
+	if err := errors.Join(err, r.own.Close(ctx)); err != nil && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, ErrSuperseded) {
+		r.c.logger.Warn("what a run has queued may not be stored", "tenant", r.c.tenant, "plan",
+			r.plan.id, "error", err)
 	}
 	r.c.forget(r.plan)
 	r.own = nil
@@ -510,7 +529,8 @@ func (c *Coordinator) closeRuns(ctx context.Context) (errs []error) {
 		select {
 		case <-r.finished:
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("%s under plan %q still runs: %w", r.config.Function, r.config.Plan.ID, ctx.Err()))
+			errs = append(errs, fmt.Errorf("%s under plan %q still runs: %w", r.config.Function,
+				r.config.Plan.ID, ctx.Err()))
 		}
 	}
 	return errs
@@ -518,7 +538,8 @@ func (c *Coordinator) closeRuns(ctx context.Context) (errs []error) {
 
 // history reads what is recorded of a plan: all of it, page by page, or one page. It
 // waits for an executor until ctx ends. Agent is empty when there is no such plan.
-func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery, all bool) (whole api.HistoryAnswer, err error) {
+func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery,
+	all bool) (whole api.HistoryAnswer, err error) {
 	if q.Limit == 0 {
 		q.Limit = historyPage
 	}
@@ -532,7 +553,8 @@ func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery, all bool)
 		case ctx.Err() != nil:
 			return whole, fmt.Errorf("%w (%v)", ctx.Err(), err)
 		default:
-			c.logger.Warn("what is recorded is not known yet", "tenant", c.tenant, "plan", q.Plan, "error", err)
+			c.logger.Warn("what is recorded is not known yet", "tenant", c.tenant, "plan", q.Plan, "error",
+				err)
 			pause(ctx, delay)
 			delay = min(2*delay, askDelayMax)
 			continue
@@ -544,7 +566,8 @@ func (c *Coordinator) history(ctx context.Context, q api.HistoryQuery, all bool)
 	}
 }
 
-func (c *Coordinator) historyPage(ctx context.Context, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
+func (c *Coordinator) historyPage(ctx context.Context,
+	q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
 	reply, err := c.bus.ask(ctx, api.HistorySubject(c.tenant, c.agent), mustJSON(q))

@@ -82,7 +82,8 @@ func oddOutput(id string) json.RawMessage {
 	return json.RawMessage(`{ "id" : "` + id + `<&>",  "n":9007199254740993.0 }`)
 }
 
-func (w *tour) do(ctx context.Context, p *coordinator.ReplayPlan, a coordinator.Action, failure error) (json.RawMessage, error) {
+func (w *tour) do(ctx context.Context, p *coordinator.ReplayPlan, a coordinator.Action, failure error) (json.RawMessage,
+	error) {
 	output, err := p.Do(ctx, a, w.forward(oddOutput(a.ID), failure))
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +132,8 @@ func (p *process) lose(cancel func()) error {
 }
 
 func config(plan string) coordinator.RunConfig {
-	return coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan, Label: "tour", Deadline: time.Hour}, Function: "tour"}
+	return coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: plan, Label: "tour", Deadline: time.Hour},
+		Function: "tour"}
 }
 
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {
@@ -208,7 +210,8 @@ func TestS34AFunctionThatWasLostRunsNoForwardTwice(t *testing.T) {
 					t.Errorf("%s: undone %s", plan, got)
 				}
 				for id, u := range w.calls {
-					if string(u.Output) != string(oddOutput(id)) || string(u.Input) != `{"for":"`+id+`"}` || u.ExternalRef != "ref-"+id || u.Blind || u.Key != ledger.Key("default", plan, id, ledger.PurposeUndo) {
+					if string(u.Output) != string(oddOutput(id)) || string(u.Input) != `{"for":"`+id+`"}` ||
+						u.ExternalRef != "ref-"+id || u.Blind || u.Key != ledger.Key("default", plan, id, ledger.PurposeUndo) {
 						t.Errorf("%s: the handler of %s is told %+v", plan, id, u)
 					}
 				}

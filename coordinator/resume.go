@@ -42,9 +42,11 @@ func (c *Coordinator) Resume(ctx context.Context, plan string) (*Plan, error) {
 func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	switch {
 	case c.bus == nil:
-		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS: what is recorded is asked for")
+		return nil, ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: what is recorded is asked for")
 	case !ledger.ValidToken(id):
-		return nil, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", id), "the id of an open plan of this agent")
+		return nil, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", id),
+			"the id of an open plan of this agent")
 	}
 	history, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
 	if err != nil {
@@ -116,7 +118,8 @@ func (c *Coordinator) resumable(id string, history api.HistoryAnswer) (*pb.Recor
 	}
 	switch {
 	case opened.Function != "":
-		return nil, ledger.Refuse("plan.id", "begun by Run", "Run with function "+opened.Function+", which goes on where it was")
+		return nil, ledger.Refuse("plan.id", "begun by Run",
+			"Run with function "+opened.Function+", which goes on where it was")
 	case history.State == ledger.StateUnwinding:
 		return nil, fmt.Errorf("%w%s", ErrUnwinding, because(history.Reason))
 	case history.State != ledger.StateOpen:
@@ -138,9 +141,12 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	case err != nil:
 		return nil // there is none, or nobody knows
 	case answer.State == ledger.StateOpen:
-		return fmt.Errorf("%w: %w", ErrPlanExists, ledger.Refuse("plan.id", "it is open, begun by another process", "Resume, to go on with it, or an id of its own for each plan"))
+		return fmt.Errorf("%w: %w", ErrPlanExists,
+			ledger.Refuse("plan.id", "it is open, begun by another process",
+				"Resume, to go on with it, or an id of its own for each plan"))
 	}
-	return fmt.Errorf("%w: %w", ErrPlanExists, ledger.Refuse("plan.id", "it is "+answer.State, "an id of its own for each plan"))
+	return fmt.Errorf("%w: %w", ErrPlanExists,
+		ledger.Refuse("plan.id", "it is "+answer.State, "an id of its own for each plan"))
 }
 
 // taken reports whether what this process registers under the plan is the plan's, by what
@@ -154,7 +160,8 @@ func (p *Plan) taken(answer api.OutcomeAnswer) error {
 		if p.supersede(answer.Writer); ours {
 			return ErrSuperseded
 		}
-		return fmt.Errorf("%w: %w", ErrPlanExists, refusedBy(answer, "plan.id", "Resume, to go on with it, or an id of its own for each plan"))
+		return fmt.Errorf("%w: %w", ErrPlanExists,
+			refusedBy(answer, "plan.id", "Resume, to go on with it, or an id of its own for each plan"))
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "plan.id", "an action that the plan takes")
 	}
@@ -221,8 +228,10 @@ func (p *Plan) supersede(writer string) {
 		if a.state != actionRegistered || a.pair.failed() {
 			continue
 		}
-		if err := a.giveUpFor(ErrSuperseded, "its plan was resumed by another process before it was called"); err != nil {
-			p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id, "action", a.call.Action, "error", err)
+		if err := a.giveUpFor(ErrSuperseded,
+			"its plan was resumed by another process before it was called"); err != nil {
+			p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id,
+				"action", a.call.Action, "error", err)
 		}
 	}
 	p.change()
@@ -253,7 +262,8 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 	}
 	p.savepointsSet, p.rewinds = history.SavepointsSet, history.Rewinds
 	for _, s := range history.Savepoints {
-		p.savepoints = append(p.savepoints, &savepoint{name: s.Name, bundle: storedAt(p.id, 0), at: int(s.Actions), told: true})
+		p.savepoints = append(p.savepoints,
+			&savepoint{name: s.Name, bundle: storedAt(p.id, 0), at: int(s.Actions), told: true})
 	}
 	return nil
 }
@@ -262,11 +272,14 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegistered) {
 	a := &action{
 		plan:   p,
-		number: int(past.Number), pair: storedAt(p.id, past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
-		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability, Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
+		number: int(past.Number), pair: storedAt(p.id,
+			past.Sequence), state: actionEnded, queued: time.Now(), finished: make(chan struct{}),
+		call: Call{Plan: p.id, Action: past.Action, Capability: registered.Capability,
+			Key: ledger.Key(p.c.tenant, p.id, past.Action, ledger.PurposeDo)},
 		past: &Recorded{
-			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome, Code: past.Code, Message: past.Message,
-			Output: slices.Clone(past.Output), ExternalRef: past.ExternalRef,
+			Action: past.Action, Capability: registered.Capability, Outcome: past.Outcome, Code: past.Code,
+			Message: past.Message,
+			Output:  slices.Clone(past.Output), ExternalRef: past.ExternalRef,
 		},
 		pastInput: past.Input,
 	}
@@ -299,9 +312,13 @@ func (p *Plan) Recorded() []Recorded {
 // admitPast says whether a call is that of a recorded action. Called with mu held.
 func (a *action) admitPast(d *draft) error {
 	p := a.plan
-	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input)) // as it is recorded
-	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) && !bytes.Equal(a.pastInput, inputDigest(d.input)) {
-		return ledger.Refuse("action.id", fmt.Sprintf("%q is another action already, which is recorded", d.ID), "an id of its own for each action")
+	// as it is recorded
+	input := inputDigest(p.vault.seal(d.contract, a.call.Action, "input", d.input))
+	if a.call.Capability != d.Capability || !bytes.Equal(a.pastInput, input) &&
+		!bytes.Equal(a.pastInput, inputDigest(d.input)) {
+		return ledger.Refuse("action.id",
+			fmt.Sprintf("%q is another action already, which is recorded",
+				d.ID), "an id of its own for each action")
 	}
 	return nil
 }
@@ -351,7 +368,8 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 	b := newBundle(p.id, done.record)
 	err := p.queue(b)
 	if err == nil {
-		a.past.Outcome, a.past.Output, a.past.ExternalRef = api.OutcomeCompleted, done.output, d.happened.ExternalRef
+		a.past.Outcome, a.past.Output = api.OutcomeCompleted, done.output
+		a.past.ExternalRef = d.happened.ExternalRef
 	}
 	p.mu.Unlock()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // another is another process of the agent.
 func (l *live) another(t *testing.T) *coordinator.Coordinator {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1", Contracts: []contract.Contract{quick()}})
+	c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
+		Contracts: []contract.Contract{quick()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +68,13 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*coordinator.Coordinator{"the same process": l.agent, "another": second} {
-		if _, err := c.Begin(t.Context(), coordinator.PlanSpec{ID: "job"}); !errors.Is(err, coordinator.ErrPlanExists) || !strings.Contains(err.Error(), "it is committed") {
+		if _, err := c.Begin(t.Context(), coordinator.PlanSpec{ID: "job"}); !errors.Is(err, coordinator.ErrPlanExists) ||
+			!strings.Contains(err.Error(), "it is committed") {
 			t.Errorf("%s, when it is committed: %v", name, err)
 		}
 		var refused *ledger.Refused
-		if _, err := c.Resume(t.Context(), "job"); !errors.As(err, &refused) || !strings.Contains(refused.Problem, "committed") {
+		if _, err := c.Resume(t.Context(), "job"); !errors.As(err, &refused) ||
+			!strings.Contains(refused.Problem, "committed") {
 			t.Errorf("%s resumes it: %v", name, err)
 		}
 	}
@@ -102,7 +105,8 @@ func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 			}()
 		}
 		one, other := <-ends, <-ends
-		if err := errors.Join(one, other); (one == nil) == (other == nil) || !errors.Is(err, coordinator.ErrPlanExists) || ran[0]+ran[1] != 1 {
+		if err := errors.Join(one, other); (one == nil) == (other == nil) || !errors.Is(err, coordinator.ErrPlanExists) ||
+			ran[0]+ran[1] != 1 {
 			t.Fatalf("%v and %v, the forwards ran %v", one, other, ran)
 		}
 		won := p
@@ -146,11 +150,12 @@ func TestAnAgentThatComesBackGoesOnWhereItWas(t *testing.T) {
 	}
 	started, goOn, slow := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() { // it is under way when the second process comes
-		_, err := p.Do(t.Context(), writes("", "three"), func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-			close(started)
-			<-goOn
-			return coordinator.Outcome{Output: 3}, nil
-		})
+		_, err := p.Do(t.Context(), writes("", "three"),
+			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				close(started)
+				<-goOn
+				return coordinator.Outcome{Output: 3}, nil
+			})
 		slow <- err
 	}()
 	<-started
@@ -214,7 +219,8 @@ func TestAReportSettlesWhatIsRecordedInDoubt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if output, err := q.Do(t.Context(), writes("a", "one"), counted(&ran, nil)); err != nil || string(output) != `"found"` || ran != 1 {
+	if output, err := q.Do(t.Context(), writes("a", "one"), counted(&ran, nil)); err != nil ||
+		string(output) != `"found"` || ran != 1 {
 		t.Errorf("%s, %v, ran %d times", output, err, ran)
 	}
 	if err := q.UnwindTo(t.Context(), "s", ""); err != nil { // it answers when all is folded
@@ -232,7 +238,8 @@ func TestWhatCannotBeResumed(t *testing.T) {
 	l.begin(coordinator.PlanSpec{ID: "here"})
 	for id, want := range map[string]string{"nothing": "no such plan", "a.b": "not a name", "": "not a name"} {
 		var refused *ledger.Refused
-		if _, err := l.another(t).Resume(t.Context(), id); !errors.As(err, &refused) || !strings.Contains(refused.Problem, want) {
+		if _, err := l.another(t).Resume(t.Context(), id); !errors.As(err, &refused) ||
+			!strings.Contains(refused.Problem, want) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -249,19 +256,22 @@ func TestWhatCannotBeResumed(t *testing.T) {
 func TestAnAgentAttachesItsPlanToAnothersWithTheToken(t *testing.T) {
 	var refused *ledger.Refused
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	if _, err := l.agent.Begin(t.Context(), coordinator.PlanSpec{AttachToken: "short"}); !errors.As(err, &refused) || refused.Field != "plan.attach_token" {
+	if _, err := l.agent.Begin(t.Context(), coordinator.PlanSpec{AttachToken: "short"}); !errors.As(err, &refused) ||
+		refused.Field != "plan.attach_token" {
 		t.Errorf("a token that can be guessed: %v", err)
 	}
 	p := l.begin(coordinator.PlanSpec{AttachToken: "a secret between the two"})
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other, err := coordinator.New(coordinator.Config{Conn: l.root, Tenant: "default", Agent: "a2", Contracts: []contract.Contract{quick()}})
+	other, err := coordinator.New(coordinator.Config{Conn: l.root, Tenant: "default", Agent: "a2",
+		Contracts: []contract.Contract{quick()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
-	for token, joins := range map[string]bool{"": false, "a secret between others": false, "a secret between the two": true} {
+	for token, joins := range map[string]bool{"": false, "a secret between others": false,
+		"a secret between the two": true} {
 		child, err := other.Begin(t.Context(), coordinator.PlanSpec{Parent: p.ID(), ParentToken: token})
 		if err != nil {
 			t.Fatal(err)

@@ -77,7 +77,8 @@ func (p *Plan) setSavepoint(ctx context.Context, name string) (*savepoint, error
 			return s, nil
 		}
 	case s.told:
-		err = ledger.Refuse("savepoint_set.name", fmt.Sprintf("%q is set already", name), "a name of its own for each savepoint")
+		err = ledger.Refuse("savepoint_set.name", fmt.Sprintf("%q is set already", name),
+			"a name of its own for each savepoint")
 	}
 	p.c.committer.leave() // nothing was queued with the place
 	return s, err
@@ -85,7 +86,8 @@ func (p *Plan) setSavepoint(ctx context.Context, name string) (*savepoint, error
 
 // savepoint finds one that is stored or may be. Called with mu held.
 func (p *Plan) savepoint(name string) *savepoint {
-	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool { return s.bundle.failed() })
+	p.savepoints = slices.DeleteFunc(p.savepoints,
+		func(s *savepoint) bool { return s.bundle.failed() })
 	for _, s := range p.savepoints {
 		if s.name == name {
 			return s
@@ -121,7 +123,8 @@ func (p *Plan) unwindTo(ctx context.Context, savepoint, reason string) error {
 		return err
 	}
 	if p.c.bus == nil {
-		return ledger.Refuse("config.conn", "missing", "a connection to NATS: the plan goes on when an executor says so")
+		return ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: the plan goes on when an executor says so")
 	}
 	if err := p.c.committer.enter(ctx, p.c.appendTimeout); err != nil {
 		return err
@@ -162,14 +165,16 @@ func (p *Plan) leave(r *rewinding) {
 // joinRewinding returns the rewinding under way, if it goes to the same savepoint,
 // or a new one that no other call will start. Called with mu held.
 func (p *Plan) joinRewinding(name string) (*rewinding, error) {
-	if p.rewinding != nil && p.rewinding.savepoint == name && p.rewinding.bundle != nil && !p.rewinding.bundle.failed() {
+	if p.rewinding != nil && p.rewinding.savepoint == name && p.rewinding.bundle != nil &&
+		!p.rewinding.bundle.failed() {
 		return p.rewinding, nil
 	}
 	if err := p.shut(); err != nil {
 		return nil, err
 	}
 	if s := p.savepoint(name); s == nil {
-		return nil, ledger.Refuse("unwind_requested.to_savepoint", fmt.Sprintf("%q is no savepoint of this plan", name), "the name of one that is set")
+		return nil, ledger.Refuse("unwind_requested.to_savepoint",
+			fmt.Sprintf("%q is no savepoint of this plan", name), "the name of one that is set")
 	}
 	p.rewinds++
 	r := &rewinding{savepoint: name, number: p.rewinds}
@@ -317,6 +322,9 @@ func (p *Plan) dropAfter(name string) {
 	p.savepoints = slices.DeleteFunc(p.savepoints, func(s *savepoint) bool {
 		between := func(number int) bool { return to.at < number && number <= s.at }
 		return slices.ContainsFunc(p.children, between) ||
-			slices.ContainsFunc(p.order, func(a *action) bool { return between(a.number) && !a.pair.failed() })
+			slices.ContainsFunc(p.order, func(a *action) bool {
+				return between(a.number) &&
+					!a.pair.failed()
+			})
 	})
 }

@@ -50,7 +50,8 @@ func TestS61APlanGoesOnAfterItWentBackToASavepoint(t *testing.T) {
 			"forward_registered/b compensation_registered/b",
 			"forward_completed/b unwind_requested",
 			"forward_registered/d compensation_registered/d")
-		if u := find(t, store, "unwind_requested").GetUnwindRequested(); u.ToSavepoint != "s1" || u.Reason != "wrong hotel" || u.Number != 1 {
+		if u := find(t, store, "unwind_requested").GetUnwindRequested(); u.ToSavepoint != "s1" || u.Reason != "wrong hotel" ||
+			u.Number != 1 {
 			t.Errorf("asked for %v", u)
 		}
 		if q := e.asked[0]; q.Sequence != 4 || q.Plan != p.ID() || q.Ended {
@@ -105,7 +106,8 @@ func TestLateNoticesOfARewindingStopNothing(t *testing.T) {
 // and a late notice of the rewinding before says nothing about this one.
 func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 	in(t, func(t *testing.T) {
-		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen, Reason: "back to savepoint s1"}}}
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen,
+			Reason: "back to savepoint s1"}}}
 		p := begin(t, start(t, store, e), PlanSpec{})
 		mustSet(t, p, "s1")
 		done := make(chan error, 1)
@@ -375,7 +377,8 @@ func TestARewindingInterruptsWhatCameAfterTheSavepointOnly(t *testing.T) {
 			t.Error(err)
 		}
 		elapse(LingerMax)
-		if got := effective(t, store, p.ID()); !strings.HasSuffix(got, "forward_in_doubt/b unwind_requested forward_completed/a") {
+		if got := effective(t, store, p.ID()); !strings.HasSuffix(got,
+			"forward_in_doubt/b unwind_requested forward_completed/a") {
 			t.Errorf("the ledger holds %s", got)
 		}
 	})
@@ -478,7 +481,8 @@ func TestAPivotIsRegisteredAsOne(t *testing.T) {
 		a.Pivot = true
 		mustDo(t, p, a)
 		mustDo(t, p, write("b"))
-		if !find(t, store, "forward_registered/a").GetForwardRegistered().Pivot || find(t, store, "forward_registered/b").GetForwardRegistered().Pivot {
+		if !find(t, store, "forward_registered/a").GetForwardRegistered().Pivot ||
+			find(t, store, "forward_registered/b").GetForwardRegistered().Pivot {
 			t.Error("not the one that was declared")
 		}
 	})

@@ -34,24 +34,30 @@ func (v *vault) unlock(ctx context.Context) error {
 		return nil
 	}
 	if v.c.bus == nil {
-		return ledger.Refuse("config.conn", "missing", "a connection to NATS: the key of sensitive fields is asked for")
+		return ledger.Refuse("config.conn", "missing",
+			"a connection to NATS: the key of sensitive fields is asked for")
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.confirmTimeout)
 	defer cancel()
-	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent), mustJSON(api.KeyQuery{Plan: v.plan}))
+	reply, err := v.c.bus.ask(ctx, api.KeySubject(v.c.tenant, v.c.agent),
+		mustJSON(api.KeyQuery{Plan: v.plan}))
 	if err != nil {
-		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v", v.c.tenant, err), "an executor that answers; call again")
+		return ledger.Refuse("plan.key", fmt.Sprintf("the holder of tenant %s does not give it: %v",
+			v.c.tenant, err), "an executor that answers; call again")
 	}
 	var answer api.KeyAnswer
 	switch err := json.Unmarshal(reply, &answer); {
 	case err != nil:
-		return ledger.Refuse("plan.key", "the answer of the executor is not JSON", "an executor of this version")
+		return ledger.Refuse("plan.key", "the answer of the executor is not JSON",
+			"an executor of this version")
 	case answer.Erased != "":
 		return fmt.Errorf("%w: plan %q, %s", ErrErased, v.plan, answer.Erased)
 	case answer.Error != "":
-		return ledger.Refuse("plan.key", answer.Error, "a plan of this agent, and an executor that has keys")
+		return ledger.Refuse("plan.key", answer.Error,
+			"a plan of this agent, and an executor that has keys")
 	case len(answer.Key) != seal.KeySize:
-		return ledger.Refuse("plan.key", fmt.Sprintf("%d bytes", len(answer.Key)), fmt.Sprintf("%d bytes, of an executor of this version", seal.KeySize))
+		return ledger.Refuse("plan.key", fmt.Sprintf("%d bytes", len(answer.Key)),
+			fmt.Sprintf("%d bytes, of an executor of this version", seal.KeySize))
 	}
 	v.key = (*seal.Key)(answer.Key)
 	return nil
@@ -59,7 +65,8 @@ func (v *vault) unlock(ctx context.Context) error {
 
 // seal is what is recorded of one payload field: root is input, output or before. The
 // vault must be unlocked if the contract has sensitive fields.
-func (v *vault) seal(t *contract.Compiled, action, root string, document json.RawMessage) json.RawMessage {
+func (v *vault) seal(t *contract.Compiled, action, root string,
+	document json.RawMessage) json.RawMessage {
 	if len(t.Sensitive) == 0 || len(document) == 0 {
 		return document
 	}
@@ -68,7 +75,8 @@ func (v *vault) seal(t *contract.Compiled, action, root string, document json.Ra
 	if v.key == nil {
 		panic("coordinator: a sensitive field without the key of its plan")
 	}
-	return seal.Document(*v.key, seal.Place{Tenant: v.c.tenant, Plan: v.plan, Action: action}, root, t.Sensitive, document)
+	return seal.Document(*v.key, seal.Place{Tenant: v.c.tenant, Plan: v.plan, Action: action}, root,
+		t.Sensitive, document)
 }
 
 // open gives back what seal has sealed, and the single values. What was sealed for
@@ -94,7 +102,8 @@ func (a *action) scrubbed(text string) string {
 		root     string
 		document json.RawMessage
 	}{{"input", a.call.Input}, {"before", a.before}} {
-		if _, values, err := p.vault.open(p.vault.seal(a.contract, a.call.Action, field.root, field.document)); err == nil {
+		if _, values, err := p.vault.open(p.vault.seal(a.contract, a.call.Action, field.root,
+			field.document)); err == nil {
 			text = seal.Scrub(text, values)
 		}
 	}

@@ -44,7 +44,8 @@ func (l *live) keeps(t *testing.T) (records []*pb.Record) {
 
 // buying is an action whose card and token are sensitive, undone by a handler in code.
 func buying(w *tour, card string) coordinator.Action {
-	a := coordinator.Action{ID: "a", Capability: "tour.a", Input: map[string]any{"card": card, "seat": "7<&>"}, Undo: w.undo("")}
+	a := coordinator.Action{ID: "a", Capability: "tour.a", Input: map[string]any{"card": card, "seat": "7<&>"},
+		Undo: w.undo("")}
 	a.Undo.Contract.Sensitive = []string{"input.card", "output.token"}
 	return a
 }
@@ -63,7 +64,8 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 		ctx, cancel := bounded(t)
 		defer cancel()
 		return p.Run(ctx, config(plan), func(ctx context.Context, r *coordinator.ReplayPlan) error {
-			output, err := r.Do(ctx, buying(w, card), w.forward(json.RawMessage(`{ "token" : "`+secretToken+`",  "n":10.10 }`), nil))
+			output, err := r.Do(ctx, buying(w, card),
+				w.forward(json.RawMessage(`{ "token" : "`+secretToken+`",  "n":10.10 }`), nil))
 			if err != nil {
 				return err
 			}
@@ -81,10 +83,12 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 		t.Fatal("a lost process ended well")
 	}
 	wantDiverged(t, run("p", "5555", lost), "a", "input")
-	if run("p", secretCard, lost) == nil || len(outputs) != 2 || outputs[0] != outputs[1] || !strings.Contains(outputs[1], secretToken) || strings.Count(w.ranText(), "a") != 1 {
+	if run("p", secretCard, lost) == nil || len(outputs) != 2 || outputs[0] != outputs[1] ||
+		!strings.Contains(outputs[1], secretToken) || strings.Count(w.ranText(), "a") != 1 {
 		t.Errorf("outputs %q, ran %s", outputs, w.ranText())
 	}
-	wantUnwound(t, run("p", secretCard, func(*process, func()) error { return errors.New("no seats") }), ledger.StateCompensated)
+	wantUnwound(t, run("p", secretCard, func(*process, func()) error { return errors.New("no seats") }),
+		ledger.StateCompensated)
 	w.mu.Lock()
 	if u := w.calls["a"]; !strings.Contains(string(u.Input), secretCard) || string(u.Output) != outputs[0] {
 		t.Errorf("the handler was told %s and %s", u.Input, u.Output)
@@ -93,9 +97,12 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 	if run("q", secretCard, lost) == nil {
 		t.Fatal("a lost process ended well")
 	}
-	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "ana"}, &pb.Record{Plan: "q", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana", Force: true}}})
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "ana"},
+		&pb.Record{Plan: "q", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for", Actor: "ana",
+			Force: true}}})
 	keys, err := jetstream.OpenKeys(t.Context(), jetstream.Config{Conn: l.root, Tenant: "default"})
-	for deadline := time.Now().Add(10 * time.Second); !errors.Is(err, jetstream.ErrKeyDestroyed) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); !errors.Is(err, jetstream.ErrKeyDestroyed) &&
+		time.Now().Before(deadline); {
 		_, err = keys.Get(t.Context(), "q")
 	}
 	if !errors.Is(err, jetstream.ErrKeyDestroyed) {
@@ -103,7 +110,8 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 	}
 	before := len(outputs)
 	err = run("q", secretCard, lost)
-	if !errors.Is(err, coordinator.ErrErased) || !strings.Contains(err.Error(), `plan "q", erased by ana at `) || len(outputs) != before || strings.Count(w.ranText(), "a") != 2 {
+	if !errors.Is(err, coordinator.ErrErased) || !strings.Contains(err.Error(), `plan "q", erased by ana at `) ||
+		len(outputs) != before || strings.Count(w.ranText(), "a") != 2 {
 		t.Errorf("after the erasure: %v, ran %s", err, w.ranText())
 	}
 	l.keeps(t)
@@ -117,9 +125,10 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 		Inverse: &contract.Inverse{Call: "pay.refund", With: map[string]any{"card": "=input.card"}},
 	}}})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})
-	_, err := p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": secretCard}}, func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-		return coordinator.Outcome{}, coordinator.NotTaken(fmt.Errorf("declined: %s", call.Input))
-	})
+	_, err := p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": secretCard}},
+		func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, coordinator.NotTaken(fmt.Errorf("declined: %s", call.Input))
+		})
 	if !errors.Is(err, coordinator.ErrNotTaken) || !strings.Contains(err.Error(), secretCard) {
 		t.Errorf("%v", err)
 	}
@@ -133,7 +142,8 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 		}
 		sealed = sealed || r.GetCompensationRegistered().GetSealed()
 	}
-	if said != `the effect did not happen: declined: {"card":"[sealed]"}` && said != `declined: {"card":"[sealed]"}` || !sealed {
+	if said != `the effect did not happen: declined: {"card":"[sealed]"}` && said != `declined: {"card":"[sealed]"}` ||
+		!sealed {
 		t.Errorf("recorded is %q, sealed %v", said, sealed)
 	}
 }
@@ -141,7 +151,8 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 // TestWithoutAKeyNothingSensitiveIsDone: nobody gives it, and the forward does not run.
 func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 	_, root, store := serve(t)
-	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "t", Agent: "a1", Contracts: []contract.Contract{{Capability: "pay.charge", Class: contract.Effectless, Sensitive: []string{"input"}}}})
+	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "t", Agent: "a1",
+		Contracts: []contract.Contract{{Capability: "pay.charge", Class: contract.Effectless, Sensitive: []string{"input"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +161,11 @@ func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: 1}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		t.Error("the forward ran")
-		return coordinator.Outcome{}, nil
-	})
+	_, err = p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: 1},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			t.Error("the forward ran")
+			return coordinator.Outcome{}, nil
+		})
 	var refused *ledger.Refused
 	if !errors.As(err, &refused) || refused.Field != "plan.key" || last(t, store) != 0 {
 		t.Errorf("%v, %d records", err, last(t, store))

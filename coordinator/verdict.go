@@ -92,7 +92,8 @@ func (a *action) decided() (decided bool, changed <-chan struct{}) {
 	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered, p.changed
+	return a.verdict != nil || p.unwound != nil || p.ended() != nil || a.state != actionRegistered,
+		p.changed
 }
 
 // askVerdict asks an executor once, until changed. The error is a *Refused:
@@ -108,12 +109,14 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 		case <-ctx.Done():
 		}
 	}()
-	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq, Action: a.call.Action})
+	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: a.pair.seq,
+		Action: a.call.Action})
 	switch {
 	case err != nil:
 		return nil // asked again
 	case answer.Verdict != "":
-		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason, By: answer.VerdictBy})
+		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason,
+			By: answer.VerdictBy})
 	case answer.State != ledger.StateOpen:
 		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 	case len(answer.Refused) > 0:

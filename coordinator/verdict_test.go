@@ -58,16 +58,19 @@ func TestS77AVerdictBeforeTheBoundaryDecides(t *testing.T) {
 					switch {
 					case c.outcome == "":
 					case how == "notice":
-						e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: c.outcome, Reason: "policy 7", By: "compliance"})
+						e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "a", Verdict: c.outcome, Reason: "policy 7",
+							By: "compliance"})
 					default:
-						e.say(api.OutcomeAnswer{State: ledger.StateOpen, Verdict: c.outcome, VerdictReason: "policy 7", VerdictBy: "compliance"})
+						e.say(api.OutcomeAnswer{State: ledger.StateOpen, Verdict: c.outcome, VerdictReason: "policy 7",
+							VerdictBy: "compliance"})
 					}
 					err := <-done
 					if ran != (c.err == nil) || (err == nil) != (c.err == nil) || !errors.Is(err, c.err) {
 						t.Fatalf("ran %v, %v", ran, err)
 					}
 					var v *Verdict
-					if errors.Is(err, ErrBlocked) && (!errors.As(err, &v) || *v != Verdict{Action: "a", Outcome: c.outcome, Reason: "policy 7", By: "compliance"}) {
+					if errors.Is(err, ErrBlocked) && (!errors.As(err, &v) || *v != Verdict{Action: "a", Outcome: c.outcome,
+						Reason: "policy 7", By: "compliance"}) {
 						t.Errorf("verdict %+v", v)
 					}
 					if !find(t, store, "forward_registered/a").GetForwardRegistered().Review {
@@ -96,7 +99,8 @@ func TestS77AContractWithReviewWaitsForEachAction(t *testing.T) {
 		own := contracts()[0]
 		own.Review, own.ReviewTimeout = true, time.Hour
 		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
-		c, err := newCoordinator(Config{Appender: memory(), Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{own}}, e)
+		c, err := newCoordinator(Config{Appender: memory(), Tenant: tenant, Agent: "a1", Contracts: []contract.Contract{own}},
+			e)
 		if err != nil {
 			t.Fatal(err)
 		}

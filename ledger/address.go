@@ -35,7 +35,8 @@ func Leaf(tenant string, m Message, index, count, minReader uint32, body []byte)
 const leafTag = "sagenbaum/leaf/v1\n"
 
 // AppendLeaf appends the leaf data of one record to buf, as Leaf describes it.
-func AppendLeaf(buf []byte, tenant string, m Message, index, count, minReader uint32, body []byte) []byte {
+func AppendLeaf(buf []byte, tenant string, m Message, index, count, minReader uint32,
+	body []byte) []byte {
 	buf = append(buf, leafTag...)
 	buf = binary.BigEndian.AppendUint64(buf, m.Sequence)
 	buf = binary.BigEndian.AppendUint32(buf, index)
@@ -56,13 +57,15 @@ func FormatAddress(a *pb.Address) string {
 	if a == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%d.%d-%s", a.Sequence, a.Index, hex.EncodeToString(a.Leaf[:min(4, len(a.Leaf))]))
+	return fmt.Sprintf("%d.%d-%s", a.Sequence, a.Index,
+		hex.EncodeToString(a.Leaf[:min(4, len(a.Leaf))]))
 }
 
 // FormatFullAddress is FormatAddress with all 64 digits of the leaf, for
 // programs.
 func FormatFullAddress(a *pb.Address) string {
-	return strconv.FormatUint(a.GetSequence(), 10) + "." + strconv.FormatUint(uint64(a.GetIndex()), 10) + "-" + hex.EncodeToString(a.GetLeaf())
+	return strconv.FormatUint(a.GetSequence(), 10) + "." +
+		strconv.FormatUint(uint64(a.GetIndex()), 10) + "-" + hex.EncodeToString(a.GetLeaf())
 }
 
 // ParseAddress reads what FormatAddress writes, with a leaf of 8 to 64 digits.
@@ -73,7 +76,8 @@ func ParseAddress(text string) (*pb.Address, error) {
 	i, err2 := strconv.ParseUint(index, 10, 32)
 	h, err3 := hex.DecodeString(leaf)
 	if !ok || !ok2 || err != nil || err2 != nil || err3 != nil || len(h) < 4 || len(h) > LeafSize {
-		return nil, Refuse("address", fmt.Sprintf("%q is not an address", text), `"sequence.index-leaf", as in "17.0-9f86d081"`)
+		return nil, Refuse("address", fmt.Sprintf("%q is not an address", text),
+			`"sequence.index-leaf", as in "17.0-9f86d081"`)
 	}
 	return &pb.Address{Sequence: s, Index: uint32(i), Leaf: h}, nil
 }

@@ -65,7 +65,8 @@ func TestLeavesAreWhatTheirDescriptionSaysAndNeverChange(t *testing.T) {
 			fmt.Fprintf(&lines, "%s %d %s\n", c.name, e.Address.Index, hex.EncodeToString(e.Address.Leaf))
 		}
 	}
-	fmt.Fprintf(&lines, "key undo %s\nkey probe %s\n", ledger.Key("t", "p1", "x1", "undo"), ledger.Key("t", "p1", "x1", "probe"))
+	fmt.Fprintf(&lines, "key undo %s\nkey probe %s\n", ledger.Key("t", "p1", "x1", "undo"),
+		ledger.Key("t", "p1", "x1", "probe"))
 	const golden = "testdata/leaves.txt"
 	if *update {
 		if err := os.WriteFile(golden, []byte(lines.String()), 0o644); err != nil {
@@ -94,7 +95,10 @@ func TestALeafCoversEverythingThatCanBeRead(t *testing.T) {
 		"stamp":      ledger.Leaf("t", with(m, func(m *ledger.Message) { m.StampNs++ }), 1, 2, 1, m.Data),
 		"subject":    ledger.Leaf("t", with(m, func(m *ledger.Message) { m.Subject += "x" }), 1, 2, 1, m.Data),
 		"type":       ledger.Leaf("t", with(m, func(m *ledger.Message) { m.ContentType = "x" }), 1, 2, 1, m.Data),
-		"boundaries": ledger.Leaf("t", with(m, func(m *ledger.Message) { m.Subject, m.ContentType = "saga.t.fact.senso", "r" }), 1, 2, 1, m.Data),
+		"boundaries": ledger.Leaf("t", with(m, func(m *ledger.Message) {
+			m.Subject, m.ContentType = "saga.t.fact.senso",
+				"r"
+		}), 1, 2, 1, m.Data),
 	} {
 		if leaf == base {
 			t.Errorf("the leaf does not cover the %s", what)
@@ -128,7 +132,8 @@ func TestAddressesReadBack(t *testing.T) {
 	if got := ledger.FormatAddress(nil); got != "-" {
 		t.Errorf("nil is %q", got)
 	}
-	for _, text := range []string{"", "-", "17", "17.0", "17-ab01ab01", "17.0-ab01", "17.0-ab01ab0", "17.0-xxxxxxxx", "-1.0-ab01ab01", "1.4294967296-ab01ab01", "1.0-" + hex.EncodeToString(leaf) + "00"} {
+	for _, text := range []string{"", "-", "17", "17.0", "17-ab01ab01", "17.0-ab01", "17.0-ab01ab0", "17.0-xxxxxxxx",
+		"-1.0-ab01ab01", "1.4294967296-ab01ab01", "1.0-" + hex.EncodeToString(leaf) + "00"} {
 		if a, err := ledger.ParseAddress(text); refusedField(err) != "address" {
 			t.Errorf("%q reads as %v, %v", text, a, err)
 		}
@@ -138,7 +143,8 @@ func TestAddressesReadBack(t *testing.T) {
 func TestKeysDifferWithEveryPartAndDoNotRunTogether(t *testing.T) {
 	seen := map[string]string{}
 	for _, parts := range [][4]string{
-		{"t", "p", "a", "undo"}, {"u", "p", "a", "undo"}, {"t", "q", "a", "undo"}, {"t", "p", "b", "undo"}, {"t", "p", "a", "probe"}, {"t", "pa", "", "undo"}, {"tp", "", "a", "undo"},
+		{"t", "p", "a", "undo"}, {"u", "p", "a", "undo"}, {"t", "q", "a", "undo"}, {"t", "p", "b", "undo"}, {"t", "p", "a",
+			"probe"}, {"t", "pa", "", "undo"}, {"tp", "", "a", "undo"},
 	} {
 		key := ledger.Key(parts[0], parts[1], parts[2], parts[3])
 		if other, double := seen[key]; double || len(key) != 32 {

@@ -21,10 +21,12 @@ func Check(r *pb.Record, s Source) error {
 		return Refuse("kind", "the record has none", "one of the kinds of sagenbaum.v1.Record")
 	}
 	if kind.Class != s.Class {
-		return Refuse(kind.Name, fmt.Sprintf("not allowed on a subject of class %q", s.Class), fmt.Sprintf("class %q", kind.Class))
+		return Refuse(kind.Name, fmt.Sprintf("not allowed on a subject of class %q", s.Class),
+			fmt.Sprintf("class %q", kind.Class))
 	}
 	if _, term := r.Kind.(*pb.Record_TermStarted); s.Class == ClassExecutor && term != s.Term {
-		return Refuse(kind.Name, "wrong executor subject", "term_started, and nothing else, on saga.<tenant>.executor.term")
+		return Refuse(kind.Name, "wrong executor subject",
+			"term_started, and nothing else, on saga.<tenant>.executor.term")
 	}
 	if err := checkNames(r, kind, s); err != nil {
 		return err
@@ -46,7 +48,8 @@ func checkNames(r *pb.Record, kind Kind, s Source) error {
 	case kind.NeedsAction && !valid(r.Action), r.Action != "" && !valid(r.Action):
 		return Refuse("action", fmt.Sprintf("%q is not an action id", r.Action), tokenWant)
 	case s.Class == ClassAgent && s.Plan != ManyPlans && s.Plan != r.Plan:
-		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan), "the plan of the subject")
+		return Refuse("plan", fmt.Sprintf("%q on the subject of plan %q", r.Plan, s.Plan),
+			"the plan of the subject")
 	case s.Class != ClassExecutor && (r.Term != 0 || r.EpochNs != 0 || r.Folded != 0):
 		return Refuse("term", "set outside the executor", "no term, no epoch_ns and no folded")
 	case s.Class != ClassAgent && r.Writer != "":
@@ -73,7 +76,8 @@ func checkPayload(p *pb.Payload) error {
 	for _, f := range [...]struct {
 		name string
 		json []byte
-	}{{"input", p.Input}, {"output", p.Output}, {"arguments", p.Arguments}, {"detail", p.Detail}, {"before", p.Before}} {
+	}{{"input", p.Input}, {"output", p.Output}, {"arguments", p.Arguments}, {"detail",
+		p.Detail}, {"before", p.Before}} {
 		if len(f.json) > 0 && !json.Valid(f.json) {
 			return Refuse("payload."+f.name, "not JSON", "one JSON value")
 		}
@@ -92,13 +96,17 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_ForwardRegistered:
 		return checkForward(k.ForwardRegistered)
 	case *pb.Record_CompensationRegistered:
-		return firstOf(checkKey(r, s, k.CompensationRegistered), checkCompensation(k.CompensationRegistered))
+		return firstOf(checkKey(r, s, k.CompensationRegistered),
+			checkCompensation(k.CompensationRegistered))
 	case *pb.Record_ForwardCompleted:
-		return firstOf(text("forward_completed.external_ref", k.ForwardCompleted.ExternalRef), object("forward_completed.lifted", k.ForwardCompleted.Lifted))
+		return firstOf(text("forward_completed.external_ref", k.ForwardCompleted.ExternalRef),
+			object("forward_completed.lifted", k.ForwardCompleted.Lifted))
 	case *pb.Record_ForwardFailed:
-		return firstOf(text("forward_failed.code", k.ForwardFailed.Code), text("forward_failed.message", k.ForwardFailed.Message))
+		return firstOf(text("forward_failed.code", k.ForwardFailed.Code),
+			text("forward_failed.message", k.ForwardFailed.Message))
 	case *pb.Record_ForwardInDoubt:
-		return firstOf(text("forward_in_doubt.code", k.ForwardInDoubt.Code), text("forward_in_doubt.message", k.ForwardInDoubt.Message))
+		return firstOf(text("forward_in_doubt.code", k.ForwardInDoubt.Code),
+			text("forward_in_doubt.message", k.ForwardInDoubt.Message))
 	case *pb.Record_SavepointSet:
 		return token("savepoint_set.name", k.SavepointSet.Name)
 	case *pb.Record_PlanResumed:
@@ -108,7 +116,8 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_PlanCancelled:
 		return text("plan_cancelled.reason", k.PlanCancelled.Reason)
 	case *pb.Record_UnwindRequested:
-		return firstOf(token("unwind_requested.to_savepoint", k.UnwindRequested.ToSavepoint), text("unwind_requested.reason", k.UnwindRequested.Reason))
+		return firstOf(token("unwind_requested.to_savepoint", k.UnwindRequested.ToSavepoint),
+			text("unwind_requested.reason", k.UnwindRequested.Reason))
 	case *pb.Record_FactAsserted:
 		return checkFact(k.FactAsserted)
 	case *pb.Record_FactRetracted:
@@ -117,8 +126,16 @@ func checkBody(r *pb.Record, s Source) error {
 		return checkVerdict(k.VerdictGiven)
 	case *pb.Record_CompensationRequested:
 		return checkRequested(k.CompensationRequested)
+	}
+	return checkRequest(r, s)
+}
+
+// checkRequest holds the rules of what operators, workers and hosts write.
+func checkRequest(r *pb.Record, s Source) error {
+	switch k := r.Kind.(type) {
 	case *pb.Record_CancelRequested:
-		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason), text("cancel_requested.actor", k.CancelRequested.Actor))
+		return firstOf(text("cancel_requested.reason", k.CancelRequested.Reason),
+			text("cancel_requested.actor", k.CancelRequested.Actor))
 	case *pb.Record_RetryRequested:
 		return owned("retry_requested", k.RetryRequested.Reason, k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
@@ -126,13 +143,17 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_ContractPublished:
 		return checkContract(k.ContractPublished)
 	case *pb.Record_ClockConfirmed:
-		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor), text("clock_confirmed.reason", k.ClockConfirmed.Reason))
+		return firstOf(text("clock_confirmed.actor", k.ClockConfirmed.Actor),
+			text("clock_confirmed.reason", k.ClockConfirmed.Reason))
 	case *pb.Record_EvictRequested:
-		return checkKeys("evict_requested", k.EvictRequested.Keys, k.EvictRequested.Reason, k.EvictRequested.Actor)
+		return checkKeys("evict_requested", k.EvictRequested.Keys, k.EvictRequested.Reason,
+			k.EvictRequested.Actor)
 	case *pb.Record_RestoreRequested:
-		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Reason, k.RestoreRequested.Actor)
+		return checkKeys("restore_requested", k.RestoreRequested.Keys, k.RestoreRequested.Reason,
+			k.RestoreRequested.Actor)
 	case *pb.Record_CascadeAnswered:
-		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor), text("cascade_answered.lease", k.CascadeAnswered.Lease))
+		return firstOf(owned("cascade_answered", k.CascadeAnswered.Reason, k.CascadeAnswered.Actor),
+			text("cascade_answered.lease", k.CascadeAnswered.Lease))
 	case *pb.Record_PlanErased:
 		return checkErased(k.PlanErased, s)
 	case *pb.Record_CompensationReported:
@@ -142,7 +163,8 @@ func checkBody(r *pb.Record, s Source) error {
 	case *pb.Record_KeyRotated:
 		return checkRotated(s.Tenant, k.KeyRotated)
 	case *pb.Record_CompensationProgressed:
-		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key), text("compensation_progressed.note", k.CompensationProgressed.Note))
+		return firstOf(text("compensation_progressed.key", k.CompensationProgressed.Key),
+			text("compensation_progressed.note", k.CompensationProgressed.Note))
 	}
 	return nil
 }
@@ -152,15 +174,18 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 		return Refuse("plan_opened.deadline_ns", "negative", "unix nanoseconds, or 0 for none")
 	}
 	if p.Concurrency > ConcurrencyMax {
-		return Refuse("plan_opened.concurrency", fmt.Sprint(p.Concurrency), fmt.Sprintf("0 to %d", ConcurrencyMax))
+		return Refuse("plan_opened.concurrency", fmt.Sprint(p.Concurrency),
+			fmt.Sprintf("0 to %d", ConcurrencyMax))
 	}
 	labelled := map[string]bool{}
 	for i, l := range p.Labels {
 		if l.Key == "" || labelled[l.Key] { // triggers read one value by its key
-			return Refuse(fmt.Sprintf("plan_opened.labels[%d].key", i), fmt.Sprintf("%.64q is empty or given twice", l.Key), "one value for each key")
+			return Refuse(fmt.Sprintf("plan_opened.labels[%d].key", i),
+				fmt.Sprintf("%.64q is empty or given twice", l.Key), "one value for each key")
 		}
 		labelled[l.Key] = true
-		if err := firstOf(text(fmt.Sprintf("plan_opened.labels[%d].key", i), l.Key), text(fmt.Sprintf("plan_opened.labels[%d].value", i), l.Value)); err != nil {
+		if err := firstOf(text(fmt.Sprintf("plan_opened.labels[%d].key", i), l.Key),
+			text(fmt.Sprintf("plan_opened.labels[%d].value", i), l.Value)); err != nil {
 			return err
 		}
 	}
@@ -168,10 +193,13 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 		return Refuse("plan_opened.on_undo_failure", p.OnUndoFailure.String(), "halt or continue")
 	}
 	if n := len(p.AttachDigest); n != 0 && n != sha256.Size {
-		return Refuse("plan_opened.attach_digest", fmt.Sprintf("%d bytes", n), "the SHA-256 of a token, or nothing")
+		return Refuse("plan_opened.attach_digest", fmt.Sprintf("%d bytes", n),
+			"the SHA-256 of a token, or nothing")
 	}
 	if len(p.ParentToken) > TokenLenMax || len(p.ParentToken) > 0 && p.ParentPlan == "" {
-		return Refuse("plan_opened.parent_token", fmt.Sprintf("%d bytes, parent_plan %q", len(p.ParentToken), p.ParentPlan), fmt.Sprintf("at most %d bytes, beside parent_plan", TokenLenMax))
+		return Refuse("plan_opened.parent_token",
+			fmt.Sprintf("%d bytes, parent_plan %q", len(p.ParentToken),
+				p.ParentPlan), fmt.Sprintf("at most %d bytes, beside parent_plan", TokenLenMax))
 	}
 	switch _, known := pb.DoubtAtCommit_name[int32(p.DoubtAtCommit)]; {
 	case !known:
@@ -182,17 +210,20 @@ func checkPlanOpened(p *pb.PlanOpened) error {
 	if p.ParentPlan == "" && p.ParentAction != "" {
 		return Refuse("plan_opened.parent_action", "given without parent_plan", "both, or none")
 	}
-	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan}, {"parent_action", p.ParentAction}, {"function", p.Function}} {
+	for _, f := range [...]struct{ name, id string }{{"parent_plan", p.ParentPlan},
+		{"parent_action", p.ParentAction}, {"function", p.Function}} {
 		if f.id != "" && !ValidToken(f.id) {
 			return Refuse("plan_opened."+f.name, fmt.Sprintf("%q is not a name", f.id), tokenWant)
 		}
 	}
-	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner), checkTriggers("plan_opened", p.Triggers))
+	return firstOf(text("plan_opened.label", p.Label), text("plan_opened.owner", p.Owner),
+		checkTriggers("plan_opened", p.Triggers))
 }
 
 func checkForward(f *pb.ForwardRegistered) error {
 	if !ValidCapability(f.Capability) {
-		return Refuse("forward_registered.capability", fmt.Sprintf("%q", f.Capability), "dotted names, as in git.branch.create")
+		return Refuse("forward_registered.capability", fmt.Sprintf("%q", f.Capability),
+			"dotted names, as in git.branch.create")
 	}
 	switch f.Class {
 	case pb.Class_CLASS_COMPENSABLE, pb.Class_CLASS_IRREVERSIBLE, pb.Class_CLASS_EFFECTLESS:
@@ -203,7 +234,8 @@ func checkForward(f *pb.ForwardRegistered) error {
 		return err
 	}
 	if len(f.After) > AfterMax {
-		return Refuse("forward_registered.after", fmt.Sprintf("%d actions", len(f.After)), fmt.Sprintf("at most %d", AfterMax))
+		return Refuse("forward_registered.after", fmt.Sprintf("%d actions", len(f.After)),
+			fmt.Sprintf("at most %d", AfterMax))
 	}
 	for i, id := range f.After {
 		if err := token(fmt.Sprintf("forward_registered.after[%d]", i), id); err != nil {
@@ -211,7 +243,8 @@ func checkForward(f *pb.ForwardRegistered) error {
 		}
 	}
 	if len(f.Trace) > TraceMax {
-		return Refuse("forward_registered.trace", fmt.Sprintf("%d bytes", len(f.Trace)), fmt.Sprintf("a W3C traceparent, at most %d bytes", TraceMax))
+		return Refuse("forward_registered.trace", fmt.Sprintf("%d bytes", len(f.Trace)),
+			fmt.Sprintf("a W3C traceparent, at most %d bytes", TraceMax))
 	}
 	return object("forward_registered.lifted", f.Lifted)
 }
@@ -250,14 +283,16 @@ func checkLanding(f *pb.ForwardRegistered) error {
 // agent could make a provider take the other's undo for done.
 func checkKey(r *pb.Record, s Source, c *pb.CompensationRegistered) error {
 	if c.Key != "" && c.Key != Key(s.Tenant, r.Plan, r.Action, PurposeUndo) {
-		return Refuse("compensation_registered.key", "not the key of this action", "none, or ledger.Key of tenant, plan, action and \"undo\"")
+		return Refuse("compensation_registered.key", "not the key of this action",
+			"none, or ledger.Key of tenant, plan, action and \"undo\"")
 	}
 	return nil
 }
 
 func checkTriggers(at string, triggers []*pb.Trigger) error {
 	if len(triggers) > TriggersMax {
-		return Refuse(at+".triggers", fmt.Sprintf("%d", len(triggers)), fmt.Sprintf("at most %d", TriggersMax))
+		return Refuse(at+".triggers", fmt.Sprintf("%d", len(triggers)),
+			fmt.Sprintf("at most %d", TriggersMax))
 	}
 	seen := map[string]bool{}
 	for i, t := range triggers {
@@ -285,7 +320,8 @@ func checkFact(f *pb.FactAsserted) error {
 
 func checkVerdict(v *pb.VerdictGiven) error {
 	switch v.Outcome {
-	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
+	case pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK,
+		pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT:
 		return text("verdict_given.reason", v.Reason)
 	default:
 		return Refuse("verdict_given.outcome", "not given", "allow, block or redirect")
@@ -294,15 +330,18 @@ func checkVerdict(v *pb.VerdictGiven) error {
 
 func checkResolved(r *pb.Resolved) error {
 	switch r.Outcome {
-	case pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED:
+	case pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST,
+		pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED:
 	default:
 		return Refuse("resolved.outcome", "not given", "done, lost, accepted or skipped")
 	}
-	if err := firstOf(owned("resolved", r.Reason, r.Actor), text("resolved.evidence", r.Evidence)); err != nil {
+	if err := firstOf(owned("resolved", r.Reason, r.Actor),
+		text("resolved.evidence", r.Evidence)); err != nil {
 		return err
 	}
 	if r.Evidence == "" && r.Outcome != pb.Resolution_RESOLUTION_SKIPPED {
-		return Refuse("resolved.evidence", "empty", "a reference to what proves it, as a ticket; or outcome skipped, which claims nothing")
+		return Refuse("resolved.evidence", "empty",
+			"a reference to what proves it, as a ticket; or outcome skipped, which claims nothing")
 	}
 	return nil
 }
@@ -316,25 +355,17 @@ func checkErased(k *pb.PlanErased, s Source) error {
 	case asks:
 		return owned("plan_erased", k.Reason, k.Actor)
 	case !k.Destroyed || k.Force || k.Reason != "" || k.Actor != "":
-		return Refuse("plan_erased.destroyed", "not given, or given with more", "destroyed alone, and the operator's record as its cause")
+		return Refuse("plan_erased.destroyed", "not given, or given with more",
+			"destroyed alone, and the operator's record as its cause")
 	}
 	return nil
-}
-
-// owned checks an owner's word: it has a reason and a name.
-func owned(at, reason, actor string) error {
-	for _, f := range [...]struct{ name, value string }{{"reason", reason}, {"actor", actor}} {
-		if f.value == "" {
-			return Refuse(at+"."+f.name, "empty", "the owner's "+f.name)
-		}
-	}
-	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
 }
 
 // checkKeys checks a request about facts; each key stands in it once.
 func checkKeys(at string, keys []string, reason, actor string) error {
 	if len(keys) == 0 || len(keys) > RequestKeysMax {
-		return Refuse(at+".keys", fmt.Sprintf("%d", len(keys)), fmt.Sprintf("1 to %d keys of facts", RequestKeysMax))
+		return Refuse(at+".keys", fmt.Sprintf("%d", len(keys)),
+			fmt.Sprintf("1 to %d keys of facts", RequestKeysMax))
 	}
 	for i, key := range keys {
 		field := fmt.Sprintf("%s.keys[%d]", at, i)
@@ -350,9 +381,11 @@ func checkKeys(at string, keys []string, reason, actor string) error {
 
 func checkRequested(k *pb.CompensationRequested) error {
 	if k.ToSavepoint != "" && !ValidToken(k.ToSavepoint) {
-		return Refuse("compensation_requested.to_savepoint", fmt.Sprintf("%q is not a name", k.ToSavepoint), tokenWant)
+		return Refuse("compensation_requested.to_savepoint",
+			fmt.Sprintf("%q is not a name", k.ToSavepoint), tokenWant)
 	}
-	return firstOf(text("compensation_requested.reason", k.Reason), text("compensation_requested.actor", k.Actor))
+	return firstOf(text("compensation_requested.reason", k.Reason),
+		text("compensation_requested.actor", k.Actor))
 }
 
 func checkReported(c *pb.CompensationReported) error {
@@ -361,56 +394,7 @@ func checkReported(c *pb.CompensationReported) error {
 	default:
 		return Refuse("compensation_reported.answer", "not given", "done, failed or stop")
 	}
-	return firstOf(text("compensation_reported.key", c.Key), text("compensation_reported.code", c.Code), text("compensation_reported.message", c.Message), text("compensation_reported.external_ref", c.ExternalRef))
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func text(field, s string) error {
-	if len(s) > TextMax || !utf8.ValidString(s) {
-		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", TextMax))
-	}
-	return nil
-}
-
-func token(field, s string) error {
-	if !ValidToken(s) {
-		return Refuse(field, fmt.Sprintf("%q is not a name", s), tokenWant)
-	}
-	return nil
-}
-
-func factKey(field, key string) error {
-	if len(key) == 0 || len(key) > FactKeyMax || !utf8.ValidString(key) {
-		return Refuse(field, "empty, too long or not UTF-8", fmt.Sprintf("1 to %d bytes of UTF-8", FactKeyMax))
-	}
-	return nil
-}
-
-// object checks that lifted values are a JSON object or absent.
-func object(field string, data []byte) error {
-	if len(data) == 0 {
-		return nil
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil || !utf8.Valid(data) {
-		return Refuse(field, "not a JSON object", "a JSON object")
-	}
-	return nil
-}
-
-// cut keeps what a foreign program wrote short enough for a log.
-func cut(text string) string {
-	const most = 64
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
+	return firstOf(text("compensation_reported.key", c.Key),
+		text("compensation_reported.code", c.Code), text("compensation_reported.message",
+			c.Message), text("compensation_reported.external_ref", c.ExternalRef))
 }

@@ -15,10 +15,12 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 	const at = "compensation_registered."
 	switch {
 	case c.Capability != "" && !ValidCapability(c.Capability):
-		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.delete")
+		return Refuse(at+"capability", fmt.Sprintf("%q", c.Capability),
+			"dotted names, as in git.branch.delete")
 	case c.Attempts > AttemptsMax:
 		return Refuse(at+"attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
-	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 || c.BackoffMaxNs > int64(BackoffMax):
+	case c.BackoffNs < 0 || c.BackoffNs > int64(BackoffMax) || c.BackoffMaxNs < 0 ||
+		c.BackoffMaxNs > int64(BackoffMax):
 		return Refuse(at+"backoff_ns", "out of range", "0 to 24h")
 	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
 		return Refuse(at+"timeout_ns", "out of range", "0 to 24h")
@@ -41,8 +43,10 @@ func checkCompensation(c *pb.CompensationRegistered) error {
 	case c.HandlerVersion != "" && !ValidToken(c.HandlerVersion):
 		return Refuse(at+"handler_version", fmt.Sprintf("%q", c.HandlerVersion), tokenWant)
 	}
-	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key), text(at+"worker_version", c.WorkerVersion),
-		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop", c.Stop),
+	return firstOf(checkBindings(at, c.Bindings), text(at+"key", c.Key),
+		text(at+"worker_version", c.WorkerVersion),
+		checkFidelity(at+"fidelity", c.Fidelity), expression(at+"done", c.Done), expression(at+"stop",
+			c.Stop),
 		checkTriggers("compensation_registered", c.Triggers), checkCalls(at, c), checkActuator(at, c))
 }
 
@@ -56,12 +60,15 @@ func checkFidelity(field, fidelity string) error {
 // checkCalls checks the probe and the check after the undo.
 func checkCalls(at string, c *pb.CompensationRegistered) error {
 	if c.Probe != nil {
-		if err := firstOf(checkCall(at+"probe.call", c.Probe.Call), expression(at+"probe.answer", c.Probe.Answer), expression(at+"probe.external_ref", c.Probe.ExternalRef)); err != nil {
+		if err := firstOf(checkCall(at+"probe.call", c.Probe.Call),
+			expression(at+"probe.answer", c.Probe.Answer), expression(at+"probe.external_ref",
+				c.Probe.ExternalRef)); err != nil {
 			return err
 		}
 	}
 	if c.Verify != nil {
-		if err := firstOf(checkCall(at+"verify.call", c.Verify.Call), expression(at+"verify.ok", c.Verify.Ok)); err != nil {
+		if err := firstOf(checkCall(at+"verify.call", c.Verify.Call),
+			expression(at+"verify.ok", c.Verify.Ok)); err != nil {
 			return err
 		}
 		if c.Verify.Ok == "" {
@@ -77,7 +84,8 @@ func checkCalls(at string, c *pb.CompensationRegistered) error {
 func checkCall(at string, c *pb.Call) error {
 	switch {
 	case c == nil || !ValidCapability(c.Capability):
-		return Refuse(at+".capability", fmt.Sprintf("%q", c.GetCapability()), "dotted names, as in git.branch.get")
+		return Refuse(at+".capability", fmt.Sprintf("%q", c.GetCapability()),
+			"dotted names, as in git.branch.get")
 	case c.Attempts > AttemptsMax:
 		return Refuse(at+".attempts", fmt.Sprint(c.Attempts), fmt.Sprintf("1 to %d", AttemptsMax))
 	case c.TimeoutNs < 0 || c.TimeoutNs > int64(TimeoutMax):
@@ -90,18 +98,22 @@ func checkCall(at string, c *pb.Call) error {
 
 func checkBindings(at string, bindings []*pb.Binding) error {
 	if len(bindings) > BindingsMax {
-		return Refuse(at+"bindings", fmt.Sprintf("%d", len(bindings)), fmt.Sprintf("at most %d", BindingsMax))
+		return Refuse(at+"bindings", fmt.Sprintf("%d", len(bindings)),
+			fmt.Sprintf("at most %d", BindingsMax))
 	}
 	seen := map[string]bool{}
 	for i, b := range bindings {
 		if b.Name == "" || len(b.Expression) > ExpressionMax {
-			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long", "a name and at most 4 KiB of CEL")
+			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long",
+				"a name and at most 4 KiB of CEL")
 		}
 		if seen[b.Name] { // parsers differ about which of two members counts
-			return Refuse(fmt.Sprintf(at+"bindings[%d].name", i), fmt.Sprintf("%.64q is given twice", b.Name), "one value for each argument")
+			return Refuse(fmt.Sprintf(at+"bindings[%d].name", i),
+				fmt.Sprintf("%.64q is given twice", b.Name), "one value for each argument")
 		}
 		seen[b.Name] = true
-		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name), text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
+		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name),
+			text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
 			return err
 		}
 	}
@@ -141,13 +153,15 @@ func checkMemory(at string, c *pb.CompensationRegistered) error {
 	want := MemoryArguments(c.Capability)
 	switch {
 	case want == nil:
-		return Refuse(at+"capability", fmt.Sprintf("%q with actuator memory", c.Capability), CapabilityAssert+" or "+CapabilityRetract)
+		return Refuse(at+"capability", fmt.Sprintf("%q with actuator memory", c.Capability),
+			CapabilityAssert+" or "+CapabilityRetract)
 	case c.Agent != nil:
 		return Refuse(at+"agent", "given for actuator memory", "actuator agent")
 	case c.DedupeNs != 0:
 		return Refuse(at+"dedupe_ns", "given for actuator memory", "none: it forgets no key")
 	case c.Verify != nil:
-		return Refuse(at+"verify", "given for actuator memory", "none: the fact and the success of the undo are one commit of records")
+		return Refuse(at+"verify", "given for actuator memory",
+			"none: the fact and the success of the undo are one commit of records")
 	}
 	var have []string
 	for _, b := range c.Bindings {
@@ -155,7 +169,8 @@ func checkMemory(at string, c *pb.CompensationRegistered) error {
 	}
 	slices.Sort(have)
 	if !slices.Equal(have, want) {
-		return Refuse(at+"bindings", fmt.Sprintf("%q", have), fmt.Sprintf("%q for %s", want, c.Capability))
+		return Refuse(at+"bindings", fmt.Sprintf("%q", have),
+			fmt.Sprintf("%q for %s", want, c.Capability))
 	}
 	return nil
 }
@@ -169,14 +184,17 @@ func checkActuator(at string, c *pb.CompensationRegistered) error {
 		return nil
 	case ActuatorAgent:
 		if len(c.Agent.GetTools()) < 2 || len(c.Agent.Tools) > ToolsMax {
-			return Refuse(at+"agent.tools", fmt.Sprint(len(c.Agent.GetTools())), fmt.Sprintf("2 to %d; one tool is called without a model", ToolsMax))
+			return Refuse(at+"agent.tools", fmt.Sprint(len(c.Agent.GetTools())),
+				fmt.Sprintf("2 to %d; one tool is called without a model", ToolsMax))
 		}
 		if len(c.Agent.Prompt) > PromptMax || !utf8.ValidString(c.Agent.Prompt) {
-			return Refuse(at+"agent.prompt", "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", PromptMax))
+			return Refuse(at+"agent.prompt", "too long or not UTF-8",
+				fmt.Sprintf("at most %d bytes of UTF-8", PromptMax))
 		}
 		for i, tool := range c.Agent.Tools {
 			if !ValidCapability(tool) {
-				return Refuse(fmt.Sprintf(at+"agent.tools[%d]", i), fmt.Sprintf("%q", tool), "dotted names, as in git.branch.delete")
+				return Refuse(fmt.Sprintf(at+"agent.tools[%d]", i), fmt.Sprintf("%q", tool),
+					"dotted names, as in git.branch.delete")
 			}
 		}
 		return text(at+"agent.model", c.Agent.Model)
@@ -189,13 +207,17 @@ func checkActuator(at string, c *pb.CompensationRegistered) error {
 
 func checkContract(c *pb.ContractPublished) error {
 	if !ValidCapability(c.Capability) {
-		return Refuse("contract_published.capability", fmt.Sprintf("%q", c.Capability), "dotted names, as in git.branch.create")
+		return Refuse("contract_published.capability", fmt.Sprintf("%q", c.Capability),
+			"dotted names, as in git.branch.create")
 	}
 	if len(c.Contract) > ContractMax || !json.Valid(c.Contract) || !utf8.Valid(c.Contract) {
-		return Refuse("contract_published.contract", fmt.Sprintf("%d bytes, or not JSON", len(c.Contract)), fmt.Sprintf("the contract's canonical JSON, at most %d bytes", ContractMax))
+		return Refuse("contract_published.contract",
+			fmt.Sprintf("%d bytes, or not JSON",
+				len(c.Contract)), fmt.Sprintf("the contract's canonical JSON, at most %d bytes", ContractMax))
 	}
 	if digest := ContractDigest(c.Contract); string(c.Digest) != string(digest[:]) {
-		return Refuse("contract_published.digest", "not the digest of this contract", "ledger.ContractDigest of its bytes")
+		return Refuse("contract_published.digest", "not the digest of this contract",
+			"ledger.ContractDigest of its bytes")
 	}
 	return nil
 }
@@ -203,7 +225,8 @@ func checkContract(c *pb.ContractPublished) error {
 // expression checks a CEL text that may be absent.
 func expression(field, s string) error {
 	if len(s) > ExpressionMax || !utf8.ValidString(s) {
-		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of CEL", ExpressionMax))
+		return Refuse(field, "too long or not UTF-8",
+			fmt.Sprintf("at most %d bytes of CEL", ExpressionMax))
 	}
 	return nil
 }

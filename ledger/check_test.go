@@ -16,7 +16,8 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 	if fields.Len() != len(records) {
 		t.Fatalf("%d kinds, %d of them tried", fields.Len(), len(records))
 	}
-	everywhere := []ledger.Source{agentSource, factSource, verdictSource, operatorSource, workerSource, holderSource, termSource}
+	everywhere := []ledger.Source{agentSource, factSource, verdictSource, operatorSource, workerSource, holderSource,
+		termSource}
 	for i, g := range records {
 		kind := ledger.KindOf(g.record)
 		if want := string(fields.Get(i).Name()); kind.Name != want {
@@ -44,7 +45,8 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 		}
 		if kind.NeedsAction {
 			checkRefused(t, g.source, g.record, "action", func(r *pb.Record) { r.Action = "" })
-			checkRefused(t, g.source, g.record, "action", func(r *pb.Record) { r.Action = strings.Repeat("x", ledger.TokenLenMax+1) })
+			checkRefused(t, g.source, g.record, "action",
+				func(r *pb.Record) { r.Action = strings.Repeat("x", ledger.TokenLenMax+1) })
 		}
 		if g.source.Class == ledger.ClassExecutor {
 			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Term = 0 })
@@ -54,8 +56,10 @@ func TestEveryKindIsKnownByItsFieldAndAcceptedOnItsSubjectOnly(t *testing.T) {
 			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.EpochNs = 1 })
 			checkRefused(t, g.source, g.record, "term", func(r *pb.Record) { r.Folded = 1 })
 		}
-		checkRefused(t, g.source, g.record, "address.leaf", func(r *pb.Record) { r.Cause = &pb.Address{Leaf: []byte("short")} })
-		checkRefused(t, g.source, g.record, "payload.arguments", func(r *pb.Record) { r.Payload = &pb.Payload{Arguments: []byte("{")} })
+		checkRefused(t, g.source, g.record, "address.leaf",
+			func(r *pb.Record) { r.Cause = &pb.Address{Leaf: []byte("short")} })
+		checkRefused(t, g.source, g.record, "payload.arguments",
+			func(r *pb.Record) { r.Payload = &pb.Payload{Arguments: []byte("{")} })
 	}
 }
 
@@ -78,7 +82,8 @@ type breach struct {
 // TestAFactOfTheHolderIsAboutAnAction: it is the compensation of one.
 func TestAFactOfTheHolderIsAboutAnAction(t *testing.T) {
 	for _, r := range []*pb.Record{
-		{Plan: "p1~1", Action: "x1~2", Term: 1, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte("1")}}},
+		{Plan: "p1~1", Action: "x1~2", Term: 1, Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k",
+			Value: []byte("1")}}},
 		{Plan: "p1", Action: "x1", Term: 1, Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}},
 	} {
 		if err := ledger.Check(r, holderSource); err != nil {
@@ -149,7 +154,8 @@ func registered(f func(*pb.CompensationRegistered)) func(*pb.Record) {
 
 var planBreaches = []breach{
 	{"plan_opened", "plan_opened.deadline_ns", opened(func(p *pb.PlanOpened) { p.DeadlineNs = -1 })},
-	{"plan_opened", "plan_opened.concurrency", opened(func(p *pb.PlanOpened) { p.Concurrency = ledger.ConcurrencyMax + 1 })},
+	{"plan_opened", "plan_opened.concurrency",
+		opened(func(p *pb.PlanOpened) { p.Concurrency = ledger.ConcurrencyMax + 1 })},
 	{"plan_opened", "plan_opened.labels[0].value", opened(func(p *pb.PlanOpened) { p.Labels[0].Value = tooLong })},
 	{"plan_opened", "plan_opened.labels[0].key", opened(func(p *pb.PlanOpened) { p.Labels[0].Key = "\xff" })},
 	{"plan_opened", "plan_opened.on_undo_failure", opened(func(p *pb.PlanOpened) { p.OnUndoFailure = 9 })},
@@ -158,70 +164,111 @@ var planBreaches = []breach{
 	{"plan_opened", "plan_opened.parent_action", opened(func(p *pb.PlanOpened) { p.ParentAction = "a" })},
 	{"plan_opened", "plan_opened.label", opened(func(p *pb.PlanOpened) { p.Label = tooLong })},
 	{"plan_opened", "plan_opened.owner", opened(func(p *pb.PlanOpened) { p.Owner = "\xff" })},
-	{"plan_opened", "plan_opened.triggers", opened(func(p *pb.PlanOpened) { p.Triggers = triggers(ledger.TriggersMax + 1) })},
-	{"plan_opened", "plan_opened.triggers[1].name", opened(func(p *pb.PlanOpened) { p.Triggers = append(triggers(1), triggers(1)...) })},
+	{"plan_opened", "plan_opened.triggers",
+		opened(func(p *pb.PlanOpened) { p.Triggers = triggers(ledger.TriggersMax + 1) })},
+	{"plan_opened", "plan_opened.triggers[1].name",
+		opened(func(p *pb.PlanOpened) { p.Triggers = append(triggers(1), triggers(1)...) })},
 	{"plan_opened", "plan_opened.triggers[0].name", opened(func(p *pb.PlanOpened) { p.Triggers[0].Name = "a b" })},
 	{"plan_opened", "plan_opened.triggers[0].condition", opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = "" })},
-	{"plan_opened", "plan_opened.triggers[0].condition", opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = strings.Repeat("x", ledger.ExpressionMax+1) })},
-	{"forward_registered", "forward_registered.capability", forwarded(func(f *pb.ForwardRegistered) { f.Capability = "" })},
-	{"forward_registered", "forward_registered.capability", forwarded(func(f *pb.ForwardRegistered) { f.Capability = "git..create" })},
+	{"plan_opened", "plan_opened.triggers[0].condition",
+		opened(func(p *pb.PlanOpened) { p.Triggers[0].Condition = strings.Repeat("x", ledger.ExpressionMax+1) })},
+	{"forward_registered", "forward_registered.capability",
+		forwarded(func(f *pb.ForwardRegistered) { f.Capability = "" })},
+	{"forward_registered", "forward_registered.capability",
+		forwarded(func(f *pb.ForwardRegistered) { f.Capability = "git..create" })},
 	{"forward_registered", "forward_registered.class", forwarded(func(f *pb.ForwardRegistered) { f.Class = 0 })},
 	{"forward_registered", "forward_registered.class", forwarded(func(f *pb.ForwardRegistered) { f.Class = 99 })},
-	{"forward_registered", "forward_registered.after", forwarded(func(f *pb.ForwardRegistered) { f.After = make([]string, ledger.AfterMax+1) })},
-	{"forward_registered", "forward_registered.after[0]", forwarded(func(f *pb.ForwardRegistered) { f.After = []string{""} })},
-	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`[]`) })},
-	{"forward_registered", "forward_registered.trace", forwarded(func(f *pb.ForwardRegistered) { f.Trace = make([]byte, ledger.TraceMax+1) })},
-	{"forward_registered", "forward_registered.lifted", forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`null`) })},
+	{"forward_registered", "forward_registered.after",
+		forwarded(func(f *pb.ForwardRegistered) { f.After = make([]string, ledger.AfterMax+1) })},
+	{"forward_registered", "forward_registered.after[0]",
+		forwarded(func(f *pb.ForwardRegistered) { f.After = []string{""} })},
+	{"forward_registered", "forward_registered.lifted",
+		forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`[]`) })},
+	{"forward_registered", "forward_registered.trace",
+		forwarded(func(f *pb.ForwardRegistered) { f.Trace = make([]byte, ledger.TraceMax+1) })},
+	{"forward_registered", "forward_registered.lifted",
+		forwarded(func(f *pb.ForwardRegistered) { f.Lifted = []byte(`null`) })},
 	{"forward_registered", "payload.input", func(r *pb.Record) { r.Payload.Input = []byte(`{"a":}`) }},
-	{"compensation_registered", "compensation_registered.capability", registered(func(c *pb.CompensationRegistered) { c.Capability = ">" })},
-	{"compensation_registered", "compensation_registered.key", registered(func(c *pb.CompensationRegistered) { c.Key = ledger.Key("t", "p1", "another", ledger.PurposeUndo) })},
-	{"compensation_registered", "compensation_registered.attempts", registered(func(c *pb.CompensationRegistered) { c.Attempts = ledger.AttemptsMax + 1 })},
-	{"compensation_registered", "compensation_registered.backoff_ns", registered(func(c *pb.CompensationRegistered) { c.BackoffNs = -1 })},
-	{"compensation_registered", "compensation_registered.backoff_ns", registered(func(c *pb.CompensationRegistered) { c.BackoffMaxNs = int64(ledger.BackoffMax) + 1 })},
-	{"compensation_registered", "compensation_registered.timeout_ns", registered(func(c *pb.CompensationRegistered) { c.TimeoutNs = int64(ledger.TimeoutMax) + 1 })},
-	{"compensation_registered", "compensation_registered.valid_for_ns", registered(func(c *pb.CompensationRegistered) { c.ValidForNs = -1 })},
-	{"compensation_registered", "compensation_registered.bindings", registered(func(c *pb.CompensationRegistered) { c.Bindings = make([]*pb.Binding, ledger.BindingsMax+1) })},
-	{"compensation_registered", "compensation_registered.bindings[0]", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Name = "" })},
+	{"compensation_registered", "compensation_registered.capability",
+		registered(func(c *pb.CompensationRegistered) { c.Capability = ">" })},
+	{"compensation_registered", "compensation_registered.key",
+		registered(func(c *pb.CompensationRegistered) { c.Key = ledger.Key("t", "p1", "another", ledger.PurposeUndo) })},
+	{"compensation_registered", "compensation_registered.attempts",
+		registered(func(c *pb.CompensationRegistered) { c.Attempts = ledger.AttemptsMax + 1 })},
+	{"compensation_registered", "compensation_registered.backoff_ns",
+		registered(func(c *pb.CompensationRegistered) { c.BackoffNs = -1 })},
+	{"compensation_registered", "compensation_registered.backoff_ns",
+		registered(func(c *pb.CompensationRegistered) { c.BackoffMaxNs = int64(ledger.BackoffMax) + 1 })},
+	{"compensation_registered", "compensation_registered.timeout_ns",
+		registered(func(c *pb.CompensationRegistered) { c.TimeoutNs = int64(ledger.TimeoutMax) + 1 })},
+	{"compensation_registered", "compensation_registered.valid_for_ns",
+		registered(func(c *pb.CompensationRegistered) { c.ValidForNs = -1 })},
+	{"compensation_registered", "compensation_registered.bindings",
+		registered(func(c *pb.CompensationRegistered) { c.Bindings = make([]*pb.Binding, ledger.BindingsMax+1) })},
+	{"compensation_registered", "compensation_registered.bindings[0]",
+		registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Name = "" })},
 	{"compensation_registered", "compensation_registered.bindings[1].name", registered(func(c *pb.CompensationRegistered) {
 		c.Bindings = []*pb.Binding{{Name: "amount", Expression: "1"}, {Name: "amount", Expression: "2"}}
 	})},
-	{"compensation_registered", "compensation_registered.bindings[0].expression", registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Expression = "\xff" })},
-	{"compensation_registered", "compensation_registered.on_in_doubt", registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = 9 })},
-	{"compensation_registered", "compensation_registered.on_late", registered(func(c *pb.CompensationRegistered) { c.OnLate = 9 })},
-	{"compensation_registered", "compensation_registered.probe", registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_PROBE })},
-	{"compensation_registered", "compensation_registered.probe.call.capability", registered(func(c *pb.CompensationRegistered) { c.Probe = &pb.Probe{} })},
-	{"compensation_registered", "compensation_registered.probe.call.attempts", registered(func(c *pb.CompensationRegistered) {
-		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Attempts: ledger.AttemptsMax + 1}}
-	})},
-	{"compensation_registered", "compensation_registered.probe.call.bindings[0]", registered(func(c *pb.CompensationRegistered) {
-		c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Bindings: []*pb.Binding{{}}}}
-	})},
-	{"compensation_registered", "compensation_registered.verify.ok", registered(func(c *pb.CompensationRegistered) { c.Verify = &pb.Verify{Call: &pb.Call{Capability: "x"}} })},
-	{"compensation_registered", "compensation_registered.done", registered(func(c *pb.CompensationRegistered) { c.Done = strings.Repeat("x", ledger.ExpressionMax+1) })},
-	{"compensation_registered", "compensation_registered.stop", registered(func(c *pb.CompensationRegistered) { c.Stop = "\xff" })},
-	{"compensation_registered", "compensation_registered.fidelity", registered(func(c *pb.CompensationRegistered) { c.Fidelity = "perfect" })},
-	{"compensation_registered", "compensation_registered.jitter_percent", registered(func(c *pb.CompensationRegistered) { c.JitterPercent = 101 })},
-	{"compensation_registered", "compensation_registered.dedupe_ns", registered(func(c *pb.CompensationRegistered) { c.DedupeNs = -1 })},
-	{"compensation_registered", "compensation_registered.valid_until_ns", registered(func(c *pb.CompensationRegistered) { c.ValidUntilNs = -1 })},
-	{"compensation_registered", "compensation_registered.handler_version", registered(func(c *pb.CompensationRegistered) { c.HandlerVersion = "1.0" })},
-	{"compensation_registered", "compensation_registered.page", registered(func(c *pb.CompensationRegistered) { c.Page = "a b" })},
-	{"compensation_registered", "compensation_registered.actuator", registered(func(c *pb.CompensationRegistered) { c.Actuator = "carrier pigeon" })},
-	{"compensation_registered", "compensation_registered.agent", registered(func(c *pb.CompensationRegistered) { c.Agent = &pb.AgentTask{} })},
+	{"compensation_registered", "compensation_registered.bindings[0].expression",
+		registered(func(c *pb.CompensationRegistered) { c.Bindings[0].Expression = "\xff" })},
+	{"compensation_registered", "compensation_registered.on_in_doubt",
+		registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = 9 })},
+	{"compensation_registered", "compensation_registered.on_late",
+		registered(func(c *pb.CompensationRegistered) { c.OnLate = 9 })},
+	{"compensation_registered", "compensation_registered.probe",
+		registered(func(c *pb.CompensationRegistered) { c.OnInDoubt = pb.OnInDoubt_ON_IN_DOUBT_PROBE })},
+	{"compensation_registered", "compensation_registered.probe.call.capability",
+		registered(func(c *pb.CompensationRegistered) { c.Probe = &pb.Probe{} })},
+	{"compensation_registered", "compensation_registered.probe.call.attempts",
+		registered(func(c *pb.CompensationRegistered) {
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Attempts: ledger.AttemptsMax + 1}}
+		})},
+	{"compensation_registered", "compensation_registered.probe.call.bindings[0]",
+		registered(func(c *pb.CompensationRegistered) {
+			c.Probe = &pb.Probe{Call: &pb.Call{Capability: "x", Bindings: []*pb.Binding{{}}}}
+		})},
+	{"compensation_registered", "compensation_registered.verify.ok",
+		registered(func(c *pb.CompensationRegistered) { c.Verify = &pb.Verify{Call: &pb.Call{Capability: "x"}} })},
+	{"compensation_registered", "compensation_registered.done",
+		registered(func(c *pb.CompensationRegistered) { c.Done = strings.Repeat("x", ledger.ExpressionMax+1) })},
+	{"compensation_registered", "compensation_registered.stop",
+		registered(func(c *pb.CompensationRegistered) { c.Stop = "\xff" })},
+	{"compensation_registered", "compensation_registered.fidelity",
+		registered(func(c *pb.CompensationRegistered) { c.Fidelity = "perfect" })},
+	{"compensation_registered", "compensation_registered.jitter_percent",
+		registered(func(c *pb.CompensationRegistered) { c.JitterPercent = 101 })},
+	{"compensation_registered", "compensation_registered.dedupe_ns",
+		registered(func(c *pb.CompensationRegistered) { c.DedupeNs = -1 })},
+	{"compensation_registered", "compensation_registered.valid_until_ns",
+		registered(func(c *pb.CompensationRegistered) { c.ValidUntilNs = -1 })},
+	{"compensation_registered", "compensation_registered.handler_version",
+		registered(func(c *pb.CompensationRegistered) { c.HandlerVersion = "1.0" })},
+	{"compensation_registered", "compensation_registered.page",
+		registered(func(c *pb.CompensationRegistered) { c.Page = "a b" })},
+	{"compensation_registered", "compensation_registered.actuator",
+		registered(func(c *pb.CompensationRegistered) { c.Actuator = "carrier pigeon" })},
+	{"compensation_registered", "compensation_registered.agent",
+		registered(func(c *pb.CompensationRegistered) { c.Agent = &pb.AgentTask{} })},
 	{"compensation_registered", "compensation_registered.agent.tools", registered(func(c *pb.CompensationRegistered) {
 		c.Actuator, c.Agent = ledger.ActuatorAgent, &pb.AgentTask{Tools: []string{"one"}}
 	})},
-	{"compensation_registered", "compensation_registered.worker_version", registered(func(c *pb.CompensationRegistered) { c.WorkerVersion = "\xff" })},
-	{"compensation_registered", "compensation_registered.triggers[0].condition", registered(func(c *pb.CompensationRegistered) { c.Triggers[0].Condition = "\xff" })},
+	{"compensation_registered", "compensation_registered.worker_version",
+		registered(func(c *pb.CompensationRegistered) { c.WorkerVersion = "\xff" })},
+	{"compensation_registered", "compensation_registered.triggers[0].condition",
+		registered(func(c *pb.CompensationRegistered) { c.Triggers[0].Condition = "\xff" })},
 }
 
 var otherBreaches = []breach{
 	{"evict_requested", "evict_requested.keys", func(r *pb.Record) { r.GetEvictRequested().Keys = nil }},
-	{"evict_requested", "evict_requested.keys", func(r *pb.Record) { r.GetEvictRequested().Keys = make([]string, ledger.RequestKeysMax+1) }},
+	{"evict_requested", "evict_requested.keys",
+		func(r *pb.Record) { r.GetEvictRequested().Keys = make([]string, ledger.RequestKeysMax+1) }},
 	{"evict_requested", "evict_requested.keys[1]", func(r *pb.Record) { r.GetEvictRequested().Keys[1] = "a" }},
 	{"evict_requested", "evict_requested.reason", func(r *pb.Record) { r.GetEvictRequested().Reason = tooLong }},
 	{"restore_requested", "restore_requested.keys[0]", func(r *pb.Record) { r.GetRestoreRequested().Keys[0] = "" }},
 	{"restore_requested", "restore_requested.actor", func(r *pb.Record) { r.GetRestoreRequested().Actor = "\xff" }},
-	{"forward_completed", "forward_completed.external_ref", func(r *pb.Record) { r.GetForwardCompleted().ExternalRef = tooLong }},
+	{"forward_completed", "forward_completed.external_ref",
+		func(r *pb.Record) { r.GetForwardCompleted().ExternalRef = tooLong }},
 	{"forward_completed", "forward_completed.lifted", func(r *pb.Record) { r.GetForwardCompleted().Lifted = []byte("1") }},
 	{"forward_failed", "forward_failed.message", func(r *pb.Record) { r.GetForwardFailed().Message = tooLong }},
 	{"forward_in_doubt", "forward_in_doubt.code", func(r *pb.Record) { r.GetForwardInDoubt().Code = tooLong }},
@@ -229,13 +276,17 @@ var otherBreaches = []breach{
 	{"plan_failed", "plan_failed.reason", func(r *pb.Record) { r.GetPlanFailed().Reason = tooLong }},
 	{"plan_cancelled", "plan_cancelled.reason", func(r *pb.Record) { r.GetPlanCancelled().Reason = "\xff" }},
 	{"fact_asserted", "fact_asserted.key", func(r *pb.Record) { r.GetFactAsserted().Key = "" }},
-	{"fact_asserted", "fact_asserted.key", func(r *pb.Record) { r.GetFactAsserted().Key = strings.Repeat("k", ledger.FactKeyMax+1) }},
+	{"fact_asserted", "fact_asserted.key", func(r *pb.Record) {
+		r.GetFactAsserted().Key = strings.Repeat("k",
+			ledger.FactKeyMax+1)
+	}},
 	{"fact_asserted", "fact_asserted.value", func(r *pb.Record) { r.GetFactAsserted().Value = nil }},
 	{"fact_asserted", "fact_asserted.value", func(r *pb.Record) { r.GetFactAsserted().Value = []byte("\"\xff\"") }},
 	{"fact_retracted", "fact_retracted.key", func(r *pb.Record) { r.GetFactRetracted().Key = "\xff" }},
 	{"verdict_given", "verdict_given.outcome", func(r *pb.Record) { r.GetVerdictGiven().Outcome = 0 }},
 	{"verdict_given", "verdict_given.reason", func(r *pb.Record) { r.GetVerdictGiven().Reason = tooLong }},
-	{"compensation_requested", "compensation_requested.reason", func(r *pb.Record) { r.GetCompensationRequested().Reason = "\xff" }},
+	{"compensation_requested", "compensation_requested.reason",
+		func(r *pb.Record) { r.GetCompensationRequested().Reason = "\xff" }},
 	{"cancel_requested", "cancel_requested.actor", func(r *pb.Record) { r.GetCancelRequested().Actor = "\xff" }},
 	{"retry_requested", "retry_requested.reason", func(r *pb.Record) { r.GetRetryRequested().Reason = tooLong }},
 	{"resolved", "resolved.outcome", func(r *pb.Record) { r.GetResolved().Outcome = 0 }},
@@ -244,15 +295,21 @@ var otherBreaches = []breach{
 	{"resolved", "resolved.evidence", func(r *pb.Record) { r.GetResolved().Evidence = tooLong }},
 	{"resolved", "resolved.evidence", func(r *pb.Record) { r.GetResolved().Evidence = "" }},
 	{"retry_requested", "retry_requested.actor", func(r *pb.Record) { r.GetRetryRequested().Actor = "" }},
-	{"compensation_requested", "compensation_requested.to_savepoint", func(r *pb.Record) { r.GetCompensationRequested().ToSavepoint = "a b" }},
+	{"compensation_requested", "compensation_requested.to_savepoint",
+		func(r *pb.Record) { r.GetCompensationRequested().ToSavepoint = "a b" }},
 	{"unwind_requested", "unwind_requested.to_savepoint", func(r *pb.Record) { r.GetUnwindRequested().ToSavepoint = "" }},
-	{"contract_published", "contract_published.contract", func(r *pb.Record) { r.GetContractPublished().Contract = []byte("{") }},
+	{"contract_published", "contract_published.contract",
+		func(r *pb.Record) { r.GetContractPublished().Contract = []byte("{") }},
 	{"contract_published", "contract_published.digest", func(r *pb.Record) { r.GetContractPublished().Digest = nil }},
-	{"contract_published", "contract_published.capability", func(r *pb.Record) { r.GetContractPublished().Capability = "" }},
+	{"contract_published", "contract_published.capability",
+		func(r *pb.Record) { r.GetContractPublished().Capability = "" }},
 	{"clock_confirmed", "clock_confirmed.reason", func(r *pb.Record) { r.GetClockConfirmed().Reason = tooLong }},
-	{"compensation_reported", "compensation_reported.answer", func(r *pb.Record) { r.GetCompensationReported().Answer = 0 }},
-	{"compensation_reported", "compensation_reported.message", func(r *pb.Record) { r.GetCompensationReported().Message = tooLong }},
-	{"compensation_progressed", "compensation_progressed.note", func(r *pb.Record) { r.GetCompensationProgressed().Note = "\xff" }},
+	{"compensation_reported", "compensation_reported.answer",
+		func(r *pb.Record) { r.GetCompensationReported().Answer = 0 }},
+	{"compensation_reported", "compensation_reported.message",
+		func(r *pb.Record) { r.GetCompensationReported().Message = tooLong }},
+	{"compensation_progressed", "compensation_progressed.note",
+		func(r *pb.Record) { r.GetCompensationProgressed().Note = "\xff" }},
 }
 
 func TestARecordStandsOnTheSubjectOfItsPlan(t *testing.T) {
@@ -288,7 +345,8 @@ func TestAKindWithoutABodyIsNoPanic(t *testing.T) {
 // TestADerivedNameIsNobodysToTake: duties and plans that undo a committed plan have
 // names that operators and workers may speak of and agents cannot take.
 func TestADerivedNameIsNobodysToTake(t *testing.T) {
-	for name, want := range map[string]bool{"a": true, "a~1": true, "a~4294967295": true, "~1": false, "a~": false, "a~x": false, "a~1~2": false, "a~12345678901": false, "": false} {
+	for name, want := range map[string]bool{"a": true, "a~1": true, "a~4294967295": true, "~1": false, "a~": false,
+		"a~x": false, "a~1~2": false, "a~12345678901": false, "": false} {
 		if got := ledger.ValidDerived(name); got != want {
 			t.Errorf("%q: %v", name, got)
 		}

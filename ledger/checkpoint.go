@@ -45,11 +45,13 @@ func (c Checkpoint) Text() string {
 func ParseCheckpoint(text string) (Checkpoint, error) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 4 || lines[0] == "" || lines[3] != "" {
-		return Checkpoint{}, Refuse("checkpoint", fmt.Sprintf("%d lines", len(lines)-1), "origin, size and root, each on a line")
+		return Checkpoint{}, Refuse("checkpoint", fmt.Sprintf("%d lines", len(lines)-1),
+			"origin, size and root, each on a line")
 	}
 	size, err := strconv.ParseUint(lines[1], 10, 63)
 	if err != nil || strconv.FormatUint(size, 10) != lines[1] {
-		return Checkpoint{}, Refuse("checkpoint.size", strconv.Quote(lines[1]), "a decimal number below 2^63")
+		return Checkpoint{}, Refuse("checkpoint.size", strconv.Quote(lines[1]),
+			"a decimal number below 2^63")
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != LeafSize {
@@ -61,7 +63,8 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 // OpenCheckpoint reads a signed checkpoint of a tenant. A key of the tenant among
 // verifiers must have signed it; the signatures are all that verifiers know, those
 // of witnesses too. One that does not verify, of a key that is known, is an error.
-func OpenCheckpoint(msg []byte, tenant string, verifiers note.Verifiers) (Checkpoint, []note.Signature, error) {
+func OpenCheckpoint(msg []byte, tenant string, verifiers note.Verifiers) (Checkpoint,
+	[]note.Signature, error) {
 	fail := func(err error) (Checkpoint, []note.Signature, error) {
 		return Checkpoint{}, nil, fmt.Errorf("cannot open the checkpoint of tenant %s: %w", tenant, err)
 	}
@@ -78,7 +81,8 @@ func OpenCheckpoint(msg []byte, tenant string, verifiers note.Verifiers) (Checkp
 		return fail(Refuse("checkpoint.origin", strconv.Quote(c.Origin), strconv.Quote(origin)))
 	}
 	if !slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return s.Name == origin }) {
-		return fail(Refuse("checkpoint.signatures", "none of a key of the tenant", "one of the key "+origin))
+		return fail(Refuse("checkpoint.signatures", "none of a key of the tenant",
+			"one of the key "+origin))
 	}
 	return c, n.Sigs, nil
 }
@@ -92,9 +96,11 @@ var errTooLarge = errors.New("a tree has fewer than 2^63 leaves")
 // root: the audit path of RFC 6962, section 2.1.1.
 func VerifyInclusion(leaf Hash, index, size uint64, proof []Hash, root Hash) error {
 	if size > math.MaxInt64 || index >= size {
-		return fmt.Errorf("cannot verify the inclusion of record %d in %d records: %w", index, size, errTooLarge)
+		return fmt.Errorf("cannot verify the inclusion of record %d in %d records: %w", index, size,
+			errTooLarge)
 	}
-	if err := tlog.CheckRecord(toTlog(proof), int64(size), tlog.Hash(root), int64(index), tlog.Hash(leaf)); err != nil {
+	if err := tlog.CheckRecord(toTlog(proof), int64(size), tlog.Hash(root), int64(index),
+		tlog.Hash(leaf)); err != nil {
 		return fmt.Errorf("cannot verify the inclusion of record %d in %d records: %w", index, size, err)
 	}
 	return nil
@@ -113,7 +119,8 @@ func VerifyConsistency(size1, size2 uint64, proof []Hash, root1, root2 Hash) err
 	case size1 == 0 && (len(proof) > 0 || root1 != emptyRoot()):
 		err = errors.New("the empty tree has one root, and needs no proof")
 	case size1 > 0:
-		err = tlog.CheckTree(toTlog(proof), int64(size2), tlog.Hash(root2), int64(size1), tlog.Hash(root1))
+		err = tlog.CheckTree(toTlog(proof), int64(size2), tlog.Hash(root2), int64(size1),
+			tlog.Hash(root1))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot verify that %d records grew to %d: %w", size1, size2, err)
@@ -130,11 +137,13 @@ type Prover struct {
 // Inclusion proves that the leaf at an index is in the tree of a size.
 func (p Prover) Inclusion(index, size uint64) ([]Hash, error) {
 	if size > math.MaxInt64 || index >= size {
-		return nil, fmt.Errorf("cannot prove the inclusion of record %d in %d records: %w", index, size, errTooLarge)
+		return nil, fmt.Errorf("cannot prove the inclusion of record %d in %d records: %w", index, size,
+			errTooLarge)
 	}
 	proof, err := tlog.ProveRecord(int64(size), int64(index), p)
 	if err != nil {
-		return nil, fmt.Errorf("cannot prove the inclusion of record %d in %d records: %w", index, size, err)
+		return nil, fmt.Errorf("cannot prove the inclusion of record %d in %d records: %w", index, size,
+			err)
 	}
 	return fromTlog(proof), nil
 }

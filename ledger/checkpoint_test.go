@@ -128,7 +128,8 @@ func TestProofsVerifyAndNoChangedOneDoes(t *testing.T) {
 		}
 	}
 	for _, wrong := range []error{
-		ledger.VerifyInclusion(leaves[0], 5, 5, nil, root(5)), ledger.VerifyInclusion(leaves[0], 1<<63, 1<<63+1, nil, root(5)),
+		ledger.VerifyInclusion(leaves[0], 5, 5, nil, root(5)), ledger.VerifyInclusion(leaves[0], 1<<63, 1<<63+1, nil,
+			root(5)),
 		ledger.VerifyConsistency(6, 5, nil, root(6), root(5)), ledger.VerifyConsistency(1, 1<<63, nil, root(1), root(5)),
 		ledger.VerifyConsistency(0, 5, nil, root(1), root(5)),
 	} {
@@ -151,8 +152,10 @@ func TestACheckpointIsReadAsItIsWrittenAndOtherwiseRefused(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{
-		"", "\n", text[:len(text)-1], text + "\n", text + "more\n", text[1:] + "x", strings.Replace(text, "256", "0256", 1), strings.Replace(text, "256", "-1", 1),
-		strings.Replace(text, "256", "+256", 1), strings.Replace(text, "256", "9223372036854775808", 1), strings.Replace(text, "B0=", "B0", 1), strings.Replace(text, "B0=", "B1=", 1),
+		"", "\n", text[:len(text)-1], text + "\n", text + "more\n", text[1:] +
+			"x", strings.Replace(text, "256", "0256", 1), strings.Replace(text, "256", "-1", 1),
+		strings.Replace(text, "256", "+256", 1), strings.Replace(text, "256", "9223372036854775808", 1), strings.Replace(text,
+			"B0=", "B0", 1), strings.Replace(text, "B0=", "B1=", 1),
 		strings.Replace(text, "sagenbaum/t", "", 1), strings.ReplaceAll(text, "\n", "\r\n"),
 	} {
 		if got, err := ledger.ParseCheckpoint(bad); err == nil {
@@ -207,7 +210,8 @@ func TestASignedCheckpointOpensForItsTenantAndItsKeyOnly(t *testing.T) {
 		return msg
 	}
 	known := note.VerifierList(verifier, witnessVerifier)
-	if got, sigs, err := ledger.OpenCheckpoint(sign(c, signer, witness), "t", known); err != nil || got != c || len(sigs) != 2 {
+	if got, sigs, err := ledger.OpenCheckpoint(sign(c, signer, witness), "t", known); err != nil || got != c ||
+		len(sigs) != 2 {
 		t.Fatalf("%+v, %d signatures, %v", got, len(sigs), err)
 	}
 	if _, sigs, err := ledger.OpenCheckpoint(sign(c, signer, foreign), "t", known); err != nil || len(sigs) != 1 {

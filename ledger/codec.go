@@ -36,7 +36,8 @@ const (
 // commit, one of more than CommitLenMax records or CommitSizeMax bytes.
 func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	if len(records) == 0 || len(records) > CommitLenMax {
-		return nil, Refuse("records", fmt.Sprintf("%d records in a commit", len(records)), fmt.Sprintf("1 to %d", CommitLenMax))
+		return nil, Refuse("records", fmt.Sprintf("%d records in a commit", len(records)),
+			fmt.Sprintf("1 to %d", CommitLenMax))
 	}
 	size := 0
 	for _, r := range records {
@@ -76,10 +77,12 @@ func RecordSize(r *pb.Record) int {
 func Decode(tenant string, m Message) ([]Entry, error) {
 	source, ok := ParseSubject(m.Subject)
 	if !ok || source.Tenant != tenant {
-		return opaque(tenant, m, source, Refuse("subject", fmt.Sprintf("%q is none of this tenant's", m.Subject), "saga."+tenant+".<class>...")), nil
+		return opaque(tenant, m, source, Refuse("subject", fmt.Sprintf("%q is none of this tenant's",
+			m.Subject), "saga."+tenant+".<class>...")), nil
 	}
 	if len(m.Data) > CommitSizeMax {
-		return opaque(tenant, m, source, Refuse("commit", "too large", fmt.Sprintf("at most %d bytes", CommitSizeMax))), nil
+		return opaque(tenant, m, source, Refuse("commit", "too large", fmt.Sprintf("at most %d bytes",
+			CommitSizeMax))), nil
 	}
 	switch m.ContentType {
 	case "":
@@ -87,7 +90,9 @@ func Decode(tenant string, m Message) ([]Entry, error) {
 	case ContentTypeJSON:
 		return decodeJSON(tenant, m, source)
 	default:
-		return opaque(tenant, m, source, Refuse("Content-Type", fmt.Sprintf("%q is not read", m.ContentType), "none (protobuf) or "+ContentTypeJSON)), nil
+		return opaque(tenant, m, source,
+			Refuse("Content-Type", fmt.Sprintf("%q is not read", m.ContentType),
+				"none (protobuf) or "+ContentTypeJSON)), nil
 	}
 }
 
@@ -106,10 +111,13 @@ func opaque(tenant string, m Message, source Source, err error) []Entry {
 // tenant for good (ADR 0007).
 func newerReader(tenant string, m Message, source Source, version uint64) ([]Entry, error) {
 	if source.Class == ClassExecutor {
-		return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("the commit needs version %d of the reader, this is version %d", version, ReaderVersion)}
+		return nil, &Halted{Guard: "reader", Sequence: m.Sequence,
+			Problem: fmt.Sprintf("the commit needs version %d of the reader, this is version %d", version,
+				ReaderVersion)}
 	}
 	problem := fmt.Sprintf("needs a reader of version %d, this is %d", version, ReaderVersion)
-	return opaque(tenant, m, source, Refuse("commit.min_reader", problem, fmt.Sprintf("at most %d: the holder raises it, then the others", ReaderVersion))), nil
+	return opaque(tenant, m, source, Refuse("commit.min_reader", problem,
+		fmt.Sprintf("at most %d: the holder raises it, then the others", ReaderVersion))), nil
 }
 
 func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
@@ -125,14 +133,18 @@ func decodeProto(tenant string, m Message, source Source) ([]Entry, error) {
 		leaf := Leaf(tenant, m, uint32(i), uint32(len(bodies)), uint32(minReader), body)
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
-		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(bodies)), uint32(minReader), body
+		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(bodies)), uint32(
+			minReader), body
 		record := new(pb.Record)
 		if err := record.UnmarshalVT(body); err != nil {
-			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf", "a record of sagenbaum.v1")
+			e.Err = Refuse(fmt.Sprintf("records[%d]", i), "not a record in protobuf",
+				"a record of sagenbaum.v1")
 			continue
 		}
 		if number := newerKind(record); number != 0 && source.Class == ClassExecutor {
-			return nil, &Halted{Guard: "reader", Sequence: m.Sequence, Problem: fmt.Sprintf("records[%d] is of kind %d, which needs a later version of the reader, this is version %d", i, number, ReaderVersion)}
+			return nil, &Halted{Guard: "reader", Sequence: m.Sequence,
+				Problem: fmt.Sprintf("records[%d] is of kind %d, which needs a later version of the reader, "+
+					"this is version %d", i, number, ReaderVersion)}
 		}
 		e.Record = record
 		e.Err = Check(record, source)
@@ -226,7 +238,9 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		return opaque(tenant, m, source, envelopeFault(m.Data)), nil
 	}
 	if _, err := d.Token(); err != io.EOF || len(c.Records) == 0 || len(c.Records) > CommitLenMax {
-		return opaque(tenant, m, source, Refuse("commit.records", fmt.Sprintf("%d records", len(c.Records)), "1 to 1024 records and nothing behind them")), nil
+		return opaque(tenant, m, source,
+			Refuse("commit.records", fmt.Sprintf("%d records", len(c.Records)),
+				"1 to 1024 records and nothing behind them")), nil
 	}
 	minReader := max(c.MinReader, c.MinReaderSnake, 1)
 	whole := sha256.Sum256(m.Data)
@@ -240,7 +254,8 @@ func decodeJSON(tenant string, m Message, source Source) ([]Entry, error) {
 		leaf := Leaf(tenant, m, uint32(i), uint32(len(c.Records)), minReader, body)
 		e := &entries[i]
 		e.Address = &pb.Address{Sequence: m.Sequence, Index: uint32(i), Leaf: leaf[:]}
-		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(c.Records)), minReader, body
+		e.Source, e.StampNs, e.Count, e.Reader, e.Body = source, m.StampNs, uint32(len(
+			c.Records)), minReader, body
 		e.Record, e.Err = readJSON(raw, fmt.Sprintf("records[%d]", i))
 		switch {
 		case fault != nil:

@@ -26,7 +26,8 @@ func encode(t testing.TB, records ...*pb.Record) []byte {
 }
 
 func message(s ledger.Source, contentType string, data []byte) ledger.Message {
-	return ledger.Message{Sequence: 7, StampNs: 1_700_000_000_000_000_001, Subject: s.Subject(), ContentType: contentType, Data: data}
+	return ledger.Message{Sequence: 7, StampNs: 1_700_000_000_000_000_001, Subject: s.Subject(), ContentType: contentType,
+		Data: data}
 }
 
 func decode(t testing.TB, m ledger.Message) []ledger.Entry {
@@ -59,7 +60,8 @@ func TestACommitDecodesToItsRecordsAndEncodesToTheSameBytes(t *testing.T) {
 		entries := decode(t, message(g.source, "", data))
 		var again []*pb.Record
 		for i, e := range entries {
-			if e.Err != nil || !proto.Equal(e.Record, records[i]) || e.Count != uint32(len(records)) || e.Address.Index != uint32(i) || e.Address.Sequence != 7 {
+			if e.Err != nil || !proto.Equal(e.Record, records[i]) || e.Count != uint32(len(records)) ||
+				e.Address.Index != uint32(i) || e.Address.Sequence != 7 {
 				t.Errorf("%s: entry %d is %+v", ledger.KindOf(g.record).Name, i, e)
 			}
 			again = append(again, e.Record)
@@ -78,14 +80,16 @@ func TestCommitsOverTheLimitsAreRefused(t *testing.T) {
 		t.Errorf("too many: %v", err)
 	}
 	fact := func(n int) *pb.Record {
-		return &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: []byte(`"` + strings.Repeat("x", n) + `"`)}}}
+		return &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k",
+			Value: []byte(`"` + strings.Repeat("x", n) + `"`)}}}
 	}
 	overhead := len(encode(t, fact(60_000))) - 60_000
 	full := encode(t, fact(ledger.CommitSizeMax-overhead))
 	if len(full) != ledger.CommitSizeMax || decode(t, message(factSource, "", full))[0].Err != nil {
 		t.Errorf("a commit of %d bytes", len(full))
 	}
-	if _, err := ledger.EncodeCommit([]*pb.Record{fact(ledger.CommitSizeMax - overhead + 1)}); refusedField(err) != "records" {
+	if _, err := ledger.EncodeCommit([]*pb.Record{fact(ledger.CommitSizeMax - overhead +
+		1)}); refusedField(err) != "records" {
 		t.Errorf("too large: %v", err)
 	}
 	// A foreign client can use the room that the stream leaves for headers.
@@ -106,18 +110,19 @@ func TestOnlyTheCanonicalEnvelopeIsACommit(t *testing.T) {
 		data  []byte
 		field string
 	}{
-		"nothing":              {nil, "commit"},
-		"no version":           {record, "commit"},
-		"version 0":            {append([]byte{8, 0}, record...), "commit.min_reader"},
-		"a padded version":     {append([]byte{8, 0x81, 0}, record...), "commit.min_reader"},
-		"no record":            {[]byte{8, 1}, "commit.records"},
-		"the version last":     {append(bytes.Clone(record), 8, 1), "commit"},
-		"the version twice":    {append([]byte{8, 1, 8, 1}, record...), "commit"},
-		"an unknown field":     {append(bytes.Clone(good), 0x18, 1), "commit"},
-		"a cut record":         {good[:len(good)-1], "commit.records"},
-		"a padded length":      {append([]byte{8, 1, 18, byte(len(body)) | 0x80, 0}, body...), "commit.records"},
-		"a padded tag":         {append([]byte{8, 1, 0x92, 0, byte(len(body))}, body...), "commit"},
-		"more records than go": {append([]byte{8, 1}, bytes.Repeat([]byte{18, 0}, ledger.CommitLenMax+1)...), "commit.records"},
+		"nothing":           {nil, "commit"},
+		"no version":        {record, "commit"},
+		"version 0":         {append([]byte{8, 0}, record...), "commit.min_reader"},
+		"a padded version":  {append([]byte{8, 0x81, 0}, record...), "commit.min_reader"},
+		"no record":         {[]byte{8, 1}, "commit.records"},
+		"the version last":  {append(bytes.Clone(record), 8, 1), "commit"},
+		"the version twice": {append([]byte{8, 1, 8, 1}, record...), "commit"},
+		"an unknown field":  {append(bytes.Clone(good), 0x18, 1), "commit"},
+		"a cut record":      {good[:len(good)-1], "commit.records"},
+		"a padded length":   {append([]byte{8, 1, 18, byte(len(body)) | 0x80, 0}, body...), "commit.records"},
+		"a padded tag":      {append([]byte{8, 1, 0x92, 0, byte(len(body))}, body...), "commit"},
+		"more records than go": {append([]byte{8, 1}, bytes.Repeat([]byte{18, 0}, ledger.CommitLenMax+1)...),
+			"commit.records"},
 	} {
 		e := decode(t, message(factSource, "", c.data))
 		if len(e) != 1 || refusedField(e[0].Err) != c.field || e[0].Record != nil || e[0].Count != 0 {
@@ -143,7 +148,8 @@ func TestACommitInJSONFoldsToTheSameRecords(t *testing.T) {
 		}
 		raw = append(raw, text)
 	}
-	for _, envelope := range []string{`{"records":%s}`, `{"minReader":1,"records":%s}`, ` { "records" : %s , "min_reader" : 1 } `} {
+	for _, envelope := range []string{`{"records":%s}`, `{"minReader":1,"records":%s}`,
+		` { "records" : %s , "min_reader" : 1 } `} {
 		list, err := json.Marshal(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +211,8 @@ func TestMessagesThatAreNotTheTenantsOrNotReadableAreRefused(t *testing.T) {
 func TestACommitForANewerReader(t *testing.T) {
 	record := `{"factRetracted":{"key":"k"}}`
 	for what, m := range map[string]ledger.Message{
-		"protobuf":            message(factSource, "", append([]byte{8, ledger.ReaderVersion + 1}, encode(t, good()[0].record)[2:]...)),
+		"protobuf": message(factSource, "",
+			append([]byte{8, ledger.ReaderVersion + 1}, encode(t, good()[0].record)[2:]...)),
 		"a newer envelope":    message(factSource, "", []byte{8, ledger.ReaderVersion + 1, 0x18, 1}),
 		"json":                message(factSource, ledger.ContentTypeJSON, []byte(`{"minReader":2,"records":[`+record+`]}`)),
 		"json, other case":    message(factSource, ledger.ContentTypeJSON, []byte(`{"min_reader":2,"records":[`+record+`]}`)),
@@ -222,7 +229,8 @@ func TestACommitForANewerReader(t *testing.T) {
 }
 
 func TestHalfAPairIsRefused(t *testing.T) {
-	fact := &pb.Record{Plan: "p1", Action: "x1", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
+	fact := &pb.Record{Plan: "p1", Action: "x1",
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}
 	invalid := registration("x1")
 	invalid.GetCompensationRegistered().Attempts = ledger.AttemptsMax + 1
 	for _, c := range []struct {
@@ -232,14 +240,19 @@ func TestHalfAPairIsRefused(t *testing.T) {
 	}{
 		{"a pair", []*pb.Record{forward("x1"), registration("x1")}, []string{"", ""}},
 		{"a pair and its outcome", []*pb.Record{forward("x1"), registration("x1"), fact}, []string{"", "", ""}},
-		{"two pairs, one in the other", []*pb.Record{forward("x2"), forward("x1"), registration("x1"), registration("x2")}, []string{"", "", "", ""}},
+		{"two pairs, one in the other", []*pb.Record{forward("x2"), forward("x1"), registration("x1"), registration("x2")},
+			[]string{"", "", "", ""}},
 		{"the compensation first", []*pb.Record{registration("x1"), forward("x1")}, []string{"pair", "pair"}},
-		{"one of two pairs the wrong way round", []*pb.Record{registration("x2"), forward("x1"), registration("x1"), forward("x2")}, []string{"pair", "", "", "pair"}},
+		{"one of two pairs the wrong way round",
+			[]*pb.Record{registration("x2"), forward("x1"), registration("x1"), forward("x2")}, []string{"pair", "", "",
+				"pair"}},
 		{"a forward alone", []*pb.Record{forward("x1")}, []string{"pair"}},
 		{"a registration alone", []*pb.Record{registration("x1"), fact}, []string{"pair", ""}},
 		{"of different actions", []*pb.Record{forward("x1"), registration("x2")}, []string{"pair", "pair"}},
-		{"two forwards, one registration", []*pb.Record{forward("x1"), forward("x1"), registration("x1")}, []string{"pair", "pair", "pair"}},
-		{"a registration that is refused", []*pb.Record{forward("x1"), invalid}, []string{"pair", "compensation_registered.attempts"}},
+		{"two forwards, one registration", []*pb.Record{forward("x1"), forward("x1"), registration("x1")},
+			[]string{"pair", "pair", "pair"}},
+		{"a registration that is refused", []*pb.Record{forward("x1"), invalid},
+			[]string{"pair", "compensation_registered.attempts"}},
 	} {
 		for _, encoding := range []string{"", ledger.ContentTypeJSON} {
 			data := encode(t, c.records...)
@@ -250,7 +263,8 @@ func TestHalfAPairIsRefused(t *testing.T) {
 				if refusedField(e.Err) != c.fields[i] {
 					t.Errorf("%s in %q: entry %d: %v", c.what, encoding, i, e.Err)
 				}
-				if paired := e.Err == nil && ledger.KindOf(e.Record).Name != "forward_completed"; paired != (e.Pair != nil) || paired && e.Pair.Action != e.Record.Action {
+				if paired := e.Err == nil && ledger.KindOf(e.Record).Name != "forward_completed"; paired != (e.Pair != nil) ||
+					paired && e.Pair.Action != e.Record.Action {
 					t.Errorf("%s in %q: entry %d has the other half %v", c.what, encoding, i, e.Pair)
 				}
 			}
@@ -279,7 +293,8 @@ func TestTheOtherHalfSaysWhatIsWrong(t *testing.T) {
 	bad := registration("x1")
 	bad.GetCompensationRegistered().Attempts = ledger.AttemptsMax + 1
 	e := decode(t, message(agentSource, "", encode(t, forward("x1"), bad)))
-	const want = "refused: pair: its compensation_registered is refused: compensation_registered.attempts: 101; want 1 to 100"
+	const want = "refused: pair: its compensation_registered is refused: compensation_registered.attempts: 101; want 1 " +
+		"to 100"
 	if got := fmt.Sprint(e[0].Err); got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
@@ -329,10 +344,12 @@ func FuzzDecode(f *testing.F) {
 		whole := contentType == ""
 		var records []*pb.Record
 		for i, e := range entries {
-			if len(e.Address.Leaf) != ledger.LeafSize || e.Address.Index != uint32(i) || e.Address.Sequence != 3 || e.StampNs != -5 {
+			if len(e.Address.Leaf) != ledger.LeafSize || e.Address.Index != uint32(i) || e.Address.Sequence != 3 ||
+				e.StampNs != -5 {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
-			if hex.EncodeToString(e.Address.Leaf) != hex.EncodeToString(again[i].Address.Leaf) || fmt.Sprint(e.Err) != fmt.Sprint(again[i].Err) {
+			if hex.EncodeToString(e.Address.Leaf) != hex.EncodeToString(again[i].Address.Leaf) ||
+				fmt.Sprint(e.Err) != fmt.Sprint(again[i].Err) {
 				t.Fatalf("entry %d differs the second time", i)
 			}
 			if e.Err == nil && e.Record == nil {

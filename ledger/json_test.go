@@ -16,23 +16,35 @@ import (
 // record is there: its plan, action and kind.
 func TestTheFieldThatIsWrongIsNamed(t *testing.T) {
 	for _, c := range []struct{ record, want string }{
-		{`{"plan":"p1","action":"x1","forwardRegistred":{}}`, "records[0].forwardRegistred: there is no such field; want did you mean forwardRegistered?"},
-		{`{"plan":"p1","action":"x1","forwardRegistered":{"capability":"do.x","klass":1}}`, "records[0].forwardRegistered.klass: there is no such field; want did you mean class?"},
-		{`{"plan":"p1","action":"x1","compensation_registered":{"backoff":"1s"}}`, "records[0].compensation_registered.backoff: there is no such field; want did you mean backoffNs?"},
+		{`{"plan":"p1","action":"x1","forwardRegistred":{}}`,
+			"records[0].forwardRegistred: there is no such field; want did you mean forwardRegistered?"},
+		{`{"plan":"p1","action":"x1","forwardRegistered":{"capability":"do.x","klass":1}}`,
+			"records[0].forwardRegistered.klass: there is no such field; want did you mean class?"},
+		{`{"plan":"p1","action":"x1","compensation_registered":{"backoff":"1s"}}`,
+			"records[0].compensation_registered.backoff: there is no such field; want did you mean backoffNs?"},
 		{`{"plan":"p1","action":"x1","compensationRegistered":{"bindings":[{"name":"x","expression":"1"},{"name":"y","cel":"1"}]}}`, "records[0].compensationRegistered.bindings[1].cel: there is no such field; want name, expression"},
-		{`{"plan":"p1","action":"x1","compensationRegistered":{"probe":{"call":{"kapability":"x"}}}}`, "records[0].compensationRegistered.probe.call.kapability: there is no such field; want did you mean capability?"},
-		{`{"plan":"p1","planCommitted":{"reason":"x"}}`, "records[0].planCommitted.reason: there is no such field; want no field: PlanCommitted has none"},
-		{`{"plan":"p1","planOpened":{"deadlineNs":"tomorrow"}}`, "records[0].planOpened.deadlineNs: not a whole number in range; want a number, as a number or a string of digits"},
+		{`{"plan":"p1","action":"x1","compensationRegistered":{"probe":{"call":{"kapability":"x"}}}}`,
+			"records[0].compensationRegistered.probe.call.kapability: there is no such field; want did you mean capability?"},
+		{`{"plan":"p1","planCommitted":{"reason":"x"}}`,
+			"records[0].planCommitted.reason: there is no such field; want no field: PlanCommitted has none"},
+		{`{"plan":"p1","planOpened":{"deadlineNs":"tomorrow"}}`,
+			"records[0].planOpened.deadlineNs: not a whole number in range; want a number, as a number or a string of digits"},
 		{`{"plan":"p1","planOpened":{"concurrency":-1}}`, "records[0].planOpened.concurrency: not a whole number in range"},
-		{`{"plan":"p1","planOpened":{"secondApprover":"yes"}}`, "records[0].planOpened.secondApprover: not a truth; want true or false"},
+		{`{"plan":"p1","planOpened":{"secondApprover":"yes"}}`,
+			"records[0].planOpened.secondApprover: not a truth; want true or false"},
 		{`{"plan":"p1","planOpened":{"triggers":{}}}`, "records[0].planOpened.triggers: not a list"},
-		{`{"plan":"p1","planOpened":[]}`, "records[0].planOpened: not an object; want an object with the fields of sagenbaum.v1.PlanOpened"},
-		{`{"plan":"p1","action":"x1","forwardRegistered":{"class":"compensable"}}`, `records[0].forwardRegistered.class: "compensable" is none of its values; want CLASS_COMPENSABLE, CLASS_IRREVERSIBLE, CLASS_EFFECTLESS`},
-		{`{"plan":"p1","action":"x1","forwardCompleted":{},"payload":{"output":{"id":1}}}`, `records[0].payload.output: not base64; want base64 of the bytes, as in "eyJpZCI6MX0=" for {"id":1}`},
+		{`{"plan":"p1","planOpened":[]}`, "records[0].planOpened: not an object; want an object with the fields of " +
+			"sagenbaum.v1.PlanOpened"},
+		{`{"plan":"p1","action":"x1","forwardRegistered":{"class":"compensable"}}`,
+			`records[0].forwardRegistered.class: "compensable" is none of its values; want CLASS_COMPENSABLE, CLASS_IRREVERSIBLE, CLASS_EFFECTLESS`},
+		{`{"plan":"p1","action":"x1","forwardCompleted":{},"payload":{"output":{"id":1}}}`,
+			`records[0].payload.output: not base64; want base64 of the bytes, as in "eyJpZCI6MX0=" for {"id":1}`},
 		{`{"plan":"p1","plan":"p2","planCommitted":{}}`, "records[0].plan: given twice"},
-		{`{"plan":"p1","planCommitted":{},"planFailed":{}}`, "records[0].planFailed: given beside planCommitted; want one kind for each record"},
+		{`{"plan":"p1","planCommitted":{},"planFailed":{}}`,
+			"records[0].planFailed: given beside planCommitted; want one kind for each record"},
 		{`{"plan":7,"planCommitted":{}}`, "records[0].plan: not a string"},
-		{`{"plan":"p1","planCommitted":{},"a b\u001b[31m":1}`, "records[0]: there is no such field: \"a b\\x1b[31m\"; want a field of sagenbaum.v1.Record"},
+		{`{"plan":"p1","planCommitted":{},"a b\u001b[31m":1}`,
+			"records[0]: there is no such field: \"a b\\x1b[31m\"; want a field of sagenbaum.v1.Record"},
 		{`[]`, "records[0]: not an object"},
 	} {
 		e := decode(t, message(agentSource, ledger.ContentTypeJSON, []byte(`{"records":[`+c.record+`]}`)))
@@ -47,7 +59,8 @@ func TestTheFieldThatIsWrongIsNamed(t *testing.T) {
 		if strings.Contains(c.record, `"action":"x1"`) && r.GetAction() != "x1" {
 			t.Errorf("%s: of action %q", c.record, r.GetAction())
 		}
-		if strings.Contains(c.record, `forwardRegistered`) && !strings.Contains(c.record, "Registred") && r.GetForwardRegistered() == nil {
+		if strings.Contains(c.record, `forwardRegistered`) && !strings.Contains(c.record, "Registred") &&
+			r.GetForwardRegistered() == nil {
 			t.Errorf("%s: kind %q", c.record, ledger.KindOf(r).Name)
 		}
 	}
@@ -92,7 +105,8 @@ func FuzzRecordsInJSON(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(text)
-		for _, change := range [][2]string{{`":"`, `":7,"x":"`}, {`{`, `{"x":1,`}, {`":`, `x":`}, {`"`, `'`}, {`}`, `,"plan":"q"}`}} {
+		for _, change := range [][2]string{{`":"`, `":7,"x":"`}, {`{`, `{"x":1,`}, {`":`, `x":`}, {`"`, `'`},
+			{`}`, `,"plan":"q"}`}} {
 			f.Add([]byte(strings.Replace(string(text), change[0], change[1], 1)))
 		}
 	}

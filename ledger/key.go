@@ -19,10 +19,12 @@ func OpenKey(field, tenant, key string) (note.Verifier, error) {
 	}
 	verifier, err := note.NewVerifier(key)
 	if err != nil {
-		return nil, Refuse(field, strconv.Quote(key)+" is no verifier key", "NAME+HASH+KEY, as sagenbaum key ls prints it")
+		return nil, Refuse(field, strconv.Quote(key)+" is no verifier key",
+			"NAME+HASH+KEY, as sagenbaum key ls prints it")
 	}
 	if want := Origin(tenant); verifier.Name() != want {
-		return nil, Refuse(field, "the key of "+strconv.Quote(verifier.Name()), "one of "+strconv.Quote(want))
+		return nil, Refuse(field, "the key of "+strconv.Quote(verifier.Name()),
+			"one of "+strconv.Quote(want))
 	}
 	return verifier, nil
 }
@@ -40,7 +42,8 @@ func SignedBy(checkpoint []byte, tenant, key string) bool {
 // RotationText is what the old key signs of a KeyRotated record. It cannot be taken
 // for a checkpoint, which has a number in its second line.
 func RotationText(tenant string, k *pb.KeyRotated) string {
-	return fmt.Sprintf("sagenbaum/rotation/v1\n%s\n%d\n%s\n%s\n", Origin(tenant), k.Size, k.OldKey, k.NewKey)
+	return fmt.Sprintf("sagenbaum/rotation/v1\n%s\n%d\n%s\n%s\n", Origin(tenant), k.Size, k.OldKey,
+		k.NewKey)
 }
 
 // ErrKeyLost says that a rotation has no signature: the old key was lost, and
@@ -58,7 +61,8 @@ func VerifyRotation(tenant string, k *pb.KeyRotated) error {
 		return ErrKeyLost
 	}
 	if !old.Verify([]byte(RotationText(tenant, k)), k.Signature) {
-		return Refuse("key_rotated.signature", "it does not verify", "the old key's signature over the rotation")
+		return Refuse("key_rotated.signature", "it does not verify",
+			"the old key's signature over the rotation")
 	}
 	return nil
 }
@@ -74,7 +78,8 @@ func checkRotated(tenant string, k *pb.KeyRotated) error {
 		return Refuse("key_rotated.new_key", "the old key again", "another key")
 	}
 	if n := len(k.Signature); n != 0 && n != ed25519.SignatureSize {
-		return Refuse("key_rotated.signature", fmt.Sprintf("%d bytes", n), "64 bytes, or none when the old key is lost")
+		return Refuse("key_rotated.signature", fmt.Sprintf("%d bytes", n),
+			"64 bytes, or none when the old key is lost")
 	}
 	return owned("key_rotated", k.Reason, k.Actor)
 }

@@ -42,8 +42,9 @@ const (
 
 // What stands in for a registration that leaves them 0.
 const (
-	GraceDefault    = 2 * time.Second  // for which a forward runs on once its plan unwinds
-	NeverSettles    = 5 * time.Second  // for a forward that ends with its caller (late: never), and has no outcome
+	GraceDefault = 2 * time.Second // for which a forward runs on once its plan unwinds
+	// for a forward that ends with its caller (late: never), and has no outcome
+	NeverSettles    = 5 * time.Second
 	SettleDefault   = 30 * time.Second // that a forward without a timeout may take to land
 	UnservedDefault = time.Hour        // that nobody may take a call before its action is its owner's
 )

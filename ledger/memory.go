@@ -90,7 +90,8 @@ func (m *Memory) Append(ctx context.Context, a Append) (uint64, error) {
 	case FaultLost:
 		return 0, fmt.Errorf("cannot append to %s: %w: the append was lost", a.Subject, ErrInDoubt)
 	case FaultRefused:
-		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, Refuse("stream", "no room", "a stream with room"))
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject,
+			Refuse("stream", "no room", "a stream with room"))
 	case FaultBusy:
 		return 0, ErrBusy
 	default:
@@ -121,7 +122,8 @@ func (m *Memory) store(a Append) (uint64, error) {
 		return first, nil
 	}
 	if m.muted {
-		return 0, fmt.Errorf("cannot append to %s: %w: no reply since a write error", a.Subject, ErrInDoubt)
+		return 0, fmt.Errorf("cannot append to %s: %w: no reply since a write error", a.Subject,
+			ErrInDoubt)
 	}
 	msg := Message{Subject: a.Subject, Data: a.Data}
 	if m.BytesMax > 0 && m.bytes+sizeOf(msg) > m.BytesMax {
@@ -235,8 +237,10 @@ func (r *memoryReader) again() error {
 		return missing(r.last.Sequence)
 	}
 	now := at.message
-	if now.StampNs != r.last.StampNs || now.Subject != r.last.Subject || !bytes.Equal(now.Data, r.last.Data) {
-		return &Halted{Guard: "G2", Sequence: now.Sequence, Problem: "the stream has another record here than was read before"}
+	if now.StampNs != r.last.StampNs || now.Subject != r.last.Subject ||
+		!bytes.Equal(now.Data, r.last.Data) {
+		return &Halted{Guard: "G2", Sequence: now.Sequence,
+			Problem: "the stream has another record here than was read before"}
 	}
 	return nil
 }
@@ -278,7 +282,8 @@ func (m *Memory) head() Head {
 	for first <= uint64(len(m.slots)) && m.slots[first-1].dropped {
 		first++
 	}
-	return Head{First: first, Last: uint64(len(m.slots)), Deleted: m.lost - (first - 1), CreatedNs: m.createdNs}
+	return Head{First: first, Last: uint64(len(m.slots)), Deleted: m.lost - (first - 1),
+		CreatedNs: m.createdNs}
 }
 
 // Put stores a message as a foreign client would, unchecked, and returns its

@@ -16,13 +16,16 @@ const RangesMax = 256
 func checkRepaired(k *pb.LedgerRepaired) error {
 	for _, list := range [...][]*pb.SequenceRange{k.Lost, k.Carried, k.Dropped} {
 		if len(list) > RangesMax {
-			return Refuse("ledger_repaired", fmt.Sprintf("%d ranges", len(list)), fmt.Sprintf("at most %d", RangesMax))
+			return Refuse("ledger_repaired", fmt.Sprintf("%d ranges", len(list)),
+				fmt.Sprintf("at most %d", RangesMax))
 		}
 	}
 	if len(k.Root) != LeafSize {
-		return Refuse("ledger_repaired.root", fmt.Sprintf("%d bytes", len(k.Root)), "the root of the tree at size")
+		return Refuse("ledger_repaired.root", fmt.Sprintf("%d bytes", len(k.Root)),
+			"the root of the tree at size")
 	}
-	return firstOf(text("ledger_repaired.problem", k.Problem), owned("ledger_repaired", k.Reason, k.Actor))
+	return firstOf(text("ledger_repaired.problem", k.Problem),
+		owned("ledger_repaired", k.Reason, k.Actor))
 }
 
 // AddToRanges appends a sequence to ascending ranges. Ranges beyond RangesMax grow

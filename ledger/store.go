@@ -39,15 +39,18 @@ const IDLen = 32
 // commit. The error is a *Refused.
 func (a Append) Check(tenant string) error {
 	if s, ok := ParseSubject(a.Subject); !ok || s.Tenant != tenant {
-		return Refuse("subject", fmt.Sprintf("%q is none of tenant %q", a.Subject, tenant), "saga."+tenant+".<class>...")
+		return Refuse("subject", fmt.Sprintf("%q is none of tenant %q", a.Subject, tenant),
+			"saga."+tenant+".<class>...")
 	}
 	if a.FenceSubject != "" {
 		if s, ok := ParseSubject(a.FenceSubject); !ok || s.Tenant != tenant {
-			return Refuse("fence_subject", fmt.Sprintf("%q is none of tenant %q", a.FenceSubject, tenant), "saga."+tenant+".<class>...")
+			return Refuse("fence_subject", fmt.Sprintf("%q is none of tenant %q", a.FenceSubject, tenant),
+				"saga."+tenant+".<class>...")
 		}
 	}
 	if !validID(a.ID) {
-		return Refuse("id", fmt.Sprintf("%q", a.ID), fmt.Sprintf("%d lower-case hex digits of randomness", IDLen))
+		return Refuse("id", fmt.Sprintf("%q", a.ID),
+			fmt.Sprintf("%d lower-case hex digits of randomness", IDLen))
 	}
 	if len(a.Data) == 0 || len(a.Data) > CommitSizeMax {
 		return Refuse("records", fmt.Sprintf("a commit of %d bytes", len(a.Data)),
@@ -82,11 +85,14 @@ func (h Head) Readable(from uint64) error {
 	case from == 0:
 		return Refuse("from", "sequence 0", "sequences count from 1")
 	case h.Deleted != 0:
-		return &Halted{Guard: "G1", Sequence: h.Last, Problem: fmt.Sprintf("%d records are missing before here", h.Deleted)}
+		return &Halted{Guard: "G1", Sequence: h.Last,
+			Problem: fmt.Sprintf("%d records are missing before here", h.Deleted)}
 	case from < h.First:
-		return &Halted{Guard: "G1", Sequence: from, Problem: fmt.Sprintf("the stream starts at %d", h.First)}
+		return &Halted{Guard: "G1", Sequence: from,
+			Problem: fmt.Sprintf("the stream starts at %d", h.First)}
 	case from > h.Last+1:
-		return &Halted{Guard: "G1", Sequence: h.Last, Problem: fmt.Sprintf("the stream ends here, and %d was read before", from-1)}
+		return &Halted{Guard: "G1", Sequence: h.Last,
+			Problem: fmt.Sprintf("the stream ends here, and %d was read before", from-1)}
 	}
 	return nil
 }
@@ -96,9 +102,11 @@ func (h Head) Readable(from uint64) error {
 func (h Head) Holds(sequence uint64) error {
 	switch {
 	case sequence == 0 || sequence > h.Last:
-		return Refuse("sequence", fmt.Sprintf("%d, and the last is %d", sequence, h.Last), "a sequence that was appended")
+		return Refuse("sequence", fmt.Sprintf("%d, and the last is %d", sequence, h.Last),
+			"a sequence that was appended")
 	case sequence < h.First:
-		return &Halted{Guard: "G1", Sequence: sequence, Problem: fmt.Sprintf("the stream starts at %d", h.First)}
+		return &Halted{Guard: "G1", Sequence: sequence,
+			Problem: fmt.Sprintf("the stream starts at %d", h.First)}
 	}
 	return nil
 }

@@ -34,13 +34,14 @@ const (
 
 // StoryLine is one record of a story.
 type StoryLine struct {
-	Record    string     `json:"record"` // "lease_fired@14.0-0fd319a7": kind, sequence, index, leaf
-	Sequence  uint64     `json:"sequence"`
-	Role      string     `json:"role"`
-	Kind      string     `json:"kind"`
-	Plan      string     `json:"plan,omitempty"`
-	Action    string     `json:"action,omitempty"`
-	By        string     `json:"by"`      // class and name of the subject: "agent traveller", "executor"
+	Record   string `json:"record"` // "lease_fired@14.0-0fd319a7": kind, sequence, index, leaf
+	Sequence uint64 `json:"sequence"`
+	Role     string `json:"role"`
+	Kind     string `json:"kind"`
+	Plan     string `json:"plan,omitempty"`
+	Action   string `json:"action,omitempty"`
+	// class and name of the subject: "agent traveller", "executor"
+	By        string     `json:"by"`
 	TimeNs    int64      `json:"time_ns"` // stamp of its message
 	EpochNs   int64      `json:"epoch_ns,omitempty"`
 	Text      string     `json:"text"`
@@ -77,7 +78,8 @@ func Story(records []Told) (lines []StoryLine) {
 		}
 	}
 	for i, t := range records {
-		if t.Record == nil || KindOf(t.Record).Name == "" || i > 0 && storyPlace(records[i-1].Address) == storyPlace(t.Address) {
+		if t.Record == nil || KindOf(t.Record).Name == "" || i > 0 &&
+			storyPlace(records[i-1].Address) == storyPlace(t.Address) {
 			continue
 		}
 		lines = append(lines, storyLine(t, names))
@@ -100,8 +102,11 @@ func CauseOf(e Entry) *pb.Address {
 func storyLine(t Told, names map[[2]uint64]string) StoryLine {
 	r := t.Record
 	line := StoryLine{
-		Record: RecordName(KindOf(r).Name, t.Address), Sequence: t.Address.GetSequence(), Kind: KindOf(r).Name, Plan: r.Plan, Action: r.Action,
-		By: strings.TrimSpace(t.Source.Class.String() + " " + t.Source.Name), TimeNs: t.StampNs, EpochNs: r.EpochNs, Void: t.Void,
+		Record: RecordName(KindOf(r).Name,
+			t.Address), Sequence: t.Address.GetSequence(), Kind: KindOf(
+			r).Name, Plan: r.Plan, Action: r.Action,
+		By: strings.TrimSpace(t.Source.Class.String() + " " +
+			t.Source.Name), TimeNs: t.StampNs, EpochNs: r.EpochNs, Void: t.Void,
 	}
 	if cause := CauseOf(t.Entry); cause != nil {
 		if line.Because = names[storyPlace(cause)]; line.Because == "" {
@@ -154,7 +159,8 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 		}
 		return RolePlan, text
 	case *pb.Record_ForwardRegistered:
-		return RolePlan, k.ForwardRegistered.Capability + " was registered, before it crossed" + map[bool]string{true: ": it had crossed already"}[k.ForwardRegistered.EffectCrossed]
+		return RolePlan, k.ForwardRegistered.Capability + " was registered, before it crossed" +
+			map[bool]string{true: ": it had crossed already"}[k.ForwardRegistered.EffectCrossed]
 	case *pb.Record_CompensationRegistered:
 		if k.CompensationRegistered.Capability == "" {
 			return RolePlan, "no undo is registered: its class has none"
@@ -163,9 +169,11 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 	case *pb.Record_ForwardCompleted:
 		return RolePlan, storyText("the forward completed", k.ForwardCompleted.ExternalRef)
 	case *pb.Record_ForwardFailed:
-		return RolePlan, storyText("the forward failed and did not cross", storyError(k.ForwardFailed.Code, k.ForwardFailed.Message))
+		return RolePlan, storyText("the forward failed and did not cross",
+			storyError(k.ForwardFailed.Code, k.ForwardFailed.Message))
 	case *pb.Record_ForwardInDoubt:
-		return RolePlan, storyText("the forward is in doubt: it may have crossed", storyError(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message))
+		return RolePlan, storyText("the forward is in doubt: it may have crossed",
+			storyError(k.ForwardInDoubt.Code, k.ForwardInDoubt.Message))
 	case *pb.Record_SavepointSet:
 		return RolePlan, "savepoint " + k.SavepointSet.Name + " was set"
 	case *pb.Record_PlanCommitted:
@@ -177,7 +185,9 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 	case *pb.Record_PlanCancelled:
 		return RoleCause, storyText("the plan was cancelled", k.PlanCancelled.Reason)
 	case *pb.Record_UnwindRequested:
-		return RoleCause, storyText("the plan was told to unwind back to savepoint "+k.UnwindRequested.ToSavepoint, k.UnwindRequested.Reason)
+		return RoleCause,
+			storyText("the plan was told to unwind back to savepoint "+k.UnwindRequested.ToSavepoint,
+				k.UnwindRequested.Reason)
 	}
 	return storyOfOthers(r)
 }
@@ -186,7 +196,8 @@ func storyOfAgent(r *pb.Record) (role, text string) {
 func storyOfOthers(r *pb.Record) (role, text string) {
 	switch k := r.Kind.(type) {
 	case *pb.Record_FactAsserted:
-		return RoleCause, fmt.Sprintf("fact %s was asserted: %s", k.FactAsserted.Key, storyClip(string(k.FactAsserted.Value)))
+		return RoleCause, fmt.Sprintf("fact %s was asserted: %s", k.FactAsserted.Key,
+			storyClip(string(k.FactAsserted.Value)))
 	case *pb.Record_FactRetracted:
 		return RoleCause, "fact " + k.FactRetracted.Key + " was retracted"
 	case *pb.Record_VerdictGiven:
@@ -199,18 +210,22 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		}
 		return RoleCause, asked(text, k.CompensationRequested.Reason, k.CompensationRequested.Actor)
 	case *pb.Record_CancelRequested:
-		return RoleCause, asked("the plan was cancelled", k.CancelRequested.Reason, k.CancelRequested.Actor)
+		return RoleCause, asked("the plan was cancelled", k.CancelRequested.Reason,
+			k.CancelRequested.Actor)
 	case *pb.Record_RetryRequested:
-		return RoleOwner, asked("another try was asked for", k.RetryRequested.Reason, k.RetryRequested.Actor)
+		return RoleOwner, asked("another try was asked for", k.RetryRequested.Reason,
+			k.RetryRequested.Actor)
 	case *pb.Record_Resolved:
 		name := strings.ToLower(strings.TrimPrefix(k.Resolved.Outcome.String(), "RESOLUTION_"))
 		text = asked("it was resolved as "+name, k.Resolved.Reason, k.Resolved.Actor)
 		if k.Resolved.Evidence != "" {
 			text += ", evidence " + k.Resolved.Evidence
 		}
-		return RoleOwner, text + map[bool]string{true: "; what it depended on is not undone"}[k.Resolved.Halt]
+		return RoleOwner, text +
+			map[bool]string{true: "; what it depended on is not undone"}[k.Resolved.Halt]
 	case *pb.Record_CascadeAnswered:
-		word := map[bool]string{true: "the cut lease was resumed", false: "the cut lease was given up"}[k.CascadeAnswered.Resume]
+		word := map[bool]string{true: "the cut lease was resumed",
+			false: "the cut lease was given up"}[k.CascadeAnswered.Resume]
 		return RoleOwner, asked(word, k.CascadeAnswered.Reason, k.CascadeAnswered.Actor)
 	case *pb.Record_PlanErased:
 		if k.PlanErased.Destroyed {
@@ -223,9 +238,12 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		return RoleOwner, asked(text, k.PlanErased.Reason, k.PlanErased.Actor)
 	case *pb.Record_CompensationReported:
 		name := strings.ToLower(strings.TrimPrefix(k.CompensationReported.Answer.String(), "ANSWER_"))
-		return RoleAnswer, storyText(fmt.Sprintf("the worker reports attempt %d %s", k.CompensationReported.Attempt, name), storyError(k.CompensationReported.Code, k.CompensationReported.Message))
+		return RoleAnswer,
+			storyText(fmt.Sprintf("the worker reports attempt %d %s", k.CompensationReported.Attempt, name),
+				storyError(k.CompensationReported.Code, k.CompensationReported.Message))
 	case *pb.Record_CompensationProgressed:
-		return RoleAnswer, storyText(fmt.Sprintf("the worker is at work on attempt %d", k.CompensationProgressed.Attempt), k.CompensationProgressed.Note)
+		return RoleAnswer, storyText(fmt.Sprintf("the worker is at work on attempt %d",
+			k.CompensationProgressed.Attempt), k.CompensationProgressed.Note)
 	}
 	return storyOfDecisions(r)
 }
@@ -234,9 +252,11 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 func storyOfDecisions(r *pb.Record) (role, text string) {
 	switch k := r.Kind.(type) {
 	case *pb.Record_LeaseFired:
-		return RoleLease, fmt.Sprintf("lease %s turned true%s", k.LeaseFired.Lease, storyDepth(k.LeaseFired.Depth))
+		return RoleLease, fmt.Sprintf("lease %s turned true%s", k.LeaseFired.Lease,
+			storyDepth(k.LeaseFired.Depth))
 	case *pb.Record_CascadeCut:
-		return RoleLease, fmt.Sprintf("lease %s turned true and is held for the owner: cascade cut, %s", k.CascadeCut.Lease, k.CascadeCut.Why)
+		return RoleLease, fmt.Sprintf("lease %s turned true and is held for the owner: cascade cut, %s",
+			k.CascadeCut.Lease, k.CascadeCut.Why)
 	case *pb.Record_UnwindStarted:
 		text = "the unwind started"
 		switch {
@@ -247,10 +267,13 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 		}
 		return RoleDecision, storyText(text, k.UnwindStarted.Reason)
 	case *pb.Record_CompensationDispatched:
-		text = fmt.Sprintf("attempt %d of %s was dispatched", k.CompensationDispatched.Attempt, k.CompensationDispatched.Capability)
-		return RoleCommand, text + map[bool]string{true: ", blind: the outcome of the forward is not known"}[k.CompensationDispatched.BlindCleanup]
+		text = fmt.Sprintf("attempt %d of %s was dispatched", k.CompensationDispatched.Attempt,
+			k.CompensationDispatched.Capability)
+		return RoleCommand, text + map[bool]string{true: ", blind: the outcome of the forward is not " +
+			"known"}[k.CompensationDispatched.BlindCleanup]
 	case *pb.Record_ProbeAsked:
-		return RoleCommand, fmt.Sprintf("%s was asked: %s", k.ProbeAsked.Capability, storyQuestions[k.ProbeAsked.Question])
+		return RoleCommand, fmt.Sprintf("%s was asked: %s", k.ProbeAsked.Capability,
+			storyQuestions[k.ProbeAsked.Question])
 	case *pb.Record_HeldSetRetired:
 		text = fmt.Sprintf("registrations retired, and not owed any more: %d", k.HeldSetRetired.Count)
 		if doubts := k.HeldSetRetired.InDoubt; len(doubts) > 0 {
@@ -262,13 +285,15 @@ func storyOfDecisions(r *pb.Record) (role, text string) {
 	case *pb.Record_OwnerPaged:
 		return RoleOwner, fmt.Sprintf("hook %s took the page: %s", k.OwnerPaged.Hook, k.OwnerPaged.Kind)
 	case *pb.Record_RecordRefused:
-		return RoleDecision, fmt.Sprintf("the record at %d.%d was refused: %s", k.RecordRefused.Sequence, k.RecordRefused.Index, k.RecordRefused.Reason)
+		return RoleDecision, fmt.Sprintf("the record at %d.%d was refused: %s", k.RecordRefused.Sequence,
+			k.RecordRefused.Index, k.RecordRefused.Reason)
 	}
 	return storyOfOutcomes(r)
 }
 
 var storyQuestions = map[pb.Question]string{
-	pb.Question_QUESTION_EFFECT: "did the forward happen?", pb.Question_QUESTION_UNDO: "does the effect still stand?",
+	pb.Question_QUESTION_EFFECT: "did the forward happen?", pb.Question_QUESTION_UNDO: "does the " +
+		"effect still stand?",
 	pb.Question_QUESTION_VERIFY: "is the effect gone?",
 }
 
@@ -288,11 +313,13 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 	case *pb.Record_CompensationFailed:
 		text = fmt.Sprintf("attempt %d failed", k.CompensationFailed.Attempt)
 		if k.CompensationFailed.InDoubt {
-			text = fmt.Sprintf("attempt %d is in doubt: the undo may have happened", k.CompensationFailed.Attempt)
+			text = fmt.Sprintf("attempt %d is in doubt: the undo may have happened",
+				k.CompensationFailed.Attempt)
 		} else if k.CompensationFailed.Final {
 			text += " for good"
 		}
-		return RoleAnswer, storyText(storyWorker(text, k.CompensationFailed.Worker), storyError(k.CompensationFailed.Code, k.CompensationFailed.Message))
+		return RoleAnswer, storyText(storyWorker(text, k.CompensationFailed.Worker),
+			storyError(k.CompensationFailed.Code, k.CompensationFailed.Message))
 	case *pb.Record_ProbeAnswered:
 		name := strings.ToLower(strings.TrimPrefix(k.ProbeAnswered.Presence.String(), "PRESENCE_"))
 		if k.ProbeAnswered.Presence == pb.Presence_PRESENCE_UNSPECIFIED {
@@ -306,10 +333,12 @@ func storyOfOutcomes(r *pb.Record) (role, text string) {
 	case *pb.Record_CommitWaits:
 		return RoleOwner, storyText("the commit waits for its owner", k.CommitWaits.Reason)
 	case *pb.Record_PlanRewound:
-		return RoleEnd, storyText("the plan is open again", map[bool]string{true: "back at savepoint " + k.PlanRewound.Savepoint}[k.PlanRewound.Savepoint != ""])
+		return RoleEnd, storyText("the plan is open again", map[bool]string{true: "back at savepoint " +
+			k.PlanRewound.Savepoint}[k.PlanRewound.Savepoint != ""])
 	case *pb.Record_PlanEnded:
 		end := strings.ToLower(strings.TrimPrefix(k.PlanEnded.End.String(), "PLAN_END_"))
-		text = fmt.Sprintf("the plan ended %s: %d undone, %d skipped", end, k.PlanEnded.Compensated, k.PlanEnded.Skipped)
+		text = fmt.Sprintf("the plan ended %s: %d undone, %d skipped", end, k.PlanEnded.Compensated,
+			k.PlanEnded.Skipped)
 		if len(k.PlanEnded.Outstanding) > 0 {
 			text += "; not undone: " + storyClip(strings.Join(k.PlanEnded.Outstanding, ", "))
 		}

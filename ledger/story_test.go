@@ -14,9 +14,11 @@ func TestAStoryTellsEveryKindOfRecord(t *testing.T) {
 	said := map[string]string{}
 	for i, g := range good() {
 		at := &pb.Address{Sequence: uint64(i + 1), Leaf: make([]byte, ledger.LeafSize)}
-		lines := ledger.Story([]ledger.Told{{Entry: ledger.Entry{Address: at, Source: g.source, StampNs: 5, Record: g.record}}})
+		lines := ledger.Story([]ledger.Told{{Entry: ledger.Entry{Address: at, Source: g.source, StampNs: 5,
+			Record: g.record}}})
 		kind := ledger.KindOf(g.record).Name
-		if len(lines) != 1 || lines[0].Record != fmt.Sprintf("%s@%d.0-00000000", kind, i+1) || lines[0].Text == "" || lines[0].Role == "" || lines[0].By == "" || lines[0].Kind != kind {
+		if len(lines) != 1 || lines[0].Record != fmt.Sprintf("%s@%d.0-00000000", kind, i+1) || lines[0].Text == "" ||
+			lines[0].Role == "" || lines[0].By == "" || lines[0].Kind != kind {
 			t.Errorf("%s: %+v", kind, lines)
 			continue
 		}
@@ -36,24 +38,34 @@ func TestAStoryIsInTheOrderOfTheLedgerAndNamesCauses(t *testing.T) {
 	entry := func(a *pb.Address, r *pb.Record) ledger.Entry {
 		return ledger.Entry{Address: a, Source: holderSource, Record: r}
 	}
-	failed := ledger.Entry{Address: at(4, 0), Source: agentSource, Record: &pb.Record{Plan: "p1", Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: strings.Repeat("x", 500)}}}}
-	fired := entry(at(6, 0), &pb.Record{Plan: "p1", Cause: at(4, 0), Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
-		Lease: "plan.failed", Condition: `plan.status == "failed"`, Depth: 2, Readings: []*pb.Reading{{Name: "plan.status", Value: []byte(`"failed"`), Sequence: 4}, {Name: `facts["k"]`}},
-	}}})
-	started := entry(at(6, 1), &pb.Record{Plan: "p1", Cause: &pb.Address{}, Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}})
-	late := entry(at(7, 0), &pb.Record{Plan: "p1", Cause: at(5, 0), Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}})
-	lines := ledger.Story([]ledger.Told{{Entry: late, Void: "plan p1 is unwinding"}, {Entry: started}, {Entry: fired}, {Entry: failed}, {Entry: fired}, {Entry: ledger.Entry{Address: at(9, 0)}}})
+	failed := ledger.Entry{Address: at(4, 0), Source: agentSource,
+		Record: &pb.Record{Plan: "p1",
+			Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: strings.Repeat("x", 500)}}}}
+	fired := entry(at(6, 0), &pb.Record{Plan: "p1", Cause: at(4, 0),
+		Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
+			Lease: "plan.failed", Condition: `plan.status == "failed"`, Depth: 2, Readings: []*pb.Reading{{Name: "plan.status",
+				Value: []byte(`"failed"`), Sequence: 4}, {Name: `facts["k"]`}},
+		}}})
+	started := entry(at(6, 1), &pb.Record{Plan: "p1", Cause: &pb.Address{},
+		Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}})
+	late := entry(at(7, 0), &pb.Record{Plan: "p1", Cause: at(5, 0),
+		Kind: &pb.Record_UnwindStarted{UnwindStarted: &pb.UnwindStarted{}}})
+	lines := ledger.Story([]ledger.Told{{Entry: late, Void: "plan p1 is unwinding"}, {Entry: started}, {Entry: fired},
+		{Entry: failed}, {Entry: fired}, {Entry: ledger.Entry{Address: at(9, 0)}}})
 	if len(lines) != 4 {
 		t.Fatalf("%+v", lines)
 	}
 	for i, want := range []struct{ role, because, void string }{
-		{ledger.RoleCause, "", ""}, {ledger.RoleLease, "plan_failed@4.0-00000000", ""}, {ledger.RoleDecision, "lease_fired@6.0-00000000", ""}, {ledger.RoleDecision, "5.0-00000000", "plan p1 is unwinding"},
+		{ledger.RoleCause, "", ""}, {ledger.RoleLease, "plan_failed@4.0-00000000", ""}, {ledger.RoleDecision,
+			"lease_fired@6.0-00000000", ""}, {ledger.RoleDecision, "5.0-00000000", "plan p1 is unwinding"},
 	} {
 		if l := lines[i]; l.Role != want.role || l.Because != want.because || l.Void != want.void {
 			t.Errorf("%d: %+v, want %+v", i, l, want)
 		}
 	}
-	if l := lines[1]; l.Condition != `plan.status == "failed"` || fmt.Sprint(l.Read) != `[{plan.status "failed" 4} {facts["k"]  }]` || l.Text != "lease plan.failed turned true, at depth 2 of a cascade" {
+	if l := lines[1]; l.Condition != `plan.status == "failed"` ||
+		fmt.Sprint(l.Read) != `[{plan.status "failed" 4} {facts["k"]  }]` ||
+		l.Text != "lease plan.failed turned true, at depth 2 of a cascade" {
 		t.Errorf("%+v", l)
 	}
 }

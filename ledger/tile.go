@@ -14,7 +14,10 @@ import (
 // record is one leaf of a Merkle tree, in the order of the fold: the tree's size is
 // the number of records, not of messages.
 //
-//	tile/<L>/<N>          the N-th 256 hashes of level L: of leaves at level 0, of whole tiles below above it
+//	tile/<L>/<N>          the N-th 256 hashes of level L: of leaves at level 0, of whole tiles below
+//
+// above it
+//
 //	tile/entries/<N>      the leaf data of the N-th 256 records
 //	....p/<W>             the same of a tile that has only W yet
 //
@@ -126,7 +129,8 @@ func ParseLeaf(data []byte) (Leafed, error) {
 		return bad("it does not begin with " + strconv.Quote(leafTag))
 	}
 	l := Leafed{
-		Sequence: binary.BigEndian.Uint64(rest), Index: binary.BigEndian.Uint32(rest[8:]), Count: binary.BigEndian.Uint32(rest[12:]),
+		Sequence: binary.BigEndian.Uint64(rest), Index: binary.BigEndian.Uint32(
+			rest[8:]), Count: binary.BigEndian.Uint32(rest[12:]),
 		StampNs: int64(binary.BigEndian.Uint64(rest[16:])), Reader: binary.BigEndian.Uint32(rest[24:]),
 	}
 	rest = rest[28:]
@@ -141,7 +145,8 @@ func ParseLeaf(data []byte) (Leafed, error) {
 	if len(rest) != 0 {
 		return bad("something follows it")
 	}
-	l.Tenant, l.Subject, l.Type, l.Body = string(fields[0]), string(fields[1]), string(fields[2]), bytes.Clone(fields[3])
+	l.Tenant, l.Subject, l.Type, l.Body = string(fields[0]), string(fields[1]), string(
+		fields[2]), bytes.Clone(fields[3])
 	return l, nil
 }
 
@@ -156,13 +161,15 @@ func Assemble(records []Leafed) (Message, error) {
 	}
 	first := records[0]
 	for i, r := range records {
-		same := r.Sequence == first.Sequence && r.StampNs == first.StampNs && r.Subject == first.Subject && r.Type == first.Type &&
+		same := r.Sequence == first.Sequence && r.StampNs == first.StampNs &&
+			r.Subject == first.Subject && r.Type == first.Type &&
 			r.Tenant == first.Tenant && r.Count == first.Count && r.Reader == first.Reader
 		if !same || int(r.Index) != i {
 			return bad(fmt.Sprintf("record %d is not of it", i))
 		}
 	}
-	m := Message{Sequence: first.Sequence, StampNs: first.StampNs, Subject: first.Subject, ContentType: first.Type}
+	m := Message{Sequence: first.Sequence, StampNs: first.StampNs, Subject: first.Subject,
+		ContentType: first.Type}
 	switch {
 	case first.Count == 0:
 		m.Data = first.Body
@@ -203,7 +210,8 @@ type Edge struct {
 
 // OpenEdge returns the edge of a tree of a size. read gives the first width hashes
 // of a tile.
-func OpenEdge(size uint64, read func(level int, n uint64, width int) ([]Hash, error)) (*Edge, error) {
+func OpenEdge(size uint64, read func(level int, n uint64, width int) ([]Hash, error)) (*Edge,
+	error) {
 	e := &Edge{size: size}
 	for level, n := 0, size; n > 0; level, n = level+1, n>>tileHeight {
 		var hashes []Hash

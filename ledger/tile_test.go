@@ -38,9 +38,11 @@ func TestAMessageComesBackByteForByteFromItsLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, m := range map[string]ledger.Message{
-		"protobuf":           {Subject: "saga.t.agent.a.p", Data: commit},
-		"JSON":               {Subject: "saga.t.agent.a.p", ContentType: ledger.ContentTypeJSON, Data: []byte(` {"records":[{"plan":"p","planOpened":{}}, {"plan":"p","planCommitted":{}}]}`)},
-		"JSON with version":  {Subject: "saga.t.agent.a.p", ContentType: ledger.ContentTypeJSON, Data: []byte(`{"minReader":1,"records":[{}]}`)},
+		"protobuf": {Subject: "saga.t.agent.a.p", Data: commit},
+		"JSON": {Subject: "saga.t.agent.a.p", ContentType: ledger.ContentTypeJSON,
+			Data: []byte(` {"records":[{"plan":"p","planOpened":{}}, {"plan":"p","planCommitted":{}}]}`)},
+		"JSON with version": {Subject: "saga.t.agent.a.p", ContentType: ledger.ContentTypeJSON,
+			Data: []byte(`{"minReader":1,"records":[{}]}`)},
 		"broken JSON":        {Subject: "saga.t.agent.a.p", ContentType: ledger.ContentTypeJSON, Data: []byte(`{"rec`)},
 		"no record":          {Subject: "saga.t.agent.a.p", Data: []byte{8, 1, 18, 1, 0xff}},
 		"not canonical":      {Subject: "saga.t.agent.a.p", Data: []byte{8, 0x81, 0, 18, 0}},
@@ -60,7 +62,8 @@ func TestAMessageComesBackByteForByteFromItsLeaves(t *testing.T) {
 			records = append(records, r)
 		}
 		got, err := ledger.Assemble(records)
-		if err != nil || got.Sequence != m.Sequence || got.StampNs != m.StampNs || got.Subject != m.Subject || got.ContentType != m.ContentType || !bytes.Equal(got.Data, m.Data) {
+		if err != nil || got.Sequence != m.Sequence || got.StampNs != m.StampNs || got.Subject != m.Subject ||
+			got.ContentType != m.ContentType || !bytes.Equal(got.Data, m.Data) {
 			t.Errorf("%s: %v\n%+v\nwant\n%+v", name, err, got, m)
 		}
 		if !records[len(records)-1].Last() {

@@ -16,7 +16,8 @@ func FormatTraceparent(traceID [16]byte, spanID [8]byte, flags byte) string {
 // for what is none, which is no error anywhere: a trace decides nothing.
 func ParseTraceparent(text string) (traceID [16]byte, spanID [8]byte, flags byte, ok bool) {
 	parts := strings.SplitN(text, "-", 5)
-	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 ||
+	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 ||
+		len(parts[3]) != 2 ||
 		parts[0] == "ff" || parts[0] == "00" && len(parts) != 4 || strings.ToLower(text) != text {
 		return traceID, spanID, 0, false
 	}

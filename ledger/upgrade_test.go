@@ -29,18 +29,21 @@ func withField(body []byte, number protowire.Number, text string) []byte {
 // TestARecordOfALaterKindHaltsWhenTheHolderWroteIt, whatever its commit says of its
 // reader; anybody else's is refused, and what is beside it in the commit is read.
 func TestARecordOfALaterKindHaltsWhenTheHolderWroteIt(t *testing.T) {
-	known, err := (&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}}).MarshalVT()
+	known, err := (&pb.Record{Term: 1,
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}}).MarshalVT()
 	if err != nil {
 		t.Fatal(err)
 	}
 	later := withField([]byte{10, 1, 'p'}, 199, "a kind of a later version")
 	m := message(holderSource, "", commitOf(1, known, later))
 	entries, err := ledger.Decode("t", m)
-	if !isHalted(err, "reader") || entries != nil || !strings.Contains(err.Error(), "records[1] is of kind 199, which needs a later version") {
+	if !isHalted(err, "reader") || entries != nil ||
+		!strings.Contains(err.Error(), "records[1] is of kind 199, which needs a later version") {
 		t.Errorf("the holder's: %d entries, %v", len(entries), err)
 	}
 	m = message(holderSource, "", commitOf(ledger.ReaderVersion+1, later))
-	if _, err := ledger.Decode("t", m); !isHalted(err, "reader") || !strings.Contains(err.Error(), fmt.Sprintf("needs version %d of the reader", ledger.ReaderVersion+1)) {
+	if _, err := ledger.Decode("t", m); !isHalted(err, "reader") ||
+		!strings.Contains(err.Error(), fmt.Sprintf("needs version %d of the reader", ledger.ReaderVersion+1)) {
 		t.Errorf("the holder's of a later version: %v", err)
 	}
 	fact, err := good()[0].record.MarshalVT()
@@ -58,7 +61,8 @@ func TestARecordOfALaterKindHaltsWhenTheHolderWroteIt(t *testing.T) {
 func TestAFieldOfALaterVersionHaltsNobody(t *testing.T) {
 	inner := withField([]byte{10, 1, 'h'}, 900, "of a later version")
 	term := protowire.AppendBytes(protowire.AppendTag([]byte{40, 1}, 60, protowire.BytesType), inner)
-	for what, body := range map[string][]byte{"inside": term, "beside": withField(term, 900, "too"), "a control field": withField(term, 19, "too")} {
+	for what, body := range map[string][]byte{"inside": term, "beside": withField(term, 900, "too"),
+		"a control field": withField(term, 19, "too")} {
 		source := holderSource
 		source.Term = true
 		e := decode(t, message(source, "", commitOf(1, body)))

@@ -81,7 +81,8 @@ func (a *arithmetic) result(left, right ref.Val) ref.Val {
 			return v.Divide(right)
 		}
 	}
-	return types.NewErr("no such overload: %s %s %s", left.Type().TypeName(), a.Function(), right.Type().TypeName())
+	return types.NewErr("no such overload: %s %s %s", left.Type().TypeName(), a.Function(),
+		right.Type().TypeName())
 }
 
 // textSize is the size of a text in bytes: cel-go copies texts that it adds, and does

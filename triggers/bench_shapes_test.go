@@ -52,7 +52,8 @@ func BenchmarkBesideCEL(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			held, room := condition.Hold(Scope{NowNs: m.now, ArmedNs: start, Plan: Plan{Status: "open"}, Action: &Action{AtNs: start, Input: json.RawMessage(benchInput)}}), new(Scratch)
+			held, room := condition.Hold(Scope{NowNs: m.now, ArmedNs: start, Plan: Plan{Status: "open"},
+				Action: &Action{AtNs: start, Input: json.RawMessage(benchInput)}}), new(Scratch)
 			program, vars := plainCEL(b, shape.text)
 			if got := held.Ask(room, m.now, m); got.Truth == True || got.Err != nil {
 				b.Fatalf("the condition is %v (%v)", got.Truth, got.Err)
@@ -91,12 +92,14 @@ func plainCEL(b *testing.B, text string) (cel.Program, map[string]any) {
 	dyn := cel.MapType(cel.StringType, cel.DynType)
 	env, err := cel.NewEnv(cel.Variable("action", dyn), cel.Variable("plan", dyn), cel.Variable("facts", dyn),
 		fn("elapsed", cel.BoolType, elapsed, cel.TimestampType, cel.DurationType),
-		cel.Function("after", cel.Overload("after", []*cel.Type{cel.TimestampType}, cel.BoolType, cel.UnaryBinding(func(t ref.Val) ref.Val {
-			return types.Bool(!now.Before(t.(types.Timestamp).Time))
-		}))),
-		cel.Function("at", cel.Overload("at", []*cel.Type{cel.StringType}, cel.TimestampType, cel.UnaryBinding(func(k ref.Val) ref.Val {
-			return types.Timestamp{Time: asserted[string(k.(types.String))]}
-		}))),
+		cel.Function("after", cel.Overload("after", []*cel.Type{cel.TimestampType}, cel.BoolType,
+			cel.UnaryBinding(func(t ref.Val) ref.Val {
+				return types.Bool(!now.Before(t.(types.Timestamp).Time))
+			}))),
+		cel.Function("at", cel.Overload("at", []*cel.Type{cel.StringType}, cel.TimestampType,
+			cel.UnaryBinding(func(k ref.Val) ref.Val {
+				return types.Timestamp{Time: asserted[string(k.(types.String))]}
+			}))),
 		fn("absent_for", cel.BoolType, func(args ...ref.Val) ref.Val {
 			_, seen := asserted[string(args[0].(types.String))]
 			return types.Bool(!seen) && elapsed(args[1:]...).(types.Bool)
@@ -155,7 +158,8 @@ func BenchmarkInstanceOfKnownShape(b *testing.B) {
 	cache := NewCache(8)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if _, err := cache.Condition(fmt.Sprintf(`facts["order/%d"].status == "cancelled" && elapsed(action.at, duration("1h"))`, i)); err != nil {
+		if _, err := cache.Condition(fmt.Sprintf(
+			`facts["order/%d"].status == "cancelled" && elapsed(action.at, duration("1h"))`, i)); err != nil {
 			b.Fatal(err)
 		}
 	}

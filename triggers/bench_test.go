@@ -36,7 +36,8 @@ func BenchmarkEvaluateFact(b *testing.B) {
 
 func BenchmarkEvaluateAbsence(b *testing.B) {
 	benchmark(b, `plan.status == "open" && absent_for("confirmed/" + action.order, action.at, duration("15m"))`,
-		Scope{Plan: Plan{Status: "open"}, Action: &Action{AtNs: start, Input: json.RawMessage(`{"order":"o7"}`)}}, newMemory(b))
+		Scope{Plan: Plan{Status: "open"},
+			Action: &Action{AtNs: start, Input: json.RawMessage(`{"order":"o7"}`)}}, newMemory(b))
 }
 
 func BenchmarkEvaluateLoop(b *testing.B) {
@@ -47,7 +48,8 @@ func BenchmarkCompile(b *testing.B) {
 	cache := NewCache(1)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if _, err := cache.Condition(fmt.Sprintf(`plan.status == "s%d" && elapsed(action.at, duration("1h"))`, i)); err != nil {
+		if _, err := cache.Condition(fmt.Sprintf(`plan.status == "s%d" && elapsed(action.at, duration("1h"))`,
+			i)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -116,8 +116,10 @@ func (l *language) part(checked *ast.AST, e ast.Expr) (*part, error) {
 }
 
 func (l *language) subprogram(checked *ast.AST, e ast.Expr) (cel.Program, error) {
-	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	return l.plan(l.readers.env, sub, planning{mixed: mixedArithmetic(sub), loops: hasLoop(sub.Expr()), costly: mayCost(sub.Expr())})
+	sub := ast.NewCheckedAST(ast.NewAST(e, checked.SourceInfo()), checked.TypeMap(),
+		checked.ReferenceMap())
+	return l.plan(l.readers.env, sub, planning{mixed: mixedArithmetic(sub), loops: hasLoop(sub.Expr()),
+		costly: mayCost(sub.Expr())})
 }
 
 func (l *language) listPart(checked *ast.AST, items ast.ListExpr) (*part, error) {
@@ -341,7 +343,8 @@ func (r *bindingRun) lose(variable string, reads []Read) {
 // readsWhole reports whether the expression reads a variable itself, or what only an
 // evaluation can tell of it.
 func (b *Binding) readsWhole(variable string) bool {
-	return slices.ContainsFunc(b.paths, func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
+	return slices.ContainsFunc(b.paths,
+		func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
 }
 
 // follow returns the bytes at the end of a path as they stand; where it leads nowhere,

@@ -78,7 +78,8 @@ func bindings(vars BindingVars) map[string]string {
 
 func TestBindings(t *testing.T) {
 	vars := BindingVars{
-		Input:  json.RawMessage(`{"amount":10.10,"big":9007199254740993,"huge":123456789012345678901234567890,"next":123456789012345678901234567891,"again":123456789012345678901234567890,"n":3,"x":1.5,"items":[{"sku":"a","price":0.10},{"sku":"b","price":2e2}],"null":null,"text":"<é\u0000>","flag":true,"half":2.0}`),
+		Input: json.RawMessage(
+			`{"amount":10.10,"big":9007199254740993,"huge":123456789012345678901234567890,"next":123456789012345678901234567891,"again":123456789012345678901234567890,"n":3,"x":1.5,"items":[{"sku":"a","price":0.10},{"sku":"b","price":2e2}],"null":null,"text":"<é\u0000>","flag":true,"half":2.0}`),
 		Output: json.RawMessage(`{"ref":"ch_1","nested":{"a":[1,[2.50]]}}`),
 		Plan:   json.RawMessage(`{"id":"p1","label":"trip"}`),
 		Meta:   json.RawMessage(`{"attempt":2,"key":"k1","blind_cleanup":false}`),
@@ -103,11 +104,13 @@ func TestBindings(t *testing.T) {
 }
 
 func TestBindingsSayWhichFieldsTheyRead(t *testing.T) {
-	b, err := CompileReader(`plan.label + meta["key"] + plan.?id.orValue("") + input.plan.x + string(has(plan.owner)) + [1].map(m, meta.x)[0] + plan.id`)
+	b, err := CompileReader(
+		`plan.label + meta["key"] + plan.?id.orValue("") + input.plan.x + string(has(plan.owner)) + [1].map(m, meta.x)[0] + plan.id`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(b.Fields("plan"), b.Fields("meta"), b.Fields("input"), b.Fields("error")); got != "[id label owner] [key x] [plan] []" {
+	if got := fmt.Sprint(b.Fields("plan"), b.Fields("meta"), b.Fields("input"),
+		b.Fields("error")); got != "[id label owner] [key x] [plan] []" {
 		t.Error(got)
 	}
 }
@@ -139,7 +142,8 @@ func TestBindingErrors(t *testing.T) {
 			t.Errorf("%s: %v", expression, err)
 			continue
 		}
-		if got, err := b.Evaluate(BindingVars{Input: json.RawMessage(`{"a":"x","zero":0}`)}); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := b.Evaluate(BindingVars{Input: json.RawMessage(`{"a":"x","zero":0}`)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s is %s (%v), want %q", expression, got, err, want)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // bindingVariables are what a reader may read; an argument may read the first
 // argumentVariables of them, which are known before the call.
-var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", "probe", "verify", "result", "error"}
+var bindingVariables = [...]string{"input", "output", "before", "plan", "meta", "probe", "verify",
+	"result", "error"}
 
 const argumentVariables = 5
 
@@ -44,7 +45,8 @@ type Missing struct{ Path []string }
 func (m *Missing) Error() string {
 	path := strings.Join(m.Path, ".")
 	if len(m.Path) == 1 {
-		return path + " is not there as a whole: it was too large to be kept; have the contract read fields of it"
+		return path + " is not there as a whole: it was too large to be kept; have the contract read " +
+			"fields of it"
 	}
 	return path + " is not there: the output was too large to be kept"
 }
@@ -147,14 +149,19 @@ func newBindingDialect(names []string) dialect {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
 	options = append(options,
-		cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())),
-		cel.Function(outputFunction, cel.Overload(outputFunction, []*cel.Type{cel.DynType}, cel.DynType, cel.LateFunctionBinding())),
+		cel.Function(orNullFunction, cel.Overload(orNullFunction, []*cel.Type{cel.DynType}, cel.DynType,
+			cel.LateFunctionBinding())),
+		cel.Function(outputFunction, cel.Overload(outputFunction, []*cel.Type{cel.DynType}, cel.DynType,
+			cel.LateFunctionBinding())),
 		cel.Function(jsonFunction, cel.Overload(jsonFunction, []*cel.Type{cel.StringType}, cel.DynType,
-			cel.UnaryBinding(func(text ref.Val) ref.Val { return decodeWide([]byte(string(text.(types.String)))) }))))
+			cel.UnaryBinding(func(text ref.Val) ref.Val {
+				return decodeWide([]byte(string(text.(types.String))))
+			}))))
 	last := len(names) - 1
 	env := newEnvironment(options)
 	return dialect{env: env, quick: newQuickParser(env),
-		names:   append([]string{"has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all", jsonFunction}, names...),
+		names: append([]string{"has", "size", "duration", "timestamp", "matches", "contains",
+			"startsWith", "endsWith", "exists", "all", jsonFunction}, names...),
 		reads:   "it may read " + strings.Join(names[:last], ", ") + " and " + names[last],
 		example: "write an expression, as in output.id",
 		split:   "make it smaller",

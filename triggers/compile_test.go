@@ -80,25 +80,29 @@ func TestHostileExpressionsAreRefusedOrStopped(t *testing.T) {
 		return `[facts["big"]]` + strings.Repeat(`.map(x, x + x)`, times) + `.size() > 0`
 	}
 	for name, expression := range map[string]string{
-		"300 parentheses":   strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
-		"4000 negations":    strings.Repeat("!", 4000) + "true",
-		"4000 minus signs":  strings.Repeat("-", 4000) + "1 == 1",
-		"4 MB":              strings.Repeat("true && ", 1<<19) + "true",
-		"1000 indexes":      `facts["x"]` + strings.Repeat(`[0]`, 1000) + ` == 1`,
-		"1000 fields":       `facts["x"]` + strings.Repeat(`.a`, 1000) + ` == 1`,
-		"300 lists":         strings.Repeat("[", 300) + strings.Repeat("]", 300) + " == []",
-		"300 choices":       strings.Repeat("true ? true : ", 250) + "true",
-		"nodes":             "[" + strings.Repeat("1,", 1500) + "1] == []",
-		"nested all":        nested(6),
-		"doubling":          doubled(12),
-		"literal loops":     items + `.all(a, ` + items + `.all(b, ` + items + `.all(c, a + b + c > 0)))`,
-		"doubling compared": strings.TrimSuffix(doubled(26), ".size() > 0") + " == " + strings.TrimSuffix(doubled(26), ".size() > 0"),
-		"doubling of text":  `["aaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 20) + `.size() > 0`,
-		"a tree compared":   `[1]` + strings.Repeat(`.map(x, [x, x])`, 20) + ` == [1]` + strings.Repeat(`.map(x, [x, x])`, 20),
-		"a tree in a list":  `[1]` + strings.Repeat(`.map(x, [x, x])`, 20) + ` in [[1]` + strings.Repeat(`.map(x, [x, x])`, 20) + `]`,
-		"a tree of maps":    `[1]` + strings.Repeat(`.map(x, {"a": x, "b": x})`, 20) + ` != [1]` + strings.Repeat(`.map(x, {"a": x, "b": x})`, 20),
-		"regex of a fact":   `facts["long"].matches(facts["regex"])`,
-		"regex bomb":        `plan.status.matches("((((a{9}){9}){9}){9}){9}")`,
+		"300 parentheses":  strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
+		"4000 negations":   strings.Repeat("!", 4000) + "true",
+		"4000 minus signs": strings.Repeat("-", 4000) + "1 == 1",
+		"4 MB":             strings.Repeat("true && ", 1<<19) + "true",
+		"1000 indexes":     `facts["x"]` + strings.Repeat(`[0]`, 1000) + ` == 1`,
+		"1000 fields":      `facts["x"]` + strings.Repeat(`.a`, 1000) + ` == 1`,
+		"300 lists":        strings.Repeat("[", 300) + strings.Repeat("]", 300) + " == []",
+		"300 choices":      strings.Repeat("true ? true : ", 250) + "true",
+		"nodes":            "[" + strings.Repeat("1,", 1500) + "1] == []",
+		"nested all":       nested(6),
+		"doubling":         doubled(12),
+		"literal loops":    items + `.all(a, ` + items + `.all(b, ` + items + `.all(c, a + b + c > 0)))`,
+		"doubling compared": strings.TrimSuffix(doubled(26), ".size() > 0") + " == " +
+			strings.TrimSuffix(doubled(26), ".size() > 0"),
+		"doubling of text": `["aaaaaaaa"]` + strings.Repeat(`.map(x, x + x)`, 20) + `.size() > 0`,
+		"a tree compared": `[1]` + strings.Repeat(`.map(x, [x, x])`, 20) + ` == [1]` +
+			strings.Repeat(`.map(x, [x, x])`, 20),
+		"a tree in a list": `[1]` + strings.Repeat(`.map(x, [x, x])`, 20) + ` in [[1]` +
+			strings.Repeat(`.map(x, [x, x])`, 20) + `]`,
+		"a tree of maps": `[1]` + strings.Repeat(`.map(x, {"a": x, "b": x})`, 20) + ` != [1]` +
+			strings.Repeat(`.map(x, {"a": x, "b": x})`, 20),
+		"regex of a fact": `facts["long"].matches(facts["regex"])`,
+		"regex bomb":      `plan.status.matches("((((a{9}){9}){9}){9}){9}")`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := testenv.CPU()
@@ -110,7 +114,8 @@ func TestHostileExpressionsAreRefusedOrStopped(t *testing.T) {
 				m.assert("long", `"`+strings.Repeat("a", 30_000)+`"`, start)
 				m.assert("regex", `"((((a{9}){9}){9}){9})*b"`, start)
 				r := c.Evaluate(Scope{NowNs: start, ArmedNs: start}, m)
-				if harmless := strings.HasPrefix(name, "4000") || name == "doubling"; !harmless && (r.Truth == True || r.Err == nil) {
+				if harmless := strings.HasPrefix(name, "4000") || name == "doubling"; !harmless &&
+					(r.Truth == True || r.Err == nil) {
 					t.Errorf("answers %v (%v), want it stopped", r.Truth, r.Err)
 				}
 			}
@@ -140,7 +145,8 @@ func TestKeysAndRootsComeFromTheCheckedExpression(t *testing.T) {
 		computed              bool
 		verdict, plan, action bool
 	}{
-		{`facts["b"].x == 1 && facts.a == 2 && "c" in facts && has(facts["d"].y) && facts[?"e"].orValue(1) == 1`, "[a b c d e]", false, false, false, false},
+		{`facts["b"].x == 1 && facts.a == 2 && "c" in facts && has(facts["d"].y) && facts[?"e"].orValue(1) == 1`,
+			"[a b c d e]", false, false, false, false},
 		{`seen("a") && at("b") < first_at("c") && at_least(1, "d", duration("1s")) && absent_for("e" + "f", last_at("g"), duration("1s"))`, "[a b c d ef g]", false, false, false, false},
 		{`facts["x/" + action.order].y == 1`, "[]", true, false, false, true},
 		{`["a"].exists(k, facts[k] == 1)`, "[]", true, false, false, false},
@@ -156,7 +162,8 @@ func TestKeysAndRootsComeFromTheCheckedExpression(t *testing.T) {
 			t.Errorf("%s reads %v, computed %v", c.expression, keys, computed)
 		}
 		if condition.ReadsVerdict() != c.verdict || condition.ReadsPlan() != c.plan || condition.ReadsAction() != c.action {
-			t.Errorf("%s: verdict %v plan %v action %v", c.expression, condition.ReadsVerdict(), condition.ReadsPlan(), condition.ReadsAction())
+			t.Errorf("%s: verdict %v plan %v action %v", c.expression, condition.ReadsVerdict(), condition.ReadsPlan(),
+				condition.ReadsAction())
 		}
 	}
 }

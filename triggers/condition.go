@@ -107,7 +107,8 @@ type Scope struct {
 
 // Reading is one value that an evaluation read, for the record of a firing.
 type Reading struct {
-	Name     string          // as in the expression: plan.status, facts["paid/o7"], first_at("paid/o7")
+	// as in the expression: plan.status, facts["paid/o7"], first_at("paid/o7")
+	Name     string
 	Value    json.RawMessage // empty: unknown, or a fact that was only asked for
 	Present  bool            // there is such a fact, or an answer
 	Sequence uint64          // of the record that set a fact; 0: none
@@ -115,14 +116,16 @@ type Reading struct {
 
 // Result is the answer of one evaluation.
 type Result struct {
-	Truth    Truth
-	WakeNs   int64     // the least instant after the epoch at which time alone could change Truth; 0: none, or moot
+	Truth Truth
+	// the least instant after the epoch at which time alone could change Truth; 0: none, or moot
+	WakeNs   int64
 	Moot     bool      // no future can make it true
 	MootWhy  []string  // what ended that, sorted; empty where the expression alone says so
 	Readings []Reading // by name
 	Waits    []string  // what an unknown waits for, sorted: "fact shipped/o7", "time 2026-..."
-	Keys     []string  // facts that were read, sorted; of Ask only where Keys of the condition are not all
-	Err      error     // why the evaluation stopped; Truth is then Unknown
+	// facts that were read, sorted; of Ask only where Keys of the condition are not all
+	Keys []string
+	Err  error // why the evaluation stopped; Truth is then Unknown
 }
 
 // Condition is a checked expression with a boolean result. It does not change
@@ -170,7 +173,8 @@ func (s *shape) watched(keys []string, r Result) []string {
 
 // Reads reports whether the expression names one of paths, as in plan.actions.
 func (c *Condition) Reads(paths ...string) bool {
-	return slices.ContainsFunc(c.shape.slots, func(s slot) bool { return slices.Contains(paths, s.path) })
+	return slices.ContainsFunc(c.shape.slots,
+		func(s slot) bool { return slices.Contains(paths, s.path) })
 }
 
 // ReadsVerdict reports whether the expression mentions verdict.
@@ -287,5 +291,6 @@ func (e *evaluation) blankFunction(name string) (functions.LateBoundOp, bool) {
 	if timeFunctionOf(name) == nil {
 		return nil, false
 	}
-	return func(string, ...ref.Val) ref.Val { return e.unknown(wait{kind: waitText, name: name}) }, true
+	return func(string, ...ref.Val) ref.Val { return e.unknown(wait{kind: waitText, name: name}) },
+		true
 }

@@ -65,7 +65,8 @@ func issueError(issues *cel.Issues, d dialect, expression, brief string) *Error 
 	if strings.Contains(first.Message, "error recovery attempt limit") && len(all) > 1 {
 		first = all[1]
 	}
-	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1), Message: firstLine(first.Message), brief: brief}
+	e := &Error{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column()+1, 1),
+		Message: firstLine(first.Message), brief: brief}
 	if name, found := strings.CutPrefix(first.Message, undeclared); found {
 		name, _, _ = strings.Cut(name, "'")
 		if root, _, path := strings.Cut(name, "."); path && didYouMean(name, d.names) == "" {
@@ -117,7 +118,8 @@ func firstLine(s string) string {
 }
 
 func candidates() []string {
-	names := []string{"action", "plan", "verdict", "facts", "has", "size", "duration", "timestamp", "matches", "contains", "startsWith", "endsWith", "exists", "all"}
+	names := []string{"action", "plan", "verdict", "facts", "has", "size", "duration", "timestamp",
+		"matches", "contains", "startsWith", "endsWith", "exists", "all"}
 	for _, f := range timeFunctions {
 		names = append(names, f.name)
 	}

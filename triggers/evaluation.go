@@ -141,7 +141,8 @@ func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 	default:
 		result.Err = evaluationError(value, err)
 	}
-	if result.Truth != True && e.stopped == nil && s.skeleton != nil && s.skeleton.never(true, e.leaves) {
+	if result.Truth != True && e.stopped == nil && s.skeleton != nil &&
+		s.skeleton.never(true, e.leaves) {
 		result.Moot, result.WakeNs = true, 0
 		if full {
 			result.MootWhy = e.mootWhy(s.skeleton)
@@ -185,7 +186,8 @@ func (e *evaluation) ResolveName(name string) (any, bool) {
 		return &e.world, true
 	}
 	if kind, whole := wholeWorld(name); whole {
-		if (kind == worldOutput || kind == worldInput || kind == worldActionLabels) && e.scope.s.Action == nil {
+		if (kind == worldOutput || kind == worldInput || kind == worldActionLabels) &&
+			e.scope.s.Action == nil {
 			return e.absent(noAction), true
 		}
 		if kind == worldOutput && !e.scope.s.Action.answered() {

@@ -35,15 +35,18 @@ var filterVariables = []struct {
 	name string
 	kind *cel.Type
 }{
-	{"sequence", cel.IntType}, {"index", cel.IntType}, {"time", cel.TimestampType}, {"kind", cel.StringType}, {"plan", cel.StringType},
-	{"action", cel.StringType}, {"class", cel.StringType}, {"name", cel.StringType}, {"subject", cel.StringType}, {"verdict", cel.StringType},
+	{"sequence", cel.IntType}, {"index", cel.IntType}, {"time", cel.TimestampType}, {"kind",
+		cel.StringType}, {"plan", cel.StringType},
+	{"action", cel.StringType}, {"class", cel.StringType}, {"name", cel.StringType}, {"subject",
+		cel.StringType}, {"verdict", cel.StringType},
 	{"refused", cel.StringType}, {"record", cel.MapType(cel.StringType, cel.DynType)},
 }
 
 // CompileFilter compiles a filter. The error is an *Error.
 func CompileFilter(expression string) (*Filter, error) {
 	var variables []cel.EnvOption
-	d := dialect{reads: "a filter reads kind, plan, action, class, name, subject, verdict, refused, sequence, index, time and record"}
+	d := dialect{reads: "a filter reads kind, plan, action, class, name, subject, verdict, refused, " +
+		"sequence, index, time and record"}
 	for _, v := range filterVariables {
 		variables = append(variables, cel.Variable(v.name, v.kind))
 		d.names = append(d.names, v.name)
@@ -56,20 +59,26 @@ func CompileFilter(expression string) (*Filter, error) {
 }
 
 // compileFilter compiles what a person reads by. example is one that would be right.
-func compileFilter(expression, example string, d dialect, variables []cel.EnvOption) (cel.Program, error) {
-	if len(expression) > textMax || !utf8.ValidString(expression) || strings.TrimSpace(expression) == "" {
-		return nil, &Error{Line: 1, Column: 1, Message: "no expression", Hint: fmt.Sprintf("1 to %d bytes, as in %s", textMax, example)}
+func compileFilter(expression, example string, d dialect, variables []cel.EnvOption) (cel.Program,
+	error) {
+	if len(expression) > textMax || !utf8.ValidString(expression) ||
+		strings.TrimSpace(expression) == "" {
+		return nil, &Error{Line: 1, Column: 1, Message: "no expression",
+			Hint: fmt.Sprintf("1 to %d bytes, as in %s", textMax, example)}
 	}
 	env := newEnvironment(append([]cel.EnvOption{
-		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(textMax),
-		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexMax),
+		cel.StrictTimestampParsing(true), cel.DefaultUTCTimeZone(true), cel.ParserExpressionSizeLimit(
+			textMax),
+		cel.ParserRecursionLimit(parseMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(
+			regexMax),
 	}, variables...))
 	checked, issues := env.Compile(expression)
 	if len(issues.Errors()) > 0 {
 		return nil, issueError(issues, d, expression, briefCheck)
 	}
 	if checked.OutputType() != cel.BoolType && checked.OutputType() != cel.DynType {
-		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(), Hint: "a filter is true or false, as in " + example}
+		return nil, &Error{Line: 1, Column: 1, Message: "it is " + checked.OutputType().String(),
+			Hint: "a filter is true or false, as in " + example}
 	}
 	program, err := env.Program(checked, cel.CostLimit(costMax))
 	if err != nil {
@@ -86,8 +95,10 @@ func (f *Filter) Matches(r RecordView) (bool, error) {
 		record = map[string]any{}
 	}
 	value, _, err := f.program.Eval(map[string]any{
-		"sequence": r.Sequence, "index": r.Index, "time": types.Timestamp{Time: time.Unix(0, r.TimeNs).UTC()}, "kind": r.Kind, "plan": r.Plan,
-		"action": r.Action, "class": r.Class, "name": r.Name, "subject": r.Subject, "verdict": r.Verdict, "refused": r.Refused, "record": record,
+		"sequence": r.Sequence, "index": r.Index, "time": types.Timestamp{Time: time.Unix(0,
+			r.TimeNs).UTC()}, "kind": r.Kind, "plan": r.Plan,
+		"action": r.Action, "class": r.Class, "name": r.Name, "subject": r.Subject, "verdict": r.Verdict,
+		"refused": r.Refused, "record": record,
 	})
 	return err == nil && value == types.True, err
 }
@@ -102,8 +113,11 @@ type ListFilter struct {
 // CompileListFilter compiles a filter that reads an entry under a name, as in
 // plan.held > 3, and now. The error is an *Error.
 func CompileListFilter(name, expression string) (*ListFilter, error) {
-	d := dialect{names: []string{name, "now"}, reads: "a filter reads the fields of " + name + ", as -o json prints them, and now"}
-	program, err := compileFilter(expression, name+`.state == "open"`, d, []cel.EnvOption{cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)), cel.Variable("now", cel.TimestampType)})
+	d := dialect{names: []string{name, "now"}, reads: "a filter reads the fields of " + name +
+		", as -o json prints them, and now"}
+	program, err := compileFilter(expression, name+`.state == "open"`, d,
+		[]cel.EnvOption{cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)),
+			cel.Variable("now", cel.TimestampType)})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +134,8 @@ func (f *ListFilter) Matches(entry []byte, nowNs int64) bool {
 	if decoder.Decode(&fields) != nil {
 		return false
 	}
-	value, _, err := f.program.Eval(map[string]any{f.name: numbers(fields), "now": types.Timestamp{Time: time.Unix(0, nowNs).UTC()}})
+	value, _, err := f.program.Eval(map[string]any{f.name: numbers(fields),
+		"now": types.Timestamp{Time: time.Unix(0, nowNs).UTC()}})
 	return err == nil && value == types.True
 }
 

@@ -81,7 +81,8 @@ func TestNoTimelineContradictsWhatIsForegone(t *testing.T) {
 }
 
 func TestStepsAreBoundedByNodesOrByTheLimit(t *testing.T) {
-	for expression, most := range map[string]int{`plan.status == "failed"`: 4, `["a"].exists(k, k in facts)`: costMax, `facts["k"].matches("a+")`: costMax} {
+	for expression, most := range map[string]int{`plan.status == "failed"`: 4, `["a"].exists(k, k in facts)`: costMax,
+		`facts["k"].matches("a+")`: costMax} {
 		c, err := Compile(expression)
 		if err != nil {
 			t.Fatal(err)

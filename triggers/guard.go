@@ -159,7 +159,8 @@ func (m *matching) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	value := m.call.Args()[0].Exec(frame)
 	text, ok := value.(types.String)
 	if ok && !scans(frame, len(text)*m.size) {
-		return types.NewErr("operation cancelled: a regular expression of %d instructions over %d bytes", m.size, len(text))
+		return types.NewErr("operation cancelled: a regular expression of %d instructions over %d bytes",
+			m.size, len(text))
 	}
 	if !ok || m.compiled == nil {
 		return m.call.Exec(frame)

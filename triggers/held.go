@@ -25,7 +25,8 @@ type Held struct {
 type absent struct{ wait wait }
 
 var (
-	noAction   = &absent{wait{kind: waitForever, name: "an action, which a trigger of a plan does not have"}}
+	noAction = &absent{wait{kind: waitForever,
+		name: "an action, which a trigger of a plan does not have"}}
 	noOutput   = &absent{wait{kind: waitText, name: "output of the forward"}}
 	noOutcome  = &absent{wait{kind: waitText, name: "outcome of the forward"}}
 	noPresence = &absent{wait{kind: waitText, name: "the answer of a probe"}}
@@ -126,7 +127,8 @@ func (r *scopeReader) value(root, field string) any {
 	switch root {
 	case "plan.labels":
 		return label(r.s.Plan.Labels, root, field)
-	case "plan.id", "plan.status", "plan.label", "plan.owner", "plan.agent", "plan.opened_at", "plan.deadline", "plan.actions", "plan.step":
+	case "plan.id", "plan.status", "plan.label", "plan.owner", "plan.agent", "plan.opened_at",
+		"plan.deadline", "plan.actions", "plan.step":
 		return r.plan(root)
 	case "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
 		return r.verdict(root)
@@ -239,7 +241,8 @@ func (r *scopeReader) lifted(decoded *ref.Val, raw []byte, root, field, from str
 			return value
 		}
 	}
-	return &absent{wait{kind: waitForever, name: root + "." + field + ", which was not lifted from the " + from}}
+	return &absent{wait{kind: waitForever, name: root + "." + field +
+		", which was not lifted from the " + from}}
 }
 
 func label(labels map[string]string, root, field string) any {

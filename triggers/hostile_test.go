@@ -56,7 +56,8 @@ func (c *crowd) holdsBounds(t *testing.T, condition *Condition) {
 	t.Helper()
 	c.asked, c.read = 0, 0
 	began := testenv.CPU()
-	r := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start}, Action: &Action{AtNs: start, Input: []byte(`{"k":"a"}`)}}).Ask(new(Scratch), start, c)
+	r := condition.Hold(Scope{ArmedNs: start - 2_000_000, Plan: Plan{OpenedNs: start},
+		Action: &Action{AtNs: start, Input: []byte(`{"k":"a"}`)}}).Ask(new(Scratch), start, c)
 	if took := testenv.CPU() - began; took > 2*time.Second || c.asked > 2*timesMax || c.read > 2*readMax {
 		t.Errorf("%q takes %v, %d occurrences, %d facts: %v", condition.text, took, c.asked, c.read, r.Err)
 	}
@@ -93,8 +94,10 @@ func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
 		{"a long list compared", `facts.list1 == facts.list2`, ""},
 		{"many long facts", tree("||", repeated(180, `facts.text# == 1`)), "bytes of facts"},
 		{"many facts", `[` + strings.TrimSuffix(strings.Repeat(`"x",`, 700), ",") + `].all(i, facts["k" + i] == 1)`, ""},
-		{"facts of computed keys", `["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, a + b + c in facts))) == []`, "more than 512 facts"},
-		{"times of computed keys", `["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, seen(a + b + c) && false))) == []`, "more than 512 facts"},
+		{"facts of computed keys",
+			`["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, a + b + c in facts))) == []`, "more than 512 facts"},
+		{"times of computed keys",
+			`["1","2","3","4","5","6","7","8","9","0"].map(a, ["1","2","3","4","5","6","7","8","9","0"].map(b, ["1","2","3","4","5","6","7","8","9","0"].exists(c, seen(a + b + c) && false))) == []`, "more than 512 facts"},
 		{"count over a million", `count("a", duration("1h")) == 5`, ""},
 		{"counts over a million", tree("||", repeated(60, `count("a", duration("1h")) == 5`)), "more than 20000 occurrences"},
 		{"at_least over a million", `at_least(10000, "a", duration("1h")) && false`, ""},
@@ -128,11 +131,13 @@ func TestNoEvaluationCostsMoreThanItsBound(t *testing.T) {
 			began = testenv.CPU()
 			r := held.Ask(new(Scratch), start, world)
 			took := testenv.CPU() - began
-			t.Logf("compiled in %v, asked in %v: %v %.80v, %d occurrences, %d facts", compiled, took, r.Truth, r.Err, world.asked, world.read)
+			t.Logf("compiled in %v, asked in %v: %v %.80v, %d occurrences, %d facts", compiled, took, r.Truth, r.Err,
+				world.asked, world.read)
 			switch {
 			case took > 500*time.Millisecond || compiled > 500*time.Millisecond:
 				t.Errorf("compiled in %v, asked in %v", compiled, took)
-			case c.stopped == "" && r.Err != nil && strings.Contains(r.Err.Error(), "cancelled"), c.stopped != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), c.stopped)):
+			case c.stopped == "" && r.Err != nil && strings.Contains(r.Err.Error(), "cancelled"), c.stopped != "" &&
+				(r.Err == nil || !strings.Contains(r.Err.Error(), c.stopped)):
 				t.Errorf("%v, want it stopped by %q", r.Err, c.stopped)
 			case world.asked > 2*timesMax || world.read > 2*readMax:
 				t.Errorf("looked at %d occurrences and %d facts", world.asked, world.read)

@@ -45,10 +45,12 @@ func TestWhatWasNotKeptIsNoNull(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.expression, err)
 		}
-		vars := BindingVars{Input: json.RawMessage(`{"key":"id"}`), Output: json.RawMessage(output), Meta: json.RawMessage(`{}`), Incomplete: true}
+		vars := BindingVars{Input: json.RawMessage(`{"key":"id"}`), Output: json.RawMessage(output),
+			Meta: json.RawMessage(`{}`), Incomplete: true}
 		got, err := b.Evaluate(vars)
 		var lost *Missing
-		if errors.As(err, &lost) != (c.lost != "") || string(got) != c.want || lost != nil && strings.Join(lost.Path, ".") != c.lost {
+		if errors.As(err, &lost) != (c.lost != "") || string(got) != c.want || lost != nil &&
+			strings.Join(lost.Path, ".") != c.lost {
 			t.Errorf("%s: %s, %v; want %s%s", c.expression, got, err, c.want, c.lost)
 		}
 		if lost != nil && !strings.Contains(err.Error(), c.lost+" is not there") {

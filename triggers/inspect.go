@@ -14,7 +14,8 @@ import (
 func sortStrings(s []string) { slices.Sort(s) }
 
 func isIndex(function string) bool {
-	return function == operators.Index || function == operators.OptIndex || function == operators.OptSelect
+	return function == operators.Index || function == operators.OptIndex ||
+		function == operators.OptSelect
 }
 
 func isFacts(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "facts" }
@@ -62,7 +63,8 @@ func (i *inspector) refuse(e ast.Expr, message, hint string) {
 		return
 	}
 	at := i.parsed.SourceInfo().GetStartLocation(e.ID())
-	i.err = &Error{Line: max(at.Line(), 1), Column: max(at.Column()+1, 1), Message: message, Hint: hint}
+	i.err = &Error{Line: max(at.Line(), 1), Column: max(at.Column()+1, 1), Message: message,
+		Hint: hint}
 }
 
 // visit walks e. selected says that only a part of its value is read.
@@ -93,7 +95,8 @@ func (i *inspector) visit(e ast.Expr, selected bool) {
 	}
 }
 
-const nowHint = "time enters through after(t), before(t), elapsed(t0, d) and the like, which know when they flip"
+const nowHint = "time enters through after(t), before(t), elapsed(t0, d) and the like, which " +
+	"know when they flip"
 
 func (i *inspector) ident(e ast.Expr, selected bool) {
 	name := e.AsIdent()
@@ -105,7 +108,8 @@ func (i *inspector) ident(e ast.Expr, selected bool) {
 	case name == "plan" || name == "verdict":
 		i.refuse(e, name+" as a whole", "name a field: "+strings.Join(fieldsOf(name), ", "))
 	case name == "facts" && !selected:
-		i.refuse(e, "all facts at once", "name the key, as in facts[\"paid/o7\"], or ask \"paid/o7\" in facts")
+		i.refuse(e, "all facts at once",
+			"name the key, as in facts[\"paid/o7\"], or ask \"paid/o7\" in facts")
 	case name == "action" && !selected:
 		i.refuse(e, "action as a whole", "name a field, as in action.amount")
 	}
@@ -144,7 +148,8 @@ func (i *inspector) selection(e ast.Expr, selected bool) {
 		i.visit(operand, true)
 		return
 	}
-	if !selected && (field == "labels" || root == "action" && (field == "input" || field == "output")) {
+	if !selected && (field == "labels" || root == "action" &&
+		(field == "input" || field == "output")) {
 		i.refuse(e, root+"."+field+" as a whole", "name a field, as in "+root+"."+field+".x")
 	}
 }
@@ -200,8 +205,10 @@ func (i *inspector) constants(e ast.Expr, name string, args []ast.Expr) {
 			i.refuse(args[0], fmt.Sprintf(what, int64(n)), fmt.Sprintf(hint, f.most))
 		}
 	}
-	if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind && last.AsCall().FunctionName() == "duration" && len(last.AsCall().Args()) == 1 {
-		if text, ok := constantText(last.AsCall().Args()[0]); ok && (strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
+	if last := args[len(args)-1]; f.positive && last.Kind() == ast.CallKind &&
+		last.AsCall().FunctionName() == "duration" && len(last.AsCall().Args()) == 1 {
+		if text, ok := constantText(last.AsCall().Args()[0]); ok &&
+			(strings.HasPrefix(text, "-") || text == "0" || text == "0s") {
 			i.refuse(last, "a window of "+text, "use a duration above zero")
 		}
 	}

@@ -55,12 +55,17 @@ func makeVariables() []variable {
 	open := cel.MapType(cel.StringType, cel.DynType)
 	return []variable{
 		{"facts", open},
-		{"action", open}, {"action.id", cel.StringType}, {"action.capability", cel.StringType}, {"action.at", cel.TimestampType},
-		{"action.outcome", cel.StringType}, {"action.presence", cel.StringType}, {"action.input", open}, {"action.output", open}, {"action.labels", open},
-		{"plan.id", cel.StringType}, {"plan.status", cel.StringType}, {"plan.label", cel.StringType}, {"plan.owner", cel.StringType},
-		{"plan.agent", cel.StringType}, {"plan.opened_at", cel.TimestampType}, {"plan.deadline", cel.TimestampType},
+		{"action", open}, {"action.id", cel.StringType}, {"action.capability",
+			cel.StringType}, {"action.at", cel.TimestampType},
+		{"action.outcome", cel.StringType}, {"action.presence", cel.StringType}, {"action.input",
+			open}, {"action.output", open}, {"action.labels", open},
+		{"plan.id", cel.StringType}, {"plan.status", cel.StringType}, {"plan.label",
+			cel.StringType}, {"plan.owner", cel.StringType},
+		{"plan.agent", cel.StringType}, {"plan.opened_at", cel.TimestampType}, {"plan.deadline",
+			cel.TimestampType},
 		{"plan.labels", open}, {"plan.actions", cel.IntType}, {"plan.step", cel.IntType},
-		{"verdict.outcome", cel.StringType}, {"verdict.reason", cel.StringType}, {"verdict.by", cel.StringType}, {"verdict.at", cel.TimestampType},
+		{"verdict.outcome", cel.StringType}, {"verdict.reason", cel.StringType}, {"verdict.by",
+			cel.StringType}, {"verdict.at", cel.TimestampType},
 	}
 }
 
@@ -77,7 +82,8 @@ func isVariable(name string) bool {
 // newLanguage builds the environments. It panics if cel-go refuses them,
 // which no input can cause.
 func newLanguage() *language {
-	l := &language{worldType: cel.ObjectType("scope", traits.ContainerType, traits.IndexerType, traits.FieldTesterType)}
+	l := &language{worldType: cel.ObjectType("scope", traits.ContainerType, traits.IndexerType,
+		traits.FieldTesterType)}
 	for i := range int64(32) {
 		l.unknowns = append(l.unknowns, types.NewUnknown(i, nil))
 	}
@@ -86,11 +92,13 @@ func newLanguage() *language {
 		options = append(options, cel.Variable(v.name, v.kind))
 	}
 	for _, f := range timeFunctions {
-		options = append(options, cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
+		options = append(options,
+			cel.Function(f.name, cel.Overload(f.name, f.args, f.result, cel.LateFunctionBinding())))
 	}
 	env := newEnvironment(options)
 	l.conditions = dialect{env: env, quick: newQuickParser(env), names: candidates(),
-		example: "write a condition, as in plan.status == \"failed\"", split: "split it into several triggers: any of them fires"}
+		example: "write a condition, as in plan.status == \"failed\"", split: "split it into several " +
+			"triggers: any of them fires"}
 	l.joiner = newJoiner(env)
 	l.arguments = newBindingDialect(bindingVariables[:argumentVariables])
 	l.readers = newBindingDialect(bindingVariables[:])
@@ -126,7 +134,8 @@ func sharedOptions() []cel.EnvOption {
 // the path is absent, where the macro of CEL would be unknown or an error.
 func expandHas(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 	path := args[0]
-	if path.Kind() == ast.SelectKind || path.Kind() == ast.CallKind && isIndex(path.AsCall().FunctionName()) {
+	if path.Kind() == ast.SelectKind || path.Kind() == ast.CallKind &&
+		isIndex(path.AsCall().FunctionName()) {
 		return f.NewCall(hasFunction, path), nil
 	}
 	return nil, f.NewError(path.ID(), "has() wants a path, as in has(action.output.ref)")
@@ -155,7 +164,8 @@ func (l *language) check(
 ) (*checkedText, error) {
 	switch {
 	case len(expression) > textMax:
-		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("%d bytes", len(expression)), Hint: fmt.Sprintf("at most %d", textMax)}
+		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("%d bytes", len(expression)),
+			Hint: fmt.Sprintf("at most %d", textMax)}
 	case !utf8.ValidString(expression):
 		return nil, &Error{Line: 1, Column: 1, Message: "not UTF-8"}
 	case strings.TrimSpace(expression) == "":
@@ -178,7 +188,8 @@ func (l *language) checkParsed(
 	d dialect, expression string, parsed *cel.Ast, inspect func(*ast.AST) *Error,
 ) (*checkedText, error) {
 	if ast.ExceedsDepth(parsed.NativeRep(), depthMax) {
-		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax), Hint: d.split}
+		return nil, &Error{Line: 1, Column: 1, Message: fmt.Sprintf("nested deeper than %d", depthMax),
+			Hint: d.split}
 	}
 	if err := inspect(parsed.NativeRep()); err != nil {
 		return nil, err
@@ -247,7 +258,8 @@ func (l *language) plan(env *cel.Env, checked *ast.AST, p planning) (cel.Program
 
 // replace puts our own node where cel-go's would not be deterministic, bounded or
 // kind to JSON numbers.
-func replace(i interpreter.InterpretableV2, mixed map[int64]bool, loops bool) interpreter.InterpretableV2 {
+func replace(i interpreter.InterpretableV2, mixed map[int64]bool,
+	loops bool) interpreter.InterpretableV2 {
 	switch node := i.(type) {
 	case interpreter.InterpretableConstructor:
 		if node.Type() == types.MapType {

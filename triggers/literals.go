@@ -81,7 +81,8 @@ func (l *lifter) token(i int) int {
 	switch {
 	case c == '"' || c == '\'':
 		end := stringEnd(l.text, i, false)
-		plain := end-i >= 2 && (end-i == 2 || !strings.HasPrefix(l.text[i:], strings.Repeat(string(c), 3))) &&
+		plain := end-i >= 2 &&
+			(end-i == 2 || !strings.HasPrefix(l.text[i:], strings.Repeat(string(c), 3))) &&
 			l.text[end-1] == c && !strings.ContainsAny(l.text[i:end], "\\\n\r")
 		if plain && l.lifts() {
 			l.mark(literal{at: i, kind: stringLiteral, value: types.String(l.text[i+1 : end-1])})

@@ -125,7 +125,8 @@ func (c *clause) never(truth bool, leaves []leafValue) bool {
 		return !one
 	case operators.Conditional:
 		test, yes, no := c.parts[0], c.parts[1], c.parts[2]
-		return (test.never(true, leaves) || yes.never(truth, leaves)) && (test.never(false, leaves) || no.never(truth, leaves))
+		return (test.never(true, leaves) || yes.never(truth, leaves)) &&
+			(test.never(false, leaves) || no.never(truth, leaves))
 	}
 	switch leaves[c.leaf] {
 	case leafForever:
@@ -232,7 +233,8 @@ func isFinal(e ast.Expr, now bool) bool {
 		return finalCall(e.AsCall(), now)
 	case ast.ComprehensionKind:
 		fold := e.AsComprehension()
-		return allFinal([]ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()}, now)
+		return allFinal([]ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(),
+			fold.LoopStep(), fold.Result()}, now)
 	}
 	return false
 }
@@ -250,7 +252,8 @@ func allFinal(parts []ast.Expr, now bool) bool {
 // the language are those of a loop, and as final as what it loops over.
 func finalName(name string, now bool) bool {
 	switch name {
-	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "action.presence", "verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
+	case "facts", "plan.status", "plan.actions", "plan.step", "action.outcome", "action.presence",
+		"verdict.outcome", "verdict.reason", "verdict.by", "verdict.at":
 		return false
 	case "action.output", "action":
 		return !now // the output comes once, and then stays

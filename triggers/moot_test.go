@@ -19,9 +19,12 @@ func TestAMootConditionSaysWhatEndedIt(t *testing.T) {
 		{`action.refund == "r"`, nil, `[action.refund, which was not lifted from the input]`},
 		{`plan.labels.team == "x" && facts["k"] == 1`, nil, `[plan.labels.team, which is not set]`},
 		{`before(` + stamp(time.Minute) + `) && facts["k"] == 1`, nil, `[time 2026-03-01T12:01:00Z, which has passed]`},
-		{`absent_for("paid", action.at, duration("1m"))`, []Event{paid}, `[fact paid, which was asserted in its window at 2026-03-01T12:00:10Z]`},
-		{`within("other", action.at, duration("1m")) && facts["k"] == 1`, []Event{paid}, `[the window for fact other, which closed at 2026-03-01T12:01:00Z]`},
-		{`(before(` + stamp(time.Minute) + `) || facts["k"] == 1) && action.labels.x == "y"`, nil, `[action.labels.x, which is not set]`},
+		{`absent_for("paid", action.at, duration("1m"))`, []Event{paid},
+			`[fact paid, which was asserted in its window at 2026-03-01T12:00:10Z]`},
+		{`within("other", action.at, duration("1m")) && facts["k"] == 1`, []Event{paid},
+			`[the window for fact other, which closed at 2026-03-01T12:01:00Z]`},
+		{`(before(` + stamp(time.Minute) + `) || facts["k"] == 1) && action.labels.x == "y"`, nil,
+			`[action.labels.x, which is not set]`},
 		{`!after(` + stamp(time.Minute) + `)`, nil, `[]`},
 		{`action.order == "o8" && facts["k"] == 1`, nil, `[]`},
 	} {
@@ -35,11 +38,13 @@ func TestAMootConditionSaysWhatEndedIt(t *testing.T) {
 // TestACompletedForwardThatLiftedNothingHasNoFields for ever: nothing waits for an
 // output that has come.
 func TestACompletedForwardThatLiftedNothingHasNoFields(t *testing.T) {
-	for condition, whole := range map[string]bool{`action.output.ref == "r1"`: true, `action["output"].ref == "r1"`: true, `action.?output.ref.orValue("none") == "r1"`: false} {
+	for condition, whole := range map[string]bool{`action.output.ref == "r1"`: true, `action["output"].ref == "r1"`: true,
+		`action.?output.ref.orValue("none") == "r1"`: false} {
 		l := newTimeline(t, condition)
 		c := l.condition
 		l.scope.Action.Outcome = "completed"
-		if r := c.Evaluate(l.scope, newMemory(t)); r.Moot != whole || whole && fmt.Sprint(r.MootWhy) != "[action.output.ref, which was not lifted from the output]" {
+		if r := c.Evaluate(l.scope, newMemory(t)); r.Moot != whole || whole &&
+			fmt.Sprint(r.MootWhy) != "[action.output.ref, which was not lifted from the output]" {
 			t.Errorf("%s: %+v", condition, r)
 		}
 		l.scope.Action.Outcome = "in_doubt"
@@ -55,7 +60,8 @@ func TestACompletedForwardThatLiftedNothingHasNoFields(t *testing.T) {
 
 // TestReadingsTellWhatIsThereFromWhatWasNotRead.
 func TestReadingsTellWhatIsThereFromWhatWasNotRead(t *testing.T) {
-	l := newTimeline(t, `"there" in facts && !("gone" in facts) && since("there") < at("there") && absent_for("k", action.at, duration("1h"))`)
+	l := newTimeline(t,
+		`"there" in facts && !("gone" in facts) && since("there") < at("there") && absent_for("k", action.at, duration("1h"))`)
 	_, course := l.run(fact(1, "there", "1"), fact(2, "there", "1"))
 	want := "[{facts[\"gone\"]  false 0} {facts[\"there\"]  true 2}"
 	var got []string

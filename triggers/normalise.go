@@ -42,7 +42,8 @@ func lastByte(b *strings.Builder) byte {
 }
 
 func wordByte(c byte) bool {
-	return c == '_' || c == '"' || c == '\'' || c == '`' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+	return c == '_' || c == '"' || c == '\'' || c == '`' || c >= '0' && c <= '9' || c >= 'a' &&
+		c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
 // tokenEnd returns where the token at i ends: a string with its prefix, a word,
@@ -145,7 +146,8 @@ func (w *spacer) token(token string) {
 		}
 		w.open = w.open[:max(len(w.open)-1, 0)]
 		w.out.WriteString(token)
-	case slices.Contains(twins, token), strings.Contains("<>+*/%", token), token == "-" && w.afterOperand(), token == "in" && w.last != ".":
+	case slices.Contains(twins, token), strings.Contains("<>+*/%", token), token == "-" &&
+		w.afterOperand(), token == "in" && w.last != ".":
 		w.spaced(token)
 	default:
 		w.out.WriteString(token)

@@ -44,7 +44,8 @@ type oracleFact struct {
 }
 
 func randomHistory(r *rand.Rand, g *oracle.Generator) *history {
-	h := &history{verdict: r.Intn(2 * oracleEnd), output: 1 + r.Intn(2*oracleEnd), deadline: r.Intn(oracleEnd), noAction: r.Intn(8) == 0, label: []string{"", "c"}[r.Intn(2)]}
+	h := &history{verdict: r.Intn(2 * oracleEnd), output: 1 + r.Intn(2*oracleEnd), deadline: r.Intn(oracleEnd),
+		noAction: r.Intn(8) == 0, label: []string{"", "c"}[r.Intn(2)]}
 	for at := range oracleEnd + 1 {
 		h.status[at] = "open"
 		if at > 0 {
@@ -84,18 +85,22 @@ func TestTheOracleAgrees(t *testing.T) {
 		if condition.ReadsClock() != expression.Clock {
 			t.Fatalf("seed %d: reads the clock: %v\n%s", seed, condition.ReadsClock(), expression.Text)
 		}
-		moots += compareOverTime(t, fmt.Sprintf("seed %d: %s", seed, expression.Text), condition, expression, randomHistory(r, g), &tally)
+		moots += compareOverTime(t, fmt.Sprintf("seed %d: %s", seed, expression.Text), condition, expression,
+			randomHistory(r, g), &tally)
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%d timelines: %d unknown, %d false, %d true; %d turned moot", rounds, tally[Unknown], tally[False], tally[True], moots)
+	t.Logf("%d timelines: %d unknown, %d false, %d true; %d turned moot", rounds, tally[Unknown], tally[False],
+		tally[True], moots)
 }
 
 // oracleScope is the same moment for both.
 func oracleScope(h *history, now int) (Scope, oracle.Moment) {
-	scope := Scope{Plan: Plan{Status: h.status[now], OpenedNs: start, Actions: h.actions[now]}, ArmedNs: start, NowNs: start + int64(now)}
-	m := oracle.Moment{NowNs: scope.NowNs, ArmedNs: start, Plan: oracle.Plan{Status: h.status[now], Label: h.label, OpenedNs: start, Actions: h.actions[now]}}
+	scope := Scope{Plan: Plan{Status: h.status[now], OpenedNs: start, Actions: h.actions[now]}, ArmedNs: start,
+		NowNs: start + int64(now)}
+	m := oracle.Moment{NowNs: scope.NowNs, ArmedNs: start,
+		Plan: oracle.Plan{Status: h.status[now], Label: h.label, OpenedNs: start, Actions: h.actions[now]}}
 	if h.label != "" {
 		scope.Plan.Labels = map[string]string{"l": h.label}
 	}
@@ -119,7 +124,8 @@ func oracleScope(h *history, now int) (Scope, oracle.Moment) {
 }
 
 // compareOverTime compares at every tick and returns 1 if the condition turned moot.
-func compareOverTime(t *testing.T, name string, condition *Condition, expression oracle.Condition, h *history, tally *[3]int) int {
+func compareOverTime(t *testing.T, name string, condition *Condition, expression oracle.Condition, h *history,
+	tally *[3]int) int {
 	m := newMemory(t)
 	next, moot := 0, 0
 	var events []oracle.Event
@@ -127,7 +133,8 @@ func compareOverTime(t *testing.T, name string, condition *Condition, expression
 	for now := range oracleEnd + 1 {
 		scope, moment := oracleScope(h, now)
 		m.now = scope.NowNs
-		quiet := now > 0 && h.status[now] == h.status[now-1] && h.actions[now] == h.actions[now-1] && now != h.verdict && now != h.output
+		quiet := now > 0 && h.status[now] == h.status[now-1] && h.actions[now] == h.actions[now-1] && now != h.verdict &&
+			now != h.output
 		for ; next < len(h.facts) && h.facts[next].event.Ns == m.now; next++ {
 			quiet = false
 			f := h.facts[next]
@@ -145,7 +152,8 @@ func compareOverTime(t *testing.T, name string, condition *Condition, expression
 		case got.Truth.String() != want.String():
 			t.Errorf("%s\nat %d: %v (%v), want %v", name, now, got.Truth, got.Err, want)
 		case quiet && !before.Moot && got.Truth != before.Truth && (before.WakeNs == 0 || before.WakeNs > scope.NowNs):
-			t.Errorf("%s\nat %d: turned from %v to %v before its wake instant %d", name, now, before.Truth, got.Truth, before.WakeNs-start)
+			t.Errorf("%s\nat %d: turned from %v to %v before its wake instant %d", name, now, before.Truth, got.Truth,
+				before.WakeNs-start)
 		case moot == 1 && got.Truth == True:
 			t.Errorf("%s\nat %d: true, after it was moot", name, now)
 		case got.Truth == Unknown && len(got.Waits) == 0 && got.Err == nil:

@@ -10,8 +10,10 @@ import (
 func TestReadersReadAnswers(t *testing.T) {
 	vars := BindingVars{
 		Input: json.RawMessage(`{"id":"i"}`), Output: json.RawMessage(`{"id":"o"}`), Before: json.RawMessage(`{"sha":"s1"}`),
-		Plan: json.RawMessage(`{"id":"p"}`), Meta: json.RawMessage(`{"key":"k"}`), Probe: json.RawMessage(`{"hits":[{"id":"o"},{"id":"x"}]}`),
-		Verify: json.RawMessage(`{"sha":"s1"}`), Result: json.RawMessage(`{"ok":true}`), Error: json.RawMessage(`{"code":"gone","message":"m"}`),
+		Plan: json.RawMessage(`{"id":"p"}`), Meta: json.RawMessage(`{"key":"k"}`), Probe: json.RawMessage(
+			`{"hits":[{"id":"o"},{"id":"x"}]}`),
+		Verify: json.RawMessage(`{"sha":"s1"}`), Result: json.RawMessage(`{"ok":true}`), Error: json.RawMessage(
+			`{"code":"gone","message":"m"}`),
 	}
 	for expression, want := range map[string]string{
 		`size(probe.hits) > 1 ? "duplicate" : "absent"`:      `"duplicate"`,
@@ -47,14 +49,16 @@ func TestArgumentsReadWhatIsKnownBeforeTheCall(t *testing.T) {
 			t.Errorf("%s: %v, want %s", expression, err, want)
 		}
 	}
-	if _, err := CompileReader("facts.x"); err == nil || !strings.Contains(err.Error(), "probe, verify, result and error") {
+	if _, err := CompileReader("facts.x"); err == nil ||
+		!strings.Contains(err.Error(), "probe, verify, result and error") {
 		t.Errorf("a reader refuses facts with %v", err)
 	}
 	b, err := CompileBinding("before.sha")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Evaluate(BindingVars{Before: json.RawMessage(`{"sha":"s1"}`)}); err != nil || string(got) != `"s1"` || !b.Reads("before") || b.Reads("input") {
+	if got, err := b.Evaluate(BindingVars{Before: json.RawMessage(`{"sha":"s1"}`)}); err != nil || string(got) != `"s1"` ||
+		!b.Reads("before") || b.Reads("input") {
 		t.Errorf("before.sha is %s (%v)", got, err)
 	}
 }
@@ -93,8 +97,10 @@ func TestJSONLiteralsStandAsTheyAre(t *testing.T) {
 			t.Errorf("%s is %s (%v), want %s", expression, got, err, want)
 		}
 	}
-	for _, expression := range []string{`json("{")`, `json(input.x)`, `json("1 2")`, `json("` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `")`, `json("1e999")`} {
-		if _, err := CompileBinding(expression); err == nil || !strings.Contains(err.Error(), "write one JSON value in quotes") {
+	for _, expression := range []string{`json("{")`, `json(input.x)`, `json("1 2")`, `json("` + strings.Repeat("[", 300) +
+		strings.Repeat("]", 300) + `")`, `json("1e999")`} {
+		if _, err := CompileBinding(expression); err == nil ||
+			!strings.Contains(err.Error(), "write one JSON value in quotes") {
 			t.Errorf("%.40s: %v", expression, err)
 		}
 	}

@@ -17,7 +17,8 @@ type rewriter struct {
 }
 
 func rewriteBinding(parsed *ast.AST) *Error {
-	r := &rewriter{inspector: inspector{parsed: parsed}, factory: ast.NewExprFactory(), nextID: ast.MaxID(parsed)}
+	r := &rewriter{inspector: inspector{parsed: parsed}, factory: ast.NewExprFactory(),
+		nextID: ast.MaxID(parsed)}
 	r.rewrite(parsed.Expr(), true)
 	return r.err
 }
@@ -64,7 +65,8 @@ func (r *rewriter) rewrite(e ast.Expr, closed bool) {
 		r.refuse(e, "a message", "use a map")
 	case ast.ComprehensionKind:
 		fold := e.AsComprehension()
-		for _, part := range []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()} {
+		for _, part := range []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(),
+			fold.LoopStep(), fold.Result()} {
 			r.rewrite(part, true)
 		}
 	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
@@ -94,7 +96,8 @@ func (r *rewriter) path(e ast.Expr, closed bool) {
 			r.rewrite(step, true)
 		}
 		if !isLink(operand) {
-			if r.rewrite(operand, true); operand.Kind() == ast.IdentKind && operand.AsIdent() == outputVariable {
+			if r.rewrite(operand, true); operand.Kind() == ast.IdentKind &&
+				operand.AsIdent() == outputVariable {
 				closing = outputFunction
 			}
 			break
@@ -120,7 +123,8 @@ func link(e ast.Expr) (operand, step ast.Expr, optional bool) {
 }
 
 func isLink(e ast.Expr) bool {
-	return e.Kind() == ast.SelectKind || e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction() && isIndex(e.AsCall().FunctionName())
+	return e.Kind() == ast.SelectKind || e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction() &&
+		isIndex(e.AsCall().FunctionName())
 }
 
 // soften makes the first selection of a path optional; those after it follow.

@@ -55,8 +55,9 @@ const (
 
 // param is a literal of a shape's texts.
 type param struct {
-	literal int                      // its index among those of the text
-	convert func(ref.Val) ref.Val    // duration(...) and timestamp(...) are taken with their argument; nil: as it is
+	literal int // its index among those of the text
+	// duration(...) and timestamp(...) are taken with their argument; nil: as it is
+	convert func(ref.Val) ref.Val
 	check   func(value ref.Val) bool // whether a condition may say so; nil: always
 }
 
@@ -96,7 +97,8 @@ func (l *language) makeShape(expression string, literals []literal, as *termOf) 
 		return nil, err
 	}
 	if kind := checked.OutputType().Kind(); kind != cel.BoolKind && kind != cel.DynKind {
-		return nil, &Error{Line: 1, Column: 1, Message: "the result is " + checked.OutputType().String() + ", not a truth",
+		return nil, &Error{Line: 1, Column: 1, Message: "the result is " + checked.OutputType().String() +
+			", not a truth",
 			Hint: "compare it with something, as in plan.status == \"failed\""}
 	}
 	tree := checked.NativeRep()
@@ -113,7 +115,8 @@ func (l *language) makeShape(expression string, literals []literal, as *termOf) 
 		}
 		s.skeleton, s.leafCount, loops = nil, 0, as.weighed
 	}
-	b := &shaper{shape: s, checked: tree, factory: ast.NewExprFactory(), literals: literals, taken: make([]bool, len(literals))}
+	b := &shaper{shape: s, checked: tree, factory: ast.NewExprFactory(), literals: literals,
+		taken: make([]bool, len(literals))}
 	if len(literals) > 0 {
 		b.find(tree.Expr(), nil)
 		if b.failed || slices.Contains(b.taken, false) {
@@ -121,7 +124,8 @@ func (l *language) makeShape(expression string, literals []literal, as *termOf) 
 		}
 	}
 	b.lower(tree.Expr())
-	if s.program, err = l.plan(l.conditions.env, tree, planning{skeleton: s.skeleton, mixed: mixed, loops: loops, costly: s.extent.costly}); err != nil {
+	if s.program, err = l.plan(l.conditions.env, tree,
+		planning{skeleton: s.skeleton, mixed: mixed, loops: loops, costly: s.extent.costly}); err != nil {
 		return nil, planError(err)
 	}
 	s.home = &home{s}
@@ -156,7 +160,8 @@ func (b *shaper) literalAt(e ast.Expr) int {
 // changed.
 func (b *shaper) find(e, parent ast.Expr) {
 	if i := b.literalAt(e); i >= 0 {
-		b.failed = b.failed || b.taken[i] || parent != nil && parent.Kind() == ast.CallKind && isIndex(parent.AsCall().FunctionName()) && isAction(parent.AsCall().Args()[0])
+		b.failed = b.failed || b.taken[i] || parent != nil && parent.Kind() == ast.CallKind &&
+			isIndex(parent.AsCall().FunctionName()) && isAction(parent.AsCall().Args()[0])
 		b.taken[i] = true
 	}
 	if e.Kind() == ast.CallKind {
@@ -191,7 +196,8 @@ func partsOf(e ast.Expr) []ast.Expr {
 		return parts
 	case ast.ComprehensionKind:
 		fold := e.AsComprehension()
-		return []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(), fold.Result()}
+		return []ast.Expr{fold.IterRange(), fold.AccuInit(), fold.LoopCondition(), fold.LoopStep(),
+			fold.Result()}
 	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
 		return nil
 	default:
@@ -258,7 +264,10 @@ func (b *shaper) call(e ast.Expr) {
 	}
 	if f.most > 0 {
 		if i := b.literalAt(args[0]); i >= 0 {
-			b.param(args[0], param{literal: i, check: func(v ref.Val) bool { return v.(types.Int) >= 1 && v.(types.Int) <= types.Int(f.most) }})
+			b.param(args[0], param{literal: i, check: func(v ref.Val) bool {
+				return v.(types.Int) >= 1 &&
+					v.(types.Int) <= types.Int(f.most)
+			}})
 		}
 	}
 	for n, arg := range args {
@@ -280,7 +289,8 @@ func isValue(v ref.Val) bool { return !types.IsUnknownOrError(v) }
 // conversion returns what duration("...") and the like do to their literal: cel-go
 // does it once, when it plans, and refuses what cannot be converted.
 func (b *shaper) conversion(e ast.Expr) func(ref.Val) ref.Val {
-	if e.Kind() != ast.CallKind || e.AsCall().IsMemberFunction() || len(e.AsCall().Args()) != 1 || b.literalAt(e.AsCall().Args()[0]) < 0 {
+	if e.Kind() != ast.CallKind || e.AsCall().IsMemberFunction() || len(e.AsCall().Args()) != 1 ||
+		b.literalAt(e.AsCall().Args()[0]) < 0 {
 		return nil
 	}
 	var to ref.Type
@@ -334,7 +344,8 @@ func (b *shaper) slot(e ast.Expr, root, field string) {
 	i := slices.IndexFunc(b.shape.slots, func(s slot) bool { return s.path == path })
 	if i < 0 {
 		i = len(b.shape.slots)
-		b.shape.slots = append(b.shape.slots, slot{path: path, root: root, field: field, common: isCommon(root)})
+		b.shape.slots = append(b.shape.slots,
+			slot{path: path, root: root, field: field, common: isCommon(root)})
 	}
 	b.replace(e, slotName+strconv.Itoa(i))
 }

@@ -96,8 +96,10 @@ func TestHeldConditionsThatAnswerAlikeAreShared(t *testing.T) {
 		shared bool
 	}{
 		{hold(`facts["halt"].on == true`, eu), hold(`facts["halt"].on==true`, us), true},
-		{hold(`facts["halt/" + plan.labels.region].on == true`, eu), hold(`facts["halt/" + plan.labels.region].on == true`, eu2), true},
-		{hold(`facts["halt/" + plan.labels.region].on == true`, eu), hold(`facts["halt/" + plan.labels.region].on == true`, us), false},
+		{hold(`facts["halt/" + plan.labels.region].on == true`, eu),
+			hold(`facts["halt/" + plan.labels.region].on == true`, eu2), true},
+		{hold(`facts["halt/" + plan.labels.region].on == true`, eu),
+			hold(`facts["halt/" + plan.labels.region].on == true`, us), false},
 		{hold(`facts["halt"].on == true`, eu), hold(`facts["halt2"].on == true`, eu), false},
 		{hold(`plan.labels.none == "eu"`, eu), hold(`plan.labels.none == "eu"`, us), true},
 	} {
@@ -107,7 +109,8 @@ func TestHeldConditionsThatAnswerAlikeAreShared(t *testing.T) {
 			t.Errorf("%s and %s: shared %v", c.a.condition.text, c.b.condition.text, left == right)
 		}
 	}
-	for _, text := range []string{`seen("a")`, `plan.status == "failed"`, `elapsed(plan.opened_at, duration("1h"))`, `action.order == "o7"`, `action.?output.ref.orValue("") == "x"`} {
+	for _, text := range []string{`seen("a")`, `plan.status == "failed"`, `elapsed(plan.opened_at, duration("1h"))`,
+		`action.order == "o7"`, `action.?output.ref.orValue("") == "x"`} {
 		if _, ok := hold(text, eu).Shared(); ok {
 			t.Errorf("%s is shared", text)
 		}

@@ -30,7 +30,8 @@ func sibling(text string, salt int64) string {
 		switch l.kind {
 		case stringLiteral:
 			quote := text[l.at : l.at+1]
-			out.WriteString(quote + []string{"", "a", "b", "5s", "0s", "-1h", "2026-03-01T12:00:00Z", "$s", "UTC", "output", "x y", "(", "in"}[r.Intn(13)] + quote)
+			out.WriteString(quote + []string{"", "a", "b", "5s", "0s", "-1h", "2026-03-01T12:00:00Z", "$s", "UTC", "output",
+				"x y", "(", "in"}[r.Intn(13)] + quote)
 			at = l.at + 1 + strings.IndexByte(text[l.at+1:], quote[0]) + 1
 		case intLiteral:
 			out.WriteString([]string{"0", "1", "2", "3", "9223372036854775807", "007"}[r.Intn(6)])
@@ -60,7 +61,8 @@ func compareShared(t *testing.T, l *language, texts ...string) {
 		if err != nil {
 			continue
 		}
-		if got.Digest() != want.Digest() || got.ReadsClock() != want.ReadsClock() || got.ReadsPlan() != want.ReadsPlan() || got.ReadsAction() != want.ReadsAction() ||
+		if got.Digest() != want.Digest() || got.ReadsClock() != want.ReadsClock() || got.ReadsPlan() != want.ReadsPlan() ||
+			got.ReadsAction() != want.ReadsAction() ||
 			got.ReadsVerdict() != want.ReadsVerdict() || got.Reads("plan.actions") != want.Reads("plan.actions") {
 			t.Fatalf("%q among %q: reads other things than alone", text, texts)
 		}
@@ -84,8 +86,11 @@ func answerAt(t *testing.T, c *Condition, now int64) string {
 	for i, value := range []string{`{"x":1,"a":"b","n":[1,2.5,"x",{"a":null}]}`, `"a"`, `1`, `1.5`, `{"a":{"b":true}}`} {
 		m.assert(string(rune('a'+i)), value, start+int64(i)*second/2)
 	}
-	h := c.Hold(Scope{NowNs: m.now, ArmedNs: start, Plan: Plan{ID: "a", Status: "open", OpenedNs: start, DeadlineNs: start + 2*second, Labels: map[string]string{"region": "a"}, Actions: 2},
-		Action: &Action{ID: "a", AtNs: start, Input: json.RawMessage(`{"x":1,"a":"b","order":"a"}`), Output: json.RawMessage(`{"x":1.5}`), Outcome: "completed"}})
+	h := c.Hold(Scope{NowNs: m.now, ArmedNs: start,
+		Plan: Plan{ID: "a", Status: "open", OpenedNs: start, DeadlineNs: start + 2*second,
+			Labels: map[string]string{"region": "a"}, Actions: 2},
+		Action: &Action{ID: "a", AtNs: start, Input: json.RawMessage(`{"x":1,"a":"b","order":"a"}`),
+			Output: json.RawMessage(`{"x":1.5}`), Outcome: "completed"}})
 	r := h.Evaluate(m.now, m)
 	shared, ok := h.Shared()
 	return fmt.Sprintf("%+v watches %q, shared %x %v", r, c.Watched(r), shared, ok)
@@ -123,9 +128,11 @@ func FuzzShapes(f *testing.F) {
 
 // pieces are what TestAShapeIsNoOtherLanguage puts together.
 var pieces = struct{ strings, numbers, gaps []string }{
-	strings: []string{`"a"`, `'a'`, `"b"`, `"a\"b"`, `'\''`, `"""a"b"""`, `r"a\d"`, `"é"`, `"$s"`, `"$i$d"`, `"in"`, `"facts[1]"`, `"// no"`, `"\u00e9"`, `""`, `'"'`, `"5s"`, `"2026-03-01T12:00:00Z"`, `"1s"`, `b"a"`},
-	numbers: []string{"0", "1", "2", "-1", "- 1", "1.5", "-1.5", "2.0", "1e3", "1E-2", "0x1f", "1u", "007", "9223372036854775807", "9223372036854775808", "-9223372036854775808", ".5"},
-	gaps:    []string{"", " ", "\n", " // $s\n", " // \"\n", "\t", "//in\n"},
+	strings: []string{`"a"`, `'a'`, `"b"`, `"a\"b"`, `'\''`, `"""a"b"""`, `r"a\d"`, `"é"`, `"$s"`, `"$i$d"`, `"in"`,
+		`"facts[1]"`, `"// no"`, `"\u00e9"`, `""`, `'"'`, `"5s"`, `"2026-03-01T12:00:00Z"`, `"1s"`, `b"a"`},
+	numbers: []string{"0", "1", "2", "-1", "- 1", "1.5", "-1.5", "2.0", "1e3", "1E-2", "0x1f", "1u", "007",
+		"9223372036854775807", "9223372036854775808", "-9223372036854775808", ".5"},
+	gaps: []string{"", " ", "\n", " // $s\n", " // \"\n", "\t", "//in\n"},
 }
 
 type writer struct{ *rand.Rand }
@@ -173,7 +180,8 @@ func (w writer) value(depth int) string {
 	case 10:
 		return w.gapped("count(", key, ",", "duration(", w.of(pieces.strings), ")", ")")
 	case 11:
-		return w.gapped("[", v(), ",", w.literal(), "]", ".map(", w.of([]string{"x", "a", "facts1", "in1"}), ",", "x", "==", v(), ")")
+		return w.gapped("[", v(), ",", w.literal(), "]", ".map(", w.of([]string{"x", "a", "facts1", "in1"}), ",", "x", "==",
+			v(), ")")
 	case 12:
 		return w.gapped("size(", v(), ")")
 	case 13:
@@ -196,7 +204,8 @@ func (w writer) truth(depth int) string {
 		case 1:
 			return w.gapped(a, "?", b, ":", w.truth(depth-1))
 		case 2:
-			return w.gapped("[", v(), ",", v(), "]", w.of([]string{".all(", ".exists(", ".exists_one("}), "x", ",", a, "||", "x", "==", v(), ")")
+			return w.gapped("[", v(), ",", v(), "]", w.of([]string{".all(", ".exists(", ".exists_one("}), "x", ",", a, "||", "x",
+				"==", v(), ")")
 		}
 		return w.gapped(a, w.of([]string{"&&", "||"}), b)
 	}

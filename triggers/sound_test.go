@@ -22,9 +22,10 @@ func TestBriefsAreFixed(t *testing.T) {
 		`nobody.knows == 1`:      `1:1: undeclared name "nobody"; `,
 		`fatcs["n"] == 1`:        `1:1: undeclared name "fatcs"; did you mean facts?`,
 		`plan.statsu == "x"`:     "1:5: plan has no field statsu; did you mean status?",
-		`plan.status == 1`:       "a value is of a kind that does not go where it stands; convert one side, as in double(x), string(x) or timestamp(x)",
-		`plan.status`:            `1:1: the result is string, not a truth; compare it with something, as in plan.status == "failed"`,
-		`after(timestamp("x"))`:  "1:17: invalid timestamp argument; ",
+		`plan.status == 1`: "a value is of a kind that does not go where it stands; convert one side, as in " +
+			"double(x), string(x) or timestamp(x)",
+		`plan.status`:                             `1:1: the result is string, not a truth; compare it with something, as in plan.status == "failed"`,
+		`after(timestamp("x"))`:                   "1:17: invalid timestamp argument; ",
 		`elapsed(plan.opened_at, duration("2d"))`: `1:34: invalid duration argument; the largest unit is the hour, as in duration("24h")`,
 		`plan.label.matches("(")`:                 "1:20: invalid matches argument; ",
 		"\xff":                                    "1:1: not UTF-8; ",
@@ -155,7 +156,8 @@ func TestABindingReadsAField(t *testing.T) {
 // BenchmarkCheckBinding is the price of a text that nobody has seen, of one that differs
 // from others in literals only, and of one that is known.
 func BenchmarkCheckBinding(b *testing.B) {
-	for name, format := range map[string]string{"known": "output.id", "shape": `"refund " + output.id + "%d"`, "new": "output.id%d"} {
+	for name, format := range map[string]string{"known": "output.id", "shape": `"refund " + output.id + "%d"`,
+		"new": "output.id%d"} {
 		b.Run(name, func(b *testing.B) {
 			c := NewCache(4096)
 			for i := 0; b.Loop(); i++ {

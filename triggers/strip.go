@@ -173,15 +173,16 @@ const stripLabel = 9
 
 // Text draws the strip in ASCII, one line for each truth, the axis, and the times
 // below it, in width columns or a few more. F is the firing, x where the condition
-// turned moot, R where it was retired with its plan; on the axis a digit or letter is an event by its number, * one of
-// more, ~ a flip of the clock, // a stretch that is not to scale. The axis is
+// turned moot, R where it was retired with its plan; on the axis a digit or letter is an event by
+// its number, * one of more, ~ a flip of the clock, // a stretch that is not to scale. The axis is
 // dotted where no lease looks any more.
 func (s *Strip) Text(width int) []string {
 	columns := max(width-stripLabel-1, 20)
 	places := s.Place(float64(columns), func(i int) float64 {
 		return float64(len(FormatOffset(s.Stretches[i].FromNs)) + 1)
 	})
-	t := &stripText{strip: s, places: make([]int, len(places)), axis: []byte(strings.Repeat("-", columns))}
+	t := &stripText{strip: s, places: make([]int, len(places)),
+		axis: []byte(strings.Repeat("-", columns))}
 	for i, place := range places {
 		t.places[i] = min(int(place), columns)
 	}
@@ -192,13 +193,15 @@ func (s *Strip) Text(width int) []string {
 	t.marks()
 	lines := make([]string, 0, len(t.lanes)+2)
 	for i, row := range stripRows {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s|%s", stripLabel, row.truth, t.lanes[i]), " "))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s|%s", stripLabel, row.truth, t.lanes[i]),
+			" "))
 	}
 	end := "|"
 	if s.Stretches[len(s.Stretches)-1].Tail {
 		end = ">"
 	}
-	return append(lines, strings.Repeat(" ", stripLabel)+"+"+string(t.axis)+end, strings.Repeat(" ", stripLabel+1)+t.times())
+	return append(lines, strings.Repeat(" ", stripLabel)+"+"+string(t.axis)+end,
+		strings.Repeat(" ", stripLabel+1)+t.times())
 }
 
 // stripText is a strip as it is drawn.
@@ -264,7 +267,8 @@ func (t *stripText) marks() {
 			t.axis[t.column(c.Spans[i].FromNs)] = '~'
 		}
 		if c.Spans[i].FromNs <= max(c.FiresNs, c.MootNs, c.RetiredNs) {
-			lane = slices.IndexFunc(stripRows[:], func(row stripRow) bool { return row.truth == c.Spans[i].Truth })
+			lane = slices.IndexFunc(stripRows[:],
+				func(row stripRow) bool { return row.truth == c.Spans[i].Truth })
 		}
 	}
 	for i := len(c.Events) - 1; i >= 0; i-- { // the first of an instant is what is seen

@@ -85,7 +85,8 @@ func TestSpansSayWhatBeganThemAndWhatIsAfterTheFiring(t *testing.T) {
 	if strings.Join(said, "\n") != strings.Join(want, "\n") {
 		t.Errorf("spans\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
-	if !course.Fires || course.FiresNs != 20*second || course.Moot || course.EndNs != 40*second || course.Evaluations != 6 {
+	if !course.Fires || course.FiresNs != 20*second || course.Moot || course.EndNs != 40*second ||
+		course.Evaluations != 6 {
 		t.Errorf("course %+v", course)
 	}
 	for i := 1; i < len(course.Spans); i++ {
@@ -115,7 +116,8 @@ func TestTimelinesOutOfReachAreRefused(t *testing.T) {
 		}
 	}
 	action := &Action{}
-	course := courseOf(t, `action.outcome == "completed"`, Timeline{Scope: Scope{Action: action}, Events: []Event{completed(1, `{}`)}})
+	course := courseOf(t, `action.outcome == "completed"`,
+		Timeline{Scope: Scope{Action: action}, Events: []Event{completed(1, `{}`)}})
 	if !course.Fires || action.Outcome != "" {
 		t.Errorf("fires %v; the caller's action is now %q", course.Fires, action.Outcome)
 	}
@@ -154,8 +156,10 @@ func TestStretchesFillTheLineInOrder(t *testing.T) {
 
 func TestOffsetsAreWrittenShortly(t *testing.T) {
 	for text, d := range map[string]time.Duration{
-		"0s": 0, "50ms": 50 * time.Millisecond, "15m": 15 * time.Minute, "15m+": 15*time.Minute + 1, "72h": 72 * time.Hour, "21d": 21 * 24 * time.Hour,
-		"21d1h": (21*24 + 1) * time.Hour, "1m40s": 100 * time.Second, "-1m": -time.Minute, "1h0m50s": time.Hour + 50*time.Second, "1ns": 1, "2ns": 2,
+		"0s": 0, "50ms": 50 * time.Millisecond, "15m": 15 * time.Minute, "15m+": 15*time.Minute +
+			1, "72h": 72 * time.Hour, "21d": 21 * 24 * time.Hour,
+		"21d1h": (21*24 + 1) * time.Hour, "1m40s": 100 * time.Second, "-1m": -time.Minute, "1h0m50s": time.Hour +
+			50*time.Second, "1ns": 1, "2ns": 2,
 	} {
 		if got := FormatOffset(int64(d)); got != text && d != 1 || d == 1 && got != "0s+" {
 			t.Errorf("%d ns is written %s, want %s", d, got, text)

@@ -29,19 +29,27 @@ var timeFunctions = makeTimeFunctions()
 func makeTimeFunctions() []timeFunction {
 	at, span, key := cel.TimestampType, cel.DurationType, cel.StringType
 	return []timeFunction{
-		{"after", "after(t) with a timestamp, as in after(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false, 0},
-		{"before", "before(t) with a timestamp, as in before(plan.deadline)", []*cel.Type{at}, cel.BoolType, -1, false, 0},
-		{"elapsed", "elapsed(t0, d), as in elapsed(action.at, duration(\"72h\"))", []*cel.Type{at, span}, cel.BoolType, -1, false, 0},
+		{"after", "after(t) with a timestamp, as in after(plan.deadline)", []*cel.Type{at}, cel.BoolType,
+			-1, false, 0},
+		{"before", "before(t) with a timestamp, as in before(plan.deadline)", []*cel.Type{at},
+			cel.BoolType, -1, false, 0},
+		{"elapsed", "elapsed(t0, d), as in elapsed(action.at, duration(\"72h\"))", []*cel.Type{at, span},
+			cel.BoolType, -1, false, 0},
 		{"at", "at(key), as in at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
 		{"since", "since(key), as in since(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
 		{"seen", "seen(key), as in seen(\"paid/o7\")", []*cel.Type{key}, cel.BoolType, 0, false, 0},
 		{"first_at", "first_at(key), as in first_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
 		{"last_at", "last_at(key), as in last_at(\"paid/o7\")", []*cel.Type{key}, at, 0, false, 0},
-		{"within", "within(key, t0, d), as in within(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
-		{"absent_for", "absent_for(key, t0, d), as in absent_for(\"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
-		{"at_least", "at_least(n, key, d), as in at_least(3, \"declined/o7\", duration(\"10m\"))", []*cel.Type{cel.IntType, key, span}, cel.BoolType, 1, true, countMax},
-		{"count", "count(key, d), as in count(\"declined/o7\", duration(\"10m\"))", []*cel.Type{key, span}, cel.IntType, 0, true, 0},
-		{"latest", "latest(n, key, t0, d), as in latest(3, \"paid/o7\", action.at, duration(\"1h\"))", []*cel.Type{cel.IntType, key, at, span}, cel.ListType(at), 1, false, latestMax},
+		{"within", "within(key, t0, d), as in within(\"paid/o7\", action.at, duration(\"1h\"))",
+			[]*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
+		{"absent_for", "absent_for(key, t0, d), as in absent_for(\"paid/o7\", action.at, " +
+			"duration(\"1h\"))", []*cel.Type{key, at, span}, cel.BoolType, 0, false, 0},
+		{"at_least", "at_least(n, key, d), as in at_least(3, \"declined/o7\", duration(\"10m\"))",
+			[]*cel.Type{cel.IntType, key, span}, cel.BoolType, 1, true, countMax},
+		{"count", "count(key, d), as in count(\"declined/o7\", duration(\"10m\"))",
+			[]*cel.Type{key, span}, cel.IntType, 0, true, 0},
+		{"latest", "latest(n, key, t0, d), as in latest(3, \"paid/o7\", action.at, duration(\"1h\"))",
+			[]*cel.Type{cel.IntType, key, at, span}, cel.ListType(at), 1, false, latestMax},
 	}
 }
 
@@ -74,9 +82,11 @@ func (e *evaluation) ResolveFunction(name string) (op functions.LateBoundOp, fou
 	case "seen":
 		return func(_ string, args ...ref.Val) ref.Val { return e.seen(text(args[0])) }, true
 	case "first_at":
-		return func(_ string, args ...ref.Val) ref.Val { return e.occurrence("first_at", text(args[0])) }, true
+		return func(_ string, args ...ref.Val) ref.Val { return e.occurrence("first_at", text(args[0])) },
+			true
 	case "last_at":
-		return func(_ string, args ...ref.Val) ref.Val { return e.occurrence("last_at", text(args[0])) }, true
+		return func(_ string, args ...ref.Val) ref.Val { return e.occurrence("last_at", text(args[0])) },
+			true
 	case "within":
 		return e.within, true
 	case "absent_for":
@@ -269,7 +279,8 @@ func (e *evaluation) absentFor(overload string, args ...ref.Val) ref.Val {
 // only lowers the count, so only a true answer flips: when the n-th latest
 // occurrence leaves the window.
 func (e *evaluation) atLeast(_ string, args ...ref.Val) ref.Val {
-	n, key, window := int64(args[0].(types.Int)), text(args[1]), int64(args[2].(types.Duration).Duration)
+	n, key := int64(args[0].(types.Int)), text(args[1])
+	window := int64(args[2].(types.Duration).Duration)
 	if n < 1 || n > countMax || window <= 0 {
 		return types.NewErr("at_least wants 1 to %d occurrences in a window above zero", countMax)
 	}
@@ -316,7 +327,8 @@ func (e *evaluation) latest(_ string, args ...ref.Val) ref.Val {
 	if n < 1 || n > latestMax {
 		return types.NewErr("latest wants 1 to %d occurrences", latestMax)
 	}
-	times := e.last(int(n), key, addNs(nanoseconds(args[2]), -1), min(shifted(args[2], args[3]), e.nowNs))
+	times := e.last(int(n), key, addNs(nanoseconds(args[2]), -1),
+		min(shifted(args[2], args[3]), e.nowNs))
 	list := make([]ref.Val, len(times))
 	for i, ns := range times {
 		list[i] = timestamp(ns)

@@ -56,8 +56,9 @@ type Span struct {
 	Moot   bool
 	Waits  []string // what an unknown waits for
 	Err    error    // why the evaluation stopped
-	Events []int    // those that began it, by index in Course.Events; none: arming or a flip of the clock
-	After  bool     // behind the instant of firing, where no lease looks any more
+	// those that began it, by index in Course.Events; none: arming or a flip of the clock
+	Events []int
+	After  bool // behind the instant of firing, where no lease looks any more
 
 	Retired bool // the plan is not open: no lease looks behind its beginning
 }
@@ -118,11 +119,13 @@ type timelineRun struct {
 
 func newTimelineRun(c *Condition, t Timeline) (*timelineRun, error) {
 	if len(t.Events) > EventsMax {
-		return nil, &TimelineError{Field: "events", Problem: fmt.Sprint(len(t.Events)), Want: fmt.Sprintf("at most %d", EventsMax)}
+		return nil, &TimelineError{Field: "events", Problem: fmt.Sprint(len(t.Events)),
+			Want: fmt.Sprintf("at most %d", EventsMax)}
 	}
 	armed := t.Scope.ArmedNs
 	if t.UntilNs < 0 || addNs(armed, t.UntilNs) == math.MaxInt64 {
-		return nil, &TimelineError{Field: "until", Problem: "no instant after arming", Want: "an offset from arming, before the year 2262"}
+		return nil, &TimelineError{Field: "until", Problem: "no instant after arming",
+			Want: "an offset from arming, before the year 2262"}
 	}
 	r := &timelineRun{condition: c, scope: t.Scope, past: newPast(), endNs: t.UntilNs}
 	if t.Scope.Action != nil {
@@ -132,7 +135,9 @@ func newTimelineRun(c *Condition, t Timeline) (*timelineRun, error) {
 	for i, e := range t.Events {
 		at := addNs(armed, e.AtNs)
 		if at == math.MaxInt64 || at == math.MinInt64 || t.UntilNs > 0 && e.AtNs > t.UntilNs {
-			return nil, &TimelineError{Field: fmt.Sprintf("events[%d].at", i), Problem: "an instant that the timeline does not reach", Want: "an offset from arming, not after until"}
+			return nil, &TimelineError{Field: fmt.Sprintf("events[%d].at", i),
+				Problem: "an instant that the timeline does not reach", Want: "an offset from arming, not " +
+					"after until"}
 		}
 	}
 	r.course.Events = slices.Clone(t.Events)
@@ -159,7 +164,8 @@ func (r *timelineRun) run() (Course, error) {
 			return r.course, nil
 		}
 		if r.course.Evaluations >= evaluationsMax {
-			return Course{}, &TimelineError{Field: "until", Problem: fmt.Sprintf("more than %d evaluations", evaluationsMax), Want: "an earlier end, or fewer events"}
+			return Course{}, &TimelineError{Field: "until", Problem: fmt.Sprintf("more than %d evaluations",
+				evaluationsMax), Want: "an earlier end, or fewer events"}
 		}
 		at = next
 	}
@@ -199,12 +205,14 @@ func (r *timelineRun) evaluate(at int64) {
 	c := &r.course
 	c.Evaluations++
 	if result.WakeNs != 0 && (result.WakeNs <= r.scope.NowNs || result.Moot) {
-		panic(fmt.Sprintf("triggers: wakes at %d, asked at %d, moot %v", result.WakeNs, r.scope.NowNs, result.Moot))
+		panic(fmt.Sprintf("triggers: wakes at %d, asked at %d, moot %v", result.WakeNs, r.scope.NowNs,
+			result.Moot))
 	}
 	open := r.scope.Plan.Status == openPlan
 	c.Retired = c.Retired && !open // back at a savepoint
 	asked := !c.Fires && !c.Moot && !c.Retired
-	span := Span{FromNs: at, Truth: result.Truth, Moot: result.Moot, Waits: result.Waits, Err: result.Err, After: c.Fires, Events: r.eventsOf(at)}
+	span := Span{FromNs: at, Truth: result.Truth, Moot: result.Moot, Waits: result.Waits,
+		Err: result.Err, After: c.Fires, Events: r.eventsOf(at)}
 	switch {
 	case !asked:
 	case result.Truth == True:
@@ -234,7 +242,8 @@ func (r *timelineRun) eventsOf(at int64) []int {
 // same reports whether a span says what the one before it says. What a moot
 // condition waits for does not matter any more.
 func (s *Span) same(next *Span) bool {
-	if s.Truth != next.Truth || s.Moot != next.Moot || s.Retired != next.Retired || fmt.Sprint(s.Err) != fmt.Sprint(next.Err) {
+	if s.Truth != next.Truth || s.Moot != next.Moot || s.Retired != next.Retired ||
+		fmt.Sprint(s.Err) != fmt.Sprint(next.Err) {
 		return false
 	}
 	return s.Moot || slices.Equal(s.Waits, next.Waits)

@@ -28,7 +28,8 @@ func evaluate(t testing.TB, expression string) Result {
 	m := newMemory(t)
 	m.now = start + 10
 	m.assert("t", `1`, start+1)
-	return c.Evaluate(Scope{Plan: Plan{Status: "open"}, Action: &Action{Input: []byte(`{"x":1}`)}, ArmedNs: start, NowNs: start + 10}, m)
+	return c.Evaluate(Scope{Plan: Plan{Status: "open"}, Action: &Action{Input: []byte(`{"x":1}`)}, ArmedNs: start,
+		NowNs: start + 10}, m)
 }
 
 func TestTruthTablesAreStrongKleene(t *testing.T) {
@@ -136,7 +137,8 @@ func TestAnErrorWaitsAndIsReported(t *testing.T) {
 			t.Errorf("%s: %v, want %q", expression, got.Err, want)
 		}
 	}
-	for expression, want := range map[string]Truth{`facts["t"] == 1 || 1 / 0 == 1`: True, `1 / 0 == 1 || facts["t"] == 1`: True, `1 / 0 == 1 && facts["t"] == 2`: False} {
+	for expression, want := range map[string]Truth{`facts["t"] == 1 || 1 / 0 == 1`: True,
+		`1 / 0 == 1 || facts["t"] == 1`: True, `1 / 0 == 1 && facts["t"] == 2`: False} {
 		if got := evaluate(t, expression); got.Truth != want || got.Err != nil {
 			t.Errorf("%s is %v (%v), want %v: the error is absorbed", expression, got.Truth, got.Err, want)
 		}

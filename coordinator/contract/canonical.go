@@ -55,7 +55,8 @@ func Decode(canonical []byte) (Contract, error) {
 		return Contract{}, ledger.Refuse("contract", err.Error(), "the canonical JSON of a contract")
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return Contract{}, ledger.Refuse("contract", "more than one value", "the canonical JSON of a contract")
+		return Contract{}, ledger.Refuse("contract", "more than one value",
+			"the canonical JSON of a contract")
 	}
 	return c, nil
 }
@@ -86,13 +87,15 @@ func (x *compiler) normalise(c Contract) Contract {
 		p := *c.Probe
 		p.With = x.arguments("probe.with", p.With)
 		p.Answer, p.ExternalRef = expression(p.Answer), expression(p.ExternalRef)
-		p.Timeout, p.Attempts, p.Backoff = cmp.Or(p.Timeout, timeoutDefault), cmp.Or(p.Attempts, askAttemptsDefault), cmp.Or(p.Backoff, backoffDefault)
+		p.Timeout, p.Attempts, p.Backoff = cmp.Or(p.Timeout, timeoutDefault), cmp.Or(p.Attempts,
+			askAttemptsDefault), cmp.Or(p.Backoff, backoffDefault)
 		c.Probe = &p
 	}
 	if c.Before != nil {
 		b := *c.Before
 		b.With = x.arguments("before.with", b.With)
-		b.Timeout, b.Attempts, b.Backoff = cmp.Or(b.Timeout, timeoutDefault), cmp.Or(b.Attempts, askAttemptsDefault), cmp.Or(b.Backoff, backoffDefault)
+		b.Timeout, b.Attempts, b.Backoff = cmp.Or(b.Timeout, timeoutDefault), cmp.Or(b.Attempts,
+			askAttemptsDefault), cmp.Or(b.Backoff, backoffDefault)
 		c.Before = &b
 	}
 	if c.Inverse != nil {
@@ -152,7 +155,8 @@ func (x *compiler) normaliseInverse(i Inverse) *Inverse {
 		v := *i.Verify
 		v.With = x.arguments("inverse.verify.with", v.With)
 		v.Ok = expression(v.Ok)
-		v.Timeout, v.Attempts, v.Backoff = cmp.Or(v.Timeout, timeoutDefault), cmp.Or(v.Attempts, askAttemptsDefault), cmp.Or(v.Backoff, backoffDefault)
+		v.Timeout, v.Attempts, v.Backoff = cmp.Or(v.Timeout, timeoutDefault), cmp.Or(v.Attempts,
+			askAttemptsDefault), cmp.Or(v.Backoff, backoffDefault)
 		i.Verify = &v
 	}
 	return &i

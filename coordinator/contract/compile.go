@@ -72,8 +72,9 @@ func (x *compiler) compile(written Contract) *Compiled {
 		return nil
 	}
 	out := &Compiled{
-		Capability: c.Capability, Class: c.Class, Lift: c.Lift, Review: c.Review, ReviewTimeout: c.ReviewTimeout,
-		Timeout: c.Timeout, Grace: c.Grace, Late: lates(c.Late), Settle: c.Settle,
+		Capability: c.Capability, Class: c.Class, Lift: c.Lift, Review: c.Review,
+		ReviewTimeout: c.ReviewTimeout,
+		Timeout:       c.Timeout, Grace: c.Grace, Late: lates(c.Late), Settle: c.Settle,
 	}
 	var err error
 	if out.Canonical, err = c.canonical(); err != nil {
@@ -81,7 +82,8 @@ func (x *compiler) compile(written Contract) *Compiled {
 		return nil
 	}
 	if len(out.Canonical) > ledger.ContractMax {
-		x.refuse("", fmt.Sprintf("%d bytes of canonical JSON", len(out.Canonical)), fmt.Sprintf("at most %d", ledger.ContractMax))
+		x.refuse("", fmt.Sprintf("%d bytes of canonical JSON", len(out.Canonical)),
+			fmt.Sprintf("at most %d", ledger.ContractMax))
 		return nil
 	}
 	out.Digest = ledger.ContractDigest(out.Canonical)
@@ -89,7 +91,8 @@ func (x *compiler) compile(written Contract) *Compiled {
 	out.inverse.Sealed = x.checkSensitive(c, out)
 	out.reads = x.outputReads(out.inverse)
 	if c.Before != nil {
-		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts, c.Before.Backoff)
+		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts,
+			c.Before.Backoff)
 		out.before = x.programsOf("before.with", out.Before.Bindings)
 	}
 	if c.ValidUntil != "" {
@@ -136,7 +139,8 @@ func (x *compiler) checkClass(c Contract) {
 	oneOf(x, "on_late", c.OnLate, "", LateCompensate, LateQuarantine)
 	oneOf(x, "late", c.Late, "", LateRefused, LateNever)
 	if c.Late == LateNever && c.Settle != 0 {
-		x.refuse("settle", "given beside late: never", "one of the two: such a forward ends with the call")
+		x.refuse("settle", "given beside late: never",
+			"one of the two: such a forward ends with the call")
 	}
 	if c.Late == LateRefused && !x.namesForward(c) {
 		x.refuse("late", "refused, and no argument of the inverse reads meta.forward_key",
@@ -146,7 +150,8 @@ func (x *compiler) checkClass(c Contract) {
 		x.refuse("on_in_doubt", "probe, and there is none", "a probe, or compensate or quarantine")
 	}
 	if c.Inverse != nil && c.Inverse.Dedupe > 0 && c.Probe == nil {
-		x.refuse("inverse.dedupe", "given without a probe", "a probe, which is asked when the provider may have forgotten the key")
+		x.refuse("inverse.dedupe", "given without a probe",
+			"a probe, which is asked when the provider may have forgotten the key")
 	}
 	if c.ReviewTimeout != 0 && !c.Review {
 		x.refuse("review_timeout", "given without review", "review: true as well")
@@ -223,7 +228,8 @@ func (x *compiler) checkCalls(c Contract) {
 	case i.Actuator == ActuatorMemory:
 		x.checkMemory(i)
 	case ledger.MemoryArguments(i.Call) != nil:
-		x.refuse("inverse.actuator", fmt.Sprintf("%s for %s", i.Actuator, i.Call), "memory, which has these capabilities; or a capability of a worker")
+		x.refuse("inverse.actuator", fmt.Sprintf("%s for %s", i.Actuator, i.Call),
+			"memory, which has these capabilities; or a capability of a worker")
 	}
 }
 
@@ -231,17 +237,20 @@ func (x *compiler) checkCalls(c Contract) {
 func (x *compiler) checkMemory(i *Inverse) {
 	want := ledger.MemoryArguments(i.Call)
 	if want == nil {
-		x.refuse("inverse.call", fmt.Sprintf("%q with actuator memory", i.Call), ledger.CapabilityAssert+" or "+ledger.CapabilityRetract)
+		x.refuse("inverse.call", fmt.Sprintf("%q with actuator memory", i.Call),
+			ledger.CapabilityAssert+" or "+ledger.CapabilityRetract)
 		return
 	}
 	if have := slices.Sorted(maps.Keys(i.With)); !slices.Equal(have, want) {
-		x.refuse("inverse.with", fmt.Sprintf("arguments %q", have), fmt.Sprintf("%q, which %s takes", want, i.Call))
+		x.refuse("inverse.with", fmt.Sprintf("arguments %q", have),
+			fmt.Sprintf("%q, which %s takes", want, i.Call))
 	}
 	if i.Dedupe != 0 {
 		x.refuse("inverse.dedupe", "given for actuator memory", "none: it forgets no key")
 	}
 	if i.Verify != nil {
-		x.refuse("inverse.verify", "given for actuator memory", "none: the fact and the success of the undo are one commit of records")
+		x.refuse("inverse.verify", "given for actuator memory",
+			"none: the fact and the success of the undo are one commit of records")
 	}
 }
 
@@ -251,9 +260,11 @@ func (x *compiler) checkAgent(a *Agent) {
 	const field = "inverse.agent."
 	switch n := len(a.Tools); {
 	case n < 2 && a.Prompt != "":
-		x.refuse(field+"prompt", fmt.Sprintf("given with %d tools", n), "two tools or more; one tool is called without a model, by actuator nats")
+		x.refuse(field+"prompt", fmt.Sprintf("given with %d tools", n),
+			"two tools or more; one tool is called without a model, by actuator nats")
 	case n < 2 || n > ledger.ToolsMax:
-		x.refuse(field+"tools", fmt.Sprintf("%d different tools", n), fmt.Sprintf("2 to %d; one tool is called without a model, by actuator nats", ledger.ToolsMax))
+		x.refuse(field+"tools", fmt.Sprintf("%d different tools", n),
+			fmt.Sprintf("2 to %d; one tool is called without a model, by actuator nats", ledger.ToolsMax))
 	}
 	for _, tool := range a.Tools {
 		if !ledger.ValidCapability(tool) {
@@ -281,7 +292,8 @@ func (x *compiler) checkRanges(c Contract) {
 		x.asked("probe", c.Probe.Timeout, c.Probe.Attempts, c.Probe.Backoff)
 	}
 	if len(c.Lift) > LiftMax || slices.Contains(c.Lift, "") {
-		x.refuse("lift", fmt.Sprintf("%d fields, or one without a name", len(c.Lift)), fmt.Sprintf("at most %d names of top-level fields", LiftMax))
+		x.refuse("lift", fmt.Sprintf("%d fields, or one without a name", len(c.Lift)),
+			fmt.Sprintf("at most %d names of top-level fields", LiftMax))
 	}
 	if !ledger.ValidToken(c.Page) {
 		x.refuse("page", fmt.Sprintf("%q", c.Page), tokenWant)
@@ -293,7 +305,8 @@ func (x *compiler) checkRanges(c Contract) {
 	x.asked("inverse", i.Timeout, i.Attempts, i.Backoff)
 	x.span("inverse.backoff_max", i.BackoffMax, ledger.BackoffMax)
 	if i.BackoffMax < i.Backoff {
-		x.refuse("inverse.backoff_max", i.BackoffMax.String(), "at least the backoff of "+i.Backoff.String())
+		x.refuse("inverse.backoff_max", i.BackoffMax.String(),
+			"at least the backoff of "+i.Backoff.String())
 	}
 	x.between("inverse.jitter", *i.Jitter, 0, 100)
 	x.window("inverse.dedupe", i.Dedupe)
@@ -334,7 +347,8 @@ func (x *compiler) atMost(field, text string, most int) {
 // registration returns the record's form of a checked contract, without a key.
 func (x *compiler) registration(c Contract) *pb.CompensationRegistered {
 	out := &pb.CompensationRegistered{
-		OnInDoubt: onInDoubt(c), OnLate: pb.OnLate_ON_LATE_COMPENSATE, Page: c.Page, Fidelity: string(c.Fidelity),
+		OnInDoubt: onInDoubt(c), OnLate: pb.OnLate_ON_LATE_COMPENSATE, Page: c.Page, Fidelity: string(
+			c.Fidelity),
 		ValidForNs: int64(c.ValidFor), WarnNs: int64(c.Warn), UnservedAfterNs: int64(c.UnservedAfter),
 	}
 	if c.OnLate == LateQuarantine {
@@ -344,22 +358,27 @@ func (x *compiler) registration(c Contract) *pb.CompensationRegistered {
 		out.Triggers = append(out.Triggers, &pb.Trigger{Name: name, Condition: c.Triggers[name]})
 	}
 	if p := c.Probe; p != nil {
-		out.Probe = &pb.Probe{Call: x.call("probe", p.Call, p.With, p.Timeout, p.Attempts, p.Backoff), Answer: p.Answer, ExternalRef: p.ExternalRef}
+		out.Probe = &pb.Probe{Call: x.call("probe", p.Call, p.With, p.Timeout, p.Attempts, p.Backoff),
+			Answer: p.Answer, ExternalRef: p.ExternalRef}
 	}
 	i := c.Inverse
 	if i == nil {
 		return out
 	}
 	out.Capability, out.Bindings = i.Call, x.bindings("inverse.with", i.With)
-	out.Attempts, out.BackoffNs, out.BackoffMaxNs = uint32(i.Attempts), int64(i.Backoff), int64(i.BackoffMax)
-	out.JitterPercent, out.TimeoutNs, out.DedupeNs = uint32(*i.Jitter), int64(i.Timeout), int64(i.Dedupe)
+	out.Attempts, out.BackoffNs, out.BackoffMaxNs = uint32(i.Attempts), int64(i.Backoff), int64(
+		i.BackoffMax)
+	out.JitterPercent, out.TimeoutNs, out.DedupeNs = uint32(*i.Jitter), int64(i.Timeout), int64(
+		i.Dedupe)
 	out.Actuator, out.WorkerVersion = i.Actuator, i.WorkerVersion
 	out.Done, out.Stop, out.Approve = i.Done, i.Stop, i.Approve == ApproveOwner
 	if i.Agent != nil {
-		out.Agent = &pb.AgentTask{Tools: i.Agent.Tools, Prompt: i.Agent.Prompt, MaxTurns: uint32(i.Agent.MaxTurns), Model: i.Agent.Model}
+		out.Agent = &pb.AgentTask{Tools: i.Agent.Tools, Prompt: i.Agent.Prompt,
+			MaxTurns: uint32(i.Agent.MaxTurns), Model: i.Agent.Model}
 	}
 	if v := i.Verify; v != nil {
-		out.Verify = &pb.Verify{Call: x.call("inverse.verify", v.Call, v.With, v.Timeout, v.Attempts, v.Backoff), Ok: v.Ok}
+		out.Verify = &pb.Verify{Call: x.call("inverse.verify", v.Call, v.With, v.Timeout, v.Attempts,
+			v.Backoff), Ok: v.Ok}
 	}
 	return out
 }
@@ -386,7 +405,8 @@ func lates(l Late) pb.Late {
 	}
 }
 
-func (x *compiler) call(field, capability string, with map[string]any, timeout time.Duration, attempts int, backoff time.Duration) *pb.Call {
+func (x *compiler) call(field, capability string, with map[string]any, timeout time.Duration,
+	attempts int, backoff time.Duration) *pb.Call {
 	return &pb.Call{Capability: capability, Bindings: x.bindings(field+".with", with),
 		TimeoutNs: int64(timeout), Attempts: uint32(attempts), BackoffNs: int64(backoff)}
 }
@@ -394,7 +414,8 @@ func (x *compiler) call(field, capability string, with map[string]any, timeout t
 // checkFits tries the contract in a pair: the ledger's own rules, and room in a
 // commit beside it.
 func (x *compiler) checkFits(out *Compiled) {
-	forward, inverse := out.Pair("plan", "action", "", &pb.ForwardRegistered{Capability: out.Capability})
+	forward, inverse := out.Pair("plan", "action", "",
+		&pb.ForwardRegistered{Capability: out.Capability})
 	source := ledger.Source{Class: ledger.ClassAgent, Plan: "plan"}
 	for _, r := range []*pb.Record{forward, inverse} {
 		var refused *ledger.Refused
@@ -403,6 +424,7 @@ func (x *compiler) checkFits(out *Compiled) {
 		}
 	}
 	if size := ledger.RecordSize(inverse); size > ledger.CommitSizeMax/2 {
-		x.refuse("", fmt.Sprintf("%d bytes in every registration", size), fmt.Sprintf("at most %d bytes", ledger.CommitSizeMax/2))
+		x.refuse("", fmt.Sprintf("%d bytes in every registration", size),
+			fmt.Sprintf("at most %d bytes", ledger.CommitSizeMax/2))
 	}
 }

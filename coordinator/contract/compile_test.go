@@ -33,7 +33,8 @@ func wantRefusals(t *testing.T, refusals []refusal) {
 
 // inMemory makes a contract's inverse one in working memory.
 func inMemory(c *contract.Contract) {
-	c.Inverse = &contract.Inverse{Call: ledger.CapabilityRetract, Actuator: contract.ActuatorMemory, With: map[string]any{"key": "=input.branch"}}
+	c.Inverse = &contract.Inverse{Call: ledger.CapabilityRetract, Actuator: contract.ActuatorMemory,
+		With: map[string]any{"key": "=input.branch"}}
 }
 
 // What working memory undoes is in the record like any other inverse.
@@ -44,7 +45,8 @@ func TestAnInverseInWorkingMemoryCompiles(t *testing.T) {
 	}
 	_, r := compiled.Pair("p", "a", "", &pb.ForwardRegistered{})
 	got := r.GetCompensationRegistered()
-	if got.Actuator != ledger.ActuatorMemory || got.Capability != ledger.CapabilityRetract || len(got.Bindings) != 1 || got.Bindings[0].Name != ledger.ArgumentKey {
+	if got.Actuator != ledger.ActuatorMemory || got.Capability != ledger.CapabilityRetract || len(got.Bindings) != 1 ||
+		got.Bindings[0].Name != ledger.ArgumentKey {
 		t.Fatalf("%v", got)
 	}
 	if err := ledger.Check(r, ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: "p"}); err != nil {
@@ -60,7 +62,10 @@ func TestBadContractsAreRefused(t *testing.T) {
 		{"inverse", "missing", func(c *contract.Contract) { c.Inverse = nil }},
 		{"inverse", "given for an irreversible", func(c *contract.Contract) { c.Class = contract.Irreversible }},
 		{"inverse", "given for an effectless", func(c *contract.Contract) { c.Class = contract.Effectless }},
-		{"probe", "given for an irreversible", func(c *contract.Contract) { c.Class, c.Inverse, c.Before = contract.Irreversible, nil, nil }},
+		{"probe", "given for an irreversible", func(c *contract.Contract) {
+			c.Class, c.Inverse,
+				c.Before = contract.Irreversible, nil, nil
+		}},
 		{"inverse.call", `""`, func(c *contract.Contract) { c.Inverse.Call = "" }},
 		{"before.call", `"a b"`, func(c *contract.Contract) { c.Before.Call = "a b" }},
 		{"probe.call", `""`, func(c *contract.Contract) { c.Probe.Call = "" }},
@@ -77,13 +82,17 @@ func TestBadContractsAreRefused(t *testing.T) {
 		{"inverse.agent", "given for actuator nats", func(c *contract.Contract) {
 			c.Inverse.Actuator, c.Inverse.Agent = contract.ActuatorNATS, &contract.Agent{Tools: []string{"a", "b"}}
 		}},
-		{"inverse.agent.tools", `"b c"`, func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b c"}} }},
-		{"inverse.agent.max_turns", "-1", func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, MaxTurns: -1} }},
-		{"inverse.actuator", "nats for fact.retract", func(c *contract.Contract) { c.Inverse.Call = ledger.CapabilityRetract }},
+		{"inverse.agent.tools", `"b c"`,
+			func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b c"}} }},
+		{"inverse.agent.max_turns", "-1",
+			func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, MaxTurns: -1} }},
+		{"inverse.actuator", "nats for fact.retract",
+			func(c *contract.Contract) { c.Inverse.Call = ledger.CapabilityRetract }},
 		{"inverse.call", "with actuator memory", func(c *contract.Contract) { c.Inverse.Actuator = contract.ActuatorMemory }},
 		{"inverse.with", "arguments", func(c *contract.Contract) { inMemory(c); c.Inverse.Call = ledger.CapabilityAssert }},
 		{"inverse.with", "arguments", func(c *contract.Contract) { inMemory(c); c.Inverse.With["value"] = 1 }},
-		{"inverse.dedupe", "given for actuator memory", func(c *contract.Contract) { inMemory(c); c.Inverse.Dedupe = time.Hour }},
+		{"inverse.dedupe", "given for actuator memory",
+			func(c *contract.Contract) { inMemory(c); c.Inverse.Dedupe = time.Hour }},
 		{"inverse.verify", "given for actuator memory", func(c *contract.Contract) {
 			inMemory(c)
 			c.Inverse.Verify = &contract.Verify{Call: "a.b", Ok: "true"}
@@ -92,9 +101,15 @@ func TestBadContractsAreRefused(t *testing.T) {
 		{"inverse.attempts", "-1", func(c *contract.Contract) { c.Inverse.Attempts = -1 }},
 		{"inverse.timeout", "-1ns", func(c *contract.Contract) { c.Inverse.Timeout = -1 }},
 		{"inverse.backoff", "25h0m0s", func(c *contract.Contract) { c.Inverse.Backoff = 25 * time.Hour }},
-		{"inverse.backoff_max", "1m0s", func(c *contract.Contract) { c.Inverse.Backoff, c.Inverse.BackoffMax = time.Hour, time.Minute }},
+		{"inverse.backoff_max", "1m0s", func(c *contract.Contract) {
+			c.Inverse.Backoff, c.Inverse.BackoffMax = time.Hour,
+				time.Minute
+		}},
 		{"inverse.jitter", "-1", func(c *contract.Contract) { c.Inverse.Jitter = &minus }},
-		{"inverse.worker_version", "65 bytes", func(c *contract.Contract) { c.Inverse.WorkerVersion = strings.Repeat("1", 65) }},
+		{"inverse.worker_version", "65 bytes", func(c *contract.Contract) {
+			c.Inverse.WorkerVersion = strings.Repeat("1",
+				65)
+		}},
 		{"probe.attempts", "-1", func(c *contract.Contract) { c.Probe.Attempts = -1 }},
 		{"valid_for", "-1ns", func(c *contract.Contract) { c.ValidFor = -1 }},
 		{"valid_for", "2562047h", func(c *contract.Contract) { c.ValidFor = math.MaxInt64 }},
@@ -120,26 +135,40 @@ func TestBadExpressionsAreRefused(t *testing.T) {
 	wantRefusals(t, []refusal{
 		{"inverse.with", "65 arguments", func(c *contract.Contract) { c.Inverse.With = many }},
 		{"inverse.with", "without a name", func(c *contract.Contract) { c.Inverse.With[""] = 1 }},
-		{"inverse.with.sha", `undeclared name "outptu"; did you mean output?`, func(c *contract.Contract) { c.Inverse.With["sha"] = "=outptu.sha" }},
-		{"inverse.with.sha", "undeclared name \"probe\"; it may read input, output, before, plan and meta", func(c *contract.Contract) { c.Inverse.With["sha"] = "=probe.sha" }},
-		{"inverse.with.a.b[1]", "Syntax error", func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"b": []any{1, "=input."}} }},
+		{"inverse.with.sha", `undeclared name "outptu"; did you mean output?`,
+			func(c *contract.Contract) { c.Inverse.With["sha"] = "=outptu.sha" }},
+		{"inverse.with.sha", "undeclared name \"probe\"; it may read input, output, before, plan and meta",
+			func(c *contract.Contract) { c.Inverse.With["sha"] = "=probe.sha" }},
+		{"inverse.with.a.b[1]", "Syntax error",
+			func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"b": []any{1, "=input."}} }},
 		{"inverse.with.a", "unsupported type", func(c *contract.Contract) { c.Inverse.With["a"] = make(chan int) }},
 		{"inverse.with.a", "unsupported value", func(c *contract.Contract) { c.Inverse.With["a"] = math.NaN() }},
-		{"inverse.with.a.from", "reads its own action only", func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$.steps.x.output.id"} }},
-		{"inverse.with.a.from", `no "outputs"`, func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$.outputs.id"} }},
-		{"inverse.with.a.from", `no "outptu"`, func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$['outptu'].id"} }},
-		{"inverse.with.deep" + strings.Repeat("[0]", 33), "nested deeper", func(c *contract.Contract) { c.Inverse.With["deep"] = deep }},
-		{"before.with.name", "reads output, which is not known here", func(c *contract.Contract) { c.Before.With["name"] = "=output.name" }},
+		{"inverse.with.a.from", "reads its own action only",
+			func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$.steps.x.output.id"} }},
+		{"inverse.with.a.from", `no "outputs"`,
+			func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$.outputs.id"} }},
+		{"inverse.with.a.from", `no "outptu"`,
+			func(c *contract.Contract) { c.Inverse.With["a"] = map[string]any{"from": "$['outptu'].id"} }},
+		{"inverse.with.deep" + strings.Repeat("[0]", 33), "nested deeper",
+			func(c *contract.Contract) { c.Inverse.With["deep"] = deep }},
+		{"before.with.name", "reads output, which is not known here",
+			func(c *contract.Contract) { c.Before.With["name"] = "=output.name" }},
 		{"inverse.done", "the result is string", func(c *contract.Contract) { c.Inverse.Done = `"done"` }},
-		{"inverse.stop", "reads probe, which is not known here", func(c *contract.Contract) { c.Inverse.Stop = "probe.gone == true" }},
+		{"inverse.stop", "reads probe, which is not known here",
+			func(c *contract.Contract) { c.Inverse.Stop = "probe.gone == true" }},
 		{"inverse.verify.ok", "the result is int", func(c *contract.Contract) { c.Inverse.Verify.Ok = "1" }},
 		{"probe.answer", "the result is bool", func(c *contract.Contract) { c.Probe.Answer = "probe.found == true" }},
-		{"probe.answer", `the result may be "there"`, func(c *contract.Contract) { c.Probe.Answer = `probe.found ? "there" : "absent"` }},
+		{"probe.answer", `the result may be "there"`,
+			func(c *contract.Contract) { c.Probe.Answer = `probe.found ? "there" : "absent"` }},
 		{"probe.external_ref", "the result is bool", func(c *contract.Contract) { c.Probe.ExternalRef = "has(probe.id)" }},
 		{"valid_until", "reads output", func(c *contract.Contract) { c.ValidUntil = "timestamp(output.start)" }},
 		{"valid_until", "the result is int", func(c *contract.Contract) { c.ValidUntil = "7" }},
-		{"triggers[late]", `plan has no field deadlin; did you mean deadline?`, func(c *contract.Contract) { c.Triggers = map[string]string{"late": "=after(plan.deadlin)"} }},
-		{"triggers[a b]", "is no name", func(c *contract.Contract) { c.Triggers = map[string]string{"a b": "plan.status == 'failed'"} }},
+		{"triggers[late]", `plan has no field deadlin; did you mean deadline?`,
+			func(c *contract.Contract) { c.Triggers = map[string]string{"late": "=after(plan.deadlin)"} }},
+		{"triggers[a b]", "is no name", func(c *contract.Contract) {
+			c.Triggers = map[string]string{"a b": "plan.status == " +
+				"'failed'"}
+		}},
 		{"triggers", "17", func(c *contract.Contract) { c.Triggers = conditions }},
 	})
 }
@@ -166,7 +195,8 @@ func TestS50EveryCapabilityIsClassified(t *testing.T) {
 		class contract.Class
 		want  pb.Class
 	}{{contract.Irreversible, pb.Class_CLASS_IRREVERSIBLE}, {contract.Effectless, pb.Class_CLASS_EFFECTLESS}} {
-		forward, inverse := compile(t, contract.Contract{Capability: "a.b", Class: c.class}).Pair("p", "a", "", &pb.ForwardRegistered{Capability: "a.b"})
+		forward, inverse := compile(t, contract.Contract{Capability: "a.b", Class: c.class}).Pair("p", "a", "",
+			&pb.ForwardRegistered{Capability: "a.b"})
 		if forward.GetForwardRegistered().Class != c.want || inverse.GetCompensationRegistered().Capability != "" {
 			t.Errorf("%s registers %v, %v", c.class, forward, inverse)
 		}
@@ -195,7 +225,8 @@ func TestS5S6AForwardNamesItsCompensation(t *testing.T) {
 }
 
 func TestS7WorkerVersionIsCarried(t *testing.T) {
-	if r := registered(t, changed(func(c *contract.Contract) { c.Inverse.WorkerVersion = "2.1" })); r.WorkerVersion != "2.1" {
+	if r := registered(t,
+		changed(func(c *contract.Contract) { c.Inverse.WorkerVersion = "2.1" })); r.WorkerVersion != "2.1" {
 		t.Errorf("registered %v", r)
 	}
 }
@@ -205,11 +236,13 @@ func TestS7WorkerVersionIsCarried(t *testing.T) {
 // says.
 func TestS9S10AnAgentTaskIsCarried(t *testing.T) {
 	r := registered(t, changed(func(c *contract.Contract) {
-		c.Inverse.Agent = &contract.Agent{Tools: []string{"b.tool", "a.tool"}, Prompt: "Retry for ever.", MaxTurns: 8, Model: "small"}
+		c.Inverse.Agent = &contract.Agent{Tools: []string{"b.tool", "a.tool"}, Prompt: "Retry for ever.", MaxTurns: 8,
+			Model: "small"}
 		c.Inverse.WorkerVersion, c.Inverse.Attempts = "3", 2
 	}))
 	a := r.Agent
-	if r.Actuator != "agent" || strings.Join(a.GetTools(), " ") != "a.tool b.tool" || a.GetPrompt() != "Retry for ever." || a.GetMaxTurns() != 8 ||
+	if r.Actuator != "agent" || strings.Join(a.GetTools(), " ") != "a.tool b.tool" || a.GetPrompt() != "Retry for ever." ||
+		a.GetMaxTurns() != 8 ||
 		a.GetModel() != "small" || r.WorkerVersion != "3" || r.Attempts != 2 || r.BackoffNs != int64(time.Second) {
 		t.Errorf("registered %v", r)
 	}
@@ -250,7 +283,8 @@ func TestS11S23ARegistrationIsFrozen(t *testing.T) {
 	if err != nil || string(after) != string(before) {
 		t.Errorf("the registration changed with the contract: %v (%v)", again, err)
 	}
-	if string(forward.GetForwardRegistered().ContractDigest) != string(compiled.Digest[:]) || compile(t, c).Digest == compiled.Digest {
+	if string(forward.GetForwardRegistered().ContractDigest) != string(compiled.Digest[:]) ||
+		compile(t, c).Digest == compiled.Digest {
 		t.Error("the digest does not name the revision")
 	}
 }
@@ -272,7 +306,8 @@ func TestS20AMissingPathIsNull(t *testing.T) {
 
 // A contract can ask for a supervisor's verdict on every forward; so can its caller.
 func TestS77ReviewIsCarried(t *testing.T) {
-	for _, c := range []struct{ contract, call, want bool }{{true, false, true}, {false, true, true}, {false, false, false}} {
+	for _, c := range []struct{ contract, call, want bool }{{true, false, true}, {false, true, true},
+		{false, false, false}} {
 		compiled := compile(t, changed(func(b *contract.Contract) { b.Review = c.contract }))
 		forward, _ := compiled.Pair("p", "a", "", &pb.ForwardRegistered{Capability: "a.b", Review: c.call})
 		if forward.GetForwardRegistered().Review != c.want || (compiled.ReviewTimeout == 10*time.Minute) != c.contract {
@@ -292,7 +327,8 @@ func TestValidUntilIsATimestamp(t *testing.T) {
 			t.Errorf("%s: %d (%v), want %d", input, got, err, want)
 		}
 	}
-	for _, input := range []string{`{"start":"tomorrow"}`, `{"start":"1969-12-31T00:00:00Z"}`, `{"start":"9999-12-31T00:00:00Z"}`, `{"start":{}}`} {
+	for _, input := range []string{`{"start":"tomorrow"}`, `{"start":"1969-12-31T00:00:00Z"}`,
+		`{"start":"9999-12-31T00:00:00Z"}`, `{"start":{}}`} {
 		_, err := compiled.ValidUntil([]byte(input))
 		wantRefused(t, err, "contract[git.branch.create].valid_until", "")
 	}
@@ -311,23 +347,29 @@ func TestEveryFieldIsRegistered(t *testing.T) {
 	jitter := 0
 	c := contract.Contract{
 		Capability: "a.b", Class: contract.Compensable, Fidelity: contract.Lossy,
-		Probe: &contract.Probe{Call: "a.find", With: map[string]any{"id": "=output.id"}, Answer: "=probe.state", ExternalRef: "probe.id",
-			Timeout: time.Second, Attempts: 4, Backoff: 2 * time.Second},
-		Inverse: &contract.Inverse{Call: "a.undo", Attempts: 7, Backoff: 3 * time.Second, BackoffMax: time.Hour, Jitter: &jitter, Timeout: time.Minute,
+		Probe: &contract.Probe{Call: "a.find", With: map[string]any{"id": "=output.id"}, Answer: "=probe.state",
+			ExternalRef: "probe.id",
+			Timeout:     time.Second, Attempts: 4, Backoff: 2 * time.Second},
+		Inverse: &contract.Inverse{Call: "a.undo", Attempts: 7, Backoff: 3 * time.Second, BackoffMax: time.Hour,
+			Jitter: &jitter, Timeout: time.Minute,
 			Dedupe: time.Hour, Done: "error.code == 'gone'", Stop: "= error.code == 'no' // for ever", Approve: contract.ApproveOwner,
 			Verify: &contract.Verify{Call: "a.get", Ok: "verify == null", Attempts: 2}},
 		OnInDoubt: contract.InDoubtQuarantine, OnLate: contract.LateQuarantine, ValidFor: 24 * time.Hour, Warn: time.Hour,
-		Lift: []string{"b", "a", "b"}, Triggers: map[string]string{"z": `plan.status == "failed"`, "a": "after(plan.deadline)"}, Page: "money",
+		Lift: []string{"b", "a", "b"}, Triggers: map[string]string{"z": `plan.status == "failed"`,
+			"a": "after(plan.deadline)"}, Page: "money",
 	}
 	r := registered(t, c)
 	want := &pb.CompensationRegistered{
 		Capability: "a.undo", Key: "k", Attempts: 7, BackoffNs: 3e9, BackoffMaxNs: 3600e9, TimeoutNs: 60e9, OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
-		Triggers:   []*pb.Trigger{{Name: "a", Condition: "after(plan.deadline)"}, {Name: "z", Condition: `plan.status=="failed"`}},
+		Triggers: []*pb.Trigger{{Name: "a", Condition: "after(plan.deadline)"},
+			{Name: "z", Condition: `plan.status=="failed"`}},
 		ValidForNs: 86400e9, Fidelity: "lossy", Actuator: "nats",
-		Probe: &pb.Probe{Call: &pb.Call{Capability: "a.find", Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}, TimeoutNs: 1e9, Attempts: 4, BackoffNs: 2e9},
+		Probe: &pb.Probe{Call: &pb.Call{Capability: "a.find", Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}},
+			TimeoutNs: 1e9, Attempts: 4, BackoffNs: 2e9},
 			Answer: "probe.state", ExternalRef: "probe.id"},
-		Verify: &pb.Verify{Call: &pb.Call{Capability: "a.get", TimeoutNs: 30e9, Attempts: 2, BackoffNs: 1e9}, Ok: "verify==null"},
-		Done:   "error.code=='gone'", Stop: "error.code=='no'", OnLate: pb.OnLate_ON_LATE_QUARANTINE, Page: "money", Approve: true,
+		Verify: &pb.Verify{Call: &pb.Call{Capability: "a.get", TimeoutNs: 30e9, Attempts: 2, BackoffNs: 1e9},
+			Ok: "verify==null"},
+		Done: "error.code=='gone'", Stop: "error.code=='no'", OnLate: pb.OnLate_ON_LATE_QUARANTINE, Page: "money", Approve: true,
 		DedupeNs: 3600e9, WarnNs: 3600e9,
 	}
 	if !proto.Equal(r, want) {

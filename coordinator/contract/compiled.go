@@ -27,9 +27,11 @@ type Compiled struct {
 	ReviewTimeout time.Duration // so long; 0 without Review
 
 	Timeout time.Duration // after which the agent gives the forward up; 0: as long as it lets it run
-	Grace   time.Duration // for which it lets the forward run on once its plan unwinds; 0: ledger.GraceDefault
-	Late    pb.Late       // what keeps it from landing afterwards
-	Settle  time.Duration // how long it may take to land once it is given up; 0: its Timeout, or ledger.SettleDefault
+	// for which it lets the forward run on once its plan unwinds; 0: ledger.GraceDefault
+	Grace time.Duration
+	Late  pb.Late // what keeps it from landing afterwards
+	// how long it may take to land once it is given up; 0: its Timeout, or ledger.SettleDefault
+	Settle time.Duration
 
 	inverse    *pb.CompensationRegistered // without a key; its parts are shared and never changed
 	before     []argument
@@ -45,18 +47,22 @@ type argument struct {
 // Pair makes the two records of a registration under this contract. f gives what
 // the caller decides: capability, after, lifted, ...; the caller also sets
 // ValidUntilNs of the second record, and its payload.
-func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forward, inverse *pb.Record) {
+func (c *Compiled) Pair(plan, action, key string, f *pb.ForwardRegistered) (forward,
+	inverse *pb.Record) {
 	f.Class, f.ContractDigest, f.Review = classes(c.Class), c.Digest[:], f.Review || c.Review
-	f.TimeoutNs, f.GraceNs, f.SettleNs, f.Late = int64(c.Timeout), int64(c.Grace), int64(c.Settle), c.Late
-	forward = &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
+	f.TimeoutNs, f.GraceNs, f.SettleNs, f.Late = int64(c.Timeout), int64(c.Grace), int64(
+		c.Settle), c.Late
+	forward = &pb.Record{Plan: plan, Action: action,
+		Kind: &pb.Record_ForwardRegistered{ForwardRegistered: f}}
 	t := c.inverse
 	inverse = &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{
 		CompensationRegistered: &pb.CompensationRegistered{
 			Capability: t.Capability, Bindings: t.Bindings, Key: key, Attempts: t.Attempts,
 			BackoffNs: t.BackoffNs, BackoffMaxNs: t.BackoffMaxNs, TimeoutNs: t.TimeoutNs,
 			OnInDoubt: t.OnInDoubt, Triggers: t.Triggers, WorkerVersion: t.WorkerVersion,
-			ValidForNs: t.ValidForNs, Fidelity: t.Fidelity, Actuator: t.Actuator, Probe: t.Probe, Verify: t.Verify,
-			Done: t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
+			ValidForNs: t.ValidForNs, Fidelity: t.Fidelity, Actuator: t.Actuator, Probe: t.Probe,
+			Verify: t.Verify,
+			Done:   t.Done, Stop: t.Stop, OnLate: t.OnLate, Page: t.Page, Agent: t.Agent, Approve: t.Approve,
 			JitterPercent: t.JitterPercent, DedupeNs: t.DedupeNs, WarnNs: t.WarnNs, Sealed: t.Sealed,
 			UnservedAfterNs: t.UnservedAfterNs,
 		},
@@ -104,15 +110,18 @@ func (c *Compiled) Lifted(data json.RawMessage) ([]byte, error) {
 // expression that cannot be evaluated is a *ledger.Refused, and the forward must
 // not cross.
 func (c *Compiled) BeforeArguments(input, plan, meta json.RawMessage) (json.RawMessage, error) {
-	return c.resolve("before.with", c.before, triggers.BindingVars{Input: input, Plan: plan, Meta: meta})
+	return c.resolve("before.with", c.before,
+		triggers.BindingVars{Input: input, Plan: plan, Meta: meta})
 }
 
-func (c *Compiled) resolve(field string, arguments []argument, vars triggers.BindingVars) (json.RawMessage, error) {
+func (c *Compiled) resolve(field string, arguments []argument,
+	vars triggers.BindingVars) (json.RawMessage, error) {
 	out := []byte{'{'}
 	for i, a := range arguments {
 		value, err := a.program.Evaluate(vars)
 		if err != nil {
-			return nil, ledger.Refuse(at(c.Capability)+"."+field+"."+a.name, err.Error(), "an expression that this input satisfies")
+			return nil, ledger.Refuse(at(c.Capability)+"."+field+"."+a.name, err.Error(),
+				"an expression that this input satisfies")
 		}
 		if i > 0 {
 			out = append(out, ',')

@@ -23,8 +23,9 @@ type OnInDoubt string
 // What to do in doubt. The default is InDoubtProbe with a probe, unless the provider
 // refuses what comes late; else InDoubtCompensate.
 const (
-	InDoubtProbe      OnInDoubt = "probe"      // ask the world
-	InDoubtCompensate OnInDoubt = "compensate" // undo it blindly: the inverse must tolerate that nothing happened
+	InDoubtProbe OnInDoubt = "probe" // ask the world
+	// undo it blindly: the inverse must tolerate that nothing happened
+	InDoubtCompensate OnInDoubt = "compensate"
 	InDoubtQuarantine OnInDoubt = "quarantine" // leave it to the plan's owner
 )
 

@@ -24,7 +24,8 @@ func ParseDuration(text string) (time.Duration, error) {
 		return d, nil
 	}
 	n, err := strconv.ParseFloat(days, 64)
-	if err != nil || strings.Trim(days, "-.0123456789") != "" || math.Abs(n) > float64(math.MaxInt64/day) {
+	if err != nil || strings.Trim(days, "-.0123456789") != "" ||
+		math.Abs(n) > float64(math.MaxInt64/day) {
 		return 0, bad
 	}
 	total := time.Duration(n * float64(day))

@@ -32,11 +32,13 @@ type exampleRun struct {
 
 func (r *exampleRun) run() {
 	e, c := r.example, r.compiled.inverse
-	r.vars = triggers.BindingVars{Plan: json.RawMessage(samplePlan), Meta: fmt.Appendf(nil, sampleMeta, quote(r.compiled.Capability))}
+	r.vars = triggers.BindingVars{Plan: json.RawMessage(samplePlan),
+		Meta: fmt.Appendf(nil, sampleMeta, quote(r.compiled.Capability))}
 	for _, v := range []struct {
 		given any
 		into  *json.RawMessage
-	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Before, &r.vars.Before}, {e.Plan, &r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
+	}{{e.Input, &r.vars.Input}, {e.Output, &r.vars.Output}, {e.Before, &r.vars.Before}, {e.Plan,
+		&r.vars.Plan}, {e.Meta, &r.vars.Meta}} {
 		if v.given != nil {
 			*v.into = r.text(v.given)
 		}
@@ -76,7 +78,8 @@ func (r *exampleRun) mismatch(field, got, want string) {
 }
 
 // value evaluates one expression; false after a finding.
-func (r *exampleRun) value(field, expression string, vars triggers.BindingVars) (json.RawMessage, bool) {
+func (r *exampleRun) value(field, expression string, vars triggers.BindingVars) (json.RawMessage,
+	bool) {
 	program, err := r.programs.Reader(expression)
 	if err == nil {
 		var value json.RawMessage
@@ -116,7 +119,8 @@ func (r *exampleRun) arguments(field string, bindings []*pb.Binding, want map[st
 func (r *exampleRun) window() {
 	want, err := time.Parse(time.RFC3339Nano, r.example.ValidUntil)
 	if err != nil {
-		r.fail(r.at+".valid_until", fmt.Sprintf("%q is no RFC 3339 timestamp", r.example.ValidUntil), "as in 2026-12-31T00:00:00Z")
+		r.fail(r.at+".valid_until", fmt.Sprintf("%q is no RFC 3339 timestamp", r.example.ValidUntil),
+			"as in 2026-12-31T00:00:00Z")
 		return
 	}
 	ns, err := r.compiled.ValidUntil(r.vars.Input)
@@ -136,7 +140,8 @@ func (r *exampleRun) probe(field string, p *pb.Probe, want ExampleProbe) {
 		return
 	}
 	if !slices.Contains(presences, want.Presence) {
-		r.fail(r.at+"."+field+".presence", fmt.Sprintf("%q", want.Presence), "present, absent, duplicate or inconclusive")
+		r.fail(r.at+"."+field+".presence", fmt.Sprintf("%q", want.Presence),
+			"present, absent, duplicate or inconclusive")
 		return
 	}
 	vars := r.vars

@@ -64,7 +64,8 @@ func (x *compiler) expressionError(field, text string, err error, want string) {
 }
 
 // program compiles one expression; nil after a refusal.
-func (x *compiler) program(field, text string, compile func(string) (*triggers.Binding, error)) *triggers.Binding {
+func (x *compiler) program(field, text string,
+	compile func(string) (*triggers.Binding, error)) *triggers.Binding {
 	b, err := compile(text)
 	if err != nil {
 		x.expressionError(field, text, err, "")
@@ -132,7 +133,8 @@ func (x *compiler) answer(b *triggers.Binding) {
 	for _, literal := range b.Literals() {
 		var word string
 		if json.Unmarshal(literal, &word) == nil && !slices.Contains(presences, word) {
-			x.refuse("probe.answer", "the result may be "+string(literal), "present, absent, duplicate or inconclusive")
+			x.refuse("probe.answer", "the result may be "+string(literal),
+				"present, absent, duplicate or inconclusive")
 		}
 	}
 }
@@ -140,7 +142,8 @@ func (x *compiler) answer(b *triggers.Binding) {
 // checkWith compiles each expression below a map of arguments by itself.
 func (x *compiler) checkWith(field string, with map[string]any, allowed ...string) {
 	if len(with) > ledger.BindingsMax {
-		x.refuse(field, fmt.Sprintf("%d arguments", len(with)), fmt.Sprintf("at most %d", ledger.BindingsMax))
+		x.refuse(field, fmt.Sprintf("%d arguments", len(with)),
+			fmt.Sprintf("at most %d", ledger.BindingsMax))
 	}
 	if _, ok := with[""]; ok {
 		x.refuse(field, "an argument without a name", "a name")

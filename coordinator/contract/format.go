@@ -87,7 +87,8 @@ func shown(node *yaml.Node) string {
 		return "{}"
 	case node.Kind == yaml.SequenceNode:
 		return "[]"
-	case node.Tag == "!!str" && (node.Value == "" || json.Valid([]byte(node.Value)) || strings.TrimSpace(node.Value) != node.Value || strings.Contains(node.Value, "\n")):
+	case node.Tag == "!!str" && (node.Value == "" || json.Valid([]byte(node.Value)) ||
+		strings.TrimSpace(node.Value) != node.Value || strings.Contains(node.Value, "\n")):
 		return quote(node.Value)
 	}
 	return node.Value
@@ -130,7 +131,8 @@ func tree(v reflect.Value, name string) *yaml.Node {
 		return node
 	case reflect.Map:
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
+		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()),
+			func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
 			value := tree(v.MapIndex(key), key.String())
 			if name == "triggers" {
 				value = text(triggers.Spaced(value.Value))

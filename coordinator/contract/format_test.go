@@ -11,11 +11,15 @@ import (
 
 func TestWhatIsFormattedReadsBack(t *testing.T) {
 	zero := 0
-	contracts := []contract.Contract{branch(), {Capability: "a.b", Class: contract.Effectless}, changed(func(c *contract.Contract) {
-		c.Inverse.With = map[string]any{"n": 10.5, "s": "10", "x": " =1", "y": []any{nil, true, map[string]any{"a b": "=1+input.x", "": "#"}}, "e": map[string]any{}, "l": []any{}, "big": uint64(1) << 63, "ml": "a\nb: 'c'"}
-		c.Inverse.Jitter, c.Inverse.Agent = &zero, &contract.Agent{Tools: []string{"a", "b"}, Prompt: "Do it.\nThen stop: now.\n"}
-		c.ValidFor, c.Review, c.Triggers = 36*time.Hour, true, map[string]string{"a": "after(plan.deadline)"}
-	})}
+	contracts := []contract.Contract{branch(), {Capability: "a.b", Class: contract.Effectless},
+		changed(func(c *contract.Contract) {
+			c.Inverse.With = map[string]any{"n": 10.5, "s": "10", "x": " =1",
+				"y": []any{nil, true, map[string]any{"a b": "=1+input.x",
+					"": "#"}}, "e": map[string]any{}, "l": []any{}, "big": uint64(1) << 63, "ml": "a\nb: 'c'"}
+			c.Inverse.Jitter, c.Inverse.Agent = &zero, &contract.Agent{Tools: []string{"a", "b"},
+				Prompt: "Do it.\nThen stop: now.\n"}
+			c.ValidFor, c.Review, c.Triggers = 36*time.Hour, true, map[string]string{"a": "after(plan.deadline)"}
+		})}
 	for _, s := range workedSources(t) {
 		contracts = append(contracts, s.Contract)
 	}

@@ -59,7 +59,8 @@ func (l *linter) lint() {
 	l.duplicates(compiled)
 	l.triggers(compiled)
 	for i := range l.source.Examples {
-		(&exampleRun{linter: l, compiled: compiled, example: &l.source.Examples[i], at: fmt.Sprintf("examples[%d]", i)}).run()
+		(&exampleRun{linter: l, compiled: compiled, example: &l.source.Examples[i],
+			at: fmt.Sprintf("examples[%d]", i)}).run()
 	}
 }
 
@@ -77,7 +78,8 @@ func (l *linter) problem(p problem) {
 }
 
 // deletes are the words in a capability after which nothing is left to restore.
-var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", "truncate", "overwrite", "update", "replace"}
+var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", "truncate",
+	"overwrite", "update", "replace"}
 
 // warnings says what is allowed and rarely meant.
 func (l *linter) warnings(c Contract) {
@@ -85,20 +87,24 @@ func (l *linter) warnings(c Contract) {
 		return
 	}
 	if word := deleteWord(c.Capability); word != "" && c.Before == nil {
-		l.warn("capability", c.Capability+" keeps no before-image: after the "+word+" there is nothing to restore", "add before: a call whose answer is kept")
+		l.warn("capability", c.Capability+" keeps no before-image: after the "+word+" there is nothing "+
+			"to restore", "add before: a call whose answer is kept")
 	}
 	if c.Probe == nil && c.OnInDoubt == "" && c.Late != LateRefused {
-		l.warn("class", "no probe: an action in doubt is undone blindly", "add a probe, or write on_in_doubt: compensate or quarantine")
+		l.warn("class", "no probe: an action in doubt is undone blindly",
+			"add a probe, or write on_in_doubt: compensate or quarantine")
 	}
 	l.landing(c)
 	if c.Fidelity == Lossy && c.Inverse.Approve == "" {
 		l.warn("fidelity", "a lossy undo runs without its owner's word", "add inverse.approve: owner")
 	}
 	if c.Inverse.Call == c.Capability {
-		l.warn("inverse.call", "the inverse is the forward itself", "a capability of its own, so that its workers can tell an undo from an act")
+		l.warn("inverse.call", "the inverse is the forward itself",
+			"a capability of its own, so that its workers can tell an undo from an act")
 	}
 	if c.ValidFor > 0 && c.Warn >= c.ValidFor {
-		l.warn("warn", "a window of "+FormatDuration(c.ValidFor)+" is announced as soon as it opens", "less than valid_for")
+		l.warn("warn", "a window of "+FormatDuration(c.ValidFor)+" is announced as soon as it opens",
+			"less than valid_for")
 	}
 	if c.Warn > 0 && c.ValidFor == 0 && c.ValidUntil == "" {
 		l.warn("warn", "there is no window to warn of", "add valid_for or valid_until")
@@ -111,15 +117,20 @@ func (l *linter) landing(c Contract) {
 		return
 	}
 	if x := (&compiler{programs: l.programs}); !x.namesForward(x.normalise(c)) {
-		l.warn("inverse.with", "no argument reads meta.forward_key: an undo in doubt cannot say which forward it undoes",
-			"pass forward: =meta.forward_key, so that the provider can find the effect and refuse a forward whose undo came first")
+		l.warn("inverse.with", "no argument reads meta.forward_key: an undo in doubt cannot say which "+
+			"forward it undoes",
+			"pass forward: =meta.forward_key, so that the provider can find the effect and refuse a "+
+				"forward whose undo came first")
 	}
 	if c.Late == "" && c.Settle == 0 && c.Timeout == 0 {
-		l.warn("late", "nothing says when a forward that was given up can no longer land: an undo in doubt waits "+FormatDuration(ledger.SettleDefault),
-			"late: refused if the provider refuses a forward whose undo came first; never if it happens in the agent; else timeout and settle")
+		l.warn("late", "nothing says when a forward that was given up can no longer land: an undo in "+
+			"doubt waits "+FormatDuration(ledger.SettleDefault),
+			"late: refused if the provider refuses a forward whose undo came first; never if it happens "+
+				"in the agent; else timeout and settle")
 	}
 	if c.Late == LateRefused && c.OnLate != "" {
-		l.warn("on_late", "nothing is owed for what completes late: its undo has undone it", "leave it out beside late: refused")
+		l.warn("on_late", "nothing is owed for what completes late: its undo has undone it",
+			"leave it out beside late: refused")
 	}
 }
 
@@ -128,7 +139,8 @@ func (l *linter) landing(c Contract) {
 var (
 	fieldsOf = map[string][]string{
 		"error": {"code", "message"},
-		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure", "external_ref", "forward_at_ms", "forward_key",
+		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure",
+			"external_ref", "forward_at_ms", "forward_key",
 			"has_forward_output", "key", "plan", "tenant"},
 		"plan": {"agent", "id", "label", "labels", "owner", "reason"},
 	}
@@ -183,7 +195,8 @@ func (l *linter) duplicates(c *Compiled) {
 		return
 	}
 	answer, err := l.programs.Reader(probe.Answer)
-	if err != nil || !slices.ContainsFunc(answer.Literals(), func(word json.RawMessage) bool { return string(word) == `"duplicate"` }) {
+	if err != nil || !slices.ContainsFunc(answer.Literals(),
+		func(word json.RawMessage) bool { return string(word) == `"duplicate"` }) {
 		return
 	}
 	for _, b := range c.inverse.Bindings {
@@ -191,11 +204,13 @@ func (l *linter) duplicates(c *Compiled) {
 			return
 		}
 	}
-	l.warn("probe.answer", "it may be duplicate, and no argument of the inverse reads meta.external_ref: the extra effect goes to its owner", "read meta.external_ref in inverse.with")
+	l.warn("probe.answer", "it may be duplicate, and no argument of the inverse reads "+
+		"meta.external_ref: the extra effect goes to its owner", "read meta.external_ref in inverse.with")
 }
 
 func deleteWord(capability string) string {
-	for word := range strings.FieldsFuncSeq(strings.ToLower(capability), func(r rune) bool { return r == '.' || r == '-' || r == '_' }) {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(capability),
+		func(r rune) bool { return r == '.' || r == '-' || r == '_' }) {
 		if slices.Contains(deletes, word) {
 			return word
 		}
@@ -211,7 +226,10 @@ type noFacts struct{}
 
 func (noFacts) Fact(string) *triggers.Fact { return nil }
 
-func (noFacts) Occurrences(string, int64, int64) iter.Seq[int64] { return func(func(int64) bool) {} }
+func (noFacts) Occurrences(string, int64,
+	int64) iter.Seq[int64] {
+	return func(func(int64) bool) {}
+}
 
 // triggers evaluates each condition as it stands when an action has just been
 // registered: what is true there undoes every action at once. Without examples the
@@ -232,15 +250,19 @@ func (l *linter) triggers(c *Compiled) {
 }
 
 // trigger reports whether it found something.
-func (l *linter) trigger(c *Compiled, field string, condition *triggers.Condition, example *Example) bool {
+func (l *linter) trigger(c *Compiled, field string, condition *triggers.Condition,
+	example *Example) bool {
 	scope := triggers.Scope{
-		Plan:   triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs, DeadlineNs: sampleNs + int64(day), Actions: 1},
-		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs, Input: l.lifted(c, example.Input)},
-		NowNs:  sampleNs, ArmedNs: sampleNs,
+		Plan: triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs,
+			DeadlineNs: sampleNs + int64(day), Actions: 1},
+		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs,
+			Input: l.lifted(c, example.Input)},
+		NowNs: sampleNs, ArmedNs: sampleNs,
 	}
 	result := condition.Evaluate(scope, noFacts{})
 	if result.Truth == triggers.True {
-		l.fail(field, "fires at once: it is true of an action that was just registered", "a condition that a later fact, time or outcome makes true")
+		l.fail(field, "fires at once: it is true of an action that was just registered",
+			"a condition that a later fact, time or outcome makes true")
 		return true
 	}
 	payload, waits := l.payload(c, field, result.Waits)
@@ -248,7 +270,8 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 		return true
 	}
 	if result.Moot && !waits {
-		l.warn(field, "never fires: no later fact, time or outcome makes it true", "remove it, or see docs/triggers.md")
+		l.warn(field, "never fires: no later fact, time or outcome makes it true",
+			"remove it, or see docs/triggers.md")
 		return true
 	}
 	if example.Output == nil {
@@ -284,12 +307,15 @@ func (l *linter) payload(c *Compiled, field string, waitsFor []string) (refused,
 		}
 		waits = true
 		name := path[strings.LastIndex(path, ".")+1:]
-		if slices.ContainsFunc(c.Sensitive, func(p seal.Path) bool { return p.Overlaps([]string{from, name}) }) {
-			l.fail(field, "reads "+path+", which is sensitive", "what stands in the clear: a decision must be the same when the key is gone")
+		if slices.ContainsFunc(c.Sensitive,
+			func(p seal.Path) bool { return p.Overlaps([]string{from, name}) }) {
+			l.fail(field, "reads "+path+", which is sensitive",
+				"what stands in the clear: a decision must be the same when the key is gone")
 			return true, true
 		}
 		if !slices.Contains(c.Lift, name) {
-			l.fail(field, "reads "+path+", which is payload", "lift: ["+name+"], so that triggers may read it of the "+from)
+			l.fail(field, "reads "+path+", which is payload",
+				"lift: ["+name+"], so that triggers may read it of the "+from)
 			return true, true
 		}
 	}

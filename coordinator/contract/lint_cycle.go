@@ -92,9 +92,12 @@ func cycles(sources []Source, programs *triggers.Cache) (findings Findings) {
 			names = append(names, sources[j].Capability)
 		}
 		k, _ := made(sources[round[len(round)-1]].Contract)
-		findings = append(findings, sources[i].finding(Warning, "triggers["+k.reads(sources[i].Contract, programs)+"]",
-			fmt.Sprintf("undos that turn each other's triggers, a cycle of %d: %s", len(round), strings.Join(names, " -> ")),
-			"a condition that its own undo does not make true; a limit cuts the cascade (docs/guide/cascades.md)"))
+		findings = append(findings, sources[i].finding(Warning, "triggers["+k.reads(sources[i].Contract,
+			programs)+"]",
+			fmt.Sprintf("undos that turn each other's triggers, a cycle of %d: %s", len(round),
+				strings.Join(names, " -> ")),
+			"a condition that its own undo does not make true; a limit cuts the cascade "+
+				"(docs/guide/cascades.md)"))
 	}
 	return findings
 }

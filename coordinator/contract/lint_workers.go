@@ -38,12 +38,14 @@ type workerCall struct {
 // need no worker.
 func workerCalls(c Contract) (calls []workerCall) {
 	if i := c.Inverse; i != nil {
-		handled := ledger.MemoryArguments(i.Call) != nil || len(i.Call) > len(api.HandlerPrefix) && i.Call[:len(api.HandlerPrefix)] == api.HandlerPrefix
+		handled := ledger.MemoryArguments(i.Call) != nil || len(i.Call) > len(api.HandlerPrefix) &&
+			i.Call[:len(api.HandlerPrefix)] == api.HandlerPrefix
 		if !handled {
 			calls = append(calls, workerCall{WorkerCall{i.Call, true, i.WorkerVersion}, "inverse.call"})
 		}
 		if i.Verify != nil {
-			calls = append(calls, workerCall{WorkerCall{i.Verify.Call, false, i.WorkerVersion}, "inverse.verify.call"})
+			calls = append(calls, workerCall{WorkerCall{i.Verify.Call, false, i.WorkerVersion},
+				"inverse.verify.call"})
 		}
 	}
 	if c.Probe != nil {
@@ -83,12 +85,15 @@ func LintWorkers(sources []Source, serving func(WorkerCall) Serving) Findings {
 			}
 			switch s := serving(call.WorkerCall); {
 			case s.OtherVersion != "":
-				l.warn(call.field, "only other versions of a worker serve "+what+": "+s.OtherVersion, "a worker of version "+call.Version)
+				l.warn(call.field, "only other versions of a worker serve "+what+": "+s.OtherVersion,
+					"a worker of version "+call.Version)
 			case s.Served == ServedNo:
-				l.warn(call.field, "no worker serves "+what+" now: an action that needs it is its owner's after "+unservedAfter(sources[i].Contract),
+				l.warn(call.field, "no worker serves "+what+" now: an action that needs it is its owner's "+
+					"after "+unservedAfter(sources[i].Contract),
 					"start the worker, or mend the name")
 			case s.Served == ServedUnknown && s.Heard == "":
-				l.warn(call.field, "whether a worker serves "+what+" is not known: the server cannot be asked, and none has answered yet",
+				l.warn(call.field, "whether a worker serves "+what+" is not known: the server cannot be "+
+					"asked, and none has answered yet",
 					"try it: docs/guide/testing.md")
 			}
 		}

@@ -28,12 +28,14 @@ inverse: {call: fact.retract, actuator: memory, with: {key: =input.key}}
 		t.Fatal(err)
 	}
 	calls := WorkerCalls(sources)
-	if len(calls) != 3 || calls[0] != (WorkerCall{"room.free", true, "v2"}) || calls[1].Capability != "room.check" || calls[1].Undo || calls[2].Capability != "room.find" {
+	if len(calls) != 3 || calls[0] != (WorkerCall{"room.free", true, "v2"}) || calls[1].Capability != "room.check" ||
+		calls[1].Undo || calls[2].Capability != "room.find" {
 		t.Fatalf("%+v", calls)
 	}
 	findings := LintWorkers(sources, func(c WorkerCall) Serving {
 		return map[string]Serving{
-			"room.free": {Served: ServedYes, OtherVersion: "this worker is v1"}, "room.check": {Served: ServedNo}, "room.find": {Served: ServedUnknown},
+			"room.free": {Served: ServedYes,
+				OtherVersion: "this worker is v1"}, "room.check": {Served: ServedNo}, "room.find": {Served: ServedUnknown},
 		}[c.Capability]
 	})
 	var text strings.Builder
@@ -49,10 +51,14 @@ inverse: {call: fact.retract, actuator: memory, with: {key: =input.key}}
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
-	if findings := LintWorkers(sources, func(WorkerCall) Serving { return Serving{Served: ServedYes} }); len(findings) != 0 {
+	if findings := LintWorkers(sources,
+		func(WorkerCall) Serving { return Serving{Served: ServedYes} }); len(findings) != 0 {
 		t.Errorf("%v", findings)
 	}
-	if findings := LintWorkers(sources, func(WorkerCall) Serving { return Serving{Served: ServedUnknown, Heard: "1m ago"} }); len(findings) != 0 {
+	if findings := LintWorkers(sources, func(WorkerCall) Serving {
+		return Serving{Served: ServedUnknown,
+			Heard: "1m ago"}
+	}); len(findings) != 0 {
 		t.Errorf("one has answered: %v", findings)
 	}
 }

@@ -45,10 +45,12 @@ func celText(value any) string {
 // number returns a literal that CEL gives back as it is written: plain where it
 // does, json('...') where it would change the text or cannot hold it.
 func number(text string) string {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text && n != math.MinInt64 {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text &&
+		n != math.MinInt64 {
 		return text
 	}
-	if f, err := strconv.ParseFloat(text, 64); err == nil && strings.Contains(text, ".") && !strings.ContainsAny(text, "eE") {
+	if f, err := strconv.ParseFloat(text, 64); err == nil && strings.Contains(text, ".") &&
+		!strings.ContainsAny(text, "eE") {
 		if again, err := json.Marshal(f); err == nil && string(again) == text {
 			return text
 		}

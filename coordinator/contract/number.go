@@ -25,7 +25,8 @@ func scalarValue(node *yaml.Node) (any, error) {
 		return json.Number(text), nil
 	case "!!str", "!!timestamp":
 		if node.Style == 0 && largeNumber.MatchString(node.Value) {
-			return nil, fmt.Errorf("%.32s is larger than any number that can be read; write a text in quotes", node.Value)
+			return nil, fmt.Errorf("%.32s is larger than any number that can be read; write a text in "+
+				"quotes", node.Value)
 		}
 		return node.Value, nil
 	default:

@@ -24,11 +24,13 @@ func (x *compiler) outputReads(t *pb.CompensationRegistered) (paths [][]string) 
 			}
 		}
 	}
-	bindings := slices.Concat(t.Bindings, t.Probe.GetCall().GetBindings(), t.Verify.GetCall().GetBindings())
+	bindings := slices.Concat(t.Bindings, t.Probe.GetCall().GetBindings(),
+		t.Verify.GetCall().GetBindings())
 	for _, b := range bindings {
 		add(x.programs.Binding(b.Expression))
 	}
-	readers := []string{t.Done, t.Stop, t.Probe.GetAnswer(), t.Probe.GetExternalRef(), t.Verify.GetOk()}
+	readers := []string{t.Done, t.Stop, t.Probe.GetAnswer(), t.Probe.GetExternalRef(),
+		t.Verify.GetOk()}
 	for _, text := range readers {
 		if text != "" {
 			add(x.programs.Reader(text))

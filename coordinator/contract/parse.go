@@ -32,7 +32,8 @@ func Parse(name string, data []byte) ([]Source, error) {
 	})
 	findings = append(findings, unread...)
 	if len(sources) == 0 && len(findings) == 0 {
-		findings = wholeFile(name, 0, "no contract", "a document with apiVersion "+APIVersion+" and kind "+Kind)
+		findings = wholeFile(name, 0, "no contract",
+			"a document with apiVersion "+APIVersion+" and kind "+Kind)
 	}
 	return sources, findings.err()
 }
@@ -46,7 +47,8 @@ func ReadDocument(name string, data []byte, into any) (*Document, error) {
 	var findings Findings
 	unread := eachDocument(name, data, func(d Document, node *yaml.Node) {
 		if first != nil {
-			findings = append(findings, wholeFile(name, node.Line, "a second document", "a file of its own")...)
+			findings = append(findings, wholeFile(name, node.Line, "a second document",
+				"a file of its own")...)
 			return
 		}
 		first = &d
@@ -62,14 +64,16 @@ func ReadDocument(name string, data []byte, into any) (*Document, error) {
 }
 
 func wholeFile(name string, line int, message, hint string) Findings {
-	return Findings{{Severity: Error, File: name, Line: line, Column: min(line, 1), Message: message, Hint: hint}}
+	return Findings{{Severity: Error, File: name, Line: line, Column: min(line, 1), Message: message,
+		Hint: hint}}
 }
 
 // eachDocument calls yield for each document of a file and returns why the rest
 // could not be read.
 func eachDocument(name string, data []byte, yield func(Document, *yaml.Node)) Findings {
 	if len(data) > FileSizeMax {
-		return wholeFile(name, 0, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", FileSizeMax))
+		return wholeFile(name, 0, fmt.Sprintf("%d bytes", len(data)),
+			fmt.Sprintf("at most %d", FileSizeMax))
 	}
 	text := strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -112,24 +116,28 @@ func readContract(at Document, node *yaml.Node) (Source, Findings) {
 	var d document
 	r.read(node, "", reflect.ValueOf(&d).Elem())
 	if d.APIVersion != APIVersion && len(r.findings) == 0 {
-		r.findings = append(r.findings, s.finding(Error, "apiVersion", fmt.Sprintf("%q", d.APIVersion), "write "+APIVersion))
+		r.findings = append(r.findings, s.finding(Error, "apiVersion", fmt.Sprintf("%q", d.APIVersion),
+			"write "+APIVersion))
 	}
 	if d.Kind != Kind && len(r.findings) == 0 {
-		r.findings = append(r.findings, s.finding(Error, "kind", fmt.Sprintf("%q", d.Kind), "write "+Kind))
+		r.findings = append(r.findings, s.finding(Error, "kind", fmt.Sprintf("%q", d.Kind),
+			"write "+Kind))
 	}
 	s.Contract, s.Examples = d.Contract, d.Examples
 	return s, r.findings
 }
 
 func (r *reader) refuse(node *yaml.Node, field, message, hint string) {
-	r.findings = append(r.findings, Finding{Severity: Error, File: r.source.File, Line: node.Line, Column: node.Column, Field: field, Message: message, Hint: hint})
+	r.findings = append(r.findings, Finding{Severity: Error, File: r.source.File, Line: node.Line,
+		Column: node.Column, Field: field, Message: message, Hint: hint})
 }
 
 // read sets into, which is settable, from a node.
 func (r *reader) read(node *yaml.Node, field string, into reflect.Value) {
 	r.source.places[field] = node
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
-		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a file is read without looking elsewhere")
+		r.refuse(node, field, "a YAML anchor or alias",
+			"write the value out: a file is read without looking elsewhere")
 		return
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" && into.Kind() != reflect.Interface {
@@ -185,7 +193,8 @@ func joined(field, name string) string {
 }
 
 // mapping calls each for every member, each key once.
-func (r *reader) mapping(node *yaml.Node, field string, each func(key *yaml.Node, name string, value *yaml.Node)) {
+func (r *reader) mapping(node *yaml.Node, field string,
+	each func(key *yaml.Node, name string, value *yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
 		r.refuse(node, field, "no mapping", "write name: value")
 		return
@@ -197,7 +206,8 @@ func (r *reader) mapping(node *yaml.Node, field string, each func(key *yaml.Node
 		case key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Tag == "!!merge":
 			r.refuse(key, field, "a key that is no text", "write name: value")
 		case again:
-			r.refuse(key, joined(field, key.Value), "given twice", fmt.Sprintf("the first is in line %d", line))
+			r.refuse(key, joined(field, key.Value), "given twice",
+				fmt.Sprintf("the first is in line %d", line))
 		default:
 			seen[key.Value] = key.Line
 			each(key, key.Value, value)
@@ -278,7 +288,8 @@ func (r *reader) whole(node *yaml.Node, field string, into reflect.Value) bool {
 // would be for ever, attempts: 0 five.
 func (r *reader) nonzero(node *yaml.Node, field string, into reflect.Value) {
 	if into.IsZero() {
-		r.refuse(node, field, fmt.Sprintf("%q is nothing", node.Value), "leave the field out for its default, or write more than 0")
+		r.refuse(node, field, fmt.Sprintf("%q is nothing", node.Value),
+			"leave the field out for its default, or write more than 0")
 	}
 }
 
@@ -289,7 +300,8 @@ func (r *reader) value(node *yaml.Node, field string, depth int) any {
 	case depth > literalDepthMax:
 		r.refuse(node, field, fmt.Sprintf("nested deeper than %d", literalDepthMax), "a flatter value")
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		r.refuse(node, field, "a YAML anchor or alias", "write the value out: a file is read without looking elsewhere")
+		r.refuse(node, field, "a YAML anchor or alias",
+			"write the value out: a file is read without looking elsewhere")
 	case node.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(node.Content))
 		for i, item := range node.Content {

@@ -11,7 +11,8 @@ import (
 // systems bind an argument.
 func pathIn(value map[string]any) (string, bool) {
 	text, ok := value["from"].(string)
-	return text, ok && len(value) == 1 && (strings.HasPrefix(text, "$.") || strings.HasPrefix(text, "$["))
+	return text, ok && len(value) == 1 &&
+		(strings.HasPrefix(text, "$.") || strings.HasPrefix(text, "$["))
 }
 
 // pathRoots are what a path may start with.
@@ -29,7 +30,8 @@ func translate(path string) (string, error) {
 		rest = after
 		switch {
 		case first && (step == "steps" || step == "step"):
-			return "", fmt.Errorf("%q: an undo reads its own action only; hand what another step returned to this one as input", path)
+			return "", fmt.Errorf("%q: an undo reads its own action only; hand what another step returned "+
+				"to this one as input", path)
 		case first && !slices.Contains(pathRoots, step):
 			return "", fmt.Errorf("%q: no %q; there is %s", path, step, strings.Join(pathRoots, ", "))
 		case first:
@@ -78,7 +80,8 @@ func nextStep(path string) (step string, index bool, rest string, err error) {
 }
 
 // reserved are the words that CEL takes for no name.
-var reserved = []string{"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import",
+var reserved = []string{"as", "break", "const", "continue", "else", "false", "for", "function",
+	"if", "import",
 	"in", "let", "loop", "namespace", "null", "package", "return", "true", "var", "void", "while"}
 
 func identifier(name string) bool {

@@ -19,7 +19,8 @@ type Document struct {
 
 // finding places a message at a field, or at the nearest one above it.
 func (d *Document) finding(severity Severity, field, message, hint string) Finding {
-	f := Finding{Severity: severity, File: d.File, Line: d.Line, Column: 1, Field: field, Message: message, Hint: hint}
+	f := Finding{Severity: severity, File: d.File, Line: d.Line, Column: 1, Field: field,
+		Message: message, Hint: hint}
 	if node := d.node(field); node != nil {
 		f.Line, f.Column = node.Line, node.Column
 	}

@@ -44,7 +44,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	inverse.Properties["jitter"].Minimum, inverse.Properties["jitter"].Maximum = &least, &most
 	inverse.Properties["agent"].Properties["tools"].MinItems = jsonschema.Ptr(2)
 	example := s.Properties["examples"].Items
-	example.Properties["probes"].Items.Properties["presence"].Enum = []any{"present", "absent", "duplicate", "inconclusive"}
+	example.Properties["probes"].Items.Properties["presence"].Enum = []any{"present", "absent", "duplicate",
+		"inconclusive"}
 	example.Properties["errors"].Items.Properties["means"].Enum = []any{"done", "stop", "retry"}
 	tidy(s)
 	return s
@@ -81,7 +82,8 @@ func TestSchemaIsCurrent(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not that of the Go types (%v); write it: go test ./coordinator/contract -run Schema -update", file, err)
+		t.Errorf("%s is not that of the Go types (%v); write it: go test ./coordinator/contract -run Schema -update", file,
+			err)
 	}
 }
 

@@ -18,15 +18,18 @@ import (
 // a call of the undo takes a sealed value.
 func (x *compiler) checkSensitive(c Contract, out *Compiled) (sealed bool) {
 	if len(c.Sensitive) > seal.PathsMax {
-		x.refuse("sensitive", fmt.Sprintf("%d paths", len(c.Sensitive)), fmt.Sprintf("at most %d", seal.PathsMax))
+		x.refuse("sensitive", fmt.Sprintf("%d paths", len(c.Sensitive)),
+			fmt.Sprintf("at most %d", seal.PathsMax))
 	}
 	for i, text := range c.Sensitive {
 		path, err := seal.ParsePath(text)
 		switch {
 		case err != nil:
-			x.refuse(fmt.Sprintf("sensitive[%d]", i), err.Error(), "input, output or before and names below it, as in input.card")
+			x.refuse(fmt.Sprintf("sensitive[%d]", i), err.Error(),
+				"input, output or before and names below it, as in input.card")
 		case path[0] == "before" && c.Before == nil:
-			x.refuse(fmt.Sprintf("sensitive[%d]", i), text+", and the contract asks for no before-image", "a before, or none of its fields")
+			x.refuse(fmt.Sprintf("sensitive[%d]", i), text+", and the contract asks for no before-image",
+				"a before, or none of its fields")
 		default:
 			out.Sensitive = append(out.Sensitive, path)
 		}
@@ -37,7 +40,9 @@ func (x *compiler) checkSensitive(c Contract, out *Compiled) (sealed bool) {
 	for i, name := range c.Lift {
 		for _, path := range out.Sensitive {
 			if path[0] != "before" && path.Overlaps([]string{path[0], name}) {
-				x.refuse(fmt.Sprintf("lift[%d]", i), name+" is sensitive, and what is lifted stands in the clear", "fields of which nothing is sensitive")
+				x.refuse(fmt.Sprintf("lift[%d]", i),
+					name+" is sensitive, and what is lifted stands in the clear", "fields of which nothing is "+
+						"sensitive")
 				break
 			}
 		}
@@ -47,9 +52,11 @@ func (x *compiler) checkSensitive(c Contract, out *Compiled) (sealed bool) {
 	for _, call := range []struct {
 		field    string
 		bindings []*pb.Binding
-	}{{"inverse.with", t.Bindings}, {"probe.with", t.Probe.GetCall().GetBindings()}, {"inverse.verify.with", t.Verify.GetCall().GetBindings()}} {
+	}{{"inverse.with", t.Bindings}, {"probe.with",
+		t.Probe.GetCall().GetBindings()}, {"inverse.verify.with", t.Verify.GetCall().GetBindings()}} {
 		for _, b := range call.bindings {
-			sealed = x.moves(call.field+"."+b.Name, b.Expression, out.Sensitive, c.Inverse.Actuator) || sealed
+			sealed = x.moves(call.field+"."+b.Name, b.Expression, out.Sensitive, c.Inverse.Actuator) ||
+				sealed
 		}
 	}
 	return sealed
@@ -60,7 +67,8 @@ func (x *compiler) checkSensitive(c Contract, out *Compiled) (sealed bool) {
 func (x *compiler) inTheClear(c Contract, out *Compiled) {
 	t := out.inverse
 	for _, e := range []struct{ field, text string }{
-		{"valid_until", c.ValidUntil}, {"inverse.done", t.Done}, {"inverse.stop", t.Stop}, {"inverse.verify.ok", t.Verify.GetOk()},
+		{"valid_until", c.ValidUntil}, {"inverse.done", t.Done}, {"inverse.stop",
+			t.Stop}, {"inverse.verify.ok", t.Verify.GetOk()},
 		{"probe.answer", t.Probe.GetAnswer()}, {"probe.external_ref", t.Probe.GetExternalRef()},
 	} {
 		if e.text == "" {
@@ -72,7 +80,8 @@ func (x *compiler) inTheClear(c Contract, out *Compiled) {
 		}
 		for _, read := range b.Paths() {
 			if path := sensitiveAt(out.Sensitive, read); path != nil {
-				x.refuse(e.field, "reads "+path.String()+", which is sensitive", "what stands in the clear: a decision must be the same when the key is gone")
+				x.refuse(e.field, "reads "+path.String()+", which is sensitive",
+					"what stands in the clear: a decision must be the same when the key is gone")
 			}
 		}
 	}
@@ -91,11 +100,14 @@ func (x *compiler) moves(field, text string, paths []seal.Path, actuator string)
 		case path == nil:
 			continue
 		case actuator == ActuatorMemory:
-			x.refuse(field, "takes "+path.String()+", which is sensitive, into working memory", "no sensitive field: facts stand in the clear")
+			x.refuse(field, "takes "+path.String()+", which is sensitive, into working memory",
+				"no sensitive field: facts stand in the clear")
 		case !read.Copied:
-			x.refuse(field, "computes from "+path.String()+", which is sensitive", "the field as it is, as in ="+path.String()+"; the worker gets it opened and may compute")
+			x.refuse(field, "computes from "+path.String()+", which is sensitive",
+				"the field as it is, as in ="+path.String()+"; the worker gets it opened and may compute")
 		case slices.ContainsFunc(paths, func(p seal.Path) bool { return p.Inside(read.Path) }):
-			x.refuse(field, "takes a part of "+path.String()+", which is sealed as a whole", "the whole of it, or sensitive: ["+strings.Join(read.Path, ".")+"]")
+			x.refuse(field, "takes a part of "+path.String()+", which is sealed as a whole",
+				"the whole of it, or sensitive: ["+strings.Join(read.Path, ".")+"]")
 		}
 		sealed = true
 	}

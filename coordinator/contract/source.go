@@ -124,7 +124,8 @@ func declaredTwice(sources []Source) Findings {
 		case before == nil:
 			first[s.Capability] = s
 		default:
-			findings = append(findings, s.finding(Error, "capability", fmt.Sprintf("%s is declared twice", s.Capability),
+			findings = append(findings, s.finding(Error, "capability", fmt.Sprintf("%s is declared twice",
+				s.Capability),
 				fmt.Sprintf("the first is %s:%d", before.File, before.Line)))
 		}
 	}

@@ -139,7 +139,8 @@ func answer(a Answer, err error) api.Reply {
 // reply turns the end of a handler into the answer of the worker.
 func reply(result Result, err error) api.Reply {
 	r := ended(result, err)
-	r.SetupNs, r.ToolNs, r.LLMNs = result.Timing.Setup.Nanoseconds(), result.Timing.Tool.Nanoseconds(), result.Timing.LLM.Nanoseconds()
+	r.SetupNs, r.ToolNs = result.Timing.Setup.Nanoseconds(), result.Timing.Tool.Nanoseconds()
+	r.LLMNs = result.Timing.LLM.Nanoseconds()
 	return r
 }
 

@@ -54,7 +54,8 @@ func TestAWorkerThatStartsBeforeItsServerIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(asker.Close)
-	body := []byte(`{"tenant":"default","capability":"mail.unsend","purpose":"undo","key":"k","attempt":1,"term":1,"plan":"p","action":"a"}`)
+	body := []byte(
+		`{"tenant":"default","capability":"mail.unsend","purpose":"undo","key":"k","attempt":1,"term":1,"plan":"p","action":"a"}`)
 	if reply, err := asker.Request(api.UndoSubject("default", "mail.unsend"), body, 10*time.Second); err != nil {
 		t.Errorf("nobody serves: %v", err)
 	} else if want := `"status":"done"`; !strings.Contains(string(reply.Data), want) {

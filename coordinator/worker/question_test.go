@@ -34,17 +34,23 @@ func TestS109WhatAnAnswerersEndMeans(t *testing.T) {
 		err    error
 		want   api.Reply
 	}{
-		{"present", Present("r"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"present","external_ref":"r"}`)}},
+		{"present", Present("r"), nil,
+			api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"present","external_ref":"r"}`)}},
 		{"absent", Absent(), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"absent"}`)}},
-		{"duplicate", Duplicate("r2"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"duplicate","external_ref":"r2"}`)}},
-		{"inconclusive", Inconclusive("two of three say no"), nil, api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"inconclusive","reason":"two of three say no"}`)}},
+		{"duplicate", Duplicate("r2"), nil,
+			api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"duplicate","external_ref":"r2"}`)}},
+		{"inconclusive", Inconclusive("two of three say no"), nil,
+			api.Reply{Status: "done", Output: json.RawMessage(`{"presence":"inconclusive","reason":"two of three say no"}`)}},
 		{"its own", Answer{Output: []int{1}}, nil, api.Reply{Status: "done", Output: json.RawMessage(`[1]`)}},
 		{"nothing", Answer{}, nil, api.Reply{Status: "done", Output: json.RawMessage(`null`)}},
 		{"failed", Answer{}, errors.New("locked"), api.Reply{Status: "failed", Code: "error", Message: "locked"}},
-		{"stop", Answer{}, Stop(errors.New("no such account")), api.Reply{Status: "stop", Code: "stop", Message: "no such account"}},
-		{"later", Answer{}, Working(time.Now()), api.Reply{Status: "failed", Code: "bad_answer", Message: "a question cannot be answered later"}},
+		{"stop", Answer{}, Stop(errors.New("no such account")),
+			api.Reply{Status: "stop", Code: "stop", Message: "no such account"}},
+		{"later", Answer{}, Working(time.Now()),
+			api.Reply{Status: "failed", Code: "bad_answer", Message: "a question cannot be answered later"}},
 		{"too large", Answer{Output: strings.Repeat("x", OutputMax)}, nil,
-			api.Reply{Status: "failed", Code: "bad_answer", Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
+			api.Reply{Status: "failed", Code: "bad_answer",
+				Message: fmt.Sprintf("output left out: %d bytes, at most %d", OutputMax+2, OutputMax)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := wire(t, nil)
@@ -82,11 +88,13 @@ func TestACommandMustFitItsSubject(t *testing.T) {
 		{"ask.default.file.stat", "", CodeBadCommand},
 		{"ask.default.file.stat", "look", CodeBadCommand},
 	} {
-		if r := <-w.sendTo(c.subject, question("k1", c.purpose)); r.Code != c.code || (r.Status == api.StatusDone) != (c.code == "") {
+		if r := <-w.sendTo(c.subject, question("k1", c.purpose)); r.Code != c.code ||
+			(r.Status == api.StatusDone) != (c.code == "") {
 			t.Errorf("purpose %q on %s: %+v", c.purpose, c.subject, r)
 		}
 	}
-	wantRefused(t, w.Answer("file.stat", func(context.Context, api.Command) (Answer, error) { return Absent(), nil }), "capability")
+	wantRefused(t, w.Answer("file.stat", func(context.Context, api.Command) (Answer, error) { return Absent(), nil }),
+		"capability")
 	wantRefused(t, w.Answer("file.stat2", nil), "answerer")
 }
 

@@ -27,7 +27,8 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
 	source := ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name}
-	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+	if err := w.append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
+		Data: data}); err != nil {
 		return fmt.Errorf("cannot report on action %q: %w", c.Action, err)
 	}
 	return nil
@@ -35,12 +36,15 @@ func (w *Worker) Report(ctx context.Context, c api.Command, result Result, probl
 
 func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Record, error) {
 	if c.Tenant != w.tenant {
-		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant), "the worker's tenant "+w.tenant)
+		return nil, ledger.Refuse("command.tenant", fmt.Sprintf("%q", c.Tenant),
+			"the worker's tenant "+w.tenant)
 	}
 	r := spoken(reply(result, problem), c)
-	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code, Message: r.Message, ExternalRef: r.ExternalRef}
+	report := &pb.CompensationReported{Attempt: c.Attempt, Key: c.Key, Code: r.Code,
+		Message: r.Message, ExternalRef: r.ExternalRef}
 	if t := result.Timing; t != (Timing{}) {
-		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(), LlmNs: t.LLM.Nanoseconds()}
+		report.Timing = &pb.Timing{SetupNs: t.Setup.Nanoseconds(), ToolNs: t.Tool.Nanoseconds(),
+			LlmNs: t.LLM.Nanoseconds()}
 	}
 	switch r.Status {
 	case api.StatusDone:
@@ -52,11 +56,13 @@ func (w *Worker) reported(c api.Command, result Result, problem error) (*pb.Reco
 	default:
 		return nil, ledger.Refuse("problem", r.Status, "an end: nil, Stop(err) or another error")
 	}
-	record := &pb.Record{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationReported{CompensationReported: report}}
+	record := &pb.Record{Plan: c.Plan, Action: c.Action,
+		Kind: &pb.Record_CompensationReported{CompensationReported: report}}
 	if len(r.Output) > 0 {
 		record.Payload = &pb.Payload{Output: r.Output}
 	}
-	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker, Name: w.name})
+	return record, ledger.Check(record, ledger.Source{Tenant: w.tenant, Class: ledger.ClassWorker,
+		Name: w.name})
 }
 
 // append tries the same commit with the same ID until its fate is known.

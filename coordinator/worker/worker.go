@@ -113,7 +113,8 @@ func New(config Config) (*Worker, error) {
 	case !ledger.ValidToken(config.Name):
 		err = ledger.Refuse("config.name", fmt.Sprintf("%q is not a name", config.Name), name)
 	case config.Concurrency < 0 || config.Concurrency > ConcurrencyMax:
-		err = ledger.Refuse("config.concurrency", fmt.Sprint(config.Concurrency), fmt.Sprintf("1 to %d", ConcurrencyMax))
+		err = ledger.Refuse("config.concurrency", fmt.Sprint(config.Concurrency),
+			fmt.Sprintf("1 to %d", ConcurrencyMax))
 	case config.Appender == nil:
 		config.Appender, err = jetstream.Attach(config.Conn, config.Tenant)
 	}
@@ -124,8 +125,9 @@ func New(config Config) (*Worker, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Worker{
-		conn: config.Conn, appender: config.Appender, tenant: config.Tenant, name: config.Name, version: config.Version,
-		logger: config.Logger, places: make(chan struct{}, config.Concurrency),
+		conn: config.Conn, appender: config.Appender, tenant: config.Tenant, name: config.Name,
+		version: config.Version,
+		logger:  config.Logger, places: make(chan struct{}, config.Concurrency),
 		subs: map[string]*nats.Subscription{}, flights: map[string]*flight{},
 	}, nil
 }
@@ -136,7 +138,8 @@ func New(config Config) (*Worker, error) {
 // nothing is served, call again), or the connection's.
 func (w *Worker) Handle(capability string, handler Handler) error {
 	if handler == nil {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("handler", "missing", "a function"))
+		return fmt.Errorf("cannot serve %q: %w", capability,
+			ledger.Refuse("handler", "missing", "a function"))
 	}
 	return w.serve(api.UndoSubject(w.tenant, capability), capability, []string{ledger.PurposeUndo},
 		func(ctx context.Context, c api.Command) api.Reply { return reply(handler(ctx, c)) })
@@ -146,7 +149,8 @@ func (w *Worker) Handle(capability string, handler Handler) error {
 // undo and before-images. Errors as of Handle.
 func (w *Worker) Answer(capability string, answerer Answerer) error {
 	if answerer == nil {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("answerer", "missing", "a function"))
+		return fmt.Errorf("cannot serve %q: %w", capability,
+			ledger.Refuse("answerer", "missing", "a function"))
 	}
 	return w.serve(api.AskSubject(w.tenant, capability), capability,
 		[]string{api.PurposeProbe, api.PurposeVerify, api.PurposeBefore},
@@ -154,16 +158,21 @@ func (w *Worker) Answer(capability string, answerer Answerer) error {
 }
 
 // serve subscribes one subject, which takes commands of these purposes.
-func (w *Worker) serve(subject, capability string, purposes []string, serve func(context.Context, api.Command) api.Reply) error {
+func (w *Worker) serve(subject, capability string, purposes []string,
+	serve func(context.Context, api.Command) api.Reply) error {
 	if !ledger.ValidCapability(capability) {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "not a name", "dotted names, as in git.branch.delete"))
+		return fmt.Errorf("cannot serve %q: %w", capability,
+			ledger.Refuse("capability", "not a name", "dotted names, as in git.branch.delete"))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || w.subs[subject] != nil {
-		return fmt.Errorf("cannot serve %q: %w", capability, ledger.Refuse("capability", "served already, or the worker is closed", "one handler and one answerer each"))
+		return fmt.Errorf("cannot serve %q: %w", capability,
+			ledger.Refuse("capability", "served already, or the worker is closed",
+				"one handler and one answerer each"))
 	}
-	sub, err := w.conn.QueueSubscribe(subject, QueueGroup, func(m *nats.Msg) { w.receive(m, capability, purposes, serve) })
+	sub, err := w.conn.QueueSubscribe(subject, QueueGroup,
+		func(m *nats.Msg) { w.receive(m, capability, purposes, serve) })
 	if err != nil {
 		return fmt.Errorf("cannot serve %q: %v", capability, err)
 	}
@@ -221,7 +230,8 @@ func (w *Worker) Close(ctx context.Context) error {
 }
 
 // receive is called for one message of a subject after the other.
-func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serve func(context.Context, api.Command) api.Reply) {
+func (w *Worker) receive(m *nats.Msg, capability string, purposes []string,
+	serve func(context.Context, api.Command) api.Reply) {
 	var c api.Command
 	if err := json.Unmarshal(m.Data, &c); err != nil {
 		text := "cannot read command: " + err.Error()
@@ -246,7 +256,8 @@ func (w *Worker) receive(m *nats.Msg, capability string, purposes []string, serv
 
 // board returns the flight to start for a command, or nil when the command waits
 // for the one of its key that is under way.
-func (w *Worker) board(m *nats.Msg, c api.Command, serve func(context.Context, api.Command) api.Reply) *flight {
+func (w *Worker) board(m *nats.Msg, c api.Command,
+	serve func(context.Context, api.Command) api.Reply) *flight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	first := w.flights[c.Key]
@@ -292,19 +303,25 @@ func deadline(c api.Command) (context.Context, context.CancelFunc) {
 
 // admit refuses what must not be done here and now. Only undos raise the term: a
 // question may come from an agent, which must not be able to fence the executor.
-func (w *Worker) admit(c api.Command, capability string, purposes []string) (refusal api.Reply, ok bool) {
+func (w *Worker) admit(c api.Command, capability string, purposes []string) (refusal api.Reply,
+	ok bool) {
 	switch {
-	case c.Tenant != w.tenant || c.Capability != capability || !slices.Contains(purposes, c.Purpose) || c.Key == "" || c.Attempt == 0:
-		return problem(api.StatusFailed, CodeBadCommand, "tenant, capability or purpose is not of this subject, or key or attempt is missing"), false
+	case c.Tenant != w.tenant || c.Capability != capability || !slices.Contains(purposes, c.Purpose) ||
+		c.Key == "" || c.Attempt == 0:
+		return problem(api.StatusFailed, CodeBadCommand,
+			"tenant, capability or purpose is not of this subject, or key or attempt is missing"), false
 	case c.WorkerVersion != "" && c.WorkerVersion != w.version:
-		return problem(api.StatusFailed, CodeWorkerVersion, fmt.Sprintf("the registration asks for version %q, this worker is %q", c.WorkerVersion, w.version)), false
+		return problem(api.StatusFailed, CodeWorkerVersion,
+			fmt.Sprintf("the registration asks for version %q, this worker is %q", c.WorkerVersion,
+				w.version)), false
 	case c.Purpose == api.PurposeBefore:
 		return api.Reply{}, true // asked by the coordinator, which has no term
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.Term < w.term {
-		return problem(api.StatusFailed, CodeStaleTerm, fmt.Sprintf("term %d, and term %d has spoken", c.Term, w.term)), false
+		return problem(api.StatusFailed, CodeStaleTerm,
+			fmt.Sprintf("term %d, and term %d has spoken", c.Term, w.term)), false
 	}
 	if c.Purpose == ledger.PurposeUndo {
 		w.term = c.Term
@@ -353,7 +370,8 @@ func (w *Worker) run(f *flight) (answer api.Reply) {
 	c, started := f.command, time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action, "panic", p, "stack", string(debug.Stack()))
+			w.logger.Error("handler panicked", "tenant", w.tenant, "plan", c.Plan, "action", c.Action,
+				"panic", p, "stack", string(debug.Stack()))
 			answer = problem(api.StatusFailed, CodePanic, fmt.Sprint(p))
 		}
 		answer = spoken(answer, c)

@@ -32,13 +32,15 @@ type wired struct {
 func wire(t *testing.T, change func(*Config)) *wired {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
+		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"},
+			Subscribe: []string{"undo.default.>", "ask.default.>"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	conn, err := nats.Connect(server.URL(), nats.UserInfo("w1", "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
+	conn, err := nats.Connect(server.URL(), nats.UserInfo("w1", "secret"),
+		nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,8 @@ func (w *wired) handle(capability string, h Handler) {
 
 func command(key string) api.Command {
 	return api.Command{
-		Tenant: "default", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(`{"path":"/tmp/a"}`),
+		Tenant: "default", Plan: "p1", Action: "a", Capability: "file.delete", Arguments: json.RawMessage(
+			`{"path":"/tmp/a"}`),
 		Key: key, Attempt: 1, Term: 3, TimeoutMs: patience.Milliseconds(),
 	}
 }
@@ -129,7 +132,10 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 		}, api.Reply{Status: "done", Output: json.RawMessage(`{"n":1}`), ExternalRef: "r"}},
 		{"failed", func(context.Context, api.Command) (Result, error) { return Result{}, errors.New("locked") },
 			api.Reply{Status: "failed", Code: "error", Message: "locked"}},
-		{"failed with a code", func(context.Context, api.Command) (Result, error) { return Result{}, coded{errors.New("locked")} },
+		{"failed with a code", func(context.Context, api.Command) (Result, error) {
+			return Result{},
+				coded{errors.New("locked")}
+		},
 			api.Reply{Status: "failed", Code: "protected", Message: "locked"}},
 		{"stop", func(context.Context, api.Command) (Result, error) {
 			return Result{}, fmt.Errorf("cannot delete: %w", Stop(errors.New("protected branch")))
@@ -221,7 +227,8 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 	}
 	w := wire(t, nil)
 	w.handle("file.delete", func(context.Context, api.Command) (Result, error) { t.Error("ran"); return Result{}, nil })
-	if r := <-w.sendRaw("undo.default.file.delete", []byte("{")); r.Status != api.StatusFailed || r.Code != CodeBadCommand {
+	if r := <-w.sendRaw("undo.default.file.delete", []byte("{")); r.Status != api.StatusFailed ||
+		r.Code != CodeBadCommand {
 		t.Errorf("answer %+v", r)
 	}
 }
@@ -466,7 +473,8 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 			t.Fatal(err, entries[0].Err)
 		}
 		r := entries[0].Record
-		if d := r.GetCompensationReported(); m.Subject != "saga.default.worker.w1" || r.Plan != "p1" || r.Action != "a" || d.Attempt != 2 || d.Key != "k1" ||
+		if d := r.GetCompensationReported(); m.Subject != "saga.default.worker.w1" || r.Plan != "p1" || r.Action != "a" ||
+			d.Attempt != 2 || d.Key != "k1" ||
 			d.Answer != pb.Answer_ANSWER_DONE || d.ExternalRef != "r" || string(r.Payload.Output) != "1" {
 			t.Errorf("record %v on %s", r, m.Subject)
 		}
@@ -476,21 +484,27 @@ func TestReportIsARecordAndItsRetriesAreTheSame(t *testing.T) {
 func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 	w := wire(t, nil)
 	c := command("k1")
-	c.Arguments, c.Opened = json.RawMessage(`{"booking":{"id":"bk-1234","amount":120000,"card":"4000&1234","pin":987654}}`), []string{"/booking/card", "/booking/pin", "/none"}
+	c.Arguments, c.Opened = json.RawMessage(
+		`{"booking":{"id":"bk-1234","amount":120000,"card":"4000&1234","pin":987654}}`), []string{"/booking/card", "/booking/pin", "/none"}
 	for _, example := range []struct {
 		name                 string
 		result               Result
 		problem              error
 		message, ref, output string
 	}{
-		{"what is not sealed stays", Result{Output: map[string]any{"of": "bk-1234", "n": 120000}, ExternalRef: "refund of bk-1234"}, nil, "", "refund of bk-1234", `{"n":120000,"of":"bk-1234"}`},
-		{"texts", Result{Output: map[string]string{"of": "4000&1234"}, ExternalRef: "120000 to 4000&1234"}, nil, "", "120000 to [sealed]", `{"of":"[sealed]"}`},
-		{"a number", Result{Output: map[string]int{"pin": 987654}}, nil, "output left out: it repeats what was sealed", "", ""},
+		{"what is not sealed stays", Result{Output: map[string]any{"of": "bk-1234", "n": 120000},
+			ExternalRef: "refund of bk-1234"}, nil, "", "refund of bk-1234", `{"n":120000,"of":"bk-1234"}`},
+		{"texts", Result{Output: map[string]string{"of": "4000&1234"}, ExternalRef: "120000 to 4000&1234"}, nil, "",
+			"120000 to [sealed]", `{"of":"[sealed]"}`},
+		{"a number", Result{Output: map[string]int{"pin": 987654}}, nil, "output left out: it repeats what was sealed", "",
+			""},
 		{"an error", Result{}, errors.New("no such card: 4000&1234"), "no such card: [sealed]", "", ""},
-		{"across the end", Result{}, errors.New(strings.Repeat("x", ledger.TextMax-4) + "4000&1234"), strings.Repeat("x", ledger.TextMax-4) + "[sea", "", ""},
+		{"across the end", Result{}, errors.New(strings.Repeat("x", ledger.TextMax-4) + "4000&1234"),
+			strings.Repeat("x", ledger.TextMax-4) + "[sea", "", ""},
 	} {
 		r, err := w.reported(c, example.result, example.problem)
-		if d := r.GetCompensationReported(); err != nil || d.Message != example.message || d.ExternalRef != example.ref || string(r.GetPayload().GetOutput()) != example.output {
+		if d := r.GetCompensationReported(); err != nil || d.Message != example.message || d.ExternalRef != example.ref ||
+			string(r.GetPayload().GetOutput()) != example.output {
 			t.Errorf("%s: %v, %v", example.name, r, err)
 		}
 	}
@@ -498,9 +512,11 @@ func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 
 func TestReportSaysHowTheUndoEnded(t *testing.T) {
 	w := wire(t, nil)
-	for problem, want := range map[error]pb.Answer{errors.New("locked"): pb.Answer_ANSWER_FAILED, Stop(errors.New("gone for good")): pb.Answer_ANSWER_STOP} {
+	for problem, want := range map[error]pb.Answer{errors.New("locked"): pb.Answer_ANSWER_FAILED,
+		Stop(errors.New("gone for good")): pb.Answer_ANSWER_STOP} {
 		r, err := w.reported(command("k1"), Result{}, problem)
-		if err != nil || r.GetCompensationReported().Answer != want || r.GetCompensationReported().Message != problem.Error() {
+		if err != nil || r.GetCompensationReported().Answer != want ||
+			r.GetCompensationReported().Message != problem.Error() {
 			t.Errorf("%v: %v, %v", problem, r, err)
 		}
 	}
@@ -513,7 +529,8 @@ func TestReportSaysHowTheUndoEnded(t *testing.T) {
 	w.store.Fault = func(ledger.Append) ledger.Fault { return ledger.FaultLost }
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if err := w.Report(ctx, command("k1"), Result{}, nil); !errors.Is(err, ledger.ErrInDoubt) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := w.Report(ctx, command("k1"), Result{}, nil); !errors.Is(err, ledger.ErrInDoubt) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

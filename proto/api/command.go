@@ -16,11 +16,12 @@ const (
 // for an answer that changes nothing (any other purpose), on AskSubject. It is the
 // JSON body of a NATS request; docs/workers.md describes it for other languages.
 type Command struct {
-	Purpose    string          `json:"purpose"`
-	Tenant     string          `json:"tenant"`
-	Plan       string          `json:"plan"`
-	Action     string          `json:"action"`
-	Address    string          `json:"address"` // of the forward it undoes, as FormatAddress with the whole leaf
+	Purpose string `json:"purpose"`
+	Tenant  string `json:"tenant"`
+	Plan    string `json:"plan"`
+	Action  string `json:"action"`
+	// of the forward it undoes, as FormatAddress with the whole leaf
+	Address    string          `json:"address"`
 	Capability string          `json:"capability"`
 	Arguments  json.RawMessage `json:"arguments"` // object; missing bindings are null
 	// Opened are places in Arguments (RFC 6901) whose values were sealed in the ledger: not

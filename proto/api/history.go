@@ -33,9 +33,11 @@ type HistoryAnswer struct {
 	Opened      []byte   `json:"opened,omitempty"`    // PlanOpened, as recorded
 	Writer      string   `json:"writer,omitempty"`    // the process whose records the plan takes
 
-	Savepoints    []PastSavepoint `json:"savepoints,omitempty"`     // that an unwind can go back to, in order
+	// that an unwind can go back to, in order
+	Savepoints    []PastSavepoint `json:"savepoints,omitempty"`
 	SavepointsSet uint32          `json:"savepoints_set,omitempty"` // number of the last one
-	Rewinds       uint32          `json:"rewinds,omitempty"`        // number of the agent's last request to go back to one
+	// number of the agent's last request to go back to one
+	Rewinds uint32 `json:"rewinds,omitempty"`
 
 	Actions []PastAction `json:"actions"`
 	Next    uint32       `json:"next,omitempty"` // goes into After; 0: no more
@@ -62,12 +64,14 @@ type PastAction struct {
 	Code           string `json:"code,omitempty"`
 	Message        string `json:"message,omitempty"`
 	Output         []byte `json:"output,omitempty"`
-	Incomplete     bool   `json:"output_incomplete,omitempty"` // Output is what the undo reads of it, or nothing
-	ExternalRef    string `json:"external_ref,omitempty"`
-	Verdict        string `json:"verdict,omitempty"` // the last one
-	Owed           bool   `json:"owed,omitempty"`    // its undo may still be asked for
-	DutyOf         string `json:"duty_of,omitempty"` // it is owed once more for this action: no call of the function
-	Child          string `json:"child,omitempty"`   // it stands for this plan: likewise
+	// Output is what the undo reads of it, or nothing
+	Incomplete  bool   `json:"output_incomplete,omitempty"`
+	ExternalRef string `json:"external_ref,omitempty"`
+	Verdict     string `json:"verdict,omitempty"` // the last one
+	Owed        bool   `json:"owed,omitempty"`    // its undo may still be asked for
+	// it is owed once more for this action: no call of the function
+	DutyOf string `json:"duty_of,omitempty"`
+	Child  string `json:"child,omitempty"` // it stands for this plan: likewise
 }
 
 // Outcomes of a PastAction.

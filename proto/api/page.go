@@ -21,8 +21,11 @@ const (
 // Page calls an owner to an action. It is sent until its hook has taken it; ID is
 // the same each time, and its own for each quarantine.
 type Page struct {
-	ID         string `json:"id"`   // address of the record that it is about; of stuck_worker and clock_guard a name of its own
-	Kind       string `json:"kind"` // quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, stuck_worker, clock_guard
+	// address of the record that it is about; of stuck_worker and clock_guard a name of its own
+	ID string `json:"id"`
+	// quarantined, commit_waits, act_claimed, undo_window_closing, cascade_cut, stuck_worker,
+	// clock_guard
+	Kind       string `json:"kind"`
 	Hook       string `json:"hook"`
 	Tenant     string `json:"tenant"`
 	Plan       string `json:"plan"` // empty: clock_guard
@@ -34,5 +37,6 @@ type Page struct {
 	Reason     string `json:"reason"`
 	AtNs       int64  `json:"at_ns"`
 	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
-	Escalated  bool   `json:"escalated,omitempty"` // nobody has taken it on its own hook: operators get it, too
+	// nobody has taken it on its own hook: operators get it, too
+	Escalated bool `json:"escalated,omitempty"`
 }

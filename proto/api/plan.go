@@ -52,7 +52,8 @@ type OutcomeAnswer struct {
 // Doubt is what a commit waits for: an action of which it is not known whether it happened,
 // or an act that a refused record claims.
 type Doubt struct {
-	Action string `json:"action"`          // of a child plan: plan/action
-	Owner  bool   `json:"owner,omitempty"` // it waits for its owner's word; false: for an answer of the world
-	Waits  string `json:"waits"`           // for what, for people
+	Action string `json:"action"` // of a child plan: plan/action
+	// it waits for its owner's word; false: for an answer of the world
+	Owner bool   `json:"owner,omitempty"`
+	Waits string `json:"waits"` // for what, for people
 }

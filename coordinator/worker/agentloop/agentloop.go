@@ -71,7 +71,8 @@ type Tool struct {
 
 // Config is what New needs.
 type Config struct {
-	Endpoint string          // URL of chat completions, as in "http://127.0.0.1:8080/v1/chat/completions"
+	// URL of chat completions, as in "http://127.0.0.1:8080/v1/chat/completions"
+	Endpoint string
 	Model    string          // for tasks that name none
 	Tools    map[string]Tool // by capability: all that tasks of this worker may name
 	Header   http.Header     // of each request, as Authorization; default none
@@ -111,7 +112,8 @@ func New(config Config) (worker.Handler, error) {
 	case len(config.Tools) == 0:
 		err = ledger.Refuse("config.tools", "none", "the tools that tasks may name")
 	case config.MaxTurns < 0 || config.MaxTurns > TurnsMax:
-		err = ledger.Refuse("config.max_turns", fmt.Sprint(config.MaxTurns), fmt.Sprintf("1 to %d", TurnsMax))
+		err = ledger.Refuse("config.max_turns", fmt.Sprint(config.MaxTurns),
+			fmt.Sprintf("1 to %d", TurnsMax))
 	}
 	l := &loop{config: config, wire: map[string]string{}}
 	if err == nil {
@@ -137,7 +139,8 @@ func (l *loop) name(tools map[string]Tool) error {
 		case len(tool.Parameters) > 0 && !json.Valid(tool.Parameters):
 			return ledger.Refuse(at+".parameters", "not JSON", "a JSON Schema")
 		case taken[name] != "":
-			return ledger.Refuse(at, "the model could not tell it from "+taken[name], "names that differ in more than dots and underscores")
+			return ledger.Refuse(at, "the model could not tell it from "+taken[name],
+				"names that differ in more than dots and underscores")
 		}
 		taken[name], l.wire[capability] = capability, name
 	}
@@ -148,14 +151,16 @@ func (l *loop) name(tools map[string]Tool) error {
 func (l *loop) handle(ctx context.Context, c api.Command) (worker.Result, error) {
 	started := time.Now()
 	if c.Agent == nil || len(c.Agent.Tools) == 0 {
-		return worker.Result{}, worker.Stop(fail(CodeNoTask, "the command names no tools: serve it with a handler of its own"))
+		return worker.Result{}, worker.Stop(fail(CodeNoTask, "the command names no tools: serve it "+
+			"with a handler of its own"))
 	}
 	for _, tool := range c.Agent.Tools {
 		if _, ok := l.config.Tools[tool]; !ok {
 			return worker.Result{}, fail(CodeNoTool, "this worker has no tool "+tool)
 		}
 	}
-	r := &run{loop: l, command: c, started: started, model: cmp.Or(c.Agent.Model, l.config.Model), called: map[string]bool{}, failed: map[string]bool{}}
+	r := &run{loop: l, command: c, started: started, model: cmp.Or(c.Agent.Model, l.config.Model),
+		called: map[string]bool{}, failed: map[string]bool{}}
 	if len(c.Agent.Tools) == 1 {
 		return r.single(ctx)
 	}

@@ -117,13 +117,15 @@ func command() api.Command {
 	return api.Command{
 		Purpose: ledger.PurposeUndo, Tenant: "default", Plan: "p1", Action: "a", Capability: "git.pr.undo", Forward: "git.pr.open",
 		Arguments: json.RawMessage(`{"pr":7}`), Key: key, Attempt: 1, Term: 1, TimeoutMs: 10_000, DirtyFailure: true,
-		Agent: &api.AgentTask{Tools: []string{"git.pr.close", "git.branch.delete"}, Prompt: "Close the pull request, delete its branch.", MaxTurns: 4, Model: "frozen-1"},
+		Agent: &api.AgentTask{Tools: []string{"git.pr.close", "git.branch.delete"},
+			Prompt: "Close the pull request, delete its branch.", MaxTurns: 4, Model: "frozen-1"},
 	}
 }
 
 func handler(t *testing.T, m *model, b *bench) worker.Handler {
 	t.Helper()
-	h, err := New(Config{Endpoint: m.URL, Model: "own", Tools: b.tools(), Header: http.Header{"Authorization": {"Bearer local"}}})
+	h, err := New(Config{Endpoint: m.URL, Model: "own", Tools: b.tools(),
+		Header: http.Header{"Authorization": {"Bearer local"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,8 @@ func TestS9TheLoopCallsTheToolsOfItsTask(t *testing.T) {
 	if len(m.asked) != 3 || first.Model != "frozen-1" || m.header.Get("Authorization") != "Bearer local" {
 		t.Errorf("%d requests, model %s, header %v", len(m.asked), first.Model, m.header)
 	}
-	if len(first.Tools) != 2 || first.Tools[0].Function.Name != "git_pr_close" || string(first.Tools[0].Function.Parameters) != `{"type":"object"}` {
+	if len(first.Tools) != 2 || first.Tools[0].Function.Name != "git_pr_close" ||
+		string(first.Tools[0].Function.Parameters) != `{"type":"object"}` {
 		t.Errorf("offered %+v", first.Tools)
 	}
 	report, err := json.Marshal(result.Output)
@@ -175,7 +178,8 @@ func TestS9ALoopThatDoesNotEndHasFailed(t *testing.T) {
 		task := command()
 		task.Agent.MaxTurns = c.turns
 		result, err := h(t.Context(), task)
-		if codeOf(err) != CodeTurns || errors.Is(err, worker.ErrStop) || len(m.asked) != c.requests || result.Output.(report).Turns != c.requests {
+		if codeOf(err) != CodeTurns || errors.Is(err, worker.ErrStop) || len(m.asked) != c.requests ||
+			result.Output.(report).Turns != c.requests {
 			t.Errorf("max_turns %d: %d requests, %v", c.turns, len(m.asked), err)
 		}
 		if len(b.calls) > 1 || c.requests == 1 && len(b.calls) != 0 {
@@ -185,7 +189,8 @@ func TestS9ALoopThatDoesNotEndHasFailed(t *testing.T) {
 }
 
 func TestS10OnlyTheFrozenToolsAreCalled(t *testing.T) {
-	m, b := newModel(t, `git_push {}; rm {}; git_branch_get {}; git_pr_close {"pr":7}; git_branch_delete [1]`, done), &bench{}
+	m, b := newModel(t, `git_push {}; rm {}; git_branch_get {}; git_pr_close {"pr":7}; git_branch_delete [1]`,
+		done), &bench{}
 	result, err := handler(t, m, b)(t.Context(), command())
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +202,8 @@ func TestS10OnlyTheFrozenToolsAreCalled(t *testing.T) {
 		t.Errorf("%d refused", n)
 	}
 	told := m.told()
-	if len(told) != 5 || told[0] != `{"refused":"not a tool of this task"}` || told[3] != `{"tool":"git.pr.close"}` || !strings.Contains(told[4], "no JSON object") {
+	if len(told) != 5 || told[0] != `{"refused":"not a tool of this task"}` || told[3] != `{"tool":"git.pr.close"}` ||
+		!strings.Contains(told[4], "no JSON object") {
 		t.Errorf("the model was told %q", told)
 	}
 }
@@ -224,7 +230,8 @@ func TestS10NoPromptSwitchesTheRulesOff(t *testing.T) {
 			}
 		}
 		var data struct{ Task, Undo, Of string }
-		if err := json.Unmarshal([]byte(request.Messages[1].Content), &data); err != nil || data.Task != task.Agent.Prompt || data.Undo != "git.pr.undo" || data.Of != "git.pr.open" {
+		if err := json.Unmarshal([]byte(request.Messages[1].Content), &data); err != nil || data.Task != task.Agent.Prompt ||
+			data.Undo != "git.pr.undo" || data.Of != "git.pr.open" {
 			t.Errorf("task %+v, %v", data, err)
 		}
 	}
@@ -236,7 +243,8 @@ func TestS10NoPromptSwitchesTheRulesOff(t *testing.T) {
 }
 
 func TestTheSameCallIsMadeOnce(t *testing.T) {
-	m, b := newModel(t, `git_pr_close {"pr":7,"n":10.10}`, `git_pr_close { "pr": 7 , "n":10.10}`, `git_pr_close {"n":10.10,"\u0070r":7}`, done), &bench{}
+	m, b := newModel(t, `git_pr_close {"pr":7,"n":10.10}`, `git_pr_close { "pr": 7 , "n":10.10}`,
+		`git_pr_close {"n":10.10,"\u0070r":7}`, done), &bench{}
 	if _, err := handler(t, m, b)(t.Context(), command()); err != nil || b.names() != `git.pr.close{"pr":7,"n":10.10}` {
 		t.Errorf("called %s, %v", b.names(), err)
 	}
@@ -267,14 +275,16 @@ func TestS8ASingleToolIsCalledWithoutAModel(t *testing.T) {
 	task := command()
 	task.Agent = &api.AgentTask{Tools: []string{"git.pr.close"}, Prompt: "means nothing here (S24)"}
 	result, err := handler(t, m, b)(t.Context(), task)
-	if err != nil || len(m.asked) != 0 || b.names() != `git.pr.close{"pr":7}` || b.calls[0].Key != key || result.Timing.LLM != 0 {
+	if err != nil || len(m.asked) != 0 || b.names() != `git.pr.close{"pr":7}` || b.calls[0].Key != key ||
+		result.Timing.LLM != 0 {
 		t.Errorf("called %s, asked %d times, %+v, %v", b.names(), len(m.asked), result, err)
 	}
 	if output := fmt.Sprint(result.Output); output != "map[tool:git.pr.close]" {
 		t.Errorf("output %s", output)
 	}
 	b.fails = map[string]error{"git.pr.close": errors.New("503")}
-	if _, err := handler(t, m, b)(t.Context(), task); codeOf(err) != CodeTool || !strings.Contains(err.Error(), "503") || errors.Is(err, worker.ErrStop) {
+	if _, err := handler(t, m, b)(t.Context(), task); codeOf(err) != CodeTool || !strings.Contains(err.Error(), "503") ||
+		errors.Is(err, worker.ErrStop) {
 		t.Errorf("got %v", err)
 	}
 	b.fails["git.pr.close"] = worker.Stop(errors.New("no such repository"))
@@ -302,7 +312,8 @@ func TestWhatTheLastWordMeans(t *testing.T) {
 		{"stop", []string{`{"status":"stop","message":"merged"}`}, nil, CodeStopped, true},
 		{"a status of its own", []string{`{"status":"success"}`}, nil, CodeAnswer, false},
 		{"prose", []string{"git_pr_close {}", "I have undone everything."}, nil, CodeAnswer, false},
-		{"a tool says stop", []string{"git_pr_close {}", done}, map[string]error{"git.pr.close": worker.Stop(errors.New("merged"))}, "", true},
+		{"a tool says stop", []string{"git_pr_close {}", done},
+			map[string]error{"git.pr.close": worker.Stop(errors.New("merged"))}, "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newModel(t, c.script...)
@@ -397,7 +408,8 @@ func TestS31TheLoopTellsWhereItsTimeWent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if timing := result.Timing; timing.LLM <= 0 || timing.Tool <= 0 || timing.Setup < 0 || timing.Setup+timing.Tool+timing.LLM > all {
+	if timing := result.Timing; timing.LLM <= 0 || timing.Tool <= 0 || timing.Setup < 0 ||
+		timing.Setup+timing.Tool+timing.LLM > all {
 		t.Errorf("%+v of %v", timing, all)
 	}
 }
@@ -411,11 +423,14 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		{"config.endpoint", Config{Endpoint: "127.0.0.1:8080"}},
 		{"config.endpoint", Config{Endpoint: "file:///etc"}},
 		{"config.tools", Config{Endpoint: "http://127.0.0.1:1"}},
-		{"config.max_turns", Config{Endpoint: "http://127.0.0.1:1", MaxTurns: TurnsMax + 1, Tools: map[string]Tool{"a": {Call: fine}}}},
+		{"config.max_turns", Config{Endpoint: "http://127.0.0.1:1", MaxTurns: TurnsMax + 1,
+			Tools: map[string]Tool{"a": {Call: fine}}}},
 		{"config.tools[a b]", Config{Endpoint: "http://127.0.0.1:1", Tools: map[string]Tool{"a b": {Call: fine}}}},
 		{"config.tools[a].call", Config{Endpoint: "http://127.0.0.1:1", Tools: map[string]Tool{"a": {}}}},
-		{"config.tools[a].parameters", Config{Endpoint: "http://127.0.0.1:1", Tools: map[string]Tool{"a": {Call: fine, Parameters: json.RawMessage("{")}}}},
-		{"config.tools[a_b]", Config{Endpoint: "http://127.0.0.1:1", Tools: map[string]Tool{"a.b": {Call: fine}, "a_b": {Call: fine}}}},
+		{"config.tools[a].parameters", Config{Endpoint: "http://127.0.0.1:1",
+			Tools: map[string]Tool{"a": {Call: fine, Parameters: json.RawMessage("{")}}}},
+		{"config.tools[a_b]", Config{Endpoint: "http://127.0.0.1:1", Tools: map[string]Tool{"a.b": {Call: fine},
+			"a_b": {Call: fine}}}},
 	} {
 		_, err := New(c.config)
 		var refused *ledger.Refused
@@ -438,7 +453,8 @@ func TestS9OverNATS(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	m, b := newModel(t, `git_pr_close {"pr":7}`, done), &bench{}
-	w, err := worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "w1", Appender: ledger.NewMemory("default", func() int64 { return 1 })})
+	w, err := worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "w1",
+		Appender: ledger.NewMemory("default", func() int64 { return 1 })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +466,8 @@ func TestS9OverNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	reply := request(t, conn, body)
-	if reply.Status != api.StatusDone || reply.ExternalRef != "pr-7" || reply.LLMNs <= 0 || reply.ToolNs <= 0 || reply.WorkNs < reply.LLMNs {
+	if reply.Status != api.StatusDone || reply.ExternalRef != "pr-7" || reply.LLMNs <= 0 || reply.ToolNs <= 0 ||
+		reply.WorkNs < reply.LLMNs {
 		t.Errorf("reply %+v", reply)
 	}
 	m.script = []string{`git_push {}`}
@@ -483,7 +500,8 @@ func TestS23TheFrozenModelAndPromptAreUsed(t *testing.T) {
 		task.Agent.Model, task.Agent.Prompt = frozen, "prompt of "+frozen
 		_, _ = handler(t, m, &bench{})(t.Context(), task)
 		asked := m.asked[len(m.asked)-1]
-		if asked.Model != cmp.Or(frozen, "own") || !strings.Contains(asked.Messages[1].Content, `"task":"prompt of `+frozen+`"`) {
+		if asked.Model != cmp.Or(frozen, "own") ||
+			!strings.Contains(asked.Messages[1].Content, `"task":"prompt of `+frozen+`"`) {
 			t.Errorf("asked %s: %s", asked.Model, asked.Messages[1].Content)
 		}
 	}

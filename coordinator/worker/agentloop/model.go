@@ -60,7 +60,8 @@ func (r *run) offer() []offered {
 		if len(parameters) == 0 {
 			parameters = json.RawMessage(`{"type":"object"}`)
 		}
-		tools = append(tools, offered{"function", function{r.loop.wire[capability], tool.Description, parameters}})
+		tools = append(tools, offered{"function", function{r.loop.wire[capability], tool.Description,
+			parameters}})
 	}
 	return tools
 }
@@ -69,11 +70,13 @@ func (r *run) offer() []offered {
 func (r *run) ask(ctx context.Context) (message, error) {
 	began := time.Now()
 	defer func() { r.inModel += time.Since(began) }()
-	body, err := json.Marshal(completionRequest{Model: r.model, Messages: r.messages, Tools: r.offer()})
+	body, err := json.Marshal(completionRequest{Model: r.model, Messages: r.messages,
+		Tools: r.offer()})
 	if err != nil {
 		panic("agentloop: a request that is no JSON: " + err.Error())
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.loop.config.Endpoint, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.loop.config.Endpoint,
+		bytes.NewReader(body))
 	if err != nil {
 		return message{}, fail(CodeModel, "cannot ask model: "+err.Error())
 	}
@@ -105,9 +108,11 @@ func read(status int, text []byte) (message, error) {
 	var answer completionResponse
 	switch {
 	case status != http.StatusOK:
-		return message{}, fail(CodeModel, fmt.Sprintf("the model's endpoint answers %d: %s", status, clip(string(text))))
+		return message{}, fail(CodeModel, fmt.Sprintf("the model's endpoint answers %d: %s", status,
+			clip(string(text))))
 	case len(text) > ResponseMax:
-		return message{}, fail(CodeModel, fmt.Sprintf("the model's answer is larger than %d bytes", ResponseMax))
+		return message{}, fail(CodeModel, fmt.Sprintf("the model's answer is larger than %d bytes",
+			ResponseMax))
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return message{}, fail(CodeModel, "cannot read the model's answer: "+err.Error())

@@ -115,7 +115,10 @@ func (r *run) opening() []message {
 		BlindCleanup     bool            `json:"blind_cleanup"`
 		DirtyFailure     bool            `json:"dirty_failure"`
 		HasForwardOutput bool            `json:"has_forward_output"`
-	}{c.Agent.Prompt, c.Capability, c.Forward, c.Arguments, c.ExternalRef, c.BlindCleanup, c.DirtyFailure, c.HasForwardOutput})
+	}{
+		c.Agent.Prompt, c.Capability, c.Forward, c.Arguments, c.ExternalRef, c.BlindCleanup,
+		c.DirtyFailure, c.HasForwardOutput,
+	})
 	if err != nil { // arguments that are no JSON cannot come out of a command that was JSON
 		panic("agentloop: a task that is no JSON: " + err.Error())
 	}
@@ -156,7 +159,8 @@ func (r *run) serve(ctx context.Context, place int, wanted toolCall) (content st
 		return said("note", "it succeeded; its output cannot be shown: "+err.Error()), nil
 	}
 	if len(body) > ToolOutputMax {
-		return said("note", fmt.Sprintf("it succeeded; its output of %d bytes is too large to be shown", len(body))), nil
+		return said("note", fmt.Sprintf("it succeeded; its output of %d bytes is too large to be shown",
+			len(body))), nil
 	}
 	return string(body), nil
 }
@@ -190,7 +194,8 @@ func (r *run) call(ctx context.Context, tool string, arguments json.RawMessage) 
 	if len(r.report.Called) == 0 {
 		r.setup, r.before = began.Sub(r.started), r.inModel
 	}
-	output, err := r.loop.config.Tools[tool].Call(ctx, Call{Key: r.command.Key, Tool: tool, Arguments: arguments, Command: r.command})
+	output, err := r.loop.config.Tools[tool].Call(ctx,
+		Call{Key: r.command.Key, Tool: tool, Arguments: arguments, Command: r.command})
 	r.inTools += time.Since(began)
 	entry := called{Tool: tool}
 	if err != nil {
@@ -215,7 +220,8 @@ func (r *run) end(content string) (worker.Result, error) {
 	case v.Status == api.StatusDone && len(r.report.Called) == 0:
 		return worker.Result{}, fail(CodeIdle, "the model says done, and has called no tool: "+v.Message)
 	case v.Status == api.StatusDone && len(r.failed) > 0:
-		return worker.Result{}, fail(CodeTool, fmt.Sprintf("the model says done, and %s failed: %s", strings.Join(slices.Sorted(maps.Keys(r.failed)), ", "), v.Message))
+		return worker.Result{}, fail(CodeTool, fmt.Sprintf("the model says done, and %s failed: %s",
+			strings.Join(slices.Sorted(maps.Keys(r.failed)), ", "), v.Message))
 	case v.Status == api.StatusDone:
 		return worker.Result{ExternalRef: v.ExternalRef}, nil
 	case v.Status == api.StatusFailed:
@@ -223,7 +229,8 @@ func (r *run) end(content string) (worker.Result, error) {
 	case v.Status == api.StatusStop:
 		return worker.Result{}, worker.Stop(fail(cmp.Or(v.Code, CodeStopped), v.Message))
 	}
-	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and stop: "+clip(content))
+	return worker.Result{}, fail(CodeAnswer, "the model's last word is none of done, failed and "+
+		"stop: "+clip(content))
 }
 
 // result adds what is known of the run.

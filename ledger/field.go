@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Checks of single fields.
+
+func text(field, s string) error {
+	if len(s) > TextMax || !utf8.ValidString(s) {
+		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", TextMax))
+	}
+	return nil
+}
+
+func token(field, s string) error {
+	if !ValidToken(s) {
+		return Refuse(field, fmt.Sprintf("%q is not a name", s), tokenWant)
+	}
+	return nil
+}
+
+// owned checks an owner's word: it has a reason and a name.
+func owned(at, reason, actor string) error {
+	for _, f := range [...]struct{ name, value string }{{"reason", reason}, {"actor", actor}} {
+		if f.value == "" {
+			return Refuse(at+"."+f.name, "empty", "the owner's "+f.name)
+		}
+	}
+	return firstOf(text(at+".reason", reason), text(at+".actor", actor))
+}
+
+func factKey(field, key string) error {
+	if len(key) == 0 || len(key) > FactKeyMax || !utf8.ValidString(key) {
+		return Refuse(field, "empty, too long or not UTF-8",
+			fmt.Sprintf("1 to %d bytes of UTF-8", FactKeyMax))
+	}
+	return nil
+}
+
+// object checks that lifted values are a JSON object or absent.
+func object(field string, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil || !utf8.Valid(data) {
+		return Refuse(field, "not a JSON object", "a JSON object")
+	}
+	return nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut keeps what a foreign program wrote short enough for a log.
+func cut(text string) string {
+	const most = 64
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
