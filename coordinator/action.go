@@ -49,7 +49,7 @@ type Action struct {
 	compiled *contract.Compiled
 }
 
-// Call is what a forward is told.
+// Call is what a forward is given.
 type Call struct {
 	Plan, Action, Capability string
 
@@ -134,7 +134,7 @@ const (
 // the forward's output in JSON. The outcome is queued and shares the next commit.
 // A forward's error is returned as it is and undoes nothing. What the contract
 // wants to know before the effect is asked for first and kept with the pair; a
-// verdict is waited for behind the pair, which a supervisor must be able to read.
+// verdict is waited for after the pair, which a supervisor must be able to read.
 //
 // Errors before the forward has run: *Refused (nothing was queued, or the
 // ledger took nothing), ErrNotCaptured, ErrInDoubt (the pair may be stored;
@@ -381,7 +381,7 @@ func (p *Plan) admit(d *draft) (*action, error) {
 	}
 	report := d.happened != nil
 	if err := p.unwinding(); err != nil && !report {
-		return nil, err // what has happened is told even then: it must be undone too
+		return nil, err // what has happened is recorded even then: it must be undone too
 	}
 	if p.reserved[d.ID] && !d.reserved {
 		return nil, ledger.Refuse("action.id", fmt.Sprintf("%q is the number of another action", d.ID),
@@ -500,7 +500,7 @@ func (a *action) giveUp() error {
 	return a.giveUpFor(p.unwound, "the agent registered the action and did not call it")
 }
 
-// giveUpFor is giveUp for a reason, which the ledger is told. Called with mu held.
+// giveUpFor is giveUp for a reason, which is recorded. Called with mu held.
 func (a *action) giveUpFor(cause error, message string) error {
 	p := a.plan
 	a.state, a.givenUp = actionEnded, cause

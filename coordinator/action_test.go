@@ -240,7 +240,7 @@ func TestTheInputMayBeChangedAfterDoHasReturned(t *testing.T) {
 		first, second := begin(t, c, PlanSpec{}), begin(t, c, PlanSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := first.Do(ctx, write("x"), happens) // its append hangs, and the next waits behind it
+		_, err := first.Do(ctx, write("x"), happens) // its append hangs, and the next waits after it
 		wantIs(t, err, ledger.ErrInDoubt)
 		input := json.RawMessage(`{"path":"a"}`)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)

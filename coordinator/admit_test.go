@@ -44,7 +44,7 @@ func TestAnIDIsOfOneAction(t *testing.T) {
 	})
 }
 
-// TestARetryIsOfTheSameAction: a call that has given up has left its pair behind. The next
+// TestARetryIsOfTheSameAction: a call that has given up has left its pair after. The next
 // one with that id runs under it, and so must be of the same capability and input.
 func TestARetryIsOfTheSameAction(t *testing.T) {
 	in(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 type bus interface {
 	// ask sends a question and returns the answer; errNobody when no one listens.
 	ask(ctx context.Context, subject string, body []byte) ([]byte, error)
-	// question is ask for what a worker answers, on a reply subject that nobody can
+	// question is ask for what a worker answers, on a reply subject that no one can
 	// guess and that is no inbox: workers may publish replies, and nothing to inboxes.
 	// An answer for which accept has an error does not count.
 	question(ctx context.Context, q question) ([]byte, error)
@@ -96,7 +96,7 @@ func (b natsBus) explained(err error, replies, reply string) error {
 	return err
 }
 
-// noRespondersStatus is the status header of a request that nobody serves.
+// noRespondersStatus is the status header of a request that no one serves.
 const noRespondersStatus = "503"
 
 // newToken is the end of a reply subject: api.ReplyTokenLen hex digits of randomness.

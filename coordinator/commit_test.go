@@ -18,7 +18,7 @@ import (
 )
 
 // doubtful are two contracts without a probe and with one; both say that nothing lands
-// behind the call.
+// after the call.
 func doubtful() []contract.Contract {
 	probed := contract.Contract{
 		Capability: "seat.book", Class: contract.Compensable, Late: "never",
@@ -133,7 +133,7 @@ func TestACommitAsksTheWorld(t *testing.T) {
 	}
 }
 
-// TestACommitThatWaitsLongerSaysSo: nobody serves the probe.
+// TestACommitThatWaitsLongerSaysSo: no one serves the probe.
 func TestACommitThatWaitsLongerSaysSo(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: doubtful(), ConfirmTimeout: 300 * time.Millisecond})
 	p := l.begin(coordinator.PlanSpec{ID: "p"})

@@ -199,7 +199,7 @@ func (c *committer) run(ctx context.Context) {
 
 // gather lets the callers that the last commit released queue what they do next,
 // so that they share a commit instead of the first one taking an fsync alone.
-// It gives up the processor, never waits, and stops when nobody has come.
+// It gives up the processor, never waits, and stops when no one has come.
 func (c *committer) gather() {
 	for have := c.urgentNow(); have > 0; {
 		runtime.Gosched()
@@ -234,7 +234,7 @@ func (c *committer) sleep(ctx context.Context, d time.Duration) {
 
 // cut takes the next commit from the head of the queue: as many bundles as fit.
 // An empty batch means to wait (for a change or that long), or to end when more
-// is false. Bundles behind a failed one of their plan fail with it: a later
+// is false. Bundles after a failed one of their plan fail with it: a later
 // record must not be stored without an earlier one.
 func (c *committer) cut(now time.Time) (batch []*bundle, wait time.Duration, more bool) {
 	c.mu.Lock()
@@ -263,7 +263,7 @@ func (c *committer) cut(now time.Time) (batch []*bundle, wait time.Duration, mor
 	clear(c.queue[rest:])
 	c.queue = c.queue[:rest]
 	if len(batch) == 0 && rest > 0 {
-		c.notify() // all were behind a failed one: look again at once
+		c.notify() // all were after a failed one: look again at once
 	}
 	return batch, 0, true
 }

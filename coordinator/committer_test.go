@@ -343,7 +343,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		go func() { _, err := p.Do(t.Context(), write("a"), happens); sent <- err }()
 		synctest.Wait() // its append hangs
 		go func() { _, err := q.Do(t.Context(), write("a"), happens); waiting <- err }()
-		synctest.Wait() // its pair waits behind
+		synctest.Wait() // its pair waits after
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantIs(t, c.Close(ctx), context.DeadlineExceeded)

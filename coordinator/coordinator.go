@@ -41,7 +41,7 @@ type Config struct {
 
 	// Contracts declares the capabilities that Do and Report may use, each once; at
 	// most ContractsMax. For an effect that Do makes here, they come before published
-	// ones; for one that Report tells of, behind.
+	// ones; for one that Report tells of, after them.
 	Contracts []contract.Contract
 
 	// Published takes the contracts that operators have published too. They are read

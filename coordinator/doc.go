@@ -39,7 +39,7 @@
 // # Doubt
 //
 // An append whose reply is lost is in doubt. The committer tries the same bytes
-// under the same ID until it knows, and sends nothing behind them before that,
+// under the same ID until it knows, and sends nothing after them before that,
 // so that the records of a plan are stored in the order of its calls. A caller
 // that gives up gets an error that wraps ErrInDoubt and may call again
 // with the same Action.ID: the call joins the pair that is under way. The fold

@@ -21,7 +21,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// unserved is a port of this machine that nobody listens on, and a connection that waits for
+// unserved is a port of this machine that no one listens on, and a connection that waits for
 // a server there.
 func unserved(t *testing.T) (port int, conn *nats.Conn) {
 	t.Helper()
@@ -155,7 +155,7 @@ func TestAnOutcomeReportedToAFullLedgerIsStoredWhenThereIsRoom(t *testing.T) {
 	}
 	if _, err := plan.Do(ctx, coordinator.Action{ID: "a", Capability: "mail.send"},
 		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-			store.full.Store(true) // behind the pair
+			store.full.Store(true) // after the pair
 			return coordinator.Outcome{Output: "sent"}, nil
 		}); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func (p *Plan) Cancel(ctx context.Context, reason string) error {
 	return nil
 }
 
-// finishPlan queues the record that ends the plan, behind all it has queued, and
+// finishPlan queues the record that ends the plan, after all it has queued, and
 // returns its sequence once it is durable.
 func (p *Plan) finishPlan(ctx context.Context, verb string, record *pb.Record) (uint64, error) {
 	if err := p.c.check(p.id, record); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // A function that is run again after its process is gone, with what undoes each
-// action beside it. The first process ends behind the hotel; the second finds the hotel
+// action beside it. The first process ends after the hotel; the second finds the hotel
 // booked, cannot have the flight, and gives the hotel back.
 func ExampleCoordinator_Run() {
 	nc, stop := serverAndExecutor() // in production: nats.Connect("nats://127.0.0.1:4222")

@@ -88,7 +88,7 @@ func (a *action) tooLate(now time.Time) error {
 }
 
 // bounded is ctx with an end at the timeout of the forward, and at the end of its grace
-// behind the plan's deadline: the notice of the unwind may be lost.
+// after the plan's deadline: the notice of the unwind may be lost.
 func (a *action) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	p := a.plan
 	release := context.CancelFunc(func() {})

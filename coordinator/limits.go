@@ -23,7 +23,7 @@ const (
 	// interrupted, so that what became of them is known before the unwind starts.
 	ForwardGrace = time.Second
 
-	// attachTokenMin is how many bytes a token has at least that nobody guesses.
+	// attachTokenMin is how many bytes a token has at least that no one guesses.
 	attachTokenMin = 16
 
 	// startSlack is how long a pair may take to be stored before an executor is asked

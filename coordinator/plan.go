@@ -71,7 +71,7 @@ const (
 	ContinueOnUndoFailure
 )
 
-// DoubtAtCommit says what the commit of a plan does about actions of which nobody knows
+// DoubtAtCommit says what the commit of a plan does about actions of which no one knows
 // whether they happened.
 type DoubtAtCommit uint8
 
@@ -360,7 +360,7 @@ func (p *Plan) flush(ctx context.Context, opening bool) error {
 	return nil
 }
 
-// queue puts bundles behind what the plan has queued before: its opening and the
+// queue puts bundles after what the plan has queued before: its opening and the
 // outcomes whose commit was refused go first, so that nothing of a plan is ever
 // stored before what came earlier, and nothing is lost by a refusal that passes.
 // It is called with mu held and changes nothing when it fails.

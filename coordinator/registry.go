@@ -211,7 +211,7 @@ func (r *registry) decode(capability, digest string, canonical []byte) (*contrac
 
 func digestOf(c *contract.Compiled) string { return fmt.Sprintf("%x", c.Digest) }
 
-// ReadContracts reads the published contracts anew: actions registered from now on
+// ReadContracts reads the published contracts again: actions registered from now on
 // freeze the current revisions. It needs Config.Published. New reads them too, and
 // a capability that nothing declares is asked for when it comes.
 func (c *Coordinator) ReadContracts(ctx context.Context) error {

@@ -63,7 +63,7 @@ const (
 // package worker; worker.Stop(err) says that trying again will not help.
 type Handler func(ctx context.Context, u UndoCall) error
 
-// UndoCall is what a handler is told.
+// UndoCall is what a handler is given.
 type UndoCall struct {
 	Plan, Action, Capability string // the capability of the forward
 
@@ -74,7 +74,7 @@ type UndoCall struct {
 	Input, Output, Before json.RawMessage // as recorded; empty when there is none
 	ExternalRef           string          // as the forward or a probe said it
 
-	Blind bool // nobody knows whether the forward happened
+	Blind bool // no one knows whether the forward happened
 }
 
 // Undo says in code what undoes an action, where a contract would name a worker.

@@ -274,7 +274,7 @@ func TestWhatFailedIsReturnedAsItWasRecorded(t *testing.T) {
 }
 
 // TestAForwardThatEndsWithItsRunIsLeftOpen: an agent that is stopped in good order
-// leaves no more behind than one that is killed.
+// leaves no more after than one that is killed.
 func TestAForwardThatEndsWithItsRunIsLeftOpen(t *testing.T) {
 	l := newLive(t, coordinator.Config{})
 	w := newTour(l)
@@ -360,7 +360,7 @@ func (l *live) showsAction(plan, action string, want func(executor.ActionView) b
 	return last
 }
 
-// TestB4AnUndoOfAnActionWithoutOutput: with a handler beside it, before and behind a
+// TestB4AnUndoOfAnActionWithoutOutput: with a handler beside it, before and after a
 // crash.
 func TestB4AnUndoOfAnActionWithoutOutput(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ type handlers struct {
 	compiled map[string]compiledHandler // by version and capability; guarded by the run's mu
 }
 
-// heldHandler is a handler with what it is told of its action.
+// heldHandler is a handler with what it gets to know of its action.
 type heldHandler struct {
 	call                  Handler
 	capability            string // of the forward
@@ -183,7 +183,7 @@ func (h *handlers) close() {
 	}
 }
 
-// versionMax is the most bytes of a handler's version, which stands in a capability.
+// versionMax is the most bytes of a handler's version, which is in a capability.
 const versionMax = 12
 
 // compile finds the contract of a call, and its handler: nil where a worker undoes

@@ -85,7 +85,7 @@ func agent(server, provider, plan, rule string) int {
 }
 
 // byHand is an agent without Run: it resumes its plan, goes on with the number after the
-// last one, and gives up where nobody knows whether an action happened.
+// last one, and gives up where no one knows whether an action happened.
 func byHand(ctx context.Context, provider, plan string, good bool, conn *nats.Conn) int {
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "a1",
 		Contracts: []contract.Contract{steps()}})
@@ -239,7 +239,7 @@ func post(ctx context.Context, provider string, words ...string) error {
 }
 
 // counter is the provider: it counts what it was asked for, and can strike in the
-// middle of a request, when the effect is there and nobody has been told.
+// middle of a request, when the effect is there and no one has been told.
 type counter struct {
 	mu     sync.Mutex
 	count  map[string]int // "do/plan/action/key"
@@ -279,7 +279,7 @@ func (c *counter) happened(what string) bool {
 }
 
 // TestB1AnAgentKilledAnywhereRunsEachForwardOnceAndIsUndoneWhole: a real process is
-// killed with -9 behind the n-th commit to the ledger, or inside the n-th request to
+// killed with -9 after the n-th commit to the ledger, or inside the n-th request to
 // the provider, for every n there is, in the unwind too, and is started again.
 func TestB1AnAgentKilledAnywhereRunsEachForwardOnceAndIsUndoneWhole(t *testing.T) {
 	t.Parallel()

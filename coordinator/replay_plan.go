@@ -16,7 +16,7 @@ import (
 )
 
 // ReplayPlan is the plan of a Run, as its function sees it. It is safe for
-// concurrent use, and of no use behind the function's end.
+// concurrent use, and of no use after the function's end.
 type ReplayPlan struct{ r *run }
 
 // ID is the plan's id in the ledger.

@@ -49,7 +49,7 @@ type run struct {
 
 	life     context.Context // ends with Close, and when another Run takes the handlers over
 	halt     context.CancelCauseFunc
-	lingers  bool          // its handlers are offered behind Run; guarded by c.mu
+	lingers  bool          // its handlers are offered after Run; guarded by c.mu
 	finished chan struct{} // closed when nothing of it is left
 }
 
@@ -193,7 +193,7 @@ func (r *run) compareOpening(history api.HistoryAnswer) error {
 }
 
 // claim makes this process the only one whose records of the plan are stored, by
-// an append behind which its further ones are fenced, and reads what stands before it.
+// an append after which its further ones are fenced, and reads what is before it.
 func (r *run) claim(ctx context.Context, history api.HistoryAnswer) (api.HistoryAnswer, error) {
 	if err := r.announce(ctx); err != nil {
 		return history, err

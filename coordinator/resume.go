@@ -16,7 +16,7 @@ import (
 
 // An agent that comes back. Each process of an agent is a writer with a name of its own,
 // and a plan takes the records of one writer. A forward must not run before it is known
-// that its pair was taken; where the plan's ID was drawn at random by this process nobody
+// that its pair was taken; where the plan's ID was drawn at random by this process no one
 // else can have used it, and there is nothing to ask.
 
 // Resume makes this process the one that goes on with an open plan of its agent, begun by
@@ -25,7 +25,7 @@ import (
 //
 // Recorded says what the plan knows. Do with the ID of a recorded action runs no forward:
 // it returns the output that is recorded, or a *Recorded that says how it failed, or that
-// nobody knows whether it happened. Report settles such a doubt. Actions without an ID go
+// no one knows whether it happened. Report settles such a doubt. Actions without an ID go
 // on with the number after the last one.
 //
 // Errors: *Refused (no such plan, another agent's, one of Run, an ended one, or one
@@ -139,7 +139,7 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 	answer, err := (&Plan{c: c, id: id}).ask(ctx, api.OutcomeQuery{Plan: id})
 	switch {
 	case err != nil:
-		return nil // there is none, or nobody knows
+		return nil // there is none, or no one knows
 	case answer.State == ledger.StateOpen:
 		return fmt.Errorf("%w: %w", ErrPlanExists,
 			ledger.Refuse("plan.id", "it is open, begun by another process",

@@ -84,7 +84,7 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 }
 
 // TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards: neither has found the other's plan.
-// What the other has registered is taken back, so that nobody is asked about it.
+// What the other has registered is taken back, so that no one is asked about it.
 func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})

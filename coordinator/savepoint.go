@@ -184,7 +184,7 @@ func (p *Plan) joinRewinding(name string) (*rewinding, error) {
 	return r, nil
 }
 
-// queueRewinding interrupts what runs, gives up what was registered behind the
+// queueRewinding interrupts what runs, gives up what was registered after the
 // savepoint and never called, and queues the request. Called with mu held, which it
 // gives up while it waits for forwards.
 func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Record) (err error) {
@@ -203,7 +203,7 @@ func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Reco
 	return err
 }
 
-// giveUpAfter gives up every action behind a number that was never called. Called
+// giveUpAfter gives up every action after a number that was never called. Called
 // with mu held.
 func (p *Plan) giveUpAfter(number int) error {
 	for _, a := range p.order {
@@ -235,7 +235,7 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 			p.rewound(r, true)
 			return nil
 		case answer.State == ledger.StateOpen:
-			// The notices of this rewinding may be behind the answer. They are waited for
+			// The notices of this rewinding may be after the answer. They are waited for
 			// once, so that they do not stop what comes next.
 			told, delay = true, askDelay
 		case answer.State != ledger.StateUnwinding:

@@ -123,7 +123,7 @@ func TestAnUnwindThatHasNotBegunIsNotOver(t *testing.T) {
 		_, err := p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrUnwinding)
 		if u := find(t, store, "unwind_requested").GetUnwindRequested(); u.Reason != "back to savepoint s1" {
-			t.Errorf("asked for %v", u) // without a reason, nobody could tell that it has not begun
+			t.Errorf("asked for %v", u) // without a reason, no one could tell that it has not begun
 		}
 		e.say(isUnwinding, isOpen)
 		if err := <-done; err != nil {

@@ -11,7 +11,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// behind serves what a host says that has folded the opening of a plan and not that this
+// after serves what a host says that has folded the opening of a plan and not that this
 // process has resumed it, as the host of another executor does that still catches up. It
 // answers at once where nothing newer is asked for.
 func behind(t *testing.T, c *Coordinator, e *executor, plan string, asked *int) {

@@ -85,14 +85,14 @@ func (v *vault) open(document json.RawMessage) (json.RawMessage, []json.RawMessa
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return seal.Open(document, func(value seal.Value) (json.RawMessage, error) {
-		if value.Plan != v.plan || v.key == nil { // somebody else's, which only looks like one of ours
+		if value.Plan != v.plan || v.key == nil { // someone else's, which only looks like one of ours
 			return value.Raw, nil
 		}
 		return value.Open(*v.key, v.c.tenant)
 	})
 }
 
-// scrubbed is a text in which no sensitive value of an action's input stands.
+// scrubbed is a text in which no sensitive value of an action's input occurs.
 func (a *action) scrubbed(text string) string {
 	p := a.plan
 	if a.contract == nil || len(a.contract.Sensitive) == 0 {

@@ -148,7 +148,7 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 	}
 }
 
-// TestWithoutAKeyNothingSensitiveIsDone: nobody gives it, and the forward does not run.
+// TestWithoutAKeyNothingSensitiveIsDone: no one gives it, and the forward does not run.
 func TestWithoutAKeyNothingSensitiveIsDone(t *testing.T) {
 	_, root, store := serve(t)
 	c, err := coordinator.New(coordinator.Config{Conn: root, Tenant: "t", Agent: "a1",

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata; the diff is read in review")
 
-// naiveLeaf is the leaf as the comment on ledger.Leaf describes it, written anew.
+// naiveLeaf is the leaf as the comment on ledger.Leaf describes it, written again.
 func naiveLeaf(tenant string, m ledger.Message, index, count, minReader uint32, body []byte) []byte {
 	h := sha256.New()
 	put := func(v any) {

@@ -11,7 +11,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Check reports whether a record is well-formed and may stand on a subject of
+// Check reports whether a record is well-formed and may be on a subject of
 // this source: its kind belongs to the class, its names are names, its texts
 // are within limits. It is the same check for writers (before they append) and
 // for the fold (which refuses what it finds). The error is a *Refused.
@@ -361,7 +361,7 @@ func checkErased(k *pb.PlanErased, s Source) error {
 	return nil
 }
 
-// checkKeys checks a request about facts; each key stands in it once.
+// checkKeys checks a request about facts; each key is in it once.
 func checkKeys(at string, keys []string, reason, actor string) error {
 	if len(keys) == 0 || len(keys) > RequestKeysMax {
 		return Refuse(at+".keys", fmt.Sprintf("%d", len(keys)),

@@ -360,7 +360,7 @@ func TestADerivedNameIsNobodysToTake(t *testing.T) {
 	}
 }
 
-// TestErasuresAreAskedForByOperatorsAndDoneByTheHolder, and nobody writes the other's.
+// TestErasuresAreAskedForByOperatorsAndDoneByTheHolder, and no one writes the other's.
 func TestErasuresAreAskedForByOperatorsAndDoneByTheHolder(t *testing.T) {
 	record := func(holder bool, k *pb.PlanErased) *pb.Record {
 		r := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanErased{PlanErased: k}}

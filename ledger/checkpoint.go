@@ -16,16 +16,16 @@ import (
 
 // Checkpoint is the tree of a ledger at a size, as it is signed: the body of a C2SP
 // tlog-checkpoint. Two checkpoints of one ledger that no proof of consistency joins
-// say that somebody has shown two histories.
+// say that someone has shown two histories.
 //
 // An auditor is given one verifier key, once, by a way of its own. The keys after it
 // are in the ledger: each KeyRotated record is signed by the key that it ends
 // (VerifyRotation), and the checkpoint of a size is signed by the key that is in
-// force behind the first so many records. So the auditor begins with the first
+// force after the first so many records. So the auditor begins with the first
 // known key, goes through the records in order, takes over the new key at each
 // rotation that the present one has signed, and wants the signature of the present
-// key on every checkpoint behind it. A rotation without a signature says that the
-// old key is lost: who goes on behind it must have been given the new one.
+// key on every checkpoint after it. A rotation without a signature says that the
+// old key is lost: who goes on after it must have been given the new one.
 type Checkpoint struct {
 	Origin string // Origin of the tenant
 	Size   uint64 // records

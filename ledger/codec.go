@@ -12,7 +12,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Entry is one record of a message with its address, or what stands in its
+// Entry is one record of a message with its address, or what is in its
 // place when the bytes are no record.
 type Entry struct {
 	Address *pb.Address

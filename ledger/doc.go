@@ -17,7 +17,7 @@
 //	       payload
 //	8      the first bytes of SHA-256 over type, length and payload
 //
-// The sum finds damage, not forgery: that is for the tree. A file may end behind any
+// The sum finds damage, not forgery: that is for the tree. A file may end after any
 // frame and be continued there; without its end it is cut off. Frames are, by type:
 //
 //	'H'    the first one, and no other: JSON without white space, in this order of fields:

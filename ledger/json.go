@@ -15,7 +15,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// A record in JSON is written by somebody who has no compiler to find a misspelt field.
+// A record in JSON is written by someone who has no compiler to find a misspelt field.
 // What is ignored or only called unreadable is found weeks later, at the undo. So the
 // first field that is wrong is named, and what would be right there.
 

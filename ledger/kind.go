@@ -5,7 +5,7 @@ import pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 // Kind says what a record is, by the name of its field in Record.
 type Kind struct {
 	Name        string // as in "plan_opened"; empty: the record has no kind
-	Class       Class  // of the subject it may stand on; a fact and an erasure also on the executor's
+	Class       Class  // of the subject it may be on; a fact and an erasure also on the executor's
 	NeedsPlan   bool
 	NeedsAction bool
 }

@@ -46,7 +46,7 @@ const (
 	// for a forward that ends with its caller (late: never), and has no outcome
 	NeverSettles    = 5 * time.Second
 	SettleDefault   = 30 * time.Second // that a forward without a timeout may take to land
-	UnservedDefault = time.Hour        // that nobody may take a call before its action is its owner's
+	UnservedDefault = time.Hour        // that no one may take a call before its action is its owner's
 )
 
 // SettleNs is the longest, in ns, that a forward may take to land, as a registration with

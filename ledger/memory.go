@@ -40,14 +40,14 @@ type Memory struct {
 	stamp  func() int64
 
 	mu        sync.Mutex        // guards all below
-	slots     []slot            // sequence 1 stands at index 0
+	slots     []slot            // sequence 1 is at index 0
 	lost      uint64            // slots that are dropped
 	bytes     int64             // taken of BytesMax
 	ids       map[string]uint64 // commit ID -> sequence
 	forgotten uint64            // the dedupe window has passed for the IDs up to this sequence
 	last      map[string]uint64 // subject -> its last sequence
 	muted     bool
-	restarts  uint64        // readers compare where they stand after each
+	restarts  uint64        // readers compare where they are after each
 	changed   chan struct{} // closed and replaced whenever a reader may go on
 	createdNs int64
 }
@@ -134,7 +134,7 @@ func (m *Memory) store(a Append) (uint64, error) {
 
 func sizeOf(msg Message) int64 { return int64(len(msg.Subject)+len(msg.Data)) + messageOverhead }
 
-// put stores a message behind the last and wakes the readers.
+// put stores a message after the last and wakes the readers.
 func (m *Memory) put(msg Message, id string) uint64 {
 	msg.Sequence = uint64(len(m.slots)) + 1
 	msg.StampNs = m.stamp()
@@ -226,7 +226,7 @@ func (r *memoryReader) step() (Message, chan struct{}, error) {
 	return s.message, nil, nil
 }
 
-// again holds the guards G1 and G2 behind a restart, as a reader of a server does.
+// again holds the guards G1 and G2 after a restart, as a reader of a server does.
 func (r *memoryReader) again() error {
 	r.restarts = r.store.restarts
 	if err := r.store.head().Readable(r.next); err != nil || r.last.Sequence == 0 {
@@ -275,7 +275,7 @@ func (m *Memory) Head(ctx context.Context) (Head, error) {
 	return m.head(), nil
 }
 
-// head counts what is lost behind the first that is left, as a server does: a lost
+// head counts what is lost after the first that is left, as a server does: a lost
 // first record only moves First.
 func (m *Memory) head() Head {
 	first := uint64(1)
@@ -327,7 +327,7 @@ func (m *Memory) Corrupt(sequence uint64, f func(*Message)) {
 	m.slots[sequence-1].message = msg
 }
 
-// Truncate restarts the store without everything behind a sequence, as a lost tail
+// Truncate restarts the store without everything after a sequence, as a lost tail
 // does; what is appended then takes the lost sequences again.
 func (m *Memory) Truncate(last uint64) {
 	m.mu.Lock()
@@ -339,7 +339,7 @@ func (m *Memory) Truncate(last uint64) {
 
 // Restart is that of the server: what is stored is there, a muted stream speaks, IDs
 // are known as far as their records and the dedupe window reach, and readers look
-// again where they stand.
+// again where they are.
 func (m *Memory) Restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,7 +98,7 @@ func (h Head) Readable(from uint64) error {
 }
 
 // Holds reports whether a sequence is between the ends. The error is a *Halted
-// before the first (it was there once) and a *Refused behind the last.
+// before the first (it was there once) and a *Refused after the last.
 func (h Head) Holds(sequence uint64) error {
 	switch {
 	case sequence == 0 || sequence > h.Last:
@@ -134,7 +134,7 @@ type Store interface {
 	Read(ctx context.Context, from uint64) iter.Seq2[Message, error]
 
 	// Get returns the message at one sequence: *Halted when it should be there
-	// and is not, *Refused when the sequence is behind the last.
+	// and is not, *Refused when the sequence is after the last.
 	Get(ctx context.Context, sequence uint64) (Message, error)
 
 	// Head returns the stream's ends.

@@ -22,7 +22,7 @@ type Told struct {
 // Roles of the lines of a story, in the order of a chain.
 const (
 	RolePlan     = "plan"     // what the agent said it does
-	RoleCause    = "cause"    // what somebody said, or a fact
+	RoleCause    = "cause"    // what someone said, or a fact
 	RoleLease    = "lease"    // a condition that turned true, or is held over a limit
 	RoleDecision = "decision" // what the holder decided of it
 	RoleCommand  = "command"  // a call to a worker

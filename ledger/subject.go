@@ -20,7 +20,7 @@ var classNames = [...]string{"", "agent", "fact", "verdict", "operator", "worker
 
 func (c Class) String() string { return classNames[c] }
 
-// ManyPlans stands in an agent's subject for the plan when one commit carries
+// ManyPlans is in an agent's subject for the plan when one commit carries
 // records of several plans of that agent (group commit).
 const ManyPlans = "_"
 
@@ -89,7 +89,7 @@ func ParseSubject(subject string) (s Source, ok bool) {
 	return Source{}, false
 }
 
-// ValidToken reports whether name can stand in a subject: 1 to TokenLenMax
+// ValidToken reports whether name can be in a subject: 1 to TokenLenMax
 // bytes of letters, digits, '-', '_'.
 func ValidToken(name string) bool {
 	if len(name) == 0 || len(name) > TokenLenMax {

@@ -30,8 +30,10 @@ func TestSubjectsReadBack(t *testing.T) {
 
 func TestWhatIsNoSubjectIsNotRead(t *testing.T) {
 	for _, subject := range []string{
-		"", "saga", "saga.t", "saga.t.", "saga..fact.s", "saga.t.fact", "saga.t.fact.", "saga.t.fact.a.b", "saga.t.agent.a", "saga.t.agent.a.", "saga.t.agent.a.p.q",
-		"saga.t.executor.x", "saga.t.executor.term.x", "saga.t.none.x", "saga.t..x", "saga.t.Fact.s", "orders.t.fact.s", "saga.t.fact.*", "saga.t.fact.>", "saga.t.fact.a b",
+		"", "saga", "saga.t", "saga.t.", "saga..fact.s", "saga.t.fact", "saga.t.fact.", "saga.t.fact.a.b", "saga.t.agent.a",
+		"saga.t.agent.a.", "saga.t.agent.a.p.q",
+		"saga.t.executor.x", "saga.t.executor.term.x", "saga.t.none.x", "saga.t..x", "saga.t.Fact.s", "orders.t.fact.s",
+		"saga.t.fact.*", "saga.t.fact.>", "saga.t.fact.a b",
 		"saga.t.fact.é", "saga." + strings.Repeat("t", ledger.TokenLenMax+1) + ".fact.s",
 	} {
 		if s, ok := ledger.ParseSubject(subject); ok {
@@ -53,7 +55,8 @@ func FuzzParseSubject(f *testing.F) {
 
 func TestCapabilitiesAreDottedNames(t *testing.T) {
 	for name, want := range map[string]bool{
-		"git": true, "git.branch.create": true, "a-b_c.D9": true, "": false, ".": false, "git.": false, ".git": false, "git..x": false, "git.*": false, "git x": false,
+		"git": true, "git.branch.create": true, "a-b_c.D9": true, "": false, ".": false, "git.": false, ".git": false,
+		"git..x": false, "git.*": false, "git x": false,
 		strings.Repeat("x", ledger.TokenLenMax): true, strings.Repeat("x", ledger.TokenLenMax+1): false,
 	} {
 		if ledger.ValidCapability(name) != want {

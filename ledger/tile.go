@@ -21,7 +21,7 @@ import (
 //	tile/entries/<N>      the leaf data of the N-th 256 records
 //	....p/<W>             the same of a tile that has only W yet
 //
-// An entry is the leaf data of Leaf behind its length, u32 big endian: the
+// An entry is the leaf data of Leaf after its length, u32 big endian: the
 // standard's u16 cannot say 64 KiB, which one record may have (ADR 0015).
 const (
 	TileWidth  = 256 // hashes, or entries, of one full tile

@@ -12,7 +12,7 @@ import (
 // JSON does not say whether 100 is an int or a double, and a source may write
 // 100 today and 100.5 tomorrow. So arithmetic over a value that came as JSON
 // takes an int beside a double as a double; between literals CEL's own rule
-// stands, and 1.5 * 2 is refused.
+// holds, and 1.5 * 2 is refused.
 
 // mixedArithmetic returns the ids of the calls of + - * / with an operand whose
 // type the checker does not know.

@@ -27,7 +27,7 @@ type Binding struct {
 }
 
 // part is a piece of a binding. Paths, lists, maps and choices copy JSON as it
-// stands, so that 10.10 stays 10.10; only what computes goes through CEL.
+// is, so that 10.10 stays 10.10; only what computes goes through CEL.
 type part struct {
 	kind    partKind
 	path    []any // partPath: the name of the variable, then string and int64 steps
@@ -347,7 +347,7 @@ func (b *Binding) readsWhole(variable string) bool {
 		func(r Read) bool { return len(r.Path) == 1 && r.Path[0] == variable })
 }
 
-// follow returns the bytes at the end of a path as they stand; where it leads nowhere,
+// follow returns the bytes at the end of a path as they are; where it leads nowhere,
 // null and false.
 func follow(vars *BindingVars, path []any) (json.RawMessage, bool) {
 	null := json.RawMessage("null")

@@ -7,7 +7,7 @@ import (
 )
 
 // TestBindingPathsTellCopiesFromComputations: what only moves may be a value that
-// nobody can read; what is computed from may not.
+// no one can read; what is computed from may not.
 func TestBindingPathsTellCopiesFromComputations(t *testing.T) {
 	for text, want := range map[string]string{
 		`input.card`:                             "=input.card",

@@ -125,7 +125,7 @@ func fieldsRead(root ast.Expr) map[string][]string {
 // "list(int)", ... It is "dyn" when only an evaluation can tell.
 func (b *Binding) Type() string { return b.kind }
 
-// Literals returns the values that stand in the text as possible results: that of
+// Literals returns the values that are in the text as possible results: that of
 // a literal, or those at the ends of choices, in their order.
 func (b *Binding) Literals() []json.RawMessage { return b.root.literals(nil) }
 
@@ -139,7 +139,7 @@ func (p *part) literals(found []json.RawMessage) []json.RawMessage {
 	return found
 }
 
-// jsonFunction gives a literal that CEL would not keep as it stands: json('10.10')
+// jsonFunction gives a literal that CEL would not keep as it is: json('10.10')
 // is 10.10, json('123456789012345678901234567890') is that number.
 const jsonFunction = "json"
 

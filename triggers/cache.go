@@ -121,7 +121,7 @@ func (c *Cache) Binding(expression string) (*Binding, error) {
 	return c.binding(&c.bindings, expression, c.language.compileBinding)
 }
 
-// CheckBinding is the error of Binding: whether a text compiles, for who has no use for
+// CheckBinding is the error of Binding: whether a text compiles, for a caller with no use for
 // it yet. Texts that differ in literals only are compiled once, if nothing in them is
 // called: a call may refuse a literal.
 func (c *Cache) CheckBinding(expression string) error {

@@ -150,11 +150,11 @@ func (c *Condition) Digest() [32]byte {
 
 const digestPrefix = "sagenbaum condition 1\n"
 
-// Keys returns the fact keys that stand in the expression, sorted. computed says
+// Keys returns the fact keys that are in the expression, sorted. computed says
 // that it also reads keys that only an evaluation knows: see Result.Keys.
 func (c *Condition) Keys() (constant []string, computed bool) { return c.keys, c.shape.computed }
 
-// Watched returns the facts that an answer depends on, sorted: those that stand in
+// Watched returns the facts that an answer depends on, sorted: those that are in
 // the expression, and those that the evaluation has read.
 func (c *Condition) Watched(r Result) []string { return c.shape.watched(c.keys, r) }
 
@@ -244,7 +244,7 @@ func owned(literal ref.Val, before []any) any {
 	return types.String(strings.Clone(string(s)))
 }
 
-// keysWith are the fact keys that stand in an expression of this shape, sorted.
+// keysWith are the fact keys that are in an expression of this shape, sorted.
 func (s *shape) keysWith(params []any) []string {
 	if len(s.keyParams) == 0 {
 		return s.keys

@@ -93,7 +93,7 @@ func issueError(issues *cel.Issues, d dialect, expression, brief string) *Error 
 	return e
 }
 
-// columnBefore returns the column of the last name in a line that stands before a
+// columnBefore returns the column of the last name in a line that is before a
 // column, or that one when there is none.
 func columnBefore(text string, line, column int, name string) int {
 	lines := strings.Split(text, "\n")

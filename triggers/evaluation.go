@@ -99,7 +99,7 @@ func (h *Held) Evaluate(nowNs int64, v View) Result {
 // change nothing leave nothing behind. It belongs to one goroutine.
 type Scratch struct{ e evaluation }
 
-// Ask is Evaluate without Readings and Waits, for the many answers that nobody
+// Ask is Evaluate without Readings and Waits, for the many answers that no one
 // looks at.
 func (h *Held) Ask(room *Scratch, nowNs int64, v View) Result {
 	result := h.evaluate(&room.e, nowNs, v, false)

@@ -9,7 +9,8 @@ import (
 
 func TestAFilterPicksRecords(t *testing.T) {
 	r := triggers.RecordView{
-		Sequence: 17, Index: 1, TimeNs: 1767323045000000000, Kind: "verdict_given", Plan: "p", Action: "a", Class: "verdict", Name: "v1",
+		Sequence: 17, Index: 1, TimeNs: 1767323045000000000, Kind: "verdict_given", Plan: "p", Action: "a", Class: "verdict",
+		Name:    "v1",
 		Subject: "saga.t.verdict.v1", Verdict: "block", Record: map[string]any{"plan": "p",
 			"verdictGiven": map[string]any{"reason": "too late"}},
 	}

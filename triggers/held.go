@@ -62,7 +62,7 @@ func (h *Held) Costly() bool { return h.shape.extent.costly }
 // knows, so that what it watches may change with each answer.
 func (h *Held) Computes() bool { return h.shape.computed }
 
-// keys are the fact keys that stand in the expression, sorted.
+// keys are the fact keys that are in the expression, sorted.
 func (h *Held) keys() []string {
 	if h.condition != nil {
 		return h.condition.keys
@@ -75,7 +75,7 @@ const flipsMax = 1024
 
 // Watched returns the facts that this answer, given at nowNs, and those after it
 // depend on until one of them changes, sorted. A computed key may be read only once
-// time has flipped what stands before it, as in after(t) ? facts[k] : false, so the
+// time has flipped what is before it, as in after(t) ? facts[k] : false, so the
 // flips to come are asked too.
 func (h *Held) Watched(r Result, nowNs int64, v View) []string {
 	keys := h.shape.watched(h.keys(), r)

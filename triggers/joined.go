@@ -253,7 +253,7 @@ func (e *evaluation) joint(frame *interpreter.ExecutionFrame, j *joint) ref.Val 
 				return value
 			}
 		case *types.Unknown:
-			if unknown == nil || e.full { // nobody asks the others what they wait for
+			if unknown == nil || e.full { // no one asks the others what they wait for
 				unknown = types.MergeUnknowns(unknown, value)
 			}
 		default:

@@ -328,7 +328,7 @@ func mayCost(root ast.Expr) bool {
 const clockRoot = "@clock"
 
 // footprint returns the roots of the variables that the expression reads, the
-// fact keys that stand in it, and whether it computes others.
+// fact keys that are in it, and whether it computes others.
 func footprint(root ast.Expr) (roots map[string]bool, keys []string, computed bool) {
 	roots = map[string]bool{}
 	seen := map[string]bool{}

@@ -34,14 +34,14 @@ type lifter struct {
 	key      strings.Builder
 	literals []literal
 	open     []byte // brackets that are open: ( [ {, or 'k' where literals are kept
-	word     string // the last word, when nothing stands between it and here
-	operand  bool   // what stands before is an operand, so that [ is an index
+	word     string // the last word, when nothing is between it and here
+	operand  bool   // what is before is an operand, so that [ is an index
 	last     byte
 }
 
 // lift returns the text with its plain literals replaced by marks, and the
 // literals. Two texts with one key are the same tokens but for these. What is not
-// plain stays: a string with an escape, a number with an exponent, whatever stands
+// plain stays: a string with an escape, a number with an exponent, whatever is
 // in a list or a map, a regular expression, a time zone.
 func lift(text string) (key string, literals []literal) {
 	for i := range len(text) {

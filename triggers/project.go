@@ -8,7 +8,7 @@ import (
 
 // Project returns what a document has at some paths, as the expressions that read them
 // find it: fields where they are, and items of lists at their places, with null for those
-// between them that nobody reads. It is nil when there is nothing at any of them. The
+// between them that no one reads. It is nil when there is nothing at any of them. The
 // empty path reads all of it.
 func Project(document json.RawMessage, paths [][]string) json.RawMessage {
 	var below []string // first steps, each once, in order

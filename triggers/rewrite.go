@@ -23,7 +23,7 @@ func rewriteBinding(parsed *ast.AST) *Error {
 	return r.err
 }
 
-// id returns a fresh id that errors place where e stands.
+// id returns a fresh id that errors place where e is.
 func (r *rewriter) id(e ast.Expr) int64 {
 	r.nextID++
 	if at, ok := r.parsed.SourceInfo().GetOffsetRange(e.ID()); ok {

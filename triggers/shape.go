@@ -21,7 +21,7 @@ type shape struct {
 	roots     map[string]bool // the variables it reads
 	slots     []slot          // what it reads of the scope, a name each
 	params    []param         // literals of the text
-	keys      []string        // fact keys that stand in it and are no parameters
+	keys      []string        // fact keys that are in it and are no parameters
 	keyParams []int           // parameters that are fact keys
 	computed  bool            // it reads keys that only an evaluation knows
 	whole     bool            // it asks the scope for more than names, as in action.?output.ref
@@ -81,7 +81,7 @@ type shaper struct {
 	factory  ast.ExprFactory
 	literals []literal
 	taken    []bool
-	failed   bool // a literal is not where a parameter could stand
+	failed   bool // a literal is not where a parameter could be
 }
 
 // newShape compiles expression. literals are those of lift; the shape takes them
@@ -156,7 +156,7 @@ func (b *shaper) literalAt(e ast.Expr) int {
 	return i
 }
 
-// find checks that every literal stands where a parameter may, before anything is
+// find checks that every literal is where a parameter may be, before anything is
 // changed.
 func (b *shaper) find(e, parent ast.Expr) {
 	if i := b.literalAt(e); i >= 0 {
@@ -205,7 +205,7 @@ func partsOf(e ast.Expr) []ast.Expr {
 	}
 }
 
-// lower puts slots where paths of the scope stand and parameters where literals do.
+// lower puts slots where paths of the scope are and parameters where literals are.
 func (b *shaper) lower(e ast.Expr) {
 	switch e.Kind() {
 	case ast.IdentKind:

@@ -79,7 +79,7 @@ func compareShared(t *testing.T, l *language, texts ...string) {
 	}
 }
 
-// answerAt is all of an answer, and what stands beside it, as one text.
+// answerAt is all of an answer, and what is beside it, as one text.
 func answerAt(t *testing.T, c *Condition, now int64) string {
 	m := newMemory(t)
 	m.now = start + now*second

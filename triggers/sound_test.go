@@ -49,9 +49,12 @@ func TestBriefsAreFixed(t *testing.T) {
 
 // words are what random texts are made of, most of them right.
 var words = []string{
-	"output.id", "input.n", "meta.key", "before", "plan.label", `"a"`, `"b"`, `'c'`, "1", "2", "1.5", "9223372036854775807",
-	"99999999999999999999", "0", "+", "+", "-", "*", "/", "%", "==", "<", "&&", "||", "!", "?", ":", "(", ")", "[", "]", "{", "}",
-	",", ".", "in", "null", "true", "size(", "duration(", "json(", "string(", "int(", "has(", `"1h"`, `"{"`, `"\n"`, "\n", "// x\n", "nobody", "1e3",
+	"output.id", "input.n", "meta.key", "before", "plan.label", `"a"`, `"b"`, `'c'`, "1", "2", "1.5",
+	"9223372036854775807",
+	"99999999999999999999", "0", "+", "+", "-", "*", "/", "%", "==", "<", "&&", "||", "!", "?", ":", "(", ")", "[", "]",
+	"{", "}",
+	",", ".", "in", "null", "true", "size(", "duration(", "json(", "string(", "int(", "has(", `"1h"`, `"{"`, `"\n"`, "\n",
+	"// x\n", "nobody", "1e3",
 }
 
 func randomText(r *rand.Rand) string {
@@ -153,7 +156,7 @@ func TestABindingReadsAField(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckBinding is the price of a text that nobody has seen, of one that differs
+// BenchmarkCheckBinding is the price of a text that no one has seen, of one that differs
 // from others in literals only, and of one that is known.
 func BenchmarkCheckBinding(b *testing.B) {
 	for name, format := range map[string]string{"known": "output.id", "shape": `"refund " + output.id + "%d"`,

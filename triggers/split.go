@@ -182,7 +182,7 @@ func (s *splitter) endsAt(at int) bool {
 }
 
 // single takes a term: all up to the next && or || beside it. start is its first token
-// with what is before it, s.at the one behind that. A ! belongs to the term unless the
+// with what is before it, s.at the one after that. A ! belongs to the term unless the
 // term has no operator, which would bind the other way.
 func (s *splitter) single(start, nots int) *joint {
 	first, bare := s.at, true

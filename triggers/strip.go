@@ -29,7 +29,7 @@ type Stretch struct {
 	FromNs int64 // ns after arming
 	ToNs   int64 // FromNs for the tail
 	Broken bool  // long, and drawn short: the line is not to scale here
-	Tail   bool  // behind the end: as it was, from then on
+	Tail   bool  // after the end: as it was, from then on
 }
 
 // NewStrip lays out a course.
@@ -212,7 +212,7 @@ type stripText struct {
 	axis   []byte
 }
 
-// column returns where an instant stands.
+// column returns where an instant is.
 func (t *stripText) column(ns int64) int {
 	for i := range t.strip.Stretches {
 		if t.strip.Stretches[i].FromNs >= ns {
@@ -304,7 +304,7 @@ func (t *stripText) times() string {
 	return line.String()
 }
 
-// stripOver is how many columns a time may stand beyond the end of the axis.
+// stripOver is how many columns a time may be beyond the end of the axis.
 const stripOver = 6
 
 func (t *stripText) time(line *strings.Builder, column int, ns int64) {
@@ -332,7 +332,7 @@ func (c *Course) Mark(event int) byte {
 }
 
 // FormatOffset writes an offset from arming shortly: 0s, 50ms, 1m40s, 72h, 30d. A
-// window includes its end; what comes a nanosecond behind one, or behind a whole
+// window includes its end; what comes a nanosecond after one, or after a whole
 // microsecond, is written with a plus: 15m+.
 func FormatOffset(ns int64) string {
 	if ns > 0 && ns%1000 == 1 {

@@ -58,9 +58,9 @@ type Span struct {
 	Err    error    // why the evaluation stopped
 	// those that began it, by index in Course.Events; none: arming or a flip of the clock
 	Events []int
-	After  bool // behind the instant of firing, where no lease looks any more
+	After  bool // after the instant of firing, where no lease looks any more
 
-	Retired bool // the plan is not open: no lease looks behind its beginning
+	Retired bool // the plan is not open: no lease looks after its beginning
 }
 
 // Course is how a timeline went.

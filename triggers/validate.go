@@ -21,7 +21,7 @@ const (
 	unknownLenMax = 64
 )
 
-// refuseAt refuses what stands at an expression.
+// refuseAt refuses what is at an expression.
 func refuseAt(parsed *ast.AST, e ast.Expr, message, hint string) *Error {
 	at := parsed.SourceInfo().GetStartLocation(e.ID())
 	return &Error{Line: max(at.Line(), 1), Column: max(at.Column()+1, 1), Message: message, Hint: hint}

@@ -159,7 +159,7 @@ func (x *compiler) checkClass(c Contract) {
 }
 
 // namesForward reports whether the undo can tell its provider which forward it undoes:
-// by an argument, or as a handler in the agent's code, which is told.
+// by an argument, or as a handler in the agent's code, which gets the key.
 func (x *compiler) namesForward(c Contract) bool {
 	if c.Inverse == nil || strings.HasPrefix(c.Inverse.Call, api.HandlerPrefix) {
 		return true // or refused for another reason

@@ -207,7 +207,8 @@ func TestS50EveryCapabilityIsClassified(t *testing.T) {
 func TestS5S6AForwardNamesItsCompensation(t *testing.T) {
 	r := registered(t, changed(func(c *contract.Contract) {
 		c.Inverse.With = map[string]any{
-			"sha": "=output.sha", "path": map[string]any{"from": "$.input.items[0]['a b']"}, "in": map[string]any{"from": "$.output.in"},
+			"sha": "=output.sha", "path": map[string]any{"from": "$.input.items[0]['a b']"},
+			"in":    map[string]any{"from": "$.output.in"},
 			"fixed": map[string]any{"from": "here", "n": 10}, "mixed": []any{"=input.x // the first", 1},
 		}
 	}))
@@ -352,15 +353,17 @@ func TestEveryFieldIsRegistered(t *testing.T) {
 			Timeout:     time.Second, Attempts: 4, Backoff: 2 * time.Second},
 		Inverse: &contract.Inverse{Call: "a.undo", Attempts: 7, Backoff: 3 * time.Second, BackoffMax: time.Hour,
 			Jitter: &jitter, Timeout: time.Minute,
-			Dedupe: time.Hour, Done: "error.code == 'gone'", Stop: "= error.code == 'no' // for ever", Approve: contract.ApproveOwner,
-			Verify: &contract.Verify{Call: "a.get", Ok: "verify == null", Attempts: 2}},
+			Dedupe: time.Hour, Done: "error.code == 'gone'", Stop: "= error.code == 'no' // for ever",
+			Approve: contract.ApproveOwner,
+			Verify:  &contract.Verify{Call: "a.get", Ok: "verify == null", Attempts: 2}},
 		OnInDoubt: contract.InDoubtQuarantine, OnLate: contract.LateQuarantine, ValidFor: 24 * time.Hour, Warn: time.Hour,
 		Lift: []string{"b", "a", "b"}, Triggers: map[string]string{"z": `plan.status == "failed"`,
 			"a": "after(plan.deadline)"}, Page: "money",
 	}
 	r := registered(t, c)
 	want := &pb.CompensationRegistered{
-		Capability: "a.undo", Key: "k", Attempts: 7, BackoffNs: 3e9, BackoffMaxNs: 3600e9, TimeoutNs: 60e9, OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
+		Capability: "a.undo", Key: "k", Attempts: 7, BackoffNs: 3e9, BackoffMaxNs: 3600e9, TimeoutNs: 60e9,
+		OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_QUARANTINE,
 		Triggers: []*pb.Trigger{{Name: "a", Condition: "after(plan.deadline)"},
 			{Name: "z", Condition: `plan.status=="failed"`}},
 		ValidForNs: 86400e9, Fidelity: "lossy", Actuator: "nats",
@@ -369,7 +372,8 @@ func TestEveryFieldIsRegistered(t *testing.T) {
 			Answer: "probe.state", ExternalRef: "probe.id"},
 		Verify: &pb.Verify{Call: &pb.Call{Capability: "a.get", TimeoutNs: 30e9, Attempts: 2, BackoffNs: 1e9},
 			Ok: "verify==null"},
-		Done: "error.code=='gone'", Stop: "error.code=='no'", OnLate: pb.OnLate_ON_LATE_QUARANTINE, Page: "money", Approve: true,
+		Done: "error.code=='gone'", Stop: "error.code=='no'", OnLate: pb.OnLate_ON_LATE_QUARANTINE, Page: "money",
+		Approve:  true,
 		DedupeNs: 3600e9, WarnNs: 3600e9,
 	}
 	if !proto.Equal(r, want) {

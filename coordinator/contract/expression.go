@@ -105,7 +105,7 @@ func (x *compiler) reference(text string) {
 // readable is every variable of a reader.
 var readable = slices.Concat(pathRoots, []string{"probe", "verify", "result", "error"})
 
-// mayRead refuses a variable that is never there where the expression stands.
+// mayRead refuses a variable that is never there where the expression is.
 func (x *compiler) mayRead(field string, b *triggers.Binding, allowed ...string) {
 	for _, name := range readable {
 		if b.Reads(name) && !slices.Contains(allowed, name) {
@@ -125,7 +125,7 @@ func (x *compiler) mayBe(field string, b *triggers.Binding, kinds ...string) {
 // presences are the answers of a probe.
 var presences = []string{"present", "absent", "duplicate", "inconclusive"}
 
-// answer refuses what an answer says in so many words and nobody understands.
+// answer refuses what an answer says in so many words and no one understands.
 func (x *compiler) answer(b *triggers.Binding) {
 	if b == nil {
 		return

@@ -80,7 +80,7 @@ func flatten(node *yaml.Node, field string, into map[string]string) {
 }
 
 // shown is a value without members on one line; a text that could be taken for
-// something else stands in quotes.
+// something else is in quotes.
 func shown(node *yaml.Node) string {
 	switch {
 	case node.Kind == yaml.MappingNode:

@@ -218,7 +218,7 @@ func deleteWord(capability string) string {
 	return ""
 }
 
-// sampleNs is the time at which the sample plan stands, unix ns.
+// sampleNs is the time of the sample plan, unix ns.
 const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
 
 // noFacts is a world in which nothing was observed yet.
@@ -231,7 +231,7 @@ func (noFacts) Occurrences(string, int64,
 	return func(func(int64) bool) {}
 }
 
-// triggers evaluates each condition as it stands when an action has just been
+// triggers evaluates each condition as it is when an action has just been
 // registered: what is true there undoes every action at once. Without examples the
 // input is not known.
 func (l *linter) triggers(c *Compiled) {

@@ -28,7 +28,7 @@ type Serving struct {
 	OtherVersion string // what one has answered that refuses the version; empty: none has
 }
 
-// workerCall is a call, and the field that it stands in.
+// workerCall is a call, and the field that it is in.
 type workerCall struct {
 	WorkerCall
 	field string
@@ -70,7 +70,7 @@ func WorkerCalls(sources []Source) (calls []WorkerCall) {
 	return calls
 }
 
-// LintWorkers warns of what nobody serves now, or nobody of the version that is asked for.
+// LintWorkers warns of what no one serves now, or no one of the version that is asked for.
 func LintWorkers(sources []Source, serving func(WorkerCall) Serving) Findings {
 	var findings Findings
 	for i := range sources {

@@ -47,7 +47,7 @@ func truth(node *yaml.Node) (bool, error) {
 	return is, nil
 }
 
-// jsonNumber writes a number of YAML as JSON: as it stands where JSON has it too,
+// jsonNumber writes a number of YAML as JSON: as it is where JSON has it too,
 // exactly otherwise.
 func jsonNumber(text string) (string, bool) {
 	if json.Valid([]byte(text)) {

@@ -18,7 +18,7 @@ import (
 
 // Parse reads a file of contracts: one or more YAML documents. It is strict: an
 // unknown field, a key given twice, a value of another kind and a YAML anchor are
-// errors with their place. name stands in the findings. The error is a Findings;
+// errors with their place. name is in the findings. The error is a Findings;
 // the documents that could be read come beside it.
 func Parse(name string, data []byte) ([]Source, error) {
 	var sources []Source

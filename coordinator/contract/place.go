@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Document is one YAML document and where its fields stand in its file.
+// Document is one YAML document and where its fields are in its file.
 type Document struct {
 	File string
 	Line int // where it begins
@@ -90,7 +90,7 @@ type walk struct {
 func (w *walk) to(value string) bool {
 	switch {
 	case w.style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		w.newline() // behind the indicator, at the first line with text
+		w.newline() // after the indicator, at the first line with text
 		w.indent = w.column
 		value = strings.TrimLeft(value, "\n")
 	case w.style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
@@ -128,7 +128,7 @@ func (w *walk) to(value string) bool {
 	return true
 }
 
-// fold skips what stands in the source and not in the value: spaces before a line
+// fold skips what is in the source and not in the value: spaces before a line
 // break that is folded, and a break that is escaped.
 func (w *walk) fold() {
 	if w.style&yaml.LiteralStyle != 0 {
@@ -170,7 +170,7 @@ func (w *walk) newline() bool {
 		if trimmed := strings.TrimLeft(line, " \t"); trimmed != "" {
 			w.column = len(line) - len(trimmed)
 			if w.style&yaml.LiteralStyle != 0 && w.indent > 0 {
-				w.column = w.indent // what stands further right is text
+				w.column = w.indent // what is further right is text
 			}
 			return true
 		}

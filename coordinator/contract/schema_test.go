@@ -18,7 +18,7 @@ import (
 
 const guide = "../../docs/guide"
 
-// update writes the schema anew: go test ./coordinator/contract -run Schema -update
+// update writes the schema again: go test ./coordinator/contract -run Schema -update
 var update = flag.Bool("update", false, "write docs/guide/contract.schema.json")
 
 // schema is that of one document, for editors. Lint knows more.

@@ -11,7 +11,7 @@ import (
 )
 
 // Sensitive fields are sealed before they are recorded, and opened for the worker alone.
-// So nothing may be computed from them where they are sealed, nothing that stands in the
+// So nothing may be computed from them where they are sealed, nothing that is in the
 // clear may show them, and no decision may read them (I28).
 
 // checkSensitive parses the paths and holds every other field to them. It says whether

@@ -46,7 +46,8 @@ func TestARegistrationSaysWhetherItsUndoTakesSealedValues(t *testing.T) {
 	}{"the field": {map[string]any{"card": "=input.card"}, true}, "all of it": {map[string]any{"all": "=input"},
 		true}, "another": {map[string]any{"n": "=input.n"}, false}, "nothing": {nil, false}} {
 		compiled := compile(t, contract.Contract{
-			Capability: "a.create", Class: contract.Compensable, Sensitive: []string{"input.card"}, Inverse: &contract.Inverse{Call: "a.b", With: c.with},
+			Capability: "a.create", Class: contract.Compensable, Sensitive: []string{"input.card"},
+			Inverse: &contract.Inverse{Call: "a.b", With: c.with},
 		})
 		_, inverse := compiled.Pair("p", "a", "", &pb.ForwardRegistered{Capability: "a.create"})
 		if got := inverse.GetCompensationRegistered().Sealed; got != c.want {

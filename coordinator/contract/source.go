@@ -13,7 +13,7 @@ const (
 	Kind       = "Contract"
 )
 
-// Source is a contract with where it stands in its file.
+// Source is a contract with where it is in its file.
 type Source struct {
 	Contract
 	Document

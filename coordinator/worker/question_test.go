@@ -148,7 +148,7 @@ func TestAQuestionWaitsForTheUndoOfItsKey(t *testing.T) {
 	<-started
 	probe, verify := w.send(question("k1", api.PurposeProbe)), w.send(question("k1", api.PurposeVerify))
 	w.waitBehind("k1", 2)
-	again := w.send(question("k1", api.PurposeProbe)) // joins the first probe, or asks once more behind it
+	again := w.send(question("k1", api.PurposeProbe)) // joins the first probe, or asks once more after it
 	close(finish)
 	if r := <-undo; r.ExternalRef != "undone" {
 		t.Errorf("undo: %+v", r)
@@ -205,7 +205,7 @@ func TestAQuestionIsAnsweredAsItWasAsked(t *testing.T) {
 	}
 }
 
-// waitBehind returns when n flights stand behind the one of a key.
+// waitBehind returns when n flights are after the one of a key.
 func (w *wired) waitBehind(key string, n int) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

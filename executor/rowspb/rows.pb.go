@@ -645,7 +645,7 @@ type PlanRow struct {
 	Cascaded      uint32                 `protobuf:"varint,51,opt,name=cascaded,proto3" json:"cascaded,omitempty"`                                // leases of it that fired at a depth above 1 since its owner's last word
 	Cuts          []*Cut                 `protobuf:"bytes,52,rep,name=cuts,proto3" json:"cuts,omitempty"`                                         // leases that a cascade limit holds, in order
 	Passed        *Firing                `protobuf:"bytes,53,opt,name=passed,proto3" json:"passed,omitempty"`                                     // the lease of a plan that is part of it, for which it was declared failed
-	Asked         *Word                  `protobuf:"bytes,54,opt,name=asked,proto3" json:"asked,omitempty"`                                       // the record behind signal; it stays when the plan is open again
+	Asked         *Word                  `protobuf:"bytes,54,opt,name=asked,proto3" json:"asked,omitempty"`                                       // the record of the signal; it stays when the plan is open again
 	Verdicts      []*Word                `protobuf:"bytes,55,rep,name=verdicts,proto3" json:"verdicts,omitempty"`                                 // where verdicts that block or redirect are, the last on each action, in order; the last 64
 	Erased        *v1.Address            `protobuf:"bytes,62,opt,name=erased,proto3" json:"erased,omitempty"`                                     // the operator's PlanErased in force
 	Erasure       *Word                  `protobuf:"bytes,63,opt,name=erasure,proto3" json:"erasure,omitempty"`                                   // who asked for it, and why
@@ -1283,11 +1283,11 @@ func (x *Orphan) GetWithdrawn() bool {
 	return false
 }
 
-// Word is what somebody said of a plan, of an action of it or of a lease.
+// Word is what someone said of a plan, of an action of it or of a lease.
 type Word struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Said          string                 `protobuf:"bytes,1,opt,name=said,proto3" json:"said,omitempty"` // failed, cancelled, unwind, late, block, redirect, resume, give-up
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`     // empty: nobody asked for it
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`     // empty: no one asked for it
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	At            *v1.Address            `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`                  // the record
 	AtNs          int64                  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"` // logical time
@@ -1471,7 +1471,7 @@ type Firing struct {
 	Depth         uint32                 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"`
 	By            *Made                  `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`                               // the fact that it turned at, if an undo made that
 	Passed        *v1.Address            `protobuf:"bytes,7,opt,name=passed,proto3" json:"passed,omitempty"`                       // the firing of a plan that is part of this one, which it goes on
-	Said          *Word                  `protobuf:"bytes,8,opt,name=said,proto3" json:"said,omitempty"`                           // what somebody said that turned it: a signal, a verdict
+	Said          *Word                  `protobuf:"bytes,8,opt,name=said,proto3" json:"said,omitempty"`                           // what someone said that turned it: a signal, a verdict
 	Read          *Read                  `protobuf:"bytes,9,opt,name=read,proto3" json:"read,omitempty"`                           // what else turned it, where no undo made any fact that it read
 	TurnedNs      int64                  `protobuf:"varint,10,opt,name=turned_ns,json=turnedNs,proto3" json:"turned_ns,omitempty"` // logical time at which it turned
 	Resumed       *Word                  `protobuf:"bytes,11,opt,name=resumed,proto3" json:"resumed,omitempty"`                    // it was cut: the owner's word that let it fire
@@ -2257,7 +2257,7 @@ type ActionRow struct {
 	Proposal         *Proposal                 `protobuf:"bytes,30,opt,name=proposal,proto3" json:"proposal,omitempty"`
 	ClosesNs         int64                     `protobuf:"varint,31,opt,name=closes_ns,json=closesNs,proto3" json:"closes_ns,omitempty"` // end of its undo window; 0: none
 	Warned           bool                      `protobuf:"varint,32,opt,name=warned,proto3" json:"warned,omitempty"`
-	SentNs           int64                     `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect still stands
+	SentNs           int64                     `protobuf:"varint,33,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                  // epoch of the first dispatch, or of the answer that the effect is still there
 	AskedToSend      bool                      `protobuf:"varint,43,opt,name=asked_to_send,json=askedToSend,proto3" json:"asked_to_send,omitempty"` // the question in flight comes right before an attempt, whose backoff is over
 	Duties           uint32                    `protobuf:"varint,34,opt,name=duties,proto3" json:"duties,omitempty"`                                // that it gave rise to
 	ReadyNs          int64                     `protobuf:"varint,35,opt,name=ready_ns,json=readyNs,proto3" json:"ready_ns,omitempty"`               // since when it could be dispatched
@@ -2266,7 +2266,7 @@ type ActionRow struct {
 	HasOutput        bool                      `protobuf:"varint,40,opt,name=has_output,json=hasOutput,proto3" json:"has_output,omitempty"`                      // its payload row has one
 	PresenceAt       *v1.Address               `protobuf:"bytes,42,opt,name=presence_at,json=presenceAt,proto3" json:"presence_at,omitempty"`                    // the answer that found them
 	Duplicates       []string                  `protobuf:"bytes,41,rep,name=duplicates,proto3" json:"duplicates,omitempty"`                                      // extra effects that a probe found, until their lease has fired
-	Confirmed        bool                      `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                                       // a probe or a check stands behind `reported`
+	Confirmed        bool                      `protobuf:"varint,37,opt,name=confirmed,proto3" json:"confirmed,omitempty"`                                       // a probe or a check has confirmed `reported`
 	OutcomeNs        int64                     `protobuf:"varint,44,opt,name=outcome_ns,json=outcomeNs,proto3" json:"outcome_ns,omitempty"`                      // logical time of outcome_at
 	AskedNs          int64                     `protobuf:"varint,45,opt,name=asked_ns,json=askedNs,proto3" json:"asked_ns,omitempty"`                            // epoch of the question that is or was asked last
 	AbsentNs         int64                     `protobuf:"varint,46,opt,name=absent_ns,json=absentNs,proto3" json:"absent_ns,omitempty"`                         // epoch of a question that found nothing while the forward might still land; 0: none

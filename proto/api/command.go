@@ -7,7 +7,7 @@ import (
 
 // Purposes of a Command.
 const (
-	PurposeProbe  = "probe"  // did the effect happen, does it still stand?
+	PurposeProbe  = "probe"  // did the effect happen, is it still there?
 	PurposeVerify = "verify" // is it gone after the undo?
 	PurposeBefore = "before" // what is there before the forward crosses? Asked by the coordinator
 )

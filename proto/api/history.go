@@ -18,7 +18,7 @@ func HandlerText(action, version, agent string) string {
 type HistoryQuery struct {
 	Plan     string `json:"plan"`
 	Sequence uint64 `json:"sequence,omitempty"` // answer once this has been folded
-	After    uint32 `json:"after,omitempty"`    // number of an action: the page starts behind it
+	After    uint32 `json:"after,omitempty"`    // number of an action: the page starts after it
 	Limit    int    `json:"limit,omitempty"`    // actions, 1..1000, default 100
 }
 

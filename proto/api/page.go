@@ -14,7 +14,7 @@ const (
 	PageActClaimed    = "act_claimed"  // a record that was refused claims an act; about a plan
 	PageWindowClosing = "undo_window_closing"
 	PageCascadeCut    = "cascade_cut"
-	PageStuckWorker   = "stuck_worker" // nobody serves a command, or a worker says working for long
+	PageStuckWorker   = "stuck_worker" // no one serves a command, or a worker says working for long
 	PageClockGuard    = "clock_guard"  // no deadline fires until the clocks agree
 )
 
@@ -37,6 +37,6 @@ type Page struct {
 	Reason     string `json:"reason"`
 	AtNs       int64  `json:"at_ns"`
 	ClosesNs   int64  `json:"closes_ns,omitempty"` // undo_window_closing
-	// nobody has taken it on its own hook: operators get it, too
+	// no one has taken it on its own hook: operators get it, too
 	Escalated bool `json:"escalated,omitempty"`
 }

@@ -46,7 +46,7 @@ const HistoryVerb = "history."
 
 // HistorySubject is where an agent asks for what is recorded of its own plans, to
 // run their functions again. The subject carries the authority: of another agent's
-// plan nothing is told but whose it is.
+// plan the answer says no more than whose it is.
 func HistorySubject(tenant, agent string) string {
 	return QuerySubject(tenant, HistoryVerb+agent)
 }

@@ -115,7 +115,8 @@ func (b *bench) names() string {
 
 func command() api.Command {
 	return api.Command{
-		Purpose: ledger.PurposeUndo, Tenant: "default", Plan: "p1", Action: "a", Capability: "git.pr.undo", Forward: "git.pr.open",
+		Purpose: ledger.PurposeUndo, Tenant: "default", Plan: "p1", Action: "a", Capability: "git.pr.undo",
+		Forward:   "git.pr.open",
 		Arguments: json.RawMessage(`{"pr":7}`), Key: key, Attempt: 1, Term: 1, TimeoutMs: 10_000, DirtyFailure: true,
 		Agent: &api.AgentTask{Tools: []string{"git.pr.close", "git.branch.delete"},
 			Prompt: "Close the pull request, delete its branch.", MaxTurns: 4, Model: "frozen-1"},

@@ -126,7 +126,7 @@ func (r *run) opening() []message {
 }
 
 // serve makes one call that the model wants, or refuses it. The content is what
-// the model is told; an error ends the loop.
+// the model gets them; an error ends the loop.
 func (r *run) serve(ctx context.Context, place int, wanted toolCall) (content string, err error) {
 	tool, ok := r.tool(wanted.Function.Name)
 	arguments, sorted, isObject := object(wanted.Function.Arguments)
@@ -245,7 +245,7 @@ func (r *run) result(result worker.Result) worker.Result {
 	return result
 }
 
-// object returns compact JSON of arguments that are a JSON object, as they stand and
+// object returns compact JSON of arguments that are a JSON object, as they are and
 // with sorted names, by which two calls are told to be one; none at all is an empty
 // object.
 func object(text string) (arguments json.RawMessage, sorted string, ok bool) {
