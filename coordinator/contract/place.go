@@ -4,7 +4,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sagenbaum/sagenbaum/triggers"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -43,9 +42,16 @@ func (d *Document) Finding(field, message, hint string) Finding {
 	return d.finding(Error, field, message, hint)
 }
 
+// Problem is what is wrong with the text of an expression, and where in it.
+type Problem struct {
+	Line, Column int // from 1
+	Message      string
+	Hint         string // what would be right; may be empty
+}
+
 // ExpressionFinding places what is wrong with a condition in a field where it is
 // wrong within its text.
-func (d *Document) ExpressionFinding(field, text string, problem *triggers.Error) Finding {
+func (d *Document) ExpressionFinding(field, text string, problem Problem) Finding {
 	f := d.finding(Error, field, problem.Message, problem.Hint)
 	d.inside(&f, text, problem.Line, problem.Column)
 	return f

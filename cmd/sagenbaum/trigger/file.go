@@ -154,7 +154,10 @@ func (r *triggerReader) condition(test *TriggerTest, programs *triggers.Cache) {
 	condition, err := programs.Condition(test.text)
 	var refused *triggers.Error
 	if errors.As(err, &refused) {
-		r.findings = append(r.findings, r.document.ExpressionFinding("condition", test.text, refused))
+		r.findings = append(r.findings, r.document.ExpressionFinding("condition", test.text,
+			contract.Problem{
+				Line: refused.Line, Column: refused.Column, Message: refused.Message, Hint: refused.Hint,
+			}))
 	}
 	test.condition = condition
 }

@@ -307,7 +307,8 @@ func contractTriggers(programs *triggers.Cache, source *contract.Source) []Trigg
 		field := "triggers[" + name + "]"
 		v.Source = fmt.Sprintf("%s: %s %s", source.File, source.Capability, field)
 		if !v.OK {
-			place := source.ExpressionFinding(field, text, &triggers.Error{Line: v.Line, Column: v.Column})
+			at := contract.Problem{Line: v.Line, Column: v.Column}
+			place := source.ExpressionFinding(field, text, at)
 			v.Source = fmt.Sprintf("%s:%d:%d: %s %s", source.File, place.Line, place.Column, source.Capability, field)
 		}
 		views = append(views, v)
