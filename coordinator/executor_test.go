@@ -57,20 +57,17 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, Users: []embedded.User{
 		{
 			Name: "a1", Password: "secret",
-			Publish: []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls",
-				"query.default.history.a1", "run.default.a1.>", "ask.default.>", "key.default.a1", "reply.default.*"},
+			Publish:   []string{"saga.default.agent.a1.>", "query.default.plan.outcome", "query.default.contract.ls", "query.default.history.a1", "run.default.a1.>", "ask.default.>", "key.default.a1", "reply.default.*"},
 			Subscribe: []string{"notice.default.a1.>", "undo.default.handler.a1.>", "run.default.a1.>", "reply.default.a1.*"},
 		},
-		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"},
-			Subscribe: []string{"undo.default.>", "ask.default.>"}},
+		{Name: "w1", Password: "secret", Publish: []string{"saga.default.worker.w1", "reply.default.>"}, Subscribe: []string{"undo.default.>", "ask.default.>"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
 	connect := func(user string) *nats.Conn {
-		conn, err := nats.Connect(server.URL(), nats.UserInfo(user, "secret"),
-			nats.CustomInboxPrefix(embedded.InboxPrefix(user)),
+		conn, err := nats.Connect(server.URL(), nats.UserInfo(user, "secret"), nats.CustomInboxPrefix(embedded.InboxPrefix(user)),
 			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
 		if err != nil {
 			t.Fatal(err)
@@ -84,8 +81,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 	}
 	t.Cleanup(root.Close)
 	l := &live{t: t, connect: connect, root: root, url: server.URL()}
-	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(),
-		DurableServer: server.DurableID(), MasterKey: make([]byte, host.MasterKeySize)})
+	h, err := host.New(host.Config{Conn: root, Tenants: []string{"default"}, Dir: t.TempDir(), DurableServer: server.DurableID(), MasterKey: make([]byte, host.MasterKeySize)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +98,7 @@ func newLive(t testing.TB, config coordinator.Config) *live {
 		}
 	})
 	<-h.Ready()
-	if l.store, err = jetstream.Open(t.Context(),
-		jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
+	if l.store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
 		t.Fatal(err)
 	}
 	if l.work, err = worker.New(worker.Config{Conn: connect("w1"), Tenant: "default", Name: "w1"}); err != nil {
@@ -162,10 +157,9 @@ func (l *live) append(s ledger.Source, r *pb.Record) {
 
 func (l *live) rule(plan, action string, outcome pb.VerdictOutcome) {
 	l.t.Helper()
-	l.append(ledger.Source{Class: ledger.ClassVerdict, Name: "compliance"},
-		&pb.Record{Plan: plan, Action: action, Kind: &pb.Record_VerdictGiven{
-			VerdictGiven: &pb.VerdictGiven{Outcome: outcome, Reason: "policy 7"},
-		}})
+	l.append(ledger.Source{Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: plan, Action: action, Kind: &pb.Record_VerdictGiven{
+		VerdictGiven: &pb.VerdictGiven{Outcome: outcome, Reason: "policy 7"},
+	}})
 }
 
 func (l *live) begin(plan coordinator.PlanSpec) *coordinator.Plan {
@@ -179,8 +173,7 @@ func (l *live) begin(plan coordinator.PlanSpec) *coordinator.Plan {
 
 func (l *live) do(p *coordinator.Plan, id string) {
 	l.t.Helper()
-	if _, err := p.Do(l.t.Context(), coordinator.Action{ID: id, Capability: "file.write",
-		Input: map[string]string{"path": id}}, nothing); err != nil {
+	if _, err := p.Do(l.t.Context(), coordinator.Action{ID: id, Capability: "file.write", Input: map[string]string{"path": id}}, nothing); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -254,15 +247,13 @@ func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{files()}})
 	p := l.begin(coordinator.PlanSpec{})
 	l.do(p, "a")
-	for id, outcome := range map[string]pb.VerdictOutcome{"allowed": pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
-		"blocked": pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK} {
+	for id, outcome := range map[string]pb.VerdictOutcome{"allowed": pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, "blocked": pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK} {
 		done, ran := make(chan error, 1), false
 		go func() {
-			_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: "file.write", Review: true},
-				func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-					ran = true
-					return coordinator.Outcome{}, nil
-				})
+			_, err := p.Do(t.Context(), coordinator.Action{ID: id, Capability: "file.write", Review: true}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				ran = true
+				return coordinator.Outcome{}, nil
+			})
 			done <- err
 		}()
 		l.registered(p.ID(), id)
@@ -272,8 +263,7 @@ func TestS77AVerdictBeforeTheBoundaryUndoesNothing(t *testing.T) {
 		if id == "allowed" && (err != nil || !ran) {
 			t.Errorf("allowed: ran %v, %v", ran, err)
 		}
-		if id == "blocked" && (!errors.As(err, &verdict) || *verdict != coordinator.Verdict{Action: id, Outcome: "block",
-			Reason: "policy 7", By: "compliance"} || ran) {
+		if id == "blocked" && (!errors.As(err, &verdict) || *verdict != coordinator.Verdict{Action: id, Outcome: "block", Reason: "policy 7", By: "compliance"} || ran) {
 			t.Errorf("blocked: ran %v, %v", ran, err)
 		}
 	}
@@ -313,8 +303,7 @@ func (l *live) registered(plan, action string) {
 			l.t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Record != nil && e.Record.Plan == plan && e.Record.Action == action &&
-				e.Record.GetCompensationRegistered() != nil {
+			if e.Record != nil && e.Record.Plan == plan && e.Record.Action == action && e.Record.GetCompensationRegistered() != nil {
 				return
 			}
 		}
@@ -335,8 +324,7 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Kind: &pb.Record_ContractPublished{
-		ContractPublished: &pb.ContractPublished{Capability: moving.Capability, Digest: compiled.Digest[:],
-			Contract: compiled.Canonical},
+		ContractPublished: &pb.ContractPublished{Capability: moving.Capability, Digest: compiled.Digest[:], Contract: compiled.Canonical},
 	}})
 	if err := l.work.Answer("calendar.get", func(context.Context, api.Command) (worker.Answer, error) {
 		return worker.Answer{Output: map[string]string{"at": "9:00"}}, nil
@@ -362,8 +350,7 @@ func TestS103APublishedContractUndoesWithTheBeforeImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.ends(p, ledger.StateCompensated)
-	if len(l.undone) != 1 || string(l.undone[0].Arguments) != `{"at":"9:00","id":"e1"}` ||
-		l.undone[0].Forward != "calendar.move" {
+	if len(l.undone) != 1 || string(l.undone[0].Arguments) != `{"at":"9:00","id":"e1"}` || l.undone[0].Forward != "calendar.move" {
 		t.Errorf("undone %+v", l.undone)
 	}
 }
@@ -374,8 +361,7 @@ func TestS9AContractWithSeveralToolsIsUndoneByAModel(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{
 		Capability: "git.pr.open", Class: contract.Compensable,
 		Inverse: &contract.Inverse{Call: "git.pr.undo", With: map[string]any{"pr": "=output.pr"}, Agent: &contract.Agent{
-			Tools: []string{"git.pr.close", "git.branch.delete"}, Prompt: "Close it, then delete its branch.", MaxTurns: 5,
-			Model: "frozen-1",
+			Tools: []string{"git.pr.close", "git.branch.delete"}, Prompt: "Close it, then delete its branch.", MaxTurns: 5, Model: "frozen-1",
 		}},
 	}}})
 	script := []string{
@@ -393,17 +379,15 @@ func TestS9AContractWithSeveralToolsIsUndoneByAModel(t *testing.T) {
 		calls = append(calls, c.Tool+" "+c.Key)
 		return "ok", nil
 	}}
-	loop, err := agentloop.New(agentloop.Config{Endpoint: model.URL,
-		Tools: map[string]agentloop.Tool{"git.pr.close": tool, "git.branch.delete": tool, "git.push": tool}})
+	loop, err := agentloop.New(agentloop.Config{Endpoint: model.URL, Tools: map[string]agentloop.Tool{"git.pr.close": tool, "git.branch.delete": tool, "git.push": tool}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.undo("git.pr.undo", loop)
 	p := l.begin(coordinator.PlanSpec{})
-	if _, err := p.Do(t.Context(), coordinator.Action{ID: "pr", Capability: "git.pr.open"},
-		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-			return coordinator.Outcome{Output: map[string]int{"pr": 7}}, nil
-		}); err != nil {
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "pr", Capability: "git.pr.open"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+		return coordinator.Outcome{Output: map[string]int{"pr": 7}}, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Fail(t.Context(), "rejected"); err != nil {

@@ -19,8 +19,7 @@ import (
 )
 
 // play is a function that does actions one after the other.
-func (w *tour) play(actions []coordinator.Action, end func() error) func(context.Context,
-	*coordinator.ReplayPlan) error {
+func (w *tour) play(actions []coordinator.Action, end func() error) func(context.Context, *coordinator.ReplayPlan) error {
 	return func(ctx context.Context, p *coordinator.ReplayPlan) error {
 		for _, a := range actions {
 			if _, err := w.do(ctx, p, a, nil); err != nil {
@@ -57,8 +56,7 @@ func ends(err error) func() error { return func() error { return err } }
 func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{})
-	l.declared = []contract.Contract{{Capability: "tour.b", Class: contract.Compensable,
-		Inverse: &contract.Inverse{Call: "file.delete"}}}
+	l.declared = []contract.Contract{{Capability: "tour.b", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.delete"}}}
 	for name, change := range map[string]struct {
 		from, to      string // ids
 		edit          func(all []coordinator.Action)
@@ -72,30 +70,19 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 		"one less":           {from: "a b c", to: "a c", action: "b", field: "action"},
 		"an end too early":   {from: "a b c", to: "a b", action: "c", field: "action"},
 		"an error too early": {from: "a b c", to: "a", action: "b", field: "action", end: errNoRoom},
-		"capability": {from: "a b c", to: "a b c",
-			edit: func(all []coordinator.Action) { all[1].Capability = "tour.x" }, action: "b", field: "capability"},
-		"input": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = "else" },
-			action: "b", field: "input"},
-		"no input": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = nil },
-			action: "b", field: "input"},
+		"capability":         {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Capability = "tour.x" }, action: "b", field: "capability"},
+		"input":              {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = "else" }, action: "b", field: "input"},
+		"no input":           {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Input = nil }, action: "b", field: "input"},
 		"contract": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) {
 			all[1].Undo = &coordinator.Undo{Handler: all[1].Undo.Handler, Contract: contract.Contract{ValidFor: time.Hour}}
 		}, action: "b", field: "contract"},
-		"after": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[2].After = []string{"a"} },
-			action: "c", field: "after"},
-		"branch": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Branch = true }, action: "b",
-			field: "branch"},
-		"pivot": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Pivot = true }, action: "b",
-			field: "pivot"},
-		"review": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Review = true }, action: "b",
-			field: "review"},
-		"version": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo.Version = "2" },
-			action: "b", field: "version"},
-		"no handler": {from: "a b c", to: "a b c",
-			edit: func(all []coordinator.Action) { all[1].Undo, all[1].Capability = nil, "file.write" }, action: "b",
-			field: "capability"},
-		"a worker's": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo = nil }, action: "b",
-			field: "version"},
+		"after":      {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[2].After = []string{"a"} }, action: "c", field: "after"},
+		"branch":     {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Branch = true }, action: "b", field: "branch"},
+		"pivot":      {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Pivot = true }, action: "b", field: "pivot"},
+		"review":     {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Review = true }, action: "b", field: "review"},
+		"version":    {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo.Version = "2" }, action: "b", field: "version"},
+		"no handler": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo, all[1].Capability = nil, "file.write" }, action: "b", field: "capability"},
+		"a worker's": {from: "a b c", to: "a b c", edit: func(all []coordinator.Action) { all[1].Undo = nil }, action: "b", field: "version"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			w, plan := newTour(l), "s39-"+strings.NewReplacer(" ", "-", "'", "").Replace(name)
@@ -116,8 +103,7 @@ func TestS39AFunctionThatTakesAnotherPathIsRefused(t *testing.T) {
 			if after := l.shown(plan); after.State != ledger.StateOpen || after.ActionCount != 3 || w.ranText() != change.from {
 				t.Errorf("ran %s, plan %s with %d actions", w.ranText(), after.State, after.ActionCount)
 			}
-			if err := l.process().Run(ctx, config(plan), w.play(w.actions(change.from+" d"), ends(nil))); err != nil ||
-				w.ranText() != change.from+" d" {
+			if err := l.process().Run(ctx, config(plan), w.play(w.actions(change.from+" d"), ends(nil))); err != nil || w.ranText() != change.from+" d" {
 				t.Errorf("as it was: ran %s, %v", w.ranText(), err)
 			}
 		})
@@ -146,21 +132,17 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 	begun := l.begin(coordinator.PlanSpec{ID: "begun"})
 	l.do(begun, "a")
 	var refused *ledger.Refused
-	if err := l.process().Run(ctx, config("begun"), w.play(nil, ends(nil))); !errors.As(err, &refused) ||
-		refused.Field != "run.plan.id" {
+	if err := l.process().Run(ctx, config("begun"), w.play(nil, ends(nil))); !errors.As(err, &refused) || refused.Field != "run.plan.id" {
 		t.Errorf("a plan of Begin: %v", err)
 	}
-	l.append(ledger.Source{Class: ledger.ClassAgent, Name: "a2", Plan: "theirs"},
-		&pb.Record{Plan: "theirs", Kind: &pb.Record_PlanOpened{
-			PlanOpened: &pb.PlanOpened{Label: "secret"},
-		}})
-	if err := l.process().Run(ctx, config("theirs"), w.play(nil, ends(nil))); !errors.As(err, &refused) ||
-		refused.Problem != "a plan of agent a2" {
+	l.append(ledger.Source{Class: ledger.ClassAgent, Name: "a2", Plan: "theirs"}, &pb.Record{Plan: "theirs", Kind: &pb.Record_PlanOpened{
+		PlanOpened: &pb.PlanOpened{Label: "secret"},
+	}})
+	if err := l.process().Run(ctx, config("theirs"), w.play(nil, ends(nil))); !errors.As(err, &refused) || refused.Problem != "a plan of agent a2" {
 		t.Errorf("a plan of another agent: %v", err)
 	}
 	var theirs api.HistoryAnswer
-	if l.ask("history.a1", api.HistoryQuery{Plan: "theirs"}, &theirs); theirs.Agent != "a2" || theirs.State != "" ||
-		theirs.Opened != nil || theirs.Actions != nil {
+	if l.ask("history.a1", api.HistoryQuery{Plan: "theirs"}, &theirs); theirs.Agent != "a2" || theirs.State != "" || theirs.Opened != nil || theirs.Actions != nil {
 		t.Errorf("told of another agent's plan: %+v", theirs)
 	}
 }
@@ -211,8 +193,7 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		newest := l.process()
 		wantUnwound(t, newest.Run(ctx, pinned, w.play(append(newer(w), c), ends(errNoRoom))), ledger.StateUnwinding)
 		l.showsAction("v-pinned", "b", func(a executor.ActionView) bool {
-			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version 1, of agent a1: no process "+
-				"offers it, tries: ")
+			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version 1, of agent a1: no process offers it, tries: ")
 		})
 		if got := w.undoneText(); got != "c2" {
 			t.Errorf("undone %s", got)
@@ -256,10 +237,9 @@ func TestS36TheExecutorWaitsVisiblyForHandlers(t *testing.T) {
 
 func (l *live) cancelPlan(plan string) {
 	l.t.Helper()
-	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"},
-		&pb.Record{Plan: plan, Kind: &pb.Record_CancelRequested{
-			CancelRequested: &pb.CancelRequested{Reason: "not wanted", Actor: "ana"},
-		}})
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: plan, Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{Reason: "not wanted", Actor: "ana"},
+	}})
 }
 
 // TestS36OnlyWhatIsOwedNeedsItsHandler: of a plan that is half undone the function
@@ -374,10 +354,9 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"},
-			&pb.Record{Plan: "parked", Action: "b", Cause: at, Kind: &pb.Record_RetryRequested{
-				RetryRequested: &pb.RetryRequested{Reason: "there is room now", Actor: "ana"},
-			}})
+		l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "parked", Action: "b", Cause: at, Kind: &pb.Record_RetryRequested{
+			RetryRequested: &pb.RetryRequested{Reason: "there is room now", Actor: "ana"},
+		}})
 		for l.shown("parked").State != ledger.StateCompensated {
 			if ctx.Err() != nil {
 				t.Fatal(ctx.Err())
@@ -406,10 +385,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 			t.Error(err)
 		}
 		l.cancelPlan("closing")
-		l.showsAction("closing", "a", func(a executor.ActionView) bool {
-			return strings.Contains(a.WaitsFor,
-				"no process offers it")
-		})
+		l.showsAction("closing", "a", func(a executor.ActionView) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
 		wantUnwound(t, l.process().Run(ctx, config("closing"), w.play(w.actions("a"), ends(nil))), ledger.StateCompensated)
 	})
 }
@@ -424,14 +400,10 @@ func TestAPlanThatWasUndoneAfterItsCommitAsksForItsHandlers(t *testing.T) {
 	if err := l.process().Run(ctx, config("sold"), w.play(w.actions("a b"), ends(nil))); err != nil {
 		t.Fatal(err)
 	}
-	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"},
-		&pb.Record{Plan: "sold", Kind: &pb.Record_CompensationRequested{
-			CompensationRequested: &pb.CompensationRequested{Reason: "returned", Actor: "ana"},
-		}})
-	l.showsAction("sold~1", "b", func(a executor.ActionView) bool {
-		return strings.Contains(a.WaitsFor,
-			"no process offers it")
-	})
+	l.append(ledger.Source{Class: ledger.ClassOperator, Name: "root"}, &pb.Record{Plan: "sold", Kind: &pb.Record_CompensationRequested{
+		CompensationRequested: &pb.CompensationRequested{Reason: "returned", Actor: "ana"},
+	}})
+	l.showsAction("sold~1", "b", func(a executor.ActionView) bool { return strings.Contains(a.WaitsFor, "no process offers it") })
 	wantUnwound(t, l.process().Run(ctx, config("sold"), w.play(w.actions("a b"), ends(nil))), ledger.StateCompensated)
 	wantUnwound(t, l.process().Run(ctx, config("sold"), nil), ledger.StateCompensated)
 	if w.ranText() != "a b" || w.undoneText() != "b a" {
@@ -466,8 +438,7 @@ func TestALongHistoryIsReadInPages(t *testing.T) {
 			return end()
 		}
 	}
-	_ = first.Run(ctx1, config("large"),
-		function(func() error { waitCommitted(t, l, "large", count); return first.lose(lose) }))
+	_ = first.Run(ctx1, config("large"), function(func() error { waitCommitted(t, l, "large", count); return first.lose(lose) }))
 	if err := l.process().Run(ctx, config("large"), function(ends(nil))); err != nil || len(w.ran) != count {
 		t.Errorf("ran %d, %v", len(w.ran), err)
 	}

@@ -40,8 +40,7 @@ func TestFindingsPointIntoTheExpression(t *testing.T) {
 		"fidelity: exact":                 `3:1: error: inverse: missing; want what undoes it`,
 		"inverse: {call: a.b, done: '1'}": `6:28: error: inverse.done: the result is int; want a bool`,
 	} {
-		if got := lint(t, undo+text+"\n"); !strings.Contains(got, "file.yaml:"+want) &&
-			!(text == "fidelity: exact" && strings.Contains(got, "error: inverse: missing")) {
+		if got := lint(t, undo+text+"\n"); !strings.Contains(got, "file.yaml:"+want) && !(text == "fidelity: exact" && strings.Contains(got, "error: inverse: missing")) {
 			t.Errorf("%s\n  gives\n%s\n  want %s", text, got, want)
 		}
 	}
@@ -54,79 +53,51 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 	}
 	const probed = "probe: {call: a.get}\n"
 	for _, c := range []struct{ text, want string }{
-		{doc("git.branch.delete", probed+"inverse: {call: a.b}\n"),
-			`3:13: warning: capability: git.branch.delete keeps no before-image: after the delete there is nothing to restore; add before`},
+		{doc("git.branch.delete", probed+"inverse: {call: a.b}\n"), `3:13: warning: capability: git.branch.delete keeps no before-image: after the delete there is nothing to restore; add before`},
 		{doc("order-update", probed+"inverse: {call: a.b}\n"), `warning: capability: order-update keeps no before-image`},
 		{doc("a.create", "inverse: {call: a.b}\n"), `4:8: warning: class: no probe: an action in doubt is undone blindly`},
 		{doc("a.create", "on_in_doubt: quarantine\ninverse: {call: a.b}\n"), ``},
 		{doc("a.create", "on_in_doubt: compensate\ninverse: {call: a.b}\n"), ``},
 		{bare("late: refused\ninverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), ``},
-		{bare("late: refused\non_late: quarantine\ninverse: {call: a.b, with: {forward: [{key: =meta.forward_key}]}}\n"),
-			`6:10: warning: on_late: nothing is owed for what completes late`},
-		{bare("late: refused\ninverse: {call: a.b, with: {id: =output.id}}\n"),
-			`5:7: error: late: refused, and no argument of the inverse reads meta.forward_key; want inverse.with: {forward: =meta.forward_key}`},
-		{bare("late: refused\ninverse: {call: a.b, with: {forward_key: text}}\n"),
-			`5:7: error: late: refused, and no argument`},
-		{bare("late: refused\ninverse: {call: a.b, with: {forward: =input.forward_key}}\n"),
-			`5:7: error: late: refused, and no argument`},
-		{bare("late: refused\ninverse: {call: a.b, with: {forward: '=\"meta.forward_key\"'}}\n"),
-			`5:7: error: late: refused, and no argument`},
+		{bare("late: refused\non_late: quarantine\ninverse: {call: a.b, with: {forward: [{key: =meta.forward_key}]}}\n"), `6:10: warning: on_late: nothing is owed for what completes late`},
+		{bare("late: refused\ninverse: {call: a.b, with: {id: =output.id}}\n"), `5:7: error: late: refused, and no argument of the inverse reads meta.forward_key; want inverse.with: {forward: =meta.forward_key}`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward_key: text}}\n"), `5:7: error: late: refused, and no argument`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward: =input.forward_key}}\n"), `5:7: error: late: refused, and no argument`},
+		{bare("late: refused\ninverse: {call: a.b, with: {forward: '=\"meta.forward_key\"'}}\n"), `5:7: error: late: refused, and no argument`},
 		{bare("late: refused\ninverse: {call: a.b, with: {all: =meta}}\n"), ``},
 		{bare("late: soon\ninverse: {call: a.b}\n"), `5:7: error: late: "soon"; want refused or never`},
 		{bare("late: never\nsettle: 3s\ninverse: {call: a.b}\n"), `6:9: error: settle: given beside late: never`},
 		{bare(probed + "settle: 31d\ninverse: {call: a.b}\n"), `6:9: error: settle: 744h0m0s; want 0 to 30d`},
-		{bare(probed + "unserved_after: 31d\ninverse: {call: a.b}\n"),
-			`6:17: error: unserved_after: 744h0m0s; want 0 to 30d`},
+		{bare(probed + "unserved_after: 31d\ninverse: {call: a.b}\n"), `6:17: error: unserved_after: 744h0m0s; want 0 to 30d`},
 		{bare(probed + "grace: 2h\ninverse: {call: a.b}\n"), `6:8: error: grace: 2h0m0s; want 0 to 1h`},
 		{bare(probed + "timeout: 2d\ninverse: {call: a.b}\n"), `6:10: error: timeout: 48h0m0s; want 0 to 1d`},
-		{bare(probed + "timeout: 10s\ninverse: {call: a.b}\n"),
-			`7:10: warning: inverse.with: no argument reads meta.forward_key`},
+		{bare(probed + "timeout: 10s\ninverse: {call: a.b}\n"), `7:10: warning: inverse.with: no argument reads meta.forward_key`},
 		{bare(probed + "timeout: 10s\ninverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), ``},
-		{bare(probed + "inverse: {call: a.b, with: {forward: =meta.forward_key}}\n"),
-			`warning: late: nothing says when a forward that was given up can no longer land: an undo in doubt waits 30s`},
-		{head + "capability: a.b\nclass: irreversible\nlate: refused\n",
-			`5:7: error: late: given for an irreversible capability`},
+		{bare(probed + "inverse: {call: a.b, with: {forward: =meta.forward_key}}\n"), `warning: late: nothing says when a forward that was given up can no longer land: an undo in doubt waits 30s`},
+		{head + "capability: a.b\nclass: irreversible\nlate: refused\n", `5:7: error: late: given for an irreversible capability`},
 		{doc("a.create", probed+"inverse: {call: a.b}\n"), ``},
-		{doc("a.create", probed+"fidelity: lossy\ninverse: {call: a.b}\n"),
-			`6:11: warning: fidelity: a lossy undo runs without its owner's word`},
+		{doc("a.create", probed+"fidelity: lossy\ninverse: {call: a.b}\n"), `6:11: warning: fidelity: a lossy undo runs without its owner's word`},
 		{doc("a.create", probed+"fidelity: lossy\ninverse: {call: a.b, approve: owner}\n"), ``},
-		{doc("a.create", probed+"inverse: {call: a.create}\n"),
-			`6:17: warning: inverse.call: the inverse is the forward itself`},
+		{doc("a.create", probed+"inverse: {call: a.create}\n"), `6:17: warning: inverse.call: the inverse is the forward itself`},
 		{doc("a.create", probed+"warn: 1d\ninverse: {call: a.b}\n"), `6:7: warning: warn: there is no window to warn of`},
-		{doc("a.create", probed+"warn: 1d\nvalid_for: 24h\ninverse: {call: a.b}\n"),
-			`6:7: warning: warn: a window of 1d is announced as soon as it opens`},
-		{doc("a.create", "probe: {call: a.get, answer: 'probe.n > 1 ? \"duplicate\" : \"present\"'}\ninverse: {call: a.b, "+
-			"with: {id: =output.id}}\n"), `5:30: warning: probe.answer: it may be duplicate, and no argument of the inverse reads meta.external_ref`},
+		{doc("a.create", probed+"warn: 1d\nvalid_for: 24h\ninverse: {call: a.b}\n"), `6:7: warning: warn: a window of 1d is announced as soon as it opens`},
+		{doc("a.create", "probe: {call: a.get, answer: 'probe.n > 1 ? \"duplicate\" : \"present\"'}\ninverse: {call: a.b, with: {id: =output.id}}\n"), `5:30: warning: probe.answer: it may be duplicate, and no argument of the inverse reads meta.external_ref`},
 		{doc("a.create", "inverse: {call: a.b, dedupe: 1d}\n"), `5:30: error: inverse.dedupe: given without a probe`},
-		{doc("a.create", probed+"inverse: {call: a.b, agent: {tools: [a.x], prompt: Undo.}}\n"),
-			`6:52: error: inverse.agent.prompt: given with 1 tools`},
-		{doc("a.create", probed+"inverse: {call: a.b, with: {key: =meta.kee}}\n"),
-			`6:34: error: inverse.with.key: meta.kee is null here, always; did you mean key?`},
-		{doc("a.create", probed+"inverse: {call: a.b, with: {o: '=[plan[\"ownr\"]]'}}\n"),
-			`error: inverse.with.o: plan.ownr is null here, always; did you mean owner?`},
-		{doc("a.create", probed+"inverse: {call: a.b, done: error.status == 404}\n"),
-			`error: inverse.done: error.status is null here, always; there is code, message`},
-		{doc("a.create", probed+"before: {call: a.c, with: {ref: =meta.external_ref}}\ninverse: {call: a.b}\n"),
-			`error: before.with.ref: meta.external_ref is null here, always; there is action`},
-		{doc("a.create", probed+"before: {call: a.c, with: {k: =meta.key}}\ninverse: {call: a.b, with: {a: "+
-			"'=plan.labels[0].key', b: =meta.forward_at_ms}}\n"), ``},
-		{head + "capability: a.b\nclass: irreversible\ninverse: {call: a.c}\n",
-			`5:10: error: inverse: given for an irreversible capability`},
-		{doc("a.create", probed+"inverse: {call: a.b}\n") + "---\n" + doc("a.create", probed+"inverse: {call: a.b}\n"),
-			`11:13: error: capability: a.create is declared twice; the first is file.yaml:1`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"),
-			`7:15: error: triggers[t]: fires at once`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"),
-			`warning: triggers[t]: never fires`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"),
-			`warning: triggers[t]: never fires`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"),
-			`7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
+		{doc("a.create", probed+"inverse: {call: a.b, agent: {tools: [a.x], prompt: Undo.}}\n"), `6:52: error: inverse.agent.prompt: given with 1 tools`},
+		{doc("a.create", probed+"inverse: {call: a.b, with: {key: =meta.kee}}\n"), `6:34: error: inverse.with.key: meta.kee is null here, always; did you mean key?`},
+		{doc("a.create", probed+"inverse: {call: a.b, with: {o: '=[plan[\"ownr\"]]'}}\n"), `error: inverse.with.o: plan.ownr is null here, always; did you mean owner?`},
+		{doc("a.create", probed+"inverse: {call: a.b, done: error.status == 404}\n"), `error: inverse.done: error.status is null here, always; there is code, message`},
+		{doc("a.create", probed+"before: {call: a.c, with: {ref: =meta.external_ref}}\ninverse: {call: a.b}\n"), `error: before.with.ref: meta.external_ref is null here, always; there is action`},
+		{doc("a.create", probed+"before: {call: a.c, with: {k: =meta.key}}\ninverse: {call: a.b, with: {a: '=plan.labels[0].key', b: =meta.forward_at_ms}}\n"), ``},
+		{head + "capability: a.b\nclass: irreversible\ninverse: {call: a.c}\n", `5:10: error: inverse: given for an irreversible capability`},
+		{doc("a.create", probed+"inverse: {call: a.b}\n") + "---\n" + doc("a.create", probed+"inverse: {call: a.b}\n"), `11:13: error: capability: a.create is declared twice; the first is file.yaml:1`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"), `7:15: error: triggers[t]: fires at once`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"), `warning: triggers[t]: never fires`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"), `warning: triggers[t]: never fires`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), `7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
-		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: "+
-			"[{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: after(plan.deadline) || plan.status == \"failed\"}\n"),
-			``},
+		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: after(plan.deadline) || plan.status == \"failed\"}\n"), ``},
 	} {
 		got := lint(t, c.text)
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
@@ -182,10 +153,8 @@ examples:
 			t.Errorf("%s\n  gives\n%s\n  want %q", more, got, want)
 		}
 	}
-	got := lint(t, head+"capability: a.create\nclass: irreversible\nexamples: [{probes: [{presence: absent}], verifies: "+
-		"[{ok: true}], arguments: {a: 1}}]\n")
-	for _, want := range []string{"probes[0]: the contract has no probe", "verifies[0]: the contract has no verify",
-		"arguments.a: the call is not given a"} {
+	got := lint(t, head+"capability: a.create\nclass: irreversible\nexamples: [{probes: [{presence: absent}], verifies: [{ok: true}], arguments: {a: 1}}]\n")
+	for _, want := range []string{"probes[0]: the contract has no probe", "verifies[0]: the contract has no verify", "arguments.a: the call is not given a"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\n  want %s", got, want)
 		}
