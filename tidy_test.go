@@ -60,7 +60,7 @@ var layers = map[string][]string{
 	"executor/sim":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle", "ledger/verify", "triggers", "executor", "executor/rows", "executor/rowspb", "executor/turn"},
 	"executor/sim/mutants":      {},
 	"executor/host":             {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/bundle", "ledger/jetstream", "triggers", "executor", "executor/rows", "executor/rowspb", "executor/turn", "executor/actuators"},
-	"executor/host/console":     {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/host"},
+	"executor/host/console":     {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/host", "executor/host/tiles"},
 	"coordinator":               {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "ledger/jetstream", "triggers"},
 	"cmd":                       {"..."},
 	"cmd/sagenbaum-verify":      {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},

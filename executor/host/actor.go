@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -31,7 +32,7 @@ type actor struct {
 	tenant string
 	log    *slog.Logger
 
-	tiles    *tiles          // of the session
+	tiles    *tiles.Writer   // of the session
 	created  int64           // when the stream was made, unix ns
 	fresh    bool            // the next session folds from the beginning, from no snapshot
 	session  context.Context // ends with the attachment to the ledger
@@ -78,7 +79,7 @@ type actor struct {
 	elsewhere bool         // halted here, and another host holds the tenant
 	refusal   string       // why the stream refuses appends now
 	seen      ledger.Store // store, for queries
-	copies    *tileFiles   // tiles, for queries
+	copies    *tiles.Files // tiles, for queries
 	last      uint64       // last sequence known to be in the stream
 	applied   uint64
 	waiters   []*waiter
@@ -237,7 +238,7 @@ func (a *actor) endSession() {
 	a.acks = make(chan ack, 1)
 	a.kv.Abandon()
 	if a.tiles != nil {
-		if err := a.tiles.close(); err != nil {
+		if err := a.tiles.Close(); err != nil {
 			a.log.Warn("tiles not closed as they should be; they are looked through at the next start", "error", err)
 		}
 		a.tiles = nil
@@ -252,7 +253,7 @@ func (a *actor) attach(ctx context.Context) error {
 	default:
 	}
 	var err error
-	if a.tiles, err = openTiles(a.host.tilesRoot(), a.tenant, a.log, a.session.Done()); err != nil {
+	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, a.session.Done()); err != nil {
 		return err
 	}
 	store, head, err := a.openLedger(ctx)
@@ -272,7 +273,7 @@ func (a *actor) attach(ctx context.Context) error {
 	}
 	a.fresh = false
 	a.state.Between(a.stint.between)
-	if err := a.guards().check(ctx, head, a.state.Meta()); err != nil {
+	if err := a.guards().Check(ctx, head, a.state.Meta()); err != nil {
 		return err
 	}
 	if err := a.noteTerm(ctx); err != nil {
@@ -285,7 +286,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.mu.Lock()
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
-	a.progress.begin(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
+	a.progress.Begin(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
 	a.setMode(executor.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.applied, "last", head.Last)
@@ -308,22 +309,22 @@ func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, erro
 	if err != nil {
 		return nil, head, err
 	}
-	a.store, a.created = span(stream, head, a.tiles.tileFiles), head.CreatedNs
+	a.store, a.created = tiles.Span(stream, head, a.tiles.Files), head.CreatedNs
 	a.mu.Lock()
-	a.seen, a.copies = a.store, a.tiles.tileFiles
+	a.seen, a.copies = a.store, a.tiles.Files
 	a.mu.Unlock()
 	return a.store, head, nil
 }
 
 // guards hold the stream, the tiles and the state of the session against each other.
-func (a *actor) guards() *guard {
-	return &guard{tenant: a.tenant, ledger: a.store, tiles: a.tiles, log: a.log, follow: &a.progress}
+func (a *actor) guards() *tiles.Guard {
+	return tiles.NewGuard(a.tenant, a.store, a.tiles, a.log, &a.progress)
 }
 
 // keepHalt keeps a halt for the next session. It is only a note: where it cannot be
 // written, a scrub finds the reason again.
 func (a *actor) keepHalt(halted *ledger.Halted) {
-	if err := keepHalt(a.host.tilesRoot(), a.tenant, halted, a.created); err != nil {
+	if err := tiles.KeepHalt(a.host.tilesRoot(), a.tenant, halted, a.created); err != nil {
 		a.log.Warn("cannot keep the halt for the next start", "error", err)
 	}
 }
@@ -444,7 +445,7 @@ func (a *actor) fold(m ledger.Message) error {
 	}
 	a.host.folded.Add(uint64(len(entries)))
 	for _, e := range entries {
-		if err := a.tiles.keep(m, e); err != nil {
+		if err := a.tiles.Keep(m, e); err != nil {
 			return err
 		}
 		result := a.machine.Fold(e)
@@ -557,7 +558,7 @@ func (a *actor) tell(r turn.Ready) {
 		a.notify(r.Notices)
 	}
 	a.advanced(r.Notices)
-	a.progress.at(a.cursor(), a.state.Meta().Records)
+	a.progress.At(a.cursor(), a.state.Meta().Records)
 	a.feed.publish(a.state)
 }
 

@@ -76,7 +76,7 @@ func (a *actor) holds(t *testing.T, holder string) (claim ledger.Message) {
 	}
 	for _, e := range entries {
 		if a.tiles != nil {
-			if err := a.tiles.keep(claim, e); err != nil {
+			if err := a.tiles.Keep(claim, e); err != nil {
 				t.Fatal(err)
 			}
 		}

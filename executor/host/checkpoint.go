@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -60,7 +61,7 @@ type signed struct {
 	note       []byte
 	digest     []byte
 	key        string      // verifier key
-	tree       *treeReader // of so many records, or more
+	tree       *tiles.Tree // of so many records, or more
 	err        error
 }
 
@@ -83,7 +84,7 @@ func (a *actor) openSigning() {
 	s.results = make(chan signed, 1)
 	row := a.state.Signed()
 	s.size = row.GetSigned().GetSize()
-	for leaf, err := range a.tiles.records(s.size) {
+	for leaf, err := range a.tiles.Records(s.size) {
 		record := new(pb.Record)
 		if err != nil || leaf.Type != "" || record.UnmarshalVT(leaf.Body) != nil || record.GetCheckpointSigned() == nil {
 			s.since = time.Now()
@@ -150,7 +151,7 @@ func (a *actor) sign() {
 	now := time.Now()
 	if d := s.digest; d != nil && now.After(s.retry) {
 		s.digest = nil
-		if d.records >= s.floor && d.records > 0 && d.records <= a.tiles.edge.Size() {
+		if d.records >= s.floor && d.records > 0 && d.records <= a.tiles.Edge.Size() {
 			a.startSigning(d)
 			return
 		}
@@ -159,7 +160,7 @@ func (a *actor) sign() {
 		return
 	}
 	due := s.since.Add(a.host.checkpointAfter)
-	if a.tiles.edge.Size() >= s.size+a.host.checkpointRecords {
+	if a.tiles.Edge.Size() >= s.size+a.host.checkpointRecords {
 		due = now
 	}
 	if s.retry.After(due) {
@@ -180,7 +181,7 @@ func (a *actor) signSoon() executor.SignAnswer {
 		return executor.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
 	}
 	s.since = s.since.Add(-a.host.checkpointAfter)
-	return executor.SignAnswer{Size: a.tiles.edge.Size()}
+	return executor.SignAnswer{Size: a.tiles.Edge.Size()}
 }
 
 // startSigning signs the tree as it is, or that of a digest, on a goroutine that ends
@@ -188,12 +189,12 @@ func (a *actor) signSoon() executor.SignAnswer {
 func (a *actor) startSigning(d *stateDigest) {
 	s := &a.signing
 	s.busy, s.covered = true, s.since
-	if s.tree = a.tiles.edge.Size(); d == nil {
+	if s.tree = a.tiles.Edge.Size(); d == nil {
 		s.since = time.Time{}
 	}
 	j := signJob{
 		tenant: a.tenant, keys: a.host.keysRoot(), named: a.state.Key(), last: a.state.Signed().GetSigned(),
-		tree: readTree(a.tiles.tileFiles, a.tiles.edge.Clone()), digest: d, file: &s.mu, results: s.results, log: a.log,
+		tree: tiles.NewTree(a.tiles.Files, a.tiles.Edge.Clone()), digest: d, file: &s.mu, results: s.results, log: a.log,
 	}
 	s.running.Go(j.run)
 }
@@ -282,7 +283,7 @@ type signJob struct {
 	keys    string               // folder of all tenants' keys
 	named   string               // key in force, as the ledger names it
 	last    *pb.CheckpointSigned // largest in the ledger
-	tree    *treeReader
+	tree    *tiles.Tree
 	digest  *stateDigest // nil: the whole tree is signed, and published
 	file    *sync.Mutex
 	results chan<- signed
@@ -310,14 +311,14 @@ func (j signJob) sign() (r signed, err error) {
 		return r, err
 	}
 	r.key, r.tree = key.Verifier, j.tree
-	r.checkpoint = ledger.Checkpoint{Origin: ledger.Origin(j.tenant), Size: j.tree.edge.Size(), Root: j.tree.edge.Root()}
+	r.checkpoint = ledger.Checkpoint{Origin: ledger.Origin(j.tenant), Size: j.tree.Edge.Size(), Root: j.tree.Edge.Root()}
 	if j.digest != nil {
 		r.digest, r.checkpoint.Size = j.digest.digest, j.digest.records
-		if r.checkpoint.Root, err = j.tree.prover().Root(r.checkpoint.Size); err != nil {
+		if r.checkpoint.Root, err = j.tree.Prover().Root(r.checkpoint.Size); err != nil {
 			return r, err
 		}
 	}
-	file, text, err := j.tree.files.readCheckpoint()
+	file, text, err := j.tree.Files.ReadCheckpoint()
 	if err != nil {
 		return r, err
 	}
@@ -353,10 +354,10 @@ func (j signJob) extends(one, other ledger.Checkpoint) error {
 	if one.Size == 0 {
 		return nil
 	}
-	if other.Size > j.tree.edge.Size() {
-		return fmt.Errorf("%w: a checkpoint of %d records was signed, and the ledger has %d", errForked, other.Size, j.tree.edge.Size())
+	if other.Size > j.tree.Edge.Size() {
+		return fmt.Errorf("%w: a checkpoint of %d records was signed, and the ledger has %d", errForked, other.Size, j.tree.Edge.Size())
 	}
-	proof, err := j.tree.prover().Consistency(one.Size, other.Size)
+	proof, err := j.tree.Prover().Consistency(one.Size, other.Size)
 	if err != nil {
 		return err
 	}
@@ -369,14 +370,14 @@ func (j signJob) extends(one, other ledger.Checkpoint) error {
 // publish writes the checkpoint where tlog-tiles has it, its partial tiles first, and
 // removes those of the one before.
 func (j signJob) publish(r signed, before uint64) error {
-	files := j.tree.files
-	if err := files.writePartials(j.tree.edge, signingFile); err != nil {
+	files := j.tree.Files
+	if err := files.WritePartials(j.tree.Edge, signingFile); err != nil {
 		return err
 	}
 	j.file.Lock()
 	defer j.file.Unlock()
-	if err := store.WriteSynced(files.path(checkpointName), r.note); err != nil {
+	if err := store.WriteSynced(files.Path(tiles.CheckpointName), r.note); err != nil {
 		return err
 	}
-	return files.dropPartials([]uint64{before, r.checkpoint.Size}, r.checkpoint.Size)
+	return files.DropPartials([]uint64{before, r.checkpoint.Size}, r.checkpoint.Size)
 }

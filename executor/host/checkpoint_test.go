@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -61,7 +62,7 @@ func (r *rig) tilesDir(host string) string { return filepath.Join(r.dir, host, "
 
 func (r *rig) file(host string) []byte {
 	r.t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.tilesDir(host), checkpointName))
+	text, err := os.ReadFile(filepath.Join(r.tilesDir(host), tiles.CheckpointName))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -231,13 +232,13 @@ func TestAThousandRecordsAskForACheckpointAtOnce(t *testing.T) {
 // kill right behind it leaves.
 func (r *rig) signAlone(host string) (signed, error) {
 	r.t.Helper()
-	tl, err := openTiles(filepath.Join(r.dir, host, "tiles"), "t", slog.New(slog.DiscardHandler), nil)
+	tl, err := tiles.Open(filepath.Join(r.dir, host, "tiles"), "t", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	j := signJob{tenant: "t", keys: filepath.Join(r.dir, host, "keys"), tree: readTree(tl.tileFiles, tl.edge.Clone()), file: new(sync.Mutex), log: slog.New(slog.DiscardHandler)}
+	j := signJob{tenant: "t", keys: filepath.Join(r.dir, host, "keys"), tree: tiles.NewTree(tl.Files, tl.Edge.Clone()), file: new(sync.Mutex), log: slog.New(slog.DiscardHandler)}
 	result, err := j.sign()
-	if err := tl.killed(); err != nil {
+	if err := tl.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
 	return result, err
@@ -282,8 +283,8 @@ func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
 			r.asserts("k", 1)
 			r.checkpoint()
 			stop()
-			path := filepath.Join(r.tilesDir("h1"), checkpointName)
-			body, _ := splitNote(r.file("h1"))
+			path := filepath.Join(r.tilesDir("h1"), tiles.CheckpointName)
+			body, _ := tiles.SplitNote(r.file("h1"))
 			c, err := ledger.ParseCheckpoint(body)
 			if err != nil {
 				t.Fatal(err)
@@ -523,7 +524,7 @@ func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
 // wantPublishedProof proves from the tiles that the published tree is an extension.
 func (r *rig) wantPublishedProof(host string, older executor.CheckpointView) {
 	r.t.Helper()
-	body, _ := splitNote(r.file(host))
+	body, _ := tiles.SplitNote(r.file(host))
 	c, err := ledger.ParseCheckpoint(body)
 	if err != nil {
 		r.t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -58,12 +59,12 @@ func TestWhatIsSaidToBeOnDiskIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path := range d.dirty {
-		never := []string{newFile, signingFile, "lock"}
+		never := []string{tiles.NewFile, signingFile, "lock"}
 		if !strings.Contains(path, ".p/") && !slices.Contains(never, filepath.Base(path)) {
 			t.Errorf("after a clean stop %s is not on disk", path)
 		}
 	}
-	for _, name := range []string{syncedName, checkpointName} {
+	for _, name := range []string{tiles.SyncedName, tiles.CheckpointName} {
 		if d.unnamed[filepath.Join(d.top, name)] {
 			t.Errorf("after a clean stop the name of %s is not on disk", name)
 		}
@@ -75,7 +76,7 @@ func TestWhatIsSaidToBeOnDiskIsThere(t *testing.T) {
 
 // writeForDiskOrder writes tiles, up to the first full one of level 1, and two checkpoints.
 func writeForDiskOrder(t *testing.T, dir string) {
-	tl, err := openTiles(dir, "t", slog.New(slog.DiscardHandler), nil)
+	tl, err := tiles.Open(dir, "t", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +90,9 @@ func writeForDiskOrder(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tl.from(0)
+	tl.From(0)
 	signed := func(before uint64) {
-		j := signJob{tenant: "t", tree: readTree(tl.tileFiles, tl.edge.Clone()), file: new(sync.Mutex)}
+		j := signJob{tenant: "t", tree: tiles.NewTree(tl.Files, tl.Edge.Clone()), file: new(sync.Mutex)}
 		if err := j.publish(signedAt(tl.Size()), before); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func writeForDiskOrder(t *testing.T, dir string) {
 		}
 	}
 	signed(1500)
-	if err := tl.close(); err != nil {
+	if err := tl.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -172,10 +173,10 @@ func (d *tracedDisk) line(line string) {
 func (d *tracedDisk) written(path, call string) {
 	d.dirty[path] = true
 	switch strings.TrimSuffix(filepath.Base(path), ".new") {
-	case syncedName:
+	case tiles.SyncedName:
 		d.text = call
 		d.wantNew(path)
-	case checkpointName:
+	case tiles.CheckpointName:
 		if size := tracedSize.FindStringSubmatch(call); size != nil {
 			d.size, _ = strconv.ParseUint(size[1], 10, 64)
 		}
@@ -212,7 +213,7 @@ func (d *tracedDisk) renamed(from, to string) {
 	}
 	d.unnamed[to] = true
 	switch filepath.Base(to) {
-	case syncedName:
+	case tiles.SyncedName:
 		tiles := tracedTiles.FindStringSubmatch(d.text)
 		if d.dirty[to] || tiles == nil {
 			d.t.Fatalf("synced.json has its name and is not on disk: %s", d.text)
@@ -225,12 +226,12 @@ func (d *tracedDisk) renamed(from, to string) {
 		for n := range d.said / ledger.TileWidth {
 			d.wantOnDisk(ledger.TilePath(1, n, ledger.TileWidth))
 		}
-	case checkpointName:
+	case tiles.CheckpointName:
 		if d.checkpoints++; d.dirty[to] || d.size == 0 {
 			d.t.Errorf("the checkpoint of %d records has its name and is not on disk", d.size)
 		}
-		for _, p := range partialsOf(d.size) {
-			for _, path := range p.paths() {
+		for _, p := range tiles.PartialsOf(d.size) {
+			for _, path := range p.Paths() {
 				if !d.unnamed[filepath.Join(d.top, path)] {
 					d.t.Errorf("the checkpoint of %d records is there before %s", d.size, path)
 				}
@@ -262,7 +263,7 @@ func TestARecordIsInTheTilesBeforeItIsState(t *testing.T) {
 		}
 		sequence := a.cursor() + 1
 		if broken {
-			a.tiles.entries.Close()
+			a.tiles.Entries.Close()
 		}
 		m := ledger.Message{Sequence: sequence, Subject: "saga.t.fact.src", Data: data}
 		if err := a.foldBatch(m, nil); (err != nil) != broken {
@@ -270,12 +271,12 @@ func TestARecordIsInTheTilesBeforeItIsState(t *testing.T) {
 		}
 		a.kv.Abandon()
 		kept := executor.Open(a.kv, "t", nil).Meta().GetApplied().GetSequence()
-		if kept != 1 || a.tiles.last() != 1 {
-			t.Errorf("broken=%v: the state is that of %d, and the tiles have %d", broken, kept, a.tiles.last())
+		if kept != 1 || a.tiles.Last() != 1 {
+			t.Errorf("broken=%v: the state is that of %d, and the tiles have %d", broken, kept, a.tiles.Last())
 		}
 	}
 	var err error
-	if a.tiles.entries, err = os.OpenFile(a.tiles.path(edgeEntries), os.O_RDWR, 0o600); err != nil {
+	if a.tiles.Entries, err = os.OpenFile(a.tiles.Path(tiles.EdgeEntries), os.O_RDWR, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

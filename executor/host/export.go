@@ -11,7 +11,7 @@ func (a *actor) askExport(q executor.ExportQuery) any {
 	if tiles == nil {
 		return executor.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
 	}
-	answer, err := tiles.export(q)
+	answer, err := tiles.Export(q)
 	if err != nil {
 		return executor.ErrorAnswer{Error: "cannot export: " + err.Error()}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -26,8 +27,8 @@ func TestATreeThatContradictsTheLedgersCheckpointIsNotSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tree := readTree(a.tiles.tileFiles, a.tiles.edge.Clone())
-	root, err := tree.prover().Root(2)
+	tree := tiles.NewTree(a.tiles.Files, a.tiles.Edge.Clone())
+	root, err := tree.Prover().Root(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,16 +57,16 @@ func TestATreeThatContradictsTheLedgersCheckpointIsNotSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := signJob{
-			tenant: "t", keys: keys, tree: readTree(a.tiles.tileFiles, a.tiles.edge.Clone()),
+			tenant: "t", keys: keys, tree: tiles.NewTree(a.tiles.Files, a.tiles.Edge.Clone()),
 			last: &pb.CheckpointSigned{Size: c.last.Size, Root: c.last.Root[:], Note: string(text)},
 			file: new(sync.Mutex), log: slog.New(slog.DiscardHandler),
 		}
 		_, err = j.sign()
-		_, noFile := os.Stat(a.tiles.path(checkpointName))
+		_, noFile := os.Stat(a.tiles.Path(tiles.CheckpointName))
 		if errors.Is(err, errForked) == c.ok || c.ok != (err == nil) || c.ok != (noFile == nil) {
 			t.Errorf("%s: %v; the file: %v", name, err, noFile)
 		}
-		if err := os.Remove(a.tiles.path(checkpointName)); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(a.tiles.Path(tiles.CheckpointName)); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -43,8 +44,8 @@ func TestOnlyTheNextMessageIsFolded(t *testing.T) {
 			t.Errorf("message %d behind 3: %v", wrong, err)
 		}
 	}
-	if a.cursor() != 3 || a.tiles.last() != 3 {
-		t.Errorf("folded up to %d, and the tiles to %d", a.cursor(), a.tiles.last())
+	if a.cursor() != 3 || a.tiles.Last() != 3 {
+		t.Errorf("folded up to %d, and the tiles to %d", a.cursor(), a.tiles.Last())
 	}
 	if err := a.foldBatch(factAt(t, 4), nil); err != nil {
 		t.Error(err)
@@ -57,7 +58,7 @@ func TestAMessageIsTheSameInEveryPart(t *testing.T) {
 	t.Parallel()
 	m := factAt(t, 7)
 	m.StampNs, m.ContentType = 5, ledger.ContentTypeJSON
-	if !sameMessage(m, m) {
+	if !tiles.SameMessage(m, m) {
 		t.Fatal("a message is not the same as itself")
 	}
 	for name, change := range map[string]func(*ledger.Message){
@@ -68,7 +69,7 @@ func TestAMessageIsTheSameInEveryPart(t *testing.T) {
 		"data":         func(m *ledger.Message) { m.Data = append([]byte("x"), m.Data...) },
 	} {
 		other := m
-		if change(&other); sameMessage(m, other) {
+		if change(&other); tiles.SameMessage(m, other) {
 			t.Errorf("another %s makes no other message", name)
 		}
 	}
@@ -122,7 +123,7 @@ func TestAStreamThatBeginsLateBeginsWithItsRepair(t *testing.T) {
 		"its repair": {repair(4), ""}, "another repair": {repair(3), "G1"}, "no repair": {factAt(t, 5), "G1"},
 	} {
 		a.store = oneMessage{m: c.first}
-		if err := a.guards().stream(t.Context(), head); guardOf(err) != c.want || c.want == "" && err != nil {
+		if err := a.guards().Stream(t.Context(), head); guardOf(err) != c.want || c.want == "" && err != nil {
 			t.Errorf("a stream that begins with %s: %v", name, err)
 		}
 	}
@@ -148,7 +149,7 @@ func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 		"not known":      {oneMessage{err: errors.New("no answer")}, ""},
 	} {
 		a.store = c.store
-		if err := a.guards().fence(t.Context(), 1); guardOf(err) != c.want || c.want == "" && err != nil {
+		if err := a.guards().Fence(t.Context(), 1); guardOf(err) != c.want || c.want == "" && err != nil {
 			t.Errorf("its fence is %s: %v", name, err)
 		}
 	}
@@ -170,12 +171,12 @@ func TestStateAndTilesAreOfOneLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.guards().state(t.Context(), a.state.Meta()); err != nil {
+	if err := a.guards().State(t.Context(), a.state.Meta()); err != nil {
 		t.Fatal(err)
 	}
 	a.tiles, b.tiles = b.tiles, a.tiles
 	for _, x := range []*actor{a, b} {
-		if err := x.guards().state(t.Context(), x.state.Meta()); guardOf(err) != "G3" {
+		if err := x.guards().State(t.Context(), x.state.Meta()); guardOf(err) != "G3" {
 			t.Errorf("tiles of another ledger: %v", err)
 		}
 	}

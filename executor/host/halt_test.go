@@ -1,12 +1,16 @@
 package host
 
 import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -18,7 +22,7 @@ func (r *rig) otherTiles(host string, sequence uint64) {
 	root := filepath.Join(r.dir, host, "tiles")
 	old := openTestTiles(r.t, root)
 	var messages []ledger.Message
-	for m, err := range old.messages(1) {
+	for m, err := range old.Messages(1) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -33,7 +37,7 @@ func (r *rig) otherTiles(host string, sequence uint64) {
 		}
 		messages = append(messages, m)
 	}
-	if err := old.close(); err != nil {
+	if err := old.Close(); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := os.RemoveAll(root); err != nil {
@@ -41,7 +45,7 @@ func (r *rig) otherTiles(host string, sequence uint64) {
 	}
 	fresh := openTestTiles(r.t, root)
 	addAll(r.t, fresh, messages, 10)
-	if err := fresh.close(); err != nil {
+	if err := fresh.Close(); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -78,7 +82,7 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 	r.halted("G4")
 	stop()
 
-	note, err := os.ReadFile(filepath.Join(r.dir, "h1", "tiles", "t", haltedName))
+	note, err := os.ReadFile(filepath.Join(r.dir, "h1", "tiles", "t", tiles.HaltedName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,7 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(r.dir, "h1", "tiles"), os.DirFS(good)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, "h1", "tiles", "t", haltedName), note, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.dir, "h1", "tiles", "t", tiles.HaltedName), note, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.host("h1")
@@ -139,5 +143,61 @@ func TestAConfirmedClockCountsOnce(t *testing.T) {
 	r.confirmClock()
 	if got := r.ended("p"); got.State == ledger.StateOpen {
 		t.Errorf("%+v", got)
+	}
+}
+
+// ledgerOf makes messages as a ledger has them, of 1 to 5 records each.
+func ledgerOf(t *testing.T, n int) (messages []ledger.Message) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range n {
+		m := ledger.Message{Sequence: uint64(i + 1), StampNs: int64(i) * 1000, Subject: "saga.t.fact.src"}
+		if r.IntN(20) == 0 {
+			m.Data = []byte("garbage")
+			messages = append(messages, m)
+			continue
+		}
+		var records []*pb.Record
+		for k := range 1 + r.IntN(5) {
+			records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", i, k), Value: []byte("1")}}})
+		}
+		var err error
+		if m.Data, err = ledger.EncodeCommit(records); err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+func openTestTiles(t *testing.T, dir string) *tiles.Writer {
+	t.Helper()
+	tl, err := tiles.Open(dir, "t", slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tl
+}
+
+func addAll(t *testing.T, tl *tiles.Writer, messages []ledger.Message, turn int) {
+	t.Helper()
+	for i, m := range messages {
+		entries, err := ledger.Decode("t", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if err := tl.Add(m, e); err != nil {
+				t.Fatalf("sequence %d: %v", m.Sequence, err)
+			}
+		}
+		if i%turn == turn-1 {
+			if err := tl.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := tl.Flush(); err != nil {
+		t.Fatal(err)
 	}
 }

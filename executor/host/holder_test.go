@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -92,17 +93,17 @@ func foldingActor(t *testing.T) *actor {
 		t.Fatal(err)
 	}
 	a := h.actors[0]
-	if a.tiles, err = openTiles(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
+	if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 		t.Fatal(err)
 	}
-	a.tiles.from(0)
+	a.tiles.From(0)
 	a.session, a.state = t.Context(), executor.Open(a.kv, "t", nil)
 	a.machine = turn.New(turn.Config{Tenant: "t", Holder: "h1", NewID: jetstream.NewID}, a.state, 0)
 	a.stint.begin(t.Context().Done())
 	t.Cleanup(func() {
 		a.stint.end()
 		a.stepDown()
-		if err := a.tiles.close(); err != nil {
+		if err := a.tiles.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := h.Close(); err != nil {

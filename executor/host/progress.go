@@ -24,21 +24,18 @@ type progress struct {
 	shown *executor.FoldingView
 }
 
-// What can be under way.
-const (
-	foldingLedger = "folding the ledger"
-	fillingTiles  = "filling the tiles in from the stream"
-)
+// foldingLedger is what is under way while a session folds what came before it.
+const foldingLedger = "folding the ledger"
 
-// begin begins to follow work from a sequence to another one.
-func (p *progress) begin(what string, from, to, records uint64) {
+// Begin begins to follow work from a sequence to another one.
+func (p *progress) Begin(what string, from, to, records uint64) {
 	now := time.Now()
 	p.what, p.began, p.said, p.from, p.to, p.records = what, now, now, from, to, records
-	p.at(from, records)
+	p.At(from, records)
 }
 
-// at notes how far the work has come, and logs that every few seconds.
-func (p *progress) at(at, records uint64) {
+// At notes how far the work has come, and logs that every few seconds.
+func (p *progress) At(at, records uint64) {
 	if p.began.IsZero() {
 		return
 	}

@@ -141,15 +141,15 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 		t.Errorf("%+v, want %+v", v, want)
 	}
 	a := &actor{progress: progress{log: slog.New(slog.DiscardHandler), every: progressEvery}}
-	a.progress.begin(foldingLedger, 5, 9, 1)
-	a.progress.at(7, 3)
+	a.progress.Begin(foldingLedger, 5, 9, 1)
+	a.progress.At(7, 3)
 	if a.progress.folding() == nil || a.progress.folding().At != 7 || a.progress.folding().Records != 2 {
 		t.Errorf("under way: %+v", a.progress.folding())
 	}
-	if a.progress.at(9, 5); a.progress.folding() != nil {
+	if a.progress.At(9, 5); a.progress.folding() != nil {
 		t.Errorf("at its end: %+v", a.progress.folding())
 	}
-	if a.progress.at(10, 6); a.progress.folding() != nil {
+	if a.progress.At(10, 6); a.progress.folding() != nil {
 		t.Errorf("afterwards: %+v", a.progress.folding())
 	}
 }

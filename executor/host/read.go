@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -21,12 +22,12 @@ func (a *actor) askRead(q executor.ReadQuery) any {
 		return executor.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
 	case q.From == 0 && a.currentMode() != executor.ModeHalted:
 		a.catchUp() // what was acknowledged is a part of it
-	case q.From > tiles.last() && q.WaitMs > 0:
+	case q.From > tiles.Last() && q.WaitMs > 0:
 		wait := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
 		a.await(&waiter{sequence: q.From}, wait)
 		tiles = a.copiesSeen() // of another session, perhaps
 	}
-	answer, err := tiles.storedFrom(q)
+	answer, err := tiles.StoredFrom(q)
 	if err != nil {
 		return executor.ErrorAnswer{Error: "cannot read: " + err.Error()}
 	}
@@ -35,11 +36,11 @@ func (a *actor) askRead(q executor.ReadQuery) any {
 
 func checkRead(q executor.ReadQuery) error {
 	switch {
-	case q.Limit < 0 || q.Limit > readLimitMax:
-		want := fmt.Sprintf("1 to %d messages, or 0 for %d", readLimitMax, readLimitDefault)
+	case q.Limit < 0 || q.Limit > tiles.ReadLimitMax:
+		want := fmt.Sprintf("1 to %d messages, or 0 for %d", tiles.ReadLimitMax, tiles.ReadLimitDefault)
 		return ledger.Refuse("request.limit", fmt.Sprint(q.Limit), want)
-	case q.BytesMax < 0 || q.BytesMax > readBytesMax:
-		want := fmt.Sprintf("1 to %d bytes, or 0 for as many", readBytesMax)
+	case q.BytesMax < 0 || q.BytesMax > tiles.ReadBytesMax:
+		want := fmt.Sprintf("1 to %d bytes, or 0 for as many", tiles.ReadBytesMax)
 		return ledger.Refuse("request.bytes_max", fmt.Sprint(q.BytesMax), want)
 	case q.WaitMs < 0 || q.WaitMs > waitMax.Milliseconds():
 		want := fmt.Sprintf("0 to %d ms", waitMax.Milliseconds())

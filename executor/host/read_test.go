@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -114,7 +115,7 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 	for _, m := range all.Messages {
 		size += len(m.Data)
 	}
-	if all.Error != "" || size > readBytesMax || len(all.Messages) < 5 {
+	if all.Error != "" || size > tiles.ReadBytesMax || len(all.Messages) < 5 {
 		t.Errorf("%d messages of %d bytes, %s", len(all.Messages), size, all.Error)
 	}
 	if one := r.reads(executor.ReadQuery{From: 2, BytesMax: 1}); len(one.Messages) != 1 {

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -90,11 +91,11 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 		return plan, err
 	}
 	defer release()
-	if a.tiles, err = openTiles(a.host.tilesRoot(), a.tenant, a.log, ctx.Done()); err != nil {
+	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, ctx.Done()); err != nil {
 		return plan, err
 	}
 	defer func() {
-		err = errors.Join(err, a.tiles.close())
+		err = errors.Join(err, a.tiles.Close())
 		a.tiles = nil
 	}()
 	plan = repairPlan{Problem: halted.Error(), Reason: q.Reason, Actor: q.Actor}
@@ -108,7 +109,7 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 	if err != nil {
 		return plan, err
 	}
-	if err := store.WriteSynced(a.tiles.path(planName), data); err != nil {
+	if err := store.WriteSynced(a.tiles.Path(planName), data); err != nil {
 		return plan, err
 	}
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
@@ -118,7 +119,7 @@ func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledg
 		case err == nil:
 			return plan, nil
 		case errors.As(err, &refused): // another stream is there: a new plan is needed
-			return plan, errors.Join(err, os.Remove(a.tiles.path(planName)))
+			return plan, errors.Join(err, os.Remove(a.tiles.Path(planName)))
 		}
 		a.log.Warn("a step of the repair failed; it is tried again", "error", err, "in", delay)
 		if !pause.For(ctx, delay) {
@@ -160,7 +161,7 @@ func (a *actor) leaseForRepair(ctx context.Context) (release func(), err error) 
 // planRepair finds out what can be kept, and saves it; a dry run writes nothing.
 func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) error {
 	terms := ledger.Source{Tenant: a.tenant, Class: ledger.ClassExecutor, Term: true}.Subject()
-	for leaf, err := range a.tiles.records(0) {
+	for leaf, err := range a.tiles.Records(0) {
 		if err != nil {
 			return fmt.Errorf("%w; without its tiles a ledger cannot be repaired", err)
 		}
@@ -175,7 +176,7 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 	if old.There && !old.Ready {
 		return errors.New("another host has begun a repair: start that one again")
 	}
-	plan.Tiles, plan.Through = a.tiles.last(), a.tiles.last()
+	plan.Tiles, plan.Through = a.tiles.Last(), a.tiles.Last()
 	ours := false
 	if old.There {
 		if err := a.refuseRepaired(ctx, old.Head); err != nil {
@@ -194,17 +195,17 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 	if dry {
 		plan.Root = make([]byte, ledger.LeafSize)
 		if plan.Size = a.tiles.Size(); plan.Through == plan.Tiles {
-			root := a.tiles.edge.Root()
+			root := a.tiles.Edge.Root()
 			plan.Root = root[:]
 		}
 		return nil
 	}
-	if err := a.tiles.cutToLast(); err != nil {
+	if err := a.tiles.CutToLast(); err != nil {
 		return err
 	}
-	root := a.tiles.edge.Root()
+	root := a.tiles.Edge.Root()
 	plan.Size, plan.Root = a.tiles.Size(), root[:]
-	if err := a.tiles.settle(); err != nil {
+	if err := a.tiles.Settle(); err != nil {
 		return err
 	}
 	return a.saveOld(plan, salvage)
@@ -214,7 +215,7 @@ func (a *actor) planRepair(ctx context.Context, plan *repairPlan, dry bool) erro
 // tiles: they, and not these, are what stands before it. A repair from these would drop
 // everything that was appended since.
 func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
-	if old.First <= 1 || a.tiles.last() == old.First-1 {
+	if old.First <= 1 || a.tiles.Last() == old.First-1 {
 		return nil
 	}
 	return jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.First, old.First, func(m ledger.Message) error {
@@ -226,12 +227,12 @@ func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
 		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || e.Record.GetLedgerRepaired().GetThrough() != old.First-1 {
 			return nil
 		}
-		if m.Sequence <= a.tiles.last() {
-			if same, err := inTiles(a.tiles.tileFiles, m); err != nil || same {
+		if m.Sequence <= a.tiles.Last() {
+			if same, err := tiles.InTiles(a.tiles.Files, m); err != nil || same {
 				return err
 			}
 		}
-		return fmt.Errorf("the stream was repaired, and goes on from %d; the tiles here end at %d and have no such repair: copy the tiles of the host that repaired it", old.First, a.tiles.last())
+		return fmt.Errorf("the stream was repaired, and goes on from %d; the tiles here end at %d and have no such repair: copy the tiles of the host that repaired it", old.First, a.tiles.Last())
 	})
 }
 
@@ -240,7 +241,7 @@ func (a *actor) refuseRepaired(ctx context.Context, old ledger.Head) error {
 // then what follows it follows them: in a stream that lost its tail and grew anew,
 // every sequence behind the loss has another record.
 func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
-	last := a.tiles.last()
+	last := a.tiles.Last()
 	if last == 0 {
 		return old.First <= 1, nil
 	}
@@ -251,7 +252,7 @@ func (a *actor) isOurs(ctx context.Context, old ledger.Head) (bool, error) {
 	for at := min(last, old.Last); at >= old.First && !found && at > 0; at-- {
 		if err := jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, at, at, func(m ledger.Message) (err error) {
 			found = true
-			same, err = inTiles(a.tiles.tileFiles, m)
+			same, err = tiles.InTiles(a.tiles.Files, m)
 			return err
 		}); err != nil {
 			return false, err
@@ -266,13 +267,13 @@ func (a *actor) salvage(ctx context.Context, plan *repairPlan, old jetstream.Ins
 	if !old.There {
 		return nil, nil
 	}
-	if err := a.tiles.fromMessage(plan.Through + 1); err != nil {
+	if err := a.tiles.FromMessage(plan.Through + 1); err != nil {
 		return nil, err
 	}
 	next := plan.Through + 1
 	err = jetstream.Salvage(ctx, a.host.cfg.Conn, a.tenant, old.Head.First, old.Head.Last, func(m ledger.Message) error {
 		if m.Sequence <= plan.Tiles {
-			same, err := inTiles(a.tiles.tileFiles, m)
+			same, err := tiles.InTiles(a.tiles.Files, m)
 			if err == nil && !same {
 				plan.Dropped = ledger.AddToRanges(plan.Dropped, m.Sequence)
 				rest = append(rest, salvagedMessage{m, false})
@@ -322,7 +323,7 @@ func (a *actor) extend(plan *repairPlan, m ledger.Message, entries []ledger.Entr
 		if e.Source.Term && e.Record != nil {
 			plan.Term = max(plan.Term, e.Record.Term)
 		}
-		if err := a.tiles.keep(m, e); err != nil {
+		if err := a.tiles.Keep(m, e); err != nil {
 			return err
 		}
 	}
@@ -332,7 +333,7 @@ func (a *actor) extend(plan *repairPlan, m ledger.Message, entries []ledger.Entr
 // saveOld keeps what is left of the old stream: what the tiles do not have in a file,
 // a message a line, and where this host knows them, the stream's own files.
 func (a *actor) saveOld(plan *repairPlan, rest []salvagedMessage) error {
-	dir := a.tiles.path(repairsFolder)
+	dir := a.tiles.Path(repairsFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -379,7 +380,7 @@ func copyFolder(to, from string) error {
 
 // resumeRepair carries out the repair that the file says, from wherever it is.
 func (a *actor) resumeRepair(ctx context.Context) error {
-	data, err := os.ReadFile(a.tiles.path(planName))
+	data, err := os.ReadFile(a.tiles.Path(planName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -397,15 +398,15 @@ func (a *actor) resumeRepair(ctx context.Context) error {
 	if err := a.dropAhead(plan); err != nil {
 		return err
 	}
-	if err := os.Remove(a.tiles.path(haltedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(a.tiles.Path(tiles.HaltedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	away := filepath.Join(a.tiles.path(repairsFolder), fmt.Sprintf("%d-%d.json", plan.Through+1, plan.OldCreatedNs))
-	if err := os.Rename(a.tiles.path(planName), away); err != nil {
+	away := filepath.Join(a.tiles.Path(repairsFolder), fmt.Sprintf("%d-%d.json", plan.Through+1, plan.OldCreatedNs))
+	if err := os.Rename(a.tiles.Path(planName), away); err != nil {
 		return err
 	}
 	a.log.Warn("the ledger is repaired", "through", plan.Through, "lost", ledger.FormatRanges(plan.Lost), "carried", ledger.FormatRanges(plan.Carried), "dropped", ledger.FormatRanges(plan.Dropped))
-	return store.SyncFile(a.tiles.dir)
+	return store.SyncFile(a.tiles.Dir)
 }
 
 // replaceStream is steps 4 to 7.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -169,11 +170,11 @@ func (r *rig) actorOf(name string) *actor {
 		r.t.Fatal(err)
 	}
 	a := h.actors[0]
-	if a.tiles, err = openTiles(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
+	if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		if err := errors.Join(a.tiles.close(), h.Close()); err != nil {
+		if err := errors.Join(a.tiles.Close(), h.Close()); err != nil {
 			r.t.Error(err)
 		}
 	})
@@ -188,7 +189,7 @@ func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
 		r := damaged(t, 0)
 		r.deleteStream()
 		a := r.actorOf("h1")
-		end := a.tiles.last()
+		end := a.tiles.Last()
 		replacement, err := jetstream.Replace(a.host.ledgerConfig("t"))
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +222,7 @@ func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
 	r.caughtUp()
 	stop()
 	_, folded := digest(t, filepath.Join(r.dir, "h1"))
-	edge := filepath.Join(r.dir, "h1", "tiles", "t", edgeHashes)
+	edge := filepath.Join(r.dir, "h1", "tiles", "t", tiles.EdgeHashes)
 	info, err := os.Stat(edge)
 	if err == nil {
 		err = os.Truncate(edge, info.Size()-4*ledger.LeafSize)

@@ -17,6 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -228,7 +229,7 @@ func (r *rig) wantWhole(want string, upTo uint64) {
 	tl := openTestTiles(r.t, filepath.Join(r.dir, "h1", "tiles"))
 	kv := rows.NewMemoryKV()
 	s := executor.Open(kv, "t", nil)
-	for m, err := range tl.messages(1) {
+	for m, err := range tl.Messages(1) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -241,11 +242,11 @@ func (r *rig) wantWhole(want string, upTo uint64) {
 		}
 	}
 	s.Flush()
-	if err := tl.close(); err != nil {
+	if err := tl.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	if got := rows.FormatDigest(rows.Digest(kv)); got != want || tl.last() != upTo {
-		r.t.Fatalf("digest at %d is %s, of the tiles at %d %s", upTo, want, tl.last(), got)
+	if got := rows.FormatDigest(rows.Digest(kv)); got != want || tl.Last() != upTo {
+		r.t.Fatalf("digest at %d is %s, of the tiles at %d %s", upTo, want, tl.Last(), got)
 	}
 }
 
@@ -435,7 +436,7 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.kv = store.NewKV(db, "t")
-		if a.tiles, err = openTiles(h.tilesRoot(), "t", h.log, nil); err != nil {
+		if a.tiles, err = tiles.Open(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
 		plan := repairPlan{Problem: "a flipped bit", Reason: "a test", Actor: "tester"}
@@ -446,11 +447,11 @@ func TestARepairThatIsCutOffAnywhereGoesOn(t *testing.T) {
 			t.Logf("the server has lost more than the message: %+v", plan)
 		}
 		data, _ := json.Marshal(plan)
-		if err := store.WriteSynced(a.tiles.path(planName), data); err != nil {
+		if err := store.WriteSynced(a.tiles.Path(planName), data); err != nil {
 			t.Fatal(err)
 		}
 		a.stepsOfRepair(t, plan, step)
-		if err := errors.Join(a.tiles.close(), db.Close()); err != nil {
+		if err := errors.Join(a.tiles.Close(), db.Close()); err != nil {
 			t.Fatal(err)
 		}
 		r.host("h1")

@@ -43,7 +43,7 @@ func (a *actor) rotateKey(r request) {
 // newRotation makes the key and the record of a rotation.
 func (a *actor) newRotation(q executor.RotationQuery) (*pb.KeyRotated, Key, error) {
 	root := a.host.keysRoot()
-	k := &pb.KeyRotated{OldKey: q.Lost, Size: a.tiles.edge.Size(), Reason: q.Reason, Actor: q.Actor}
+	k := &pb.KeyRotated{OldKey: q.Lost, Size: a.tiles.Edge.Size(), Reason: q.Reason, Actor: q.Actor}
 	var old Key
 	if q.Lost == "" {
 		var err error

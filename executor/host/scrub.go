@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -36,7 +37,7 @@ type scrubbedFile struct {
 // the last that this or an earlier process has finished.
 func (a *actor) scrubDaily(ctx context.Context) {
 	var file scrubbedFile
-	if data, err := os.ReadFile(a.copiesSeen().path(scrubbedName)); err == nil {
+	if data, err := os.ReadFile(a.copiesSeen().Path(scrubbedName)); err == nil {
 		_ = json.Unmarshal(data, &file) // what cannot be read is no pass
 	}
 	next := time.Unix(0, file.EndedNs).Add(scrubEvery)
@@ -101,8 +102,8 @@ func (a *actor) awaitHalt(ctx context.Context) {
 func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAnswer, err error) {
 	a.scrubs.one.Lock()
 	defer a.scrubs.one.Unlock()
-	store, tiles := a.ledgerSeen(), a.copiesSeen()
-	if store == nil || tiles == nil {
+	store, copies := a.ledgerSeen(), a.copiesSeen()
+	if store == nil || copies == nil {
 		return answer, errors.New("the ledger is not open yet")
 	}
 	start := time.Now()
@@ -111,12 +112,12 @@ func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAn
 	if err != nil {
 		return answer, err
 	}
-	upTo := tiles.last()
-	answer.Records = tiles.Size()
+	upTo := copies.Last()
+	answer.Records = copies.Size()
 	for from := uint64(1); from <= upTo; {
 		began := time.Now()
 		to := min(from+scrubChunk-1, upTo)
-		differs, err := compareRange(ctx, store, tiles, from, to)
+		differs, err := tiles.CompareRange(ctx, store, copies, from, to)
 		var halted *ledger.Halted
 		if errors.As(err, &halted) {
 			answer.Differs, answer.Problem = max(halted.Sequence, 1), halted.Error()
@@ -141,7 +142,7 @@ func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAn
 	answer.Compared = upTo - answer.Alone
 	answer.TookMs = time.Since(start).Milliseconds()
 	if answer.Differs == 0 {
-		return answer, a.scrubbed(tiles)
+		return answer, a.scrubbed(copies)
 	}
 	answer.Compared = max(answer.Differs-1, answer.Alone) - answer.Alone
 	return answer, nil
@@ -162,7 +163,7 @@ func (a *actor) scrubAt(sequence uint64) {
 }
 
 // scrubbed notes the end of a full pass.
-func (a *actor) scrubbed(tiles *tileFiles) error {
+func (a *actor) scrubbed(copies *tiles.Files) error {
 	now := time.Now()
 	a.scrubs.mu.Lock()
 	a.scrubs.ended, a.scrubs.next = now, now.Add(scrubEvery)
@@ -171,11 +172,11 @@ func (a *actor) scrubbed(tiles *tileFiles) error {
 	if err != nil {
 		return err
 	}
-	return store.WriteSynced(tiles.path(scrubbedName), data)
+	return store.WriteSynced(copies.Path(scrubbedName), data)
 }
 
 // copiesSeen are the tiles as others than the actor read them; nil before they are open.
-func (a *actor) copiesSeen() *tileFiles {
+func (a *actor) copiesSeen() *tiles.Files {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.copies
@@ -187,7 +188,7 @@ func (a *actor) showCopy(view *executor.StatusView) {
 	if tiles == nil {
 		return
 	}
-	copies := executor.CopyView{Records: tiles.Size(), Last: tiles.last()}
+	copies := executor.CopyView{Records: tiles.Size(), Last: tiles.Last()}
 	a.look(func(r *executor.Reader) { copies.Repairs = r.Repairs() })
 	a.scrubs.mu.Lock()
 	defer a.scrubs.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -145,7 +146,7 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := h.actors[0]
-		if a.tiles, err = openTiles(h.tilesRoot(), "t", h.log, nil); err != nil {
+		if a.tiles, err = tiles.Open(h.tilesRoot(), "t", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !a.host.copies.Restore(a.kv, a.tenant, a.tiles) {
@@ -154,7 +155,7 @@ func TestABrokenStateStoreCostsTheFoldSinceTheLastSnapshot(t *testing.T) {
 		if got := executor.NewReader(a.kv, "t", nil).Applied(); got != at {
 			t.Fatalf("the snapshot is of %d, want %d", got, at)
 		}
-		if err := errors.Join(a.tiles.close(), h.Close()); err != nil {
+		if err := errors.Join(a.tiles.Close(), h.Close()); err != nil {
 			t.Fatal(err)
 		}
 		_, stop := r.host("h1")
@@ -219,7 +220,7 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := h.actors[0]
-		if a.tiles, err = openTiles(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
+		if a.tiles, err = tiles.Open(h.tilesRoot(), "t", slog.New(slog.DiscardHandler), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.host.copies.RestoreFrom(newest, a.kv, a.tenant, a.tiles); err == nil {
@@ -230,13 +231,13 @@ func TestASnapshotThatIsNotWholeOrOfAnotherLedgerIsNotUsed(t *testing.T) {
 			t.Errorf("%d: the one before it was not used", i)
 		}
 		other := newActor(h, "s") // the same rows under tiles of another ledger
-		if other.tiles, err = openTiles(t.TempDir(), "s", h.log, nil); err != nil {
+		if other.tiles, err = tiles.Open(t.TempDir(), "s", h.log, nil); err != nil {
 			t.Fatal(err)
 		}
 		if other.host.copies.Restore(other.kv, other.tenant, other.tiles) {
 			t.Error("a snapshot of another tenant was used")
 		}
-		if err := errors.Join(a.kv.Wipe(), a.tiles.close(), other.tiles.close(), other.kv.Close(), h.Close(), os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
+		if err := errors.Join(a.kv.Wipe(), a.tiles.Close(), other.tiles.Close(), other.kv.Close(), h.Close(), os.RemoveAll(newest), os.CopyFS(newest, os.DirFS(saved))); err != nil {
 			t.Fatal(err)
 		}
 	}

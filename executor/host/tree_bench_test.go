@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -98,7 +99,7 @@ func BenchmarkTheTreeBesideTheFold(b *testing.B) {
 func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Duration {
 	b.Helper()
 	dir := b.TempDir()
-	tl, err := openTiles(filepath.Join(dir, "tiles"), "t", slog.New(slog.DiscardHandler), nil)
+	tl, err := tiles.Open(filepath.Join(dir, "tiles"), "t", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 	results, busy, size, last := make(chan signed, 1), false, uint64(0), (*pb.CheckpointSigned)(nil)
 	count := 0
 	took := foldOnce(b, messages, func(m ledger.Message, e ledger.Entry) {
-		if err := tl.add(m, e); err != nil {
+		if err := tl.Add(m, e); err != nil {
 			b.Fatal(err)
 		}
 	}, func() {
@@ -125,11 +126,11 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 			last = &pb.CheckpointSigned{Size: r.checkpoint.Size, Root: r.checkpoint.Root[:], Note: string(r.note)}
 		default:
 		}
-		if signs && !busy && tl.edge.Size() >= size+checkpointRecords {
-			busy, size = true, tl.edge.Size()
+		if signs && !busy && tl.Edge.Size() >= size+checkpointRecords {
+			busy, size = true, tl.Edge.Size()
 			go signJob{
-				tenant: "t", keys: dir, named: key.Verifier, last: last, tree: readTree(tl.tileFiles, tl.edge.Clone()),
-				file: new(sync.Mutex), results: results, log: tl.log,
+				tenant: "t", keys: dir, named: key.Verifier, last: last, tree: tiles.NewTree(tl.Files, tl.Edge.Clone()),
+				file: new(sync.Mutex), results: results, log: tl.Log,
 			}.run()
 		}
 	})
@@ -140,7 +141,7 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 	if signs {
 		b.ReportMetric(float64(count), "signed")
 	}
-	if err := tl.killed(); err != nil {
+	if err := tl.Kill(); err != nil {
 		b.Fatal(err)
 	}
 	return took

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -261,10 +262,10 @@ func (h *Host) Ledger(tenant string) (ledger.Store, error) {
 
 // Copied looks up a message of so many records in the tiles. The error says that they
 // do not have it, or cannot be read.
-func (h *Host) Copied(tenant string, sequence uint64, records int) (CopyOf, error) {
+func (h *Host) Copied(tenant string, sequence uint64, records int) (tiles.Copy, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
-		return CopyOf{}, err
+		return tiles.Copy{}, err
 	}
-	return a.copiesSeen().copied(sequence, records)
+	return a.copiesSeen().Copied(sequence, records)
 }

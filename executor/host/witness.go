@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -153,8 +154,8 @@ func (w *witnessing) cosigned(ctx context.Context, r signed) error {
 		switch {
 		case seen == old:
 			return fmt.Errorf("%w: of the same %d records it has another tree", errDenied, seen)
-		case seen > r.tree.files.Size():
-			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen, r.tree.files.Size())
+		case seen > r.tree.Files.Size():
+			return fmt.Errorf("%w: it has cosigned %d records, and the ledger has %d", errDenied, seen, r.tree.Files.Size())
 		case seen > r.checkpoint.Size:
 			return nil // a later one of ours
 		}
@@ -166,7 +167,7 @@ func (w *witnessing) cosigned(ctx context.Context, r signed) error {
 // submit is one add-checkpoint. It returns signature lines, or the size that the
 // witness has seen last.
 func (w *witnessing) submit(ctx context.Context, r signed, old uint64) (lines string, seen uint64, err error) {
-	proof, err := r.tree.prover().Consistency(old, r.checkpoint.Size)
+	proof, err := r.tree.Prover().Consistency(old, r.checkpoint.Size)
 	if err != nil {
 		return "", 0, err
 	}
@@ -222,8 +223,8 @@ func (w *witnessing) add(r signed, lines string) error {
 	}
 	w.signing.mu.Lock()
 	defer w.signing.mu.Unlock()
-	files := r.tree.files
-	_, text, err := files.readCheckpoint()
+	files := r.tree.Files
+	_, text, err := files.ReadCheckpoint()
 	if err != nil || !bytes.HasPrefix(text, r.note) {
 		return err // a later one is there
 	}
@@ -232,5 +233,5 @@ func (w *witnessing) add(r signed, lines string) error {
 			text = append(text, line...)
 		}
 	}
-	return store.WriteSynced(files.path(checkpointName), text)
+	return store.WriteSynced(files.Path(tiles.CheckpointName), text)
 }

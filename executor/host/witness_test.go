@@ -17,6 +17,7 @@ import (
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -124,14 +125,14 @@ func (w *testWitness) add(in *http.Request, body []byte) (code int, answer strin
 	if ledger.VerifyConsistency(old, c.Size, proof, before, c.Root) != nil {
 		return http.StatusUnprocessableEntity, ""
 	}
-	text, _ := splitNote(message)
+	text, _ := tiles.SplitNote(message)
 	signed, err := note.Sign(&note.Note{Text: text}, w.signer)
 	if err != nil {
 		w.t.Error(err)
 		return http.StatusInternalServerError, ""
 	}
 	w.size, w.root = c.Size, c.Root
-	_, cosignature := splitNote(signed)
+	_, cosignature := tiles.SplitNote(signed)
 	return http.StatusOK, cosignature
 }
 

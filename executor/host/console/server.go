@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
@@ -28,7 +29,7 @@ type Source interface {
 	Watch(tenant string) (*host.Watch, error)
 	Pulse(tenant string) (executor.Pulse, error)
 	Ledger(tenant string) (ledger.Store, error)
-	Copied(tenant string, sequence uint64, records int) (host.CopyOf, error)
+	Copied(tenant string, sequence uint64, records int) (tiles.Copy, error)
 	Tenants() []string
 }
 

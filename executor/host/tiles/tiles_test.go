@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"cmp"
@@ -41,16 +41,16 @@ func ledgerOf(t *testing.T, n int) (messages []ledger.Message) {
 	return messages
 }
 
-func openTestTiles(t *testing.T, dir string) *tiles {
+func openTestTiles(t *testing.T, dir string) *Writer {
 	t.Helper()
-	tl, err := openTiles(dir, "t", slog.New(slog.DiscardHandler), nil)
+	tl, err := Open(dir, "t", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tl
 }
 
-func addAll(t *testing.T, tl *tiles, messages []ledger.Message, turn int) {
+func addAll(t *testing.T, tl *Writer, messages []ledger.Message, turn int) {
 	t.Helper()
 	for i, m := range messages {
 		entries, err := ledger.Decode("t", m)
@@ -58,7 +58,7 @@ func addAll(t *testing.T, tl *tiles, messages []ledger.Message, turn int) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if err := tl.add(m, e); err != nil {
+			if err := tl.Add(m, e); err != nil {
 				t.Fatalf("sequence %d: %v", m.Sequence, err)
 			}
 		}
@@ -73,17 +73,17 @@ func addAll(t *testing.T, tl *tiles, messages []ledger.Message, turn int) {
 	}
 }
 
-func wantMessages(t *testing.T, tl *tileFiles, want []ledger.Message) {
+func wantMessages(t *testing.T, tl *Files, want []ledger.Message) {
 	t.Helper()
-	if got := tl.last(); got != uint64(len(want)) {
+	if got := tl.Last(); got != uint64(len(want)) {
 		t.Fatalf("the tiles end at %d, want %d", got, len(want))
 	}
 	n := 0
-	for m, err := range tl.messages(1) {
+	for m, err := range tl.Messages(1) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !sameMessage(m, want[n]) {
+		if !SameMessage(m, want[n]) {
 			t.Fatalf("message %d: %+v, want %+v", n+1, m, want[n])
 		}
 		n++
@@ -91,13 +91,6 @@ func wantMessages(t *testing.T, tl *tileFiles, want []ledger.Message) {
 	if n != len(want) {
 		t.Fatalf("%d messages, want %d", n, len(want))
 	}
-}
-
-// killed releases the folder without what a clean stop does.
-func (t *tiles) killed() error {
-	close(t.wake)
-	t.ended.Wait()
-	return t.release()
 }
 
 func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
@@ -109,19 +102,19 @@ func TestTilesGiveBackEveryMessageByteForByte(t *testing.T) {
 			var roots []ledger.Hash
 			for upTo := range []int{0, 1, 2} {
 				tl := openTestTiles(t, dir)
-				from := int(tl.last())
-				tl.from(tl.Size())
+				from := int(tl.Last())
+				tl.From(tl.Size())
 				addAll(t, tl, messages[from:(upTo+1)*300], turn)
-				wantMessages(t, tl.tileFiles, messages[:(upTo+1)*300])
-				for _, at := range []uint64{1, 2, 255, tl.last()} {
-					if m, err := tl.message(at); err != nil || !sameMessage(m, messages[at-1]) {
+				wantMessages(t, tl.Files, messages[:(upTo+1)*300])
+				for _, at := range []uint64{1, 2, 255, tl.Last()} {
+					if m, err := tl.message(at); err != nil || !SameMessage(m, messages[at-1]) {
 						t.Fatalf("message %d: %+v, %v", at, m, err)
 					}
 				}
-				roots = append(roots, tl.edge.Root())
-				end := tl.close
+				roots = append(roots, tl.Edge.Root())
+				end := tl.Close
 				if !clean {
-					end = tl.killed
+					end = tl.Kill
 				}
 				if err := end(); err != nil {
 					t.Fatal(err)
@@ -152,14 +145,14 @@ func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 		dir := t.TempDir()
 		tl := openTestTiles(t, dir)
 		addAll(t, tl, messages, 50)
-		root := tl.edge.Root()
-		if err := tl.killed(); err != nil {
+		root := tl.Edge.Root()
+		if err := tl.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(dir, "t", syncedName)); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(filepath.Join(dir, "t", SyncedName)); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		files := []string{edgeEntries, edgeHashes}
+		files := []string{EdgeEntries, EdgeHashes}
 		for n := range tl.Size() / ledger.TileWidth {
 			files = append(files, ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth))
 		}
@@ -177,16 +170,16 @@ func TestTilesThatDidNotReachTheDiskAreFilledInAgain(t *testing.T) {
 			}
 		}
 		tl = openTestTiles(t, dir)
-		last := tl.last()
-		if err := tl.fromMessage(last + 1); err != nil {
+		last := tl.Last()
+		if err := tl.FromMessage(last + 1); err != nil {
 			t.Fatal(err)
 		}
 		addAll(t, tl, messages[last:], 50)
-		wantMessages(t, tl.tileFiles, messages)
-		if tl.edge.Root() != root {
-			t.Fatalf("seed %d: root %x, want %x", seed, tl.edge.Root(), root)
+		wantMessages(t, tl.Files, messages)
+		if tl.Edge.Root() != root {
+			t.Fatalf("seed %d: root %x, want %x", seed, tl.Edge.Root(), root)
 		}
-		if err := tl.close(); err != nil {
+		if err := tl.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,19 +194,19 @@ func TestARecordThatIsNotTheOneInTheTilesIsFound(t *testing.T) {
 		m := messages[at]
 		m.StampNs++
 		entries, _ := ledger.Decode("t", m)
-		if err := tl.fromMessage(m.Sequence); err != nil {
+		if err := tl.FromMessage(m.Sequence); err != nil {
 			t.Fatal(err)
 		}
-		if err := tl.add(m, entries[0]); err != errOtherRecord {
+		if err := tl.Add(m, entries[0]); err != errOtherRecord {
 			t.Fatalf("sequence %d: %v", m.Sequence, err)
 		}
 	}
-	if err := tl.fromMessage(1); err != nil {
+	if err := tl.FromMessage(1); err != nil {
 		t.Fatal(err)
 	}
 	addAll(t, tl, messages, 100) // the same ones are taken, and change nothing
-	wantMessages(t, tl.tileFiles, messages)
-	if err := tl.close(); err != nil {
+	wantMessages(t, tl.Files, messages)
+	if err := tl.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -229,13 +222,13 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 		for _, m := range messages {
 			entries, _ := ledger.Decode("t", m)
 			for _, e := range entries {
-				if int(tl.edge.Size()) < at {
-					if err := tl.add(m, e); err != nil {
+				if int(tl.Edge.Size()) < at {
+					if err := tl.Add(m, e); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			if int(tl.edge.Size()) >= at {
+			if int(tl.Edge.Size()) >= at {
 				break
 			}
 			whole++
@@ -243,15 +236,15 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 		if err := tl.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		whole = max(whole, int(tl.last()))
-		if err := tl.cutToLast(); err != nil {
+		whole = max(whole, int(tl.Last()))
+		if err := tl.CutToLast(); err != nil {
 			t.Fatal(err)
 		}
-		wantMessages(t, tl.tileFiles, messages[:whole])
-		tl.from(tl.Size())
+		wantMessages(t, tl.Files, messages[:whole])
+		tl.From(tl.Size())
 		addAll(t, tl, messages[whole:], 100)
-		wantMessages(t, tl.tileFiles, messages)
-		if err := tl.close(); err != nil {
+		wantMessages(t, tl.Files, messages)
+		if err := tl.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -260,14 +253,14 @@ func TestTilesAreCutToTheLastWholeMessage(t *testing.T) {
 // BenchmarkTilesPerRecord is what the tiles add to the fold of one record.
 func BenchmarkTilesPerRecord(b *testing.B) {
 	m := ledger.Message{Sequence: 1, Subject: "saga.t.agent.coder.01JD3BX7", Data: make([]byte, 64)}
-	tl, err := openTiles(b.TempDir(), "t", slog.New(slog.DiscardHandler), nil)
+	tl, err := Open(b.TempDir(), "t", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	e := ledger.Entry{Address: &pb.Address{Leaf: make([]byte, ledger.LeafSize)}, Count: 1, Reader: 1, Body: make([]byte, 120)}
 	for i := range b.N {
 		m.Sequence = uint64(i + 1)
-		if err := tl.add(m, e); err != nil {
+		if err := tl.Add(m, e); err != nil {
 			b.Fatal(err)
 		}
 		if i%1000 == 999 {
@@ -280,16 +273,16 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.StopTimer()
-	if err := tl.killed(); err != nil {
+	if err := tl.Kill(); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // slowEdge puts a pipe in the place of a file of the growing tile: who reads it waits
 // until meanwhile has happened, and gets nothing.
-func (t *tileFiles) slowEdge(test *testing.T, name string, meanwhile func()) {
+func (t *Files) slowEdge(test *testing.T, name string, meanwhile func()) {
 	test.Helper()
-	path := t.path(name)
+	path := t.Path(name)
 	if err := errors.Join(os.Rename(path, path+".aside"), syscall.Mkfifo(path, 0o600)); err != nil {
 		test.Fatal(err)
 	}
@@ -316,13 +309,13 @@ func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
 	messages := ledgerOf(t, 60)
 	for _, c := range []struct {
 		name, edge string
-		read       func(tl *tiles) (got string, err error)
+		read       func(tl *Writer) (got string, err error)
 	}{
-		{"its hashes", edgeHashes, func(tl *tiles) (string, error) {
+		{"its hashes", EdgeHashes, func(tl *Writer) (string, error) {
 			hashes, err := tl.readHashes(0, 0)
 			return fmt.Sprint(hashes), err
 		}},
-		{"its entries", edgeEntries, func(tl *tiles) (string, error) {
+		{"its entries", EdgeEntries, func(tl *Writer) (string, error) {
 			entries, err := tl.readEntries(0)
 			return fmt.Sprint(entries), err
 		}},
@@ -335,7 +328,7 @@ func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			tl.slowEdge(t, c.edge, func() { // as fill does: names first, then the size
-				for from, to := range map[string]string{edgeEntries: ledger.BundlePath(0, ledger.TileWidth), edgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
+				for from, to := range map[string]string{EdgeEntries: ledger.BundlePath(0, ledger.TileWidth), EdgeHashes: ledger.TilePath(0, 0, ledger.TileWidth)} {
 					if from == c.edge {
 						from += ".aside"
 					}
@@ -347,7 +340,7 @@ func TestATileThatIsFilledWhileItIsReadIsReadWhole(t *testing.T) {
 			if got, err := c.read(tl); err != nil || got != want {
 				t.Errorf("%v; other than it was: %d characters, want %d", err, len(got), len(want))
 			}
-			if err := tl.killed(); err != nil {
+			if err := tl.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -360,7 +353,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 	t.Parallel()
 	messages := ledgerOf(t, 200)
 	tl := openTestTiles(t, t.TempDir())
-	barrier := tl.path("tile/entries")
+	barrier := tl.Path("tile/entries")
 	if err := os.WriteFile(barrier, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +364,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			failed = cmp.Or(failed, tl.add(m, e))
+			failed = cmp.Or(failed, tl.Add(m, e))
 		}
 		if failed = cmp.Or(failed, tl.Flush()); failed != nil {
 			break
@@ -384,7 +377,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := uint64(0)
-	for _, err := range tl.records(0) {
+	for _, err := range tl.Records(0) {
 		if err != nil {
 			t.Fatalf("record %d of %d: %v", read, tl.Size(), err)
 		}
@@ -393,7 +386,7 @@ func TestTheSizeGrowsWhenTheFullTileHasItsName(t *testing.T) {
 	if read != tl.Size() || read == 0 || read >= ledger.TileWidth {
 		t.Errorf("%d records read, the size is %d", read, tl.Size())
 	}
-	_ = tl.killed() // the files of the growing tile are closed already
+	_ = tl.Kill() // the files of the growing tile are closed already
 }
 
 // Somebody has cut the growing tile off behind the host's back. It says so at the
@@ -402,13 +395,13 @@ func TestAGrowingTileThatWasCutOffIsNotPublished(t *testing.T) {
 	t.Parallel()
 	tl := openTestTiles(t, t.TempDir())
 	addAll(t, tl, ledgerOf(t, 40), 10)
-	if err := os.Truncate(tl.path(edgeEntries), tl.entriesAt-1); err != nil {
+	if err := os.Truncate(tl.Path(EdgeEntries), tl.entriesAt-1); err != nil {
 		t.Fatal(err)
 	}
-	if err := tl.close(); err == nil || !strings.Contains(err.Error(), "end in entry 119 of 120") {
+	if err := tl.Close(); err == nil || !strings.Contains(err.Error(), "end in entry 119 of 120") {
 		t.Fatalf("%v", err)
 	}
-	if _, err := os.Stat(tl.path(ledger.BundlePath(0, int(tl.Size())))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(tl.Path(ledger.BundlePath(0, int(tl.Size())))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 type spanned struct {
 	ledger.Store
 	first uint64 // of the stream
-	tiles *tileFiles
+	tiles *Files
 }
 
-// span puts the tiles in front of a stream that begins behind its first sequence.
-func span(store ledger.Store, head ledger.Head, tiles *tileFiles) ledger.Store {
+// Span puts the tiles in front of a stream that begins behind its first sequence.
+func Span(store ledger.Store, head ledger.Head, tiles *Files) ledger.Store {
 	if head.First <= 1 {
 		return store
 	}
@@ -40,7 +40,7 @@ func (s *spanned) Read(ctx context.Context, from uint64) iter.Seq2[ledger.Messag
 		return s.Store.Read(ctx, from)
 	}
 	return func(yield func(ledger.Message, error) bool) {
-		for m, err := range s.tiles.messages(from) {
+		for m, err := range s.tiles.Messages(from) {
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
@@ -66,7 +66,7 @@ func (s *spanned) Read(ctx context.Context, from uint64) iter.Seq2[ledger.Messag
 
 // haltOnTiles says of damaged tiles that nothing can go on without them.
 func haltOnTiles(err error, sequence uint64) error {
-	var damaged *tileReadErr
+	var damaged *ReadError
 	if errors.As(err, &damaged) {
 		return &ledger.Halted{Guard: "G3", Sequence: sequence, Problem: damaged.Error()}
 	}

@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"bytes"
@@ -21,43 +21,51 @@ import (
 // fenceTimeout is for one look at the record that a claim is fenced on.
 const fenceTimeout = 5 * time.Second
 
-// haltedName keeps a halt over a restart, beside the tiles.
-const haltedName = "halted.json"
+// HaltedName keeps a halt over a restart, beside the tiles.
+const HaltedName = "halted.json"
 
-// follower follows work that may take long.
-type follower interface {
-	begin(what string, from, to, records uint64)
-	at(sequence, records uint64)
+// fillingTiles is what is under way while the tiles are filled in.
+const fillingTiles = "filling the tiles in from the stream"
+
+// Follower follows work that may take long.
+type Follower interface {
+	Begin(what string, from, to, records uint64)
+	At(sequence, records uint64)
 }
 
-// guard holds a stream, the tiles and the state against each other.
-type guard struct {
+// Guard holds a stream, the tiles and the state against each other.
+type Guard struct {
 	tenant string
 	ledger ledger.Store
-	tiles  *tiles
+	tiles  *Writer
 	log    *slog.Logger
-	follow follower
+	follow Follower
 }
 
-// check holds all against each other before anything is folded or dispatched: G1, G2 and G3, and what an earlier session has found. It fills in
+// NewGuard holds a ledger against the tiles of its tenant; f follows what takes long.
+func NewGuard(tenant string, l ledger.Store, t *Writer, log *slog.Logger, f Follower) *Guard {
+	return &Guard{tenant: tenant, ledger: l, tiles: t, log: log, follow: f}
+}
+
+// Check holds all against each other before anything is folded or dispatched: G1, G2 and G3, and what an earlier session has found. It fills in
 // what the tiles lack.
-func (g *guard) check(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
+func (g *Guard) Check(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
 	if err := g.anchor(ctx, head, meta); err != nil {
 		return err
 	}
-	if err := g.stream(ctx, head); err != nil {
+	if err := g.Stream(ctx, head); err != nil {
 		return err
 	}
 	if err := g.sameHalt(ctx, head); err != nil {
 		return err
 	}
-	return g.state(ctx, meta)
+	return g.State(ctx, meta)
 }
 
-// stream holds the stream against the tiles: it must go on where they end, or
+// Stream holds the stream against the tiles: it must go on where they end, or
 // have their last record where they have it.
-func (g *guard) stream(ctx context.Context, head ledger.Head) error {
-	last := g.tiles.last()
+func (g *Guard) Stream(ctx context.Context, head ledger.Head) error {
+	last := g.tiles.Last()
 	switch {
 	case head.First > 1 && last+1 < head.First:
 		return &ledger.Halted{Guard: "G1", Sequence: last, Problem: fmt.Sprintf("the stream starts at %d, and the tiles of this host end here: copy the tiles of the host that repaired it", head.First)}
@@ -82,7 +90,7 @@ func (g *guard) stream(ctx context.Context, head ledger.Head) error {
 
 // first wants a stream that begins late to begin with the record of its repair: a
 // stream that has lost its first records begins late too.
-func (g *guard) first(ctx context.Context, first uint64) error {
+func (g *Guard) first(ctx context.Context, first uint64) error {
 	m, err := g.ledger.Get(ctx, first)
 	if err != nil {
 		return err
@@ -97,9 +105,9 @@ func (g *guard) first(ctx context.Context, first uint64) error {
 	return nil
 }
 
-// fence finds out why a claim was refused by its fence: another claim was
+// Fence finds out why a claim was refused by its fence: another claim was
 // faster, or the stream has lost the term record that this one is fenced on.
-func (g *guard) fence(ctx context.Context, fence uint64) error {
+func (g *Guard) Fence(ctx context.Context, fence uint64) error {
 	if fence == 0 {
 		return nil
 	}
@@ -110,15 +118,15 @@ func (g *guard) fence(ctx context.Context, fence uint64) error {
 	if errors.As(err, &halted) {
 		return halted
 	}
-	if err != nil || fence > g.tiles.last() {
+	if err != nil || fence > g.tiles.Last() {
 		return nil // it may pass
 	}
 	return g.same(m)
 }
 
 // same holds a message of the stream against the tiles, which have it.
-func (g *guard) same(m ledger.Message) error {
-	same, err := inTiles(g.tiles.tileFiles, m)
+func (g *Guard) same(m ledger.Message) error {
+	same, err := InTiles(g.tiles.Files, m)
 	switch {
 	case err != nil:
 		return haltOnTiles(err, m.Sequence)
@@ -128,28 +136,29 @@ func (g *guard) same(m ledger.Message) error {
 	return nil
 }
 
-// inTiles reports whether a message is the one that the tiles have.
-func inTiles(t *tileFiles, m ledger.Message) (bool, error) {
+// InTiles reports whether a message is the one that the tiles have.
+func InTiles(t *Files, m ledger.Message) (bool, error) {
 	mine, err := t.message(m.Sequence)
 	if err != nil {
 		return false, err
 	}
-	return sameMessage(mine, m), nil
+	return SameMessage(mine, m), nil
 }
 
-func sameMessage(a, b ledger.Message) bool {
+// SameMessage reports whether two messages are the same in all that an address is made of.
+func SameMessage(a, b ledger.Message) bool {
 	return a.Sequence == b.Sequence && a.StampNs == b.StampNs && a.Subject == b.Subject && a.ContentType == b.ContentType && bytes.Equal(a.Data, b.Data)
 }
 
-// state holds the tiles against the state that was folded beside them. Tiles
+// State holds the tiles against the state that was folded beside them. Tiles
 // that end before it (another disk, a power cut) are filled in from the stream.
-func (g *guard) state(ctx context.Context, meta *rowspb.Meta) error {
+func (g *Guard) State(ctx context.Context, meta *rowspb.Meta) error {
 	if meta.Records > g.tiles.Size() {
 		if err := g.refill(ctx, meta.Applied.GetSequence()); err != nil {
 			return err
 		}
 	}
-	g.tiles.from(meta.Records)
+	g.tiles.From(meta.Records)
 	if meta.Records == 0 {
 		return nil
 	}
@@ -165,11 +174,11 @@ func (g *guard) state(ctx context.Context, meta *rowspb.Meta) error {
 }
 
 // refill writes into the tiles what the stream has up to a sequence.
-func (g *guard) refill(ctx context.Context, upTo uint64) error {
-	t, from := g.tiles, g.tiles.last()+1
+func (g *Guard) refill(ctx context.Context, upTo uint64) error {
+	t, from := g.tiles, g.tiles.Last()+1
 	g.log.Info(fillingTiles, "from", from, "to", upTo)
-	g.follow.begin(fillingTiles, from-1, upTo, t.Size())
-	if err := t.fromMessage(from); err != nil {
+	g.follow.Begin(fillingTiles, from-1, upTo, t.Size())
+	if err := t.FromMessage(from); err != nil {
 		return haltOnTiles(err, from)
 	}
 	bytes := 0
@@ -182,7 +191,7 @@ func (g *guard) refill(ctx context.Context, upTo uint64) error {
 			return err
 		}
 		for _, e := range entries {
-			if err := g.tiles.keep(m, e); err != nil {
+			if err := g.tiles.Keep(m, e); err != nil {
 				return err
 			}
 		}
@@ -190,7 +199,7 @@ func (g *guard) refill(ctx context.Context, upTo uint64) error {
 			if err := t.Flush(); err != nil {
 				return err
 			}
-			g.follow.at(m.Sequence, t.Size())
+			g.follow.At(m.Sequence, t.Size())
 			bytes = 0
 		}
 		if m.Sequence == upTo {
@@ -200,9 +209,9 @@ func (g *guard) refill(ctx context.Context, upTo uint64) error {
 	return ctx.Err()
 }
 
-// fromMessage says that the next record to be added is the first of a message; the
+// FromMessage says that the next record to be added is the first of a message; the
 // tiles end before it, or within it.
-func (t *tiles) fromMessage(sequence uint64) error {
+func (t *Writer) FromMessage(sequence uint64) error {
 	index := t.Size()
 	for index > 0 {
 		leaves, err := t.tile((index - 1) / ledger.TileWidth)
@@ -211,20 +220,20 @@ func (t *tiles) fromMessage(sequence uint64) error {
 		}
 		for at := int((index - 1) % ledger.TileWidth); at >= 0; at-- {
 			if leaves[at].Sequence < sequence {
-				t.from(index)
+				t.From(index)
 				return nil
 			}
 			index--
 		}
 	}
-	t.from(0)
+	t.From(0)
 	return nil
 }
 
-// keep puts a record into the tiles, or holds it against them where they have it.
-func (t *tiles) keep(m ledger.Message, e ledger.Entry) error {
-	err := t.add(m, e)
-	var damaged *tileReadErr
+// Keep puts a record into the tiles, or holds it against them where they have it.
+func (t *Writer) Keep(m ledger.Message, e ledger.Entry) error {
+	err := t.Add(m, e)
+	var damaged *ReadError
 	switch {
 	case err == nil:
 		return nil
@@ -238,7 +247,7 @@ func (t *tiles) keep(m ledger.Message, e ledger.Entry) error {
 
 // otherRecord says who is wrong when stream and tiles differ. A tile that
 // contradicts its own entries is no witness.
-func (t *tiles) otherRecord(m ledger.Message, e ledger.Entry) error {
+func (t *Writer) otherRecord(m ledger.Message, e ledger.Entry) error {
 	problem := "the stream has another record here than the tiles, which were written when it was folded"
 	if _, err := t.message(m.Sequence); err != nil {
 		problem = "the tiles differ from the stream here, and from themselves: " + err.Error()
@@ -248,8 +257,8 @@ func (t *tiles) otherRecord(m ledger.Message, e ledger.Entry) error {
 
 // sameHalt halts the tenant again for what an earlier session found in this very
 // stream, unless it is not so any more: see turn.Halt.
-func (g *guard) sameHalt(ctx context.Context, head ledger.Head) error {
-	name := g.tiles.path(haltedName)
+func (g *Guard) sameHalt(ctx context.Context, head ledger.Head) error {
+	name := g.tiles.Path(HaltedName)
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -258,7 +267,7 @@ func (g *guard) sameHalt(ctx context.Context, head ledger.Head) error {
 	if err != nil || json.Unmarshal(data, &was) != nil {
 		return os.Remove(name) // nothing to go by; the guards look for themselves
 	}
-	again, err := was.Again(head, g.tiles.last(), func(sequence uint64) (bool, error) {
+	again, err := was.Again(head, g.tiles.Last(), func(sequence uint64) (bool, error) {
 		m, err := g.ledger.Get(ctx, sequence)
 		var halted *ledger.Halted
 		if errors.As(err, &halted) {
@@ -267,7 +276,7 @@ func (g *guard) sameHalt(ctx context.Context, head ledger.Head) error {
 		if err != nil {
 			return false, err
 		}
-		same, err := inTiles(g.tiles.tileFiles, m)
+		same, err := InTiles(g.tiles.Files, m)
 		return same && err == nil, nil
 	})
 	switch {
@@ -280,9 +289,9 @@ func (g *guard) sameHalt(ctx context.Context, head ledger.Head) error {
 	return os.Remove(name)
 }
 
-// keepHalt keeps a halt beside the tiles for the next session, where its guard would not
+// KeepHalt keeps a halt beside the tiles for the next session, where its guard would not
 // find it again.
-func keepHalt(root, tenant string, halted *ledger.Halted, createdNs int64) error {
+func KeepHalt(root, tenant string, halted *ledger.Halted, createdNs int64) error {
 	kept, keep := turn.KeepHalt(halted, createdNs)
 	if !keep {
 		return nil
@@ -291,11 +300,11 @@ func keepHalt(root, tenant string, halted *ledger.Halted, createdNs int64) error
 	if err != nil {
 		return err
 	}
-	return store.WriteSynced(filepath.Join(root, tenant, haltedName), data)
+	return store.WriteSynced(filepath.Join(root, tenant, HaltedName), data)
 }
 
 // anchor is turn.CheckAnchor over the ledger.
-func (g *guard) anchor(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
+func (g *Guard) anchor(ctx context.Context, head ledger.Head, meta *rowspb.Meta) error {
 	return turn.CheckAnchor(head, meta, func(sequence uint64) ([]ledger.Entry, error) {
 		m, err := g.ledger.Get(ctx, sequence)
 		if err != nil {

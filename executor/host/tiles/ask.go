@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 )
 
-func (t *tileFiles) export(q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
-	answer.Size, answer.Last = t.Size(), t.last()
+// Export reads entries, and the tree before them if that is asked for, within the bounds of\none answer.
+func (t *Files) Export(q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
+	answer.Size, answer.Last = t.Size(), t.Last()
 	answer.Index = q.Index
 	if q.Sequence > 0 {
 		if q.Sequence > answer.Last {
@@ -32,7 +33,7 @@ func (t *tileFiles) export(q executor.ExportQuery) (answer executor.ExportAnswer
 		if answer.Nodes, err = t.nodes(answer.Index); err != nil {
 			return answer, err
 		}
-		note, err := os.ReadFile(t.path("checkpoint"))
+		note, err := os.ReadFile(t.Path("checkpoint"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return answer, err
 		}
@@ -44,12 +45,12 @@ func (t *tileFiles) export(q executor.ExportQuery) (answer executor.ExportAnswer
 
 // entriesFrom are the entries from an index on: as many as there is room for, and one at
 // least where there is room at all.
-func (t *tileFiles) entriesFrom(index, size uint64, room int) (entries []byte, err error) {
+func (t *Files) entriesFrom(index, size uint64, room int) (entries []byte, err error) {
 	for room > 0 && index < size {
 		n := index / ledger.TileWidth
 		tile, err := t.readEntries(n)
 		if err != nil {
-			return nil, &tileReadErr{index, err.Error()}
+			return nil, &ReadError{index, err.Error()}
 		}
 		for _, entry := range tile[min(index%ledger.TileWidth, uint64(len(tile))):] {
 			if len(entries) > 0 && len(entries)+4+len(entry) > room {
@@ -66,7 +67,7 @@ func (t *tileFiles) entriesFrom(index, size uint64, room int) (entries []byte, e
 }
 
 // nodes are the perfect subtrees that the first records make, from the left.
-func (t *tileFiles) nodes(size uint64) (nodes []executor.ExportNode, err error) {
+func (t *Files) nodes(size uint64) (nodes []executor.ExportNode, err error) {
 	edge, err := t.openEdge(size)
 	if err != nil {
 		return nil, err
@@ -89,20 +90,20 @@ func (t *tileFiles) nodes(size uint64) (nodes []executor.ExportNode, err error) 
 	return nodes, nil
 }
 
-// storedFrom are the messages from a sequence on, within the bounds of the question.
-func (t *tileFiles) storedFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
-	answer := executor.ReadAnswer{Last: t.last(), Messages: []executor.StoredMessage{}}
+// StoredFrom are the messages from a sequence on, within the bounds of the question.
+func (t *Files) StoredFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
+	answer := executor.ReadAnswer{Last: t.Last(), Messages: []executor.StoredMessage{}}
 	if q.From == 0 {
 		return answer, nil
 	}
 	limit, room := q.Limit, q.BytesMax
 	if limit == 0 {
-		limit = readLimitDefault
+		limit = ReadLimitDefault
 	}
 	if room == 0 {
-		room = readBytesMax
+		room = ReadBytesMax
 	}
-	for m, err := range t.messages(q.From) {
+	for m, err := range t.Messages(q.From) {
 		if err != nil {
 			return answer, err
 		}
@@ -121,21 +122,21 @@ func (t *tileFiles) storedFrom(q executor.ReadQuery) (executor.ReadAnswer, error
 	return answer, nil
 }
 
-// CopyOf is what a host's second copy of a ledger, its tiles, has of one message.
-type CopyOf struct {
+// Copy is what a host's second copy of a ledger, its tiles, has of one message.
+type Copy struct {
 	Index  uint64        // of its first record in the tree
 	Leaves []ledger.Hash // of its records
 	Size   uint64        // records in the tree
 	Root   ledger.Hash   // of the tree, RFC 6962
 }
 
-// copied looks up a message of so many records. The error says that the tiles do not have
+// Copied looks up a message of so many records. The error says that the tiles do not have
 // it, or cannot be read.
-func (t *tileFiles) copied(sequence uint64, records int) (CopyOf, error) {
-	if t == nil || sequence == 0 || sequence > t.last() {
-		return CopyOf{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
+func (t *Files) Copied(sequence uint64, records int) (Copy, error) {
+	if t == nil || sequence == 0 || sequence > t.Last() {
+		return Copy{}, fmt.Errorf("cannot find sequence %d in the second copy: it is not there yet", sequence)
 	}
-	c := CopyOf{Size: t.Size()}
+	c := Copy{Size: t.Size()}
 	var err error
 	if c.Index, err = t.find(sequence); err != nil {
 		return c, err
@@ -147,7 +148,7 @@ func (t *tileFiles) copied(sequence uint64, records int) (CopyOf, error) {
 			c.Leaves = append(c.Leaves, hashes[from:min(len(hashes), from+int(end-at))]...)
 			continue
 		}
-		return c, &tileReadErr{at, fmt.Sprint("no hash: ", err)}
+		return c, &ReadError{at, fmt.Sprint("no hash: ", err)}
 	}
 	edge, err := t.openEdge(c.Size)
 	if err != nil {
@@ -160,13 +161,13 @@ func (t *tileFiles) copied(sequence uint64, records int) (CopyOf, error) {
 // compareTimeout is for one range of messages.
 const compareTimeout = 30 * time.Second
 
-// compareRange returns the first sequence of from..to at which the two differ; 0:
+// CompareRange returns the first sequence of from..to at which the two differ; 0:
 // none does. Where the stream begins later, the tiles are held against their hashes.
-func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, from, to uint64) (uint64, error) {
+func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from, to uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	if behind, ok := store.(*spanned); ok && from < behind.first {
-		for m, err := range tiles.messages(from) {
+		for m, err := range tiles.Messages(from) {
 			if err != nil {
 				return 0, err
 			}
@@ -178,7 +179,7 @@ func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, fro
 			return 0, nil
 		}
 	}
-	mine, stop := iter.Pull2(tiles.messages(from))
+	mine, stop := iter.Pull2(tiles.Messages(from))
 	defer stop()
 	next := from
 	for m, err := range store.Read(ctx, from) {
@@ -189,7 +190,7 @@ func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, fro
 		if err != nil || !ok {
 			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
 		}
-		if !sameMessage(copied, m) {
+		if !SameMessage(copied, m) {
 			return m.Sequence, nil
 		}
 		if next++; m.Sequence == to {
@@ -201,9 +202,9 @@ func compareRange(ctx context.Context, store ledger.Store, tiles *tileFiles, fro
 
 // Bounds of one answer to ledger.read.
 const (
-	readLimitDefault = 100
-	readLimitMax     = 1000
-	readBytesMax     = 512 << 10
+	ReadLimitDefault = 100
+	ReadLimitMax     = 1000
+	ReadBytesMax     = 512 << 10
 	readOverhead     = 128 // bytes that one message takes in JSON beside its own
 )
 

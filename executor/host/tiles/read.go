@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"bytes"
@@ -16,17 +16,17 @@ import (
 
 // Names beside the tiles.
 const (
-	edgeEntries    = "edge.entries"
-	edgeHashes     = "edge.hashes"
-	newFile        = "tile.new"
-	checkpointName = "checkpoint" // the last one signed here, with all its signatures, as C2SP tlog-tiles has it
-	syncedName     = "synced.json"
+	EdgeEntries    = "edge.entries"
+	EdgeHashes     = "edge.hashes"
+	NewFile        = "tile.new"
+	CheckpointName = "checkpoint" // the last one signed here, with all its signatures, as C2SP tlog-tiles has it
+	SyncedName     = "synced.json"
 )
 
-// tileFiles reads the tiles of a tenant by their names. It is safe for use beside
+// Files reads the tiles of a tenant by their names. It is safe for use beside
 // the one that writes them.
-type tileFiles struct {
-	dir    string
+type Files struct {
+	Dir    string
 	tenant string
 	cursor uint64 // index of the next record to be added; the writer's
 
@@ -39,46 +39,47 @@ type extent struct {
 	last uint64 // sequence of the last message that is whole
 }
 
-func (t *tileFiles) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }
+// Path is a file or folder of the tenant, by its name with slashes.
+func (t *Files) Path(name string) string { return filepath.Join(t.Dir, filepath.FromSlash(name)) }
 
 // Size is the number of records in the files.
-func (t *tileFiles) Size() uint64 {
+func (t *Files) Size() uint64 {
 	if e := t.extent.Load(); e != nil {
 		return e.size
 	}
 	return 0
 }
 
-// last is the sequence of the last message that is whole in the files.
-func (t *tileFiles) last() uint64 {
+// Last is the sequence of the last message that is whole in the files.
+func (t *Files) Last() uint64 {
 	if e := t.extent.Load(); e != nil {
 		return e.last
 	}
 	return 0
 }
 
-func (t *tileFiles) grown(records, last uint64) {
-	t.extent.Store(&extent{t.Size() + records, max(t.last(), last)})
+func (t *Files) grown(records, last uint64) {
+	t.extent.Store(&extent{t.Size() + records, max(t.Last(), last)})
 }
 
 // read reads a full tile's file, or the growing one while it is that.
-func (t *tileFiles) read(full, edge string, n uint64) ([]byte, error) {
+func (t *Files) read(full, edge string, n uint64) ([]byte, error) {
 	growing := n == t.Size()/ledger.TileWidth // first: a tile that is full to the size has its name
-	data, err := os.ReadFile(t.path(full))
+	data, err := os.ReadFile(t.Path(full))
 	if !growing || !errors.Is(err, fs.ErrNotExist) {
 		return data, err
 	}
-	data, err = os.ReadFile(t.path(edge))
+	data, err = os.ReadFile(t.Path(edge))
 	// Filled meanwhile? Then what was read is of the next tile, or nothing.
-	if filled, late := os.ReadFile(t.path(full)); !errors.Is(late, fs.ErrNotExist) {
+	if filled, late := os.ReadFile(t.Path(full)); !errors.Is(late, fs.ErrNotExist) {
 		return filled, late
 	}
 	return data, err
 }
 
 // readHashes returns the hashes of tile n of a level, of level 0 as many as there are.
-func (t *tileFiles) readHashes(level int, n uint64) ([]ledger.Hash, error) {
-	edge := edgeHashes
+func (t *Files) readHashes(level int, n uint64) ([]ledger.Hash, error) {
+	edge := EdgeHashes
 	if level > 0 {
 		edge = "no such file"
 	}
@@ -101,7 +102,7 @@ func (t *tileFiles) readHashes(level int, n uint64) ([]ledger.Hash, error) {
 }
 
 // width is how many records tile n of level 0 has.
-func (t *tileFiles) width(n uint64) int {
+func (t *Files) width(n uint64) int {
 	if size := t.Size(); n == size/ledger.TileWidth {
 		return int(size % ledger.TileWidth)
 	}
@@ -109,9 +110,9 @@ func (t *tileFiles) width(n uint64) int {
 }
 
 // readEntries returns the leaf data of the records of tile n.
-func (t *tileFiles) readEntries(n uint64) ([][]byte, error) {
+func (t *Files) readEntries(n uint64) ([][]byte, error) {
 	width := t.width(n)
-	data, err := t.read(ledger.BundlePath(n, ledger.TileWidth), edgeEntries, n)
+	data, err := t.read(ledger.BundlePath(n, ledger.TileWidth), EdgeEntries, n)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +126,9 @@ func (t *tileFiles) readEntries(n uint64) ([][]byte, error) {
 	return entries, nil
 }
 
-// records yields the records from an index on, each held against its hash. The
+// Records yields the records from an index on, each held against its hash. The
 // error is a *tileReadErr.
-func (t *tileFiles) records(index uint64) iter.Seq2[ledger.Leafed, error] {
+func (t *Files) Records(index uint64) iter.Seq2[ledger.Leafed, error] {
 	return func(yield func(ledger.Leafed, error) bool) {
 		for index < t.Size() {
 			n := index / ledger.TileWidth
@@ -147,23 +148,23 @@ func (t *tileFiles) records(index uint64) iter.Seq2[ledger.Leafed, error] {
 }
 
 // tile reads the records of tile n of level 0 and holds them against their hashes.
-func (t *tileFiles) tile(n uint64) ([]ledger.Leafed, error) {
+func (t *Files) tile(n uint64) ([]ledger.Leafed, error) {
 	entries, err := t.readEntries(n)
 	if err != nil {
-		return nil, &tileReadErr{n * ledger.TileWidth, err.Error()}
+		return nil, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	hashes, err := t.readHashes(0, n)
 	if err != nil {
-		return nil, &tileReadErr{n * ledger.TileWidth, err.Error()}
+		return nil, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	leaves := make([]ledger.Leafed, min(len(entries), len(hashes)))
 	for i := range leaves {
 		index := n*ledger.TileWidth + uint64(i)
 		if ledger.LeafHash(entries[i]) != hashes[i] {
-			return nil, &tileReadErr{index, "an entry has another hash than its tile says"}
+			return nil, &ReadError{index, "an entry has another hash than its tile says"}
 		}
 		if leaves[i], err = ledger.ParseLeaf(entries[i]); err != nil {
-			return nil, &tileReadErr{index, err.Error()}
+			return nil, &ReadError{index, err.Error()}
 		}
 	}
 	return leaves, nil
@@ -171,7 +172,7 @@ func (t *tileFiles) tile(n uint64) ([]ledger.Leafed, error) {
 
 // find returns the index of the first record of a message; the message must be in
 // the files.
-func (t *tileFiles) find(sequence uint64) (uint64, error) {
+func (t *Files) find(sequence uint64) (uint64, error) {
 	low, high := uint64(0), (t.Size()+ledger.TileWidth-1)/ledger.TileWidth // the tile is in low..high-1
 	for high-low > 1 {
 		middle := (low + high) / 2
@@ -194,14 +195,14 @@ func (t *tileFiles) find(sequence uint64) (uint64, error) {
 			return low*ledger.TileWidth + uint64(i), nil
 		}
 	}
-	return 0, &tileReadErr{low * ledger.TileWidth, fmt.Sprintf("sequence %d is not where it belongs", sequence)}
+	return 0, &ReadError{low * ledger.TileWidth, fmt.Sprintf("sequence %d is not where it belongs", sequence)}
 }
 
 // first returns the first record of tile n.
-func (t *tileFiles) first(n uint64) (ledger.Leafed, error) {
+func (t *Files) first(n uint64) (ledger.Leafed, error) {
 	f, err := t.openBundle(n)
 	if err != nil {
-		return ledger.Leafed{}, &tileReadErr{n * ledger.TileWidth, err.Error()}
+		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	head := make([]byte, 4)
 	_, err = f.ReadAt(head, 0)
@@ -210,25 +211,25 @@ func (t *tileFiles) first(n uint64) (ledger.Leafed, error) {
 		_, err = f.ReadAt(data, 0)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return ledger.Leafed{}, &tileReadErr{n * ledger.TileWidth, err.Error()}
+		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	entry, _, _ := ledger.NextEntry(data)
 	leaf, err := ledger.ParseLeaf(entry)
 	if err != nil {
-		return ledger.Leafed{}, &tileReadErr{n * ledger.TileWidth, err.Error()}
+		return ledger.Leafed{}, &ReadError{n * ledger.TileWidth, err.Error()}
 	}
 	return leaf, nil
 }
 
 // openBundle opens what read reads of the entries.
-func (t *tileFiles) openBundle(n uint64) (*os.File, error) {
+func (t *Files) openBundle(n uint64) (*os.File, error) {
 	growing := n == t.Size()/ledger.TileWidth
-	full := t.path(ledger.BundlePath(n, ledger.TileWidth))
+	full := t.Path(ledger.BundlePath(n, ledger.TileWidth))
 	f, err := os.Open(full)
 	if !growing || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	edge, err := os.Open(t.path(edgeEntries))
+	edge, err := os.Open(t.Path(EdgeEntries))
 	if filled, late := os.Open(full); !errors.Is(late, fs.ErrNotExist) { // meanwhile
 		if err == nil {
 			late = errors.Join(late, edge.Close())
@@ -238,10 +239,10 @@ func (t *tileFiles) openBundle(n uint64) (*os.File, error) {
 	return edge, err
 }
 
-// messages yields the messages from a sequence on, up to the last whole one.
-func (t *tileFiles) messages(from uint64) iter.Seq2[ledger.Message, error] {
+// Messages yields the messages from a sequence on, up to the last whole one.
+func (t *Files) Messages(from uint64) iter.Seq2[ledger.Message, error] {
 	return func(yield func(ledger.Message, error) bool) {
-		if from > t.last() {
+		if from > t.Last() {
 			return
 		}
 		index, err := t.find(from)
@@ -250,7 +251,7 @@ func (t *tileFiles) messages(from uint64) iter.Seq2[ledger.Message, error] {
 			return
 		}
 		var of []ledger.Leafed
-		for leaf, err := range t.records(index) {
+		for leaf, err := range t.Records(index) {
 			if err != nil {
 				yield(ledger.Message{}, err)
 				return
@@ -263,7 +264,7 @@ func (t *tileFiles) messages(from uint64) iter.Seq2[ledger.Message, error] {
 				err = fmt.Errorf("sequence %d follows %d", m.Sequence, from-1)
 			}
 			if err != nil {
-				yield(ledger.Message{}, &tileReadErr{index, err.Error()})
+				yield(ledger.Message{}, &ReadError{index, err.Error()})
 				return
 			}
 			if !yield(m, nil) {
@@ -275,29 +276,29 @@ func (t *tileFiles) messages(from uint64) iter.Seq2[ledger.Message, error] {
 }
 
 // message returns the message at a sequence.
-func (t *tileFiles) message(sequence uint64) (ledger.Message, error) {
-	for m, err := range t.messages(sequence) {
+func (t *Files) message(sequence uint64) (ledger.Message, error) {
+	for m, err := range t.Messages(sequence) {
 		return m, err
 	}
-	return ledger.Message{}, &tileReadErr{t.Size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
+	return ledger.Message{}, &ReadError{t.Size(), fmt.Sprintf("the tiles end before sequence %d", sequence)}
 }
 
 // Leaf returns the hash of the record at an index.
-func (t *tileFiles) Leaf(index uint64) (ledger.Hash, error) {
+func (t *Files) Leaf(index uint64) (ledger.Hash, error) {
 	hashes, err := t.readHashes(0, index/ledger.TileWidth)
 	if at := int(index % ledger.TileWidth); err == nil && at < len(hashes) {
 		return hashes[at], nil
 	}
-	return ledger.Hash{}, &tileReadErr{index, fmt.Sprint("no hash: ", err)}
+	return ledger.Hash{}, &ReadError{index, fmt.Sprint("no hash: ", err)}
 }
 
 // openEdge reads the right edge of the tree at a size.
-func (t *tileFiles) openEdge(size uint64) (*ledger.Edge, error) {
+func (t *Files) openEdge(size uint64) (*ledger.Edge, error) {
 	return ledger.OpenEdge(size, func(level int, n uint64, width int) ([]ledger.Hash, error) {
 		if level == 0 {
 			hashes, err := t.readHashes(0, n)
 			if err != nil || len(hashes) < width {
-				return nil, &tileReadErr{n * ledger.TileWidth, fmt.Sprint("no hashes: ", err)}
+				return nil, &ReadError{n * ledger.TileWidth, fmt.Sprint("no hashes: ", err)}
 			}
 			return hashes[:width], nil
 		}
@@ -305,7 +306,7 @@ func (t *tileFiles) openEdge(size uint64) (*ledger.Edge, error) {
 		for i := range above {
 			below, err := t.readHashes(level-1, n*ledger.TileWidth+uint64(i))
 			if err != nil {
-				return nil, &tileReadErr{(n*ledger.TileWidth + uint64(i)) << (8 * level), err.Error()}
+				return nil, &ReadError{(n*ledger.TileWidth + uint64(i)) << (8 * level), err.Error()}
 			}
 			above[i] = ledger.TileHash(below)
 		}
@@ -314,9 +315,9 @@ func (t *tileFiles) openEdge(size uint64) (*ledger.Edge, error) {
 }
 
 // recover finds how far the files are whole, and cuts off what is not.
-func (t *tiles) recover() error {
+func (t *Writer) recover() error {
 	var said syncedFile
-	if data, err := os.ReadFile(t.path(syncedName)); err == nil {
+	if data, err := os.ReadFile(t.Path(SyncedName)); err == nil {
 		_ = json.Unmarshal(data, &said) // what cannot be read says nothing: all is verified
 	}
 	full := said.Tiles
@@ -328,7 +329,7 @@ func (t *tiles) recover() error {
 	for t.there(full) {
 		t.extent.Store(&extent{size: (full + 1) * ledger.TileWidth})
 		if _, err := t.tile(full); err != nil {
-			t.log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full, "error", err)
+			t.Log.Warn("a tile did not reach the disk; it is filled in again from the stream", "tile", full, "error", err)
 			break
 		}
 		full++
@@ -344,14 +345,14 @@ func (t *tiles) recover() error {
 		return err
 	}
 	var err error
-	t.edge, err = t.openEdge(t.Size())
+	t.Edge, err = t.openEdge(t.Size())
 	return err
 }
 
 // there reports whether tile n of level 0 and its entries are files.
-func (t *tiles) there(n uint64) bool {
+func (t *Writer) there(n uint64) bool {
 	for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth)} {
-		if _, err := os.Stat(t.path(path)); err != nil {
+		if _, err := os.Stat(t.Path(path)); err != nil {
 			return false
 		}
 	}
@@ -359,11 +360,11 @@ func (t *tiles) there(n uint64) bool {
 }
 
 // cutFull removes the tiles of level 0 from n on.
-func (t *tiles) cutFull(n uint64) error {
+func (t *Writer) cutFull(n uint64) error {
 	for gone := 0; gone < 2; n++ { // one of the two may have come without the other
 		gone++
 		for _, path := range [...]string{ledger.BundlePath(n, ledger.TileWidth), ledger.TilePath(0, n, ledger.TileWidth)} {
-			err := os.Remove(t.path(path))
+			err := os.Remove(t.Path(path))
 			if err == nil {
 				gone = 0
 			} else if !errors.Is(err, fs.ErrNotExist) {
@@ -375,15 +376,15 @@ func (t *tiles) cutFull(n uint64) error {
 }
 
 // recoverEdge takes what is whole of the growing tile, and finds the last message.
-func (t *tiles) recoverEdge(full uint64) error {
+func (t *Writer) recoverEdge(full uint64) error {
 	if err := t.openEdgeFiles(); err != nil {
 		return err
 	}
-	entries, err := os.ReadFile(t.path(edgeEntries))
+	entries, err := os.ReadFile(t.Path(EdgeEntries))
 	if err != nil {
 		return err
 	}
-	hashes, err := os.ReadFile(t.path(edgeHashes))
+	hashes, err := os.ReadFile(t.Path(EdgeHashes))
 	if err != nil {
 		return err
 	}
@@ -401,7 +402,7 @@ func (t *tiles) recoverEdge(full uint64) error {
 		width++
 	}
 	t.entriesAt = int64(len(entries) - len(rest))
-	if err := errors.Join(t.entries.Truncate(t.entriesAt), t.hashes.Truncate(int64(width*ledger.LeafSize))); err != nil {
+	if err := errors.Join(t.Entries.Truncate(t.entriesAt), t.hashes.Truncate(int64(width*ledger.LeafSize))); err != nil {
 		return err
 	}
 	t.extent.Store(&extent{size: full*ledger.TileWidth + uint64(width)})
@@ -410,7 +411,7 @@ func (t *tiles) recoverEdge(full uint64) error {
 
 // follows reports whether the first record of the growing tile comes after the last
 // full one; the others follow it by their hashes being where they are.
-func (t *tiles) follows(full uint64, width int, leaf ledger.Leafed) bool {
+func (t *Writer) follows(full uint64, width int, leaf ledger.Leafed) bool {
 	if width > 0 || full == 0 {
 		return width > 0 || leaf.Sequence == 1 && leaf.Index == 0
 	}
@@ -426,7 +427,7 @@ func (t *tiles) follows(full uint64, width int, leaf ledger.Leafed) bool {
 }
 
 // findLast finds the last message that is whole.
-func (t *tiles) findLast() error {
+func (t *Writer) findLast() error {
 	size := t.Size()
 	if size == 0 {
 		return nil
@@ -445,7 +446,7 @@ func (t *tiles) findLast() error {
 }
 
 // rewriteAbove writes the tiles above level 0 that are not known to be on disk.
-func (t *tiles) rewriteAbove(full uint64) error {
+func (t *Writer) rewriteAbove(full uint64) error {
 	for level := 1; full>>(8*level) > 0; level++ {
 		for n := t.synced >> (8 * level); n < full>>(8*level); n++ {
 			hashes := make([]ledger.Hash, ledger.TileWidth)

@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"bytes"
@@ -11,23 +11,24 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// treeReader gives the hashes of a tree as it was at some turn, from its tiles. It
+// Tree gives the hashes of a tree as it was at some turn, from its tiles. It
 // belongs to one goroutine, beside the one that writes.
-type treeReader struct {
-	files *tileFiles
-	edge  *ledger.Edge // of that turn; not changed any more
+type Tree struct {
+	Files *Files
+	Edge  *ledger.Edge // of that turn; not changed any more
 	read  map[[2]uint64][]ledger.Hash
 }
 
-func readTree(files *tileFiles, edge *ledger.Edge) *treeReader {
-	return &treeReader{files, edge, map[[2]uint64][]ledger.Hash{}}
+// NewTree is the tree of an edge, which must not change any more.
+func NewTree(files *Files, edge *ledger.Edge) *Tree {
+	return &Tree{files, edge, map[[2]uint64][]ledger.Hash{}}
 }
 
-// prover proves from the tree.
-func (t *treeReader) prover() ledger.Prover { return ledger.Prover{Read: t.node} }
+// Prover proves from the tree.
+func (t *Tree) Prover() ledger.Prover { return ledger.Prover{Read: t.node} }
 
 // node returns the root of the index-th perfect subtree of 2^level leaves.
-func (t *treeReader) node(level int, index uint64) (ledger.Hash, error) {
+func (t *Tree) node(level int, index uint64) (ledger.Hash, error) {
 	above, within := level/8, level%8
 	start := index << within
 	n, at, count := start/ledger.TileWidth, int(start%ledger.TileWidth), 1<<within
@@ -36,20 +37,20 @@ func (t *treeReader) node(level int, index uint64) (ledger.Hash, error) {
 		err = fmt.Errorf("tile %d of level %d has %d hashes", n, above, len(hashes))
 	}
 	if err != nil {
-		return ledger.Hash{}, &tileReadErr{start << (8 * above), err.Error()}
+		return ledger.Hash{}, &ReadError{start << (8 * above), err.Error()}
 	}
 	return ledger.PerfectHash(hashes[at : at+count]), nil
 }
 
-func (t *treeReader) tile(level int, n uint64) ([]ledger.Hash, error) {
-	if n == t.edge.Size()>>(8*(level+1)) {
-		return t.edge.Partial(level), nil
+func (t *Tree) tile(level int, n uint64) ([]ledger.Hash, error) {
+	if n == t.Edge.Size()>>(8*(level+1)) {
+		return t.Edge.Partial(level), nil
 	}
 	key := [2]uint64{uint64(level), n}
 	if hashes, ok := t.read[key]; ok {
 		return hashes, nil
 	}
-	hashes, err := t.files.readHashes(level, n)
+	hashes, err := t.Files.readHashes(level, n)
 	if err == nil {
 		t.read[key] = hashes
 	}
@@ -63,8 +64,8 @@ type partial struct {
 	width int
 }
 
-// partialsOf are the partial tiles of the tree of a size.
-func partialsOf(size uint64) (all []partial) {
+// PartialsOf are the partial tiles of the tree of a size.
+func PartialsOf(size uint64) (all []partial) {
 	for level := 0; size>>(8*level) > 0; level++ {
 		if width := int(size >> (8 * level) % ledger.TileWidth); width > 0 {
 			all = append(all, partial{level, size >> (8 * (level + 1)), width})
@@ -73,18 +74,18 @@ func partialsOf(size uint64) (all []partial) {
 	return all
 }
 
-// paths are the files of a partial tile.
-func (p partial) paths() (paths []string) {
+// Paths are the files of a partial tile.
+func (p partial) Paths() (paths []string) {
 	if p.level == 0 {
 		paths = append(paths, ledger.BundlePath(p.n, p.width))
 	}
 	return append(paths, ledger.TilePath(p.level, p.n, p.width))
 }
 
-// writePartials writes the partial tiles of a tree, so that the folder can be read as
+// WritePartials writes the partial tiles of a tree, so that the folder can be read as
 // any tlog-tiles at its size. temp is the caller's alone.
-func (t *tileFiles) writePartials(edge *ledger.Edge, temp string) error {
-	for _, p := range partialsOf(edge.Size()) {
+func (t *Files) WritePartials(edge *ledger.Edge, temp string) error {
+	for _, p := range PartialsOf(edge.Size()) {
 		var data []byte
 		for _, h := range edge.Partial(p.level) {
 			data = append(data, h[:]...)
@@ -95,7 +96,7 @@ func (t *tileFiles) writePartials(edge *ledger.Edge, temp string) error {
 		if p.level > 0 {
 			continue
 		}
-		data, err := t.read(ledger.BundlePath(p.n, ledger.TileWidth), edgeEntries, p.n)
+		data, err := t.read(ledger.BundlePath(p.n, ledger.TileWidth), EdgeEntries, p.n)
 		if err != nil {
 			return err
 		}
@@ -114,31 +115,31 @@ func (t *tileFiles) writePartials(edge *ledger.Edge, temp string) error {
 }
 
 // placeAs writes a file under another name first.
-func (t *tileFiles) placeAs(temp, path string, data []byte) error {
-	if err := os.WriteFile(t.path(temp), data, 0o600); err != nil {
+func (t *Files) placeAs(temp, path string, data []byte) error {
+	if err := os.WriteFile(t.Path(temp), data, 0o600); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(t.path(path)), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(t.Path(path)), 0o700); err != nil {
 		return err
 	}
-	return os.Rename(t.path(temp), t.path(path))
+	return os.Rename(t.Path(temp), t.Path(path))
 }
 
-// dropPartials removes all partial tiles but those of the kept sizes, from the folders
+// DropPartials removes all partial tiles but those of the kept sizes, from the folders
 // that trees of the given sizes have them in.
-func (t *tileFiles) dropPartials(of []uint64, kept ...uint64) error {
+func (t *Files) DropPartials(of []uint64, kept ...uint64) error {
 	keep := map[string]bool{}
 	for _, size := range kept {
-		for _, p := range partialsOf(size) {
-			for _, path := range p.paths() {
-				keep[t.path(path)] = true
+		for _, p := range PartialsOf(size) {
+			for _, path := range p.Paths() {
+				keep[t.Path(path)] = true
 			}
 		}
 	}
 	for _, size := range of {
 		for level := 0; size>>(8*level) > 0; level++ {
-			for _, path := range (partial{level, size >> (8 * (level + 1)), 0}).paths() {
-				if err := emptyFolder(filepath.Dir(t.path(path)), keep); err != nil {
+			for _, path := range (partial{level, size >> (8 * (level + 1)), 0}).Paths() {
+				if err := emptyFolder(filepath.Dir(t.Path(path)), keep); err != nil {
 					return err
 				}
 			}
@@ -174,26 +175,26 @@ func emptyFolder(dir string, keep map[string]bool) error {
 	return os.Remove(dir)
 }
 
-// readCheckpoint reads the checkpoint in the file; of size 0 when there is none. Who
+// ReadCheckpoint reads the checkpoint in the file; of size 0 when there is none. Who
 // has signed it the caller must know.
-func (t *tileFiles) readCheckpoint() (ledger.Checkpoint, []byte, error) {
-	text, err := os.ReadFile(t.path(checkpointName))
+func (t *Files) ReadCheckpoint() (ledger.Checkpoint, []byte, error) {
+	text, err := os.ReadFile(t.Path(CheckpointName))
 	if errors.Is(err, os.ErrNotExist) {
 		return ledger.Checkpoint{}, nil, nil
 	}
 	if err != nil {
 		return ledger.Checkpoint{}, nil, err
 	}
-	body, _ := splitNote(text)
+	body, _ := SplitNote(text)
 	c, err := ledger.ParseCheckpoint(body)
 	if err != nil {
-		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w", t.path(checkpointName), err)
+		return ledger.Checkpoint{}, nil, fmt.Errorf("%s is not as it was written, put it away: %w", t.Path(CheckpointName), err)
 	}
 	return c, text, nil
 }
 
-// splitNote splits a signed note into its text and its signature lines.
-func splitNote(message []byte) (text, signatures string) {
+// SplitNote splits a signed note into its text and its signature lines.
+func SplitNote(message []byte) (text, signatures string) {
 	at := bytes.LastIndex(message, []byte("\n\n"))
 	if at < 0 {
 		return string(message), ""

@@ -1,4 +1,4 @@
-package host
+package tiles
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// tiles is one tenant's second copy of its ledger, in the layout of ledger/tile.go,
+// Writer is one tenant's second copy of its ledger, in the layout of ledger/tile.go,
 // and what guards G3 and G4 hold the stream against. Below its folder:
 //
 //	tile/<L>/<N>, tile/entries/<N>    full tiles; written once, under a name of their own first
@@ -33,14 +33,14 @@ import (
 // as far as nobody has an older root.
 //
 // One goroutine, the actor's, writes; tileFiles reads beside it.
-type tiles struct {
-	*tileFiles
-	log  *slog.Logger
+type Writer struct {
+	*Files
+	Log  *slog.Logger
 	room store.Room
 	lock io.Closer
-	edge *ledger.Edge
+	Edge *ledger.Edge
 
-	entries, hashes *os.File // the growing tile
+	Entries, hashes *os.File // the growing tile
 	entriesAt       int64    // bytes in entries
 	pendingEntries  []byte   // of this turn
 	pendingHashes   []byte
@@ -58,21 +58,21 @@ type tiles struct {
 // errOtherRecord is what add returns of a record that is not the one in the tiles.
 var errOtherRecord = errors.New("the tiles have another record here")
 
-// tileReadErr is a tile that is missing or damaged.
-type tileReadErr struct {
+// ReadError is a tile that is missing or damaged.
+type ReadError struct {
 	index   uint64 // of a record in it
 	problem string
 }
 
-func (e *tileReadErr) Error() string {
+func (e *ReadError) Error() string {
 	return fmt.Sprintf("the tiles are damaged at record %d: %s", e.index, e.problem)
 }
 
-// openTiles opens the tiles of a tenant below root, and makes them when they are
+// Open opens the tiles of a tenant below root, and makes them when they are
 // missing. The files are the host's alone until close.
-func openTiles(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*tiles, error) {
+func Open(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*Writer, error) {
 	dir := filepath.Join(root, tenant)
-	fail := func(err error) (*tiles, error) {
+	fail := func(err error) (*Writer, error) {
 		return nil, fmt.Errorf("cannot open the tiles in %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "tile"), 0o700); err != nil {
@@ -82,8 +82,8 @@ func openTiles(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*
 	if err != nil {
 		return fail(err)
 	}
-	t := &tiles{
-		tileFiles: &tileFiles{dir: dir, tenant: tenant}, log: log, lock: lock,
+	t := &Writer{
+		Files: &Files{Dir: dir, tenant: tenant}, Log: log, lock: lock,
 		room: store.NewRoom(dir, log, giveUp), wake: make(chan struct{}, 1),
 	}
 	if err := t.recover(); err != nil {
@@ -94,10 +94,10 @@ func openTiles(root, tenant string, log *slog.Logger, giveUp <-chan struct{}) (*
 	return t, nil
 }
 
-// add takes the record of a message: compared with the tiles where they have it
+// Add takes the record of a message: compared with the tiles where they have it
 // already, and else kept until flush. The error is errOtherRecord, or a tile's.
-func (t *tiles) add(m ledger.Message, e ledger.Entry) error {
-	size := t.edge.Size()
+func (t *Writer) Add(m ledger.Message, e ledger.Entry) error {
+	size := t.Edge.Size()
 	index := t.cursor
 	t.cursor++
 	if index < size {
@@ -112,17 +112,17 @@ func (t *tiles) add(m ledger.Message, e ledger.Entry) error {
 	if e.Address.Index+1 >= e.Count {
 		t.pendingLast = m.Sequence
 	}
-	if full := t.edge.Append(ledger.Hash(e.Address.Leaf)); full != nil {
+	if full := t.Edge.Append(ledger.Hash(e.Address.Leaf)); full != nil {
 		return t.fill(full)
 	}
 	return nil
 }
 
-func (t *tiles) compare(index uint64, leaf []byte) error {
+func (t *Writer) compare(index uint64, leaf []byte) error {
 	if n := index / ledger.TileWidth; t.known == nil || n != t.knownN || int(index%ledger.TileWidth) >= len(t.known) {
 		known, err := t.readHashes(0, n)
 		if err != nil {
-			return &tileReadErr{index, err.Error()}
+			return &ReadError{index, err.Error()}
 		}
 		t.known, t.knownN = known, n
 	}
@@ -132,11 +132,11 @@ func (t *tiles) compare(index uint64, leaf []byte) error {
 	return nil
 }
 
-// from says that the next record to be added is the one at this index.
-func (t *tiles) from(index uint64) { t.cursor, t.known = index, nil }
+// From says that the next record to be added is the one at this index.
+func (t *Writer) From(index uint64) { t.cursor, t.known = index, nil }
 
 // Flush writes what this turn has added.
-func (t *tiles) Flush() error {
+func (t *Writer) Flush() error {
 	added, err := t.writePending()
 	if err == nil && added > 0 {
 		t.grown(added, t.pendingLast)
@@ -146,11 +146,11 @@ func (t *tiles) Flush() error {
 
 // writePending writes what this turn has added into the growing tile, and returns
 // how many records that were. Nobody reads them before the files have grown.
-func (t *tiles) writePending() (added uint64, err error) {
+func (t *Writer) writePending() (added uint64, err error) {
 	if len(t.pendingHashes) == 0 {
 		return 0, nil
 	}
-	if err := t.write(t.entries, t.entriesAt, t.pendingEntries); err != nil {
+	if err := t.write(t.Entries, t.entriesAt, t.pendingEntries); err != nil {
 		return 0, err
 	}
 	width := t.Size() % ledger.TileWidth
@@ -164,7 +164,7 @@ func (t *tiles) writePending() (added uint64, err error) {
 }
 
 // write writes at a place of a file, and waits for room where the disk is full.
-func (t *tiles) write(f *os.File, at int64, data []byte) error {
+func (t *Writer) write(f *os.File, at int64, data []byte) error {
 	for {
 		_, err := f.WriteAt(data, at)
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -178,16 +178,16 @@ func (t *tiles) write(f *os.File, at int64, data []byte) error {
 
 // fill makes the growing tile a full one, and writes those above it that are full.
 // The size grows last: a reader takes a tile behind it for a full one.
-func (t *tiles) fill(full []ledger.Tile) error {
+func (t *Writer) fill(full []ledger.Tile) error {
 	added, err := t.writePending()
 	if err != nil {
 		return err
 	}
 	n := full[0].N
-	if err := errors.Join(t.entries.Close(), t.hashes.Close()); err != nil {
+	if err := errors.Join(t.Entries.Close(), t.hashes.Close()); err != nil {
 		return err
 	}
-	for _, move := range [...]struct{ from, to string }{{edgeEntries, ledger.BundlePath(n, ledger.TileWidth)}, {edgeHashes, ledger.TilePath(0, n, ledger.TileWidth)}} {
+	for _, move := range [...]struct{ from, to string }{{EdgeEntries, ledger.BundlePath(n, ledger.TileWidth)}, {EdgeHashes, ledger.TilePath(0, n, ledger.TileWidth)}} {
 		if err := t.rename(move.from, move.to); err != nil {
 			return err
 		}
@@ -206,8 +206,8 @@ func (t *tiles) fill(full []ledger.Tile) error {
 }
 
 // rename gives a file its name, in a folder that may be missing.
-func (t *tiles) rename(from, to string) error {
-	from, to = t.path(from), t.path(to)
+func (t *Writer) rename(from, to string) error {
+	from, to = t.Path(from), t.Path(to)
 	err := os.Rename(from, to)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
@@ -218,7 +218,7 @@ func (t *tiles) rename(from, to string) error {
 }
 
 // writeTile writes a tile of hashes, whole or not at all.
-func (t *tiles) writeTile(level int, n uint64, hashes []ledger.Hash) error {
+func (t *Writer) writeTile(level int, n uint64, hashes []ledger.Hash) error {
 	var data []byte
 	for _, h := range hashes {
 		data = append(data, h[:]...)
@@ -227,23 +227,23 @@ func (t *tiles) writeTile(level int, n uint64, hashes []ledger.Hash) error {
 }
 
 // place writes a file under a name of its own first.
-func (t *tiles) place(path string, data []byte) error {
-	f, err := os.OpenFile(t.path(newFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func (t *Writer) place(path string, data []byte) error {
+	f, err := os.OpenFile(t.Path(NewFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(t.write(f, 0, data), f.Close()); err != nil {
 		return err
 	}
-	return t.rename(newFile, path)
+	return t.rename(NewFile, path)
 }
 
-func (t *tiles) openEdgeFiles() error {
+func (t *Writer) openEdgeFiles() error {
 	var err error
-	if t.entries, err = os.OpenFile(t.path(edgeEntries), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	if t.Entries, err = os.OpenFile(t.Path(EdgeEntries), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if t.hashes, err = os.OpenFile(t.path(edgeHashes), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	if t.hashes, err = os.OpenFile(t.Path(EdgeHashes), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
 	t.entriesAt = 0
@@ -253,39 +253,46 @@ func (t *tiles) openEdgeFiles() error {
 // publish writes the partial tiles of the tree as it is, so that the folder can be
 // read as any tlog-tiles, and removes those of an earlier publish; those of the
 // checkpoint stay.
-func (t *tiles) publish() error {
-	if err := t.writePartials(t.edge, newFile); err != nil {
+func (t *Writer) publish() error {
+	if err := t.WritePartials(t.Edge, NewFile); err != nil {
 		return err
 	}
-	size, signed := t.edge.Size(), uint64(0)
-	if c, _, err := t.readCheckpoint(); err == nil {
+	size, signed := t.Edge.Size(), uint64(0)
+	if c, _, err := t.ReadCheckpoint(); err == nil {
 		signed = c.Size
 	}
-	return t.dropPartials([]uint64{size}, size, signed)
+	return t.DropPartials([]uint64{size}, size, signed)
 }
 
 // abandon forgets what this turn has added and not written.
-func (t *tiles) abandon() error {
+func (t *Writer) abandon() error {
 	t.pendingEntries, t.pendingHashes, t.pendingLast = nil, nil, 0
 	edge, err := t.openEdge(t.Size())
 	if err == nil {
-		t.edge = edge
+		t.Edge = edge
 	}
 	return err
 }
 
-// close brings all to disk and releases the folder.
-func (t *tiles) close() error {
+// Close brings all to disk and releases the folder.
+func (t *Writer) Close() error {
 	close(t.wake)
 	t.ended.Wait()
-	err := errors.Join(t.abandon(), t.publish(), t.entries.Sync(), t.hashes.Sync(), t.syncFull())
+	err := errors.Join(t.abandon(), t.publish(), t.Entries.Sync(), t.hashes.Sync(), t.syncFull())
 	return errors.Join(err, t.release())
 }
 
-// release gives the folder back as a kill would.
-func (t *tiles) release() error {
+// Kill gives the folder back as a kill of the process does: nothing more is written.
+func (t *Writer) Kill() error {
+	close(t.wake)
+	t.ended.Wait()
+	return t.release()
+}
+
+// release gives the folder back.
+func (t *Writer) release() error {
 	var err error
-	for _, f := range [...]*os.File{t.entries, t.hashes} {
+	for _, f := range [...]*os.File{t.Entries, t.hashes} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -293,7 +300,7 @@ func (t *tiles) release() error {
 	return errors.Join(err, t.lock.Close())
 }
 
-func (t *tiles) wakeSyncer() {
+func (t *Writer) wakeSyncer() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -301,10 +308,10 @@ func (t *tiles) wakeSyncer() {
 }
 
 // syncBehind brings full tiles to disk while the fold goes on.
-func (t *tiles) syncBehind() {
+func (t *Writer) syncBehind() {
 	for range t.wake {
 		if err := t.syncFull(); err != nil {
-			t.log.Warn("tiles are not on disk yet", "error", err)
+			t.Log.Warn("tiles are not on disk yet", "error", err)
 		}
 	}
 }
@@ -315,15 +322,15 @@ type syncedFile struct {
 }
 
 // syncFull syncs the full tiles that are not known to be on disk, then says so.
-func (t *tiles) syncFull() error {
+func (t *Writer) syncFull() error {
 	full := t.Size() / ledger.TileWidth
 	if full == t.synced {
 		return nil
 	}
-	folders := map[string]bool{t.dir: true}
+	folders := map[string]bool{t.Dir: true}
 	sync := func(path string) error {
-		path = t.path(path)
-		for dir := filepath.Dir(path); dir != t.dir; dir = filepath.Dir(dir) {
+		path = t.Path(path)
+		for dir := filepath.Dir(path); dir != t.Dir; dir = filepath.Dir(dir) {
 			folders[dir] = true
 		}
 		return store.SyncFile(path)
@@ -349,7 +356,7 @@ func (t *tiles) syncFull() error {
 	if err != nil {
 		return err
 	}
-	if err := store.WriteSynced(t.path(syncedName), data); err != nil {
+	if err := store.WriteSynced(t.Path(SyncedName), data); err != nil {
 		return err
 	}
 	t.synced = full
