@@ -23,7 +23,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// benching is what the bench command is told.
+// benching is what the bench command is given.
 type benching struct {
 	dir         string
 	each        time.Duration

@@ -31,7 +31,7 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 	for _, cold := range []bool{false, true} {
 		name := "start, state folded before"
 		if cold {
-			name = "start, state folded anew"
+			name = "start, state folded again"
 			if err := os.RemoveAll(filepath.Join(dir, "executor", "state")); err != nil {
 				return err
 			}

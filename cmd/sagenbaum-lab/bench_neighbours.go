@@ -147,7 +147,7 @@ func (n *neighbours) open(ctx context.Context) error {
 	return err
 }
 
-// measure appends facts, one that nobody reads and one that fires in turn.
+// measure appends facts, one that no condition reads and one that fires in turn.
 func (n *neighbours) measure(ctx context.Context, each time.Duration) error {
 	last, err := n.rig.settled(ctx, "quiet")
 	if err != nil {

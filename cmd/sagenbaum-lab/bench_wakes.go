@@ -223,7 +223,7 @@ func (b *bench) append(ctx context.Context, tenant string, records []*pb.Record)
 			n++
 		}
 		if n < len(records) && records[n].GetCompensationRegistered() != nil {
-			n-- // a pair stands in one commit
+			n-- // a pair is in one commit
 		}
 		data, err := ledger.EncodeCommit(records[:n])
 		if err != nil {

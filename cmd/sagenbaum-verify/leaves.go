@@ -16,7 +16,7 @@ const leafLen = ledger.LeafSize + 1
 const tailMax = 1 << 20
 
 // leafFile keeps leaves in temporary files: memory does not grow with the records.
-// Sequences must come without a gap; what comes behind one goes to the shelf: it is of
+// Sequences must come without a gap; what comes after one goes to the shelf: it is of
 // one plan, or of a ledger that is refused for it.
 type leafFile struct {
 	leaves, firsts growing // firsts: of each sequence the number of its first record, u64

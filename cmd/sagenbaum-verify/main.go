@@ -118,7 +118,7 @@ func keep(file string, r *verify.Report) error {
 	return nil
 }
 
-// parse takes flags before and behind the bundle.
+// parse takes flags before and after the bundle.
 func parse(args []string) (c command, err error) {
 	flags := flag.NewFlagSet("sagenbaum-verify", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

@@ -12,9 +12,9 @@ import (
 
 // Sizes of a shelf's files.
 const (
-	slotLen   = 16      // sum of the key, and where it stands, and one more; 0: it is free
+	slotLen   = 16      // sum of the key, and where it is, and one more; 0: it is free
 	slotsMin  = 1 << 12 // of the first index
-	slotsRead = 4       // at once: most keys stand among the first ones
+	slotsRead = 4       // at once: most keys are among the first ones
 	rowHead   = 8       // lengths of key and value
 )
 
@@ -25,7 +25,7 @@ type fileShelf struct {
 	index *os.File
 	slots uint64 // a power of two, at most half of them taken
 	taken uint64
-	seed  maphash.Seed // nobody can choose keys that fall together
+	seed  maphash.Seed // no one can choose keys that fall together
 	row   []byte
 	err   error // of the first read or write that failed
 }
@@ -64,7 +64,7 @@ func newFiles() (*files, error) {
 
 func (f *files) memory() audit.Memory { return audit.Memory{Leaves: f.leaves, Shelf: f.shelf} }
 
-// failed is the first read or write that failed: what was found behind it means nothing.
+// failed is the first read or write that failed: what was found after it means nothing.
 func (f *files) failed() error { return errors.Join(f.leaves.err, f.shelf.err) }
 
 func (f *files) close() {
@@ -72,7 +72,7 @@ func (f *files) close() {
 	f.shelf.close()
 }
 
-// temporary makes a file that nobody else finds. Where a file that is open can be
+// temporary makes a file that no one else finds. Where a file that is open can be
 // removed, nothing is left of it however the process ends.
 func temporary() (*os.File, error) {
 	f, err := os.CreateTemp("", "sagenbaum-verify-*")
@@ -129,7 +129,7 @@ func (s *fileShelf) grow(slots uint64) error {
 }
 
 // find looks for the slot of a key with a sum, or for the free one where it would be;
-// at is where its row stands, and one more. No key: the free one is wanted.
+// at is where its row is, and one more. No key: the free one is wanted.
 func (s *fileShelf) find(sum uint64, key []byte) (slot, at uint64, err error) {
 	var part [slotsRead * slotLen]byte
 	for n := sum & (s.slots - 1) &^ (slotsRead - 1); ; n = (n + slotsRead) & (s.slots - 1) {

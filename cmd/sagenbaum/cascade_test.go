@@ -88,7 +88,7 @@ func base64Of(text string) string {
 func (l *loop) cut(t *testing.T, plan string) {
 	t.Helper()
 	var seen []api.Page
-	for { // one that nobody has taken comes again
+	for { // one that no one has taken comes again
 		m, err := l.pages.NextMsg(20 * time.Second)
 		var page api.Page
 		if err != nil || json.Unmarshal(m.Data, &page) != nil || page.Kind != api.PageCascadeCut {
@@ -106,7 +106,7 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
 	defer l.stop(t)
-	l.run(t, cli.ExitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits behind a cut cascade: it is open")
+	l.run(t, cli.ExitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits after a cut cascade: it is open")
 	says(t, l.run(t, cli.ExitGood, "plan why shop-1"), "no lease of it has fired")
 	l.run(t, cli.ExitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
 	l.cut(t, "price-3")

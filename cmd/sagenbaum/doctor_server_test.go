@@ -54,7 +54,7 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 	for check, want := range map[string][2]string{
 		"durability": {"may lose acknowledged records", "without --no-sync"},
 		"worker":     {"room.free for plan lonely waits", "start a worker for room.free"},
-		"capability": {"nobody serves 1 capability", "start a worker for room.free"},
+		"capability": {"no worker serves 1 capability", "start a worker for room.free"},
 		"deadlines":  {"1 plan without a deadline is open", "sagenbaum plan tree endless"},
 		"quarantine": {"1 plan waits for its owner", "sagenbaum doctor --plan stuck"},
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// manDate stands in the pages instead of today, so that the same binary always writes
+// manDate is in the pages instead of today, so that the same binary always writes
 // the same pages.
 var manDate = time.Unix(0, 0).UTC()
 

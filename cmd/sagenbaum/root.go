@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 		Use:   "sagenbaum",
 		Short: "Compensation as infrastructure for AI agents",
 		Long: `Sagenbaum undoes what an agent's plan really did, latest first, when the plan
-fails, is cancelled or misses its deadline, also when the agent is long gone.
+fails, is cancelled or misses its deadline, even when the agent is long gone.
 
 Exit codes: 0 good, 1 look (something is quarantined, a wait ended otherwise,
 a check found something), 2 could not do it, 64 usage, 69 no server,

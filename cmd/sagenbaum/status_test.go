@@ -14,11 +14,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
-// S102: that nobody has taken a page is seen where an operator looks, with the oldest.
+// S102: that no one has taken a page is seen where an operator looks, with the oldest.
 func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	now := time.Now()
 	oldest := &executor.PageView{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a", AtNs: now.Add(-3 * time.Hour).UnixNano()}
-	for n, want := range map[int]string{1: "unpaged      1 page that nobody has taken; the oldest, quarantined of plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
+	for n, want := range map[int]string{1: "unpaged      1 page that no one has taken; the oldest, quarantined of plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
 		view := executor.StatusView{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
 		status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: view}, now)

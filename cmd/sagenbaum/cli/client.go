@@ -228,7 +228,7 @@ func (c *Client) Outcome(ctx context.Context, q api.OutcomeQuery) (api.OutcomeAn
 }
 
 // Store opens the tenant's ledger for reading. It never makes one: asking for
-// the stream first keeps a mistyped tenant from leaving an empty ledger behind.
+// the stream first keeps a mistyped tenant from making an empty ledger.
 func (c *Client) Store(ctx context.Context) (*jetstream.Store, error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()

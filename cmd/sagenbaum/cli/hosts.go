@@ -21,7 +21,7 @@ const (
 )
 
 // Hosts asks every host that may hold the tenant, by name. Those that do not
-// answer at once are missing: a host that is gone, or stands still.
+// answer at once are missing: a host that is gone, or hangs.
 func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err erro
 	return views, nil
 }
 
-// WithoutHolder explains a question that nobody answered: a host that stands by
+// WithoutHolder explains a question that no host answered: a host that stands by
 // leaves it to the holder, and there may be none now.
 func (c *Client) WithoutHolder(ctx context.Context, err error) error {
 	var f *Failure

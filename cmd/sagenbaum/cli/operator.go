@@ -18,7 +18,7 @@ import (
 )
 
 // DefaultActor is the name operators act under when they give none: that of the
-// user who runs the command; empty when there is none that can stand in a subject.
+// user who runs the command; empty when there is none that a subject can hold.
 func DefaultActor() string {
 	name := os.Getenv("USER")
 	if name == "" {
@@ -105,7 +105,7 @@ func (c *Client) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 // busyPause is how long a command waits before it tries a busy ledger again.
 const busyPause = 100 * time.Millisecond
 
-// lasting reports whether a busy ledger stays so until somebody does something.
+// lasting reports whether a busy ledger stays so until an operator acts.
 func lasting(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStream) || errors.Is(err, ledger.ErrFull)
 }

@@ -128,7 +128,7 @@ func Clip(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// Dash stands for an empty cell.
+// Dash is shown for an empty cell.
 func Dash(text string) string {
 	if text == "" {
 		return "-"

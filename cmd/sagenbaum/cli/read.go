@@ -19,7 +19,7 @@ type reading struct {
 	client *Client
 	next   uint64
 	last   ledger.Message // given out before next; Sequence 0: none
-	unsure bool           // nobody answered for a while: is it the same ledger still?
+	unsure bool           // no answer came for a while: is it the same ledger still?
 }
 
 const (

@@ -31,7 +31,7 @@ func Prepare(root *cobra.Command, s *Settings) {
 
 	flags := root.PersistentFlags()
 	flags.StringVarP(&s.output, "output", "o", outputTable, "table, json or yaml")
-	flags.BoolVar(&s.noColor, "no-color", false, "no colours, also on a terminal (env NO_COLOR)")
+	flags.BoolVar(&s.noColor, "no-color", false, "no colours, even on a terminal (env NO_COLOR)")
 	FixedCompletion(root, "output", outputs...)
 }
 

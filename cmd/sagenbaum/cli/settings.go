@@ -103,9 +103,9 @@ func (s *Settings) Flags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.Server, "server", Environment("SAGENBAUM_SERVER", serverDefault), "NATS server `URL` (env SAGENBAUM_SERVER)")
 	flags.StringVar(&s.Creds, "creds", os.Getenv("SAGENBAUM_CREDS"), "NATS credentials `FILE` (env SAGENBAUM_CREDS)")
-	flags.StringVar(&s.Inbox, "inbox", Environment("SAGENBAUM_INBOX", nats.InboxPrefix), "`PREFIX` of the inboxes that the user may subscribe (env SAGENBAUM_INBOX)")
+	flags.StringVar(&s.Inbox, "inbox", Environment("SAGENBAUM_INBOX", nats.InboxPrefix), "`PREFIX` of the inboxes that this user may subscribe to (env SAGENBAUM_INBOX)")
 	flags.StringVar(&s.TlsCA, "tls-ca", os.Getenv("SAGENBAUM_TLS_CA"), "CA certificates `FILE` that the server must be signed by (env SAGENBAUM_TLS_CA)")
-	flags.StringVar(&s.Tenant, "tenant", Environment("SAGENBAUM_TENANT", "default"), "`TENANT` whose ledger is meant (env SAGENBAUM_TENANT)")
+	flags.StringVar(&s.Tenant, "tenant", Environment("SAGENBAUM_TENANT", "default"), "`TENANT` to work on (env SAGENBAUM_TENANT)")
 	flags.StringVar(&s.context, "context", os.Getenv("SAGENBAUM_CONTEXT"), "saved `CONTEXT` to take server, credentials and tenant from (env SAGENBAUM_CONTEXT)")
 	flags.DurationVar(&s.Timeout, "timeout", 5*time.Second, "how long to wait for an answer")
 	// The help shows what is built in: the environment may hold a password.

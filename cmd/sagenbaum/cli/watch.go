@@ -25,7 +25,7 @@ type errOver struct{ error }
 func Over(err error) error { return errOver{err} }
 
 // Watchable adds --watch to a command that shows something: it is run again and again,
-// and drawn where it changed. On a terminal it is drawn in place, in a pipe one behind
+// and drawn where it changed. On a terminal it is drawn in place, in a pipe one after
 // the other. It ends with an interrupt, with exit code 0, or when nothing of what it
 // shows can change any more, with the command's own.
 func Watchable(s *Settings, cmd *cobra.Command) *cobra.Command {

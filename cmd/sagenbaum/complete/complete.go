@@ -29,7 +29,7 @@ type wordsSoFar struct {
 	plan, action string
 }
 
-// completers give the values of a word, with a description behind a tab.
+// completers give the values of a word, with a description after a tab.
 var completers = map[string]func(cmd *cobra.Command, c *cli.Client, a wordsSoFar) ([]string, error){
 	"PLAN": livePlans, "ACTION": liveActions, "LEASE": liveLeases, "SAVEPOINT": liveSavepoints,
 	"KEY": liveFacts, "CAPABILITY": liveCapabilities, "HOST": liveHosts, "TENANT": liveTenants,
@@ -61,7 +61,7 @@ func Live(root *cobra.Command, s *cli.Settings) {
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			if word := wordOfFlag[f.Name]; word != "" {
-				// It fails for a flag that has a completion already, which then stands.
+				// It fails for a flag that has a completion already, which stays.
 				_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 					return LiveWord(s, cmd, words, args, word)
 				})

@@ -275,7 +275,7 @@ func applyContracts(cmd *cobra.Command, s *cli.Settings, c *cli.Client, actor st
 	return nil
 }
 
-// warnUnserved says which inverses nobody serves. A host that cannot say so keeps nobody
+// warnUnserved says which inverses no worker serves. A host that cannot say so keeps no one
 // from publishing.
 func warnUnserved(c *cli.Client, cmd *cobra.Command, local []localContract) {
 	sources := make([]contract.Source, len(local))

@@ -51,7 +51,7 @@ func newContractLint(s *cli.Settings) *cobra.Command {
 		Long: `Check contract files and run their examples. That needs no server.
 
 With --workers the running host is asked, too, who serves what the contracts call: each
-inverse, probe and check that nobody serves is a warning, and so is a worker version that
+inverse, probe and check that no worker serves is a warning, and so is a worker version that
 only workers of other versions have answered for. A host whose NATS server is in another
 process knows of a capability only once it has sent a command to it.`,
 		Example: `  sagenbaum contract lint contracts/
@@ -91,7 +91,7 @@ process knows of a capability only once it has sent a command to it.`,
 			return cli.Look(nil, view.Errors > 0)
 		},
 	}
-	cmd.Flags().BoolVar(&workers, "workers", false, "ask the host, too, which calls nobody serves")
+	cmd.Flags().BoolVar(&workers, "workers", false, "ask the host, too, which calls no worker serves")
 	return cmd
 }
 

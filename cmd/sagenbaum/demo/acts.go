@@ -44,7 +44,7 @@ var Scripts = map[string][]Script{
 func (d *Demo) actOne(ctx context.Context) error {
 	act := Scripts["one"][0]
 	d.act("Act one: the plan fails at its last action")
-	// Somebody else has opened the tag on the remote meanwhile.
+	// Someone else has opened the tag on the remote meanwhile.
 	if err := d.OccupyTag(ctx, act.Tag); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (d *Demo) actTwo(ctx context.Context) error {
 		}
 	}
 	agent.Kill()
-	d.say("  kill -9 of the agent (pid %d), inside its push; nobody has recorded whether it happened", agent.Command.Process.Pid)
+	d.say("  kill -9 of the agent (pid %d), inside its push; no one has recorded whether it happened", agent.Command.Process.Pid)
 	tip, err := Git{d.World.Remote()}.Tip(ctx, "refs/heads/"+act.branch)
 	if err != nil {
 		return err

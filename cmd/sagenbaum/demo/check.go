@@ -44,7 +44,7 @@ func (d *Demo) checkState(plan executor.PlanView, want string) {
 // history is what the ledger says about one plan, in its order.
 type history struct {
 	dispatched []string       // action ids, first attempts only, in order
-	blind      []string       // those of them that were told that nobody knows what happened
+	blind      []string       // those of them that were told that no one knows what happened
 	Succeeded  map[string]int // action id -> records of success
 	ends       []pb.PlanEnd
 }

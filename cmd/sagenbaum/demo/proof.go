@@ -41,7 +41,7 @@ func (d *Demo) proof(ctx context.Context) error {
 	if err := forgeBundle(file, forged, "the release branch stays", "the release branch moves"); err != nil {
 		return err
 	}
-	d.say("somebody changes one word in a copy, and writes a file around it that is right in every sum")
+	d.say("someone changes one word in a copy, and writes a file around it that is right in every sum")
 	if r, err = d.verified(forged, key); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (d *Demo) verified(file, key string) (*verify.Report, error) {
 }
 
 // forgeBundle copies a bundle with one word changed to another of the same length, as
-// somebody does who has no key.
+// someone does who has no key.
 func forgeBundle(from, to, word, other string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // line per thing: every reference and HEAD of the clone and of the remote, the
 // list of worktrees, the configuration and hooks of both repositories, and
 // every file outside .git (path, mode, SHA-256 of its bytes). Left out is what
-// git itself keeps behind a reference for a while and nobody can check out by
+// git itself keeps for a reference for a while and no one can check out by
 // name: unreachable objects, reflogs, the index's cached stat data, FETCH_HEAD
 // and ORIG_HEAD.
 func Snapshot(ctx context.Context, world World) ([]string, error) {
@@ -80,7 +80,7 @@ func listFiles(top, dir string) (lines []string, err error) {
 	return lines, err
 }
 
-// Difference lists what stands in only one of two snapshots, "-" before, "+" after.
+// Difference lists what is in only one of two snapshots, "-" before, "+" after.
 func Difference(before, after []string) []string {
 	var lines []string
 	for _, line := range before {

@@ -145,7 +145,7 @@ func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Find
 func ExamineMode(v executor.StatusView, now time.Time) Finding {
 	if v.Folding != nil && v.Mode != executor.ModeHolding && v.Mode != executor.ModeHalted {
 		return warn("executor", "wait: a host holds the tenant when it has folded its ledger; undos and deadlines wait with it",
-			"nobody holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
+			"no host holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
 	}
 	switch v.Mode {
 	case executor.ModeDegraded:
@@ -158,7 +158,7 @@ func ExamineMode(v executor.StatusView, now time.Time) Finding {
 		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
 	case executor.ModeStandby:
 		return warn("executor", "run doctor again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
-			"nobody holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
+			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
 	case executor.ModeHalted:
 		return broken("executor", render.HaltedNext(v.Problem), "tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
 	case executor.ModeGuard:
@@ -262,7 +262,7 @@ func examineLedger(ctx context.Context, c *cli.Client) Finding {
 		return problem("ledger", err)
 	case head.Deleted > 0:
 		return broken("ledger", render.KeepLedger, "%d records are missing from stream %s", head.Deleted, jetstream.StreamName(c.Tenant))
-	case head.First > 1: // behind a repair, or the executor is halted and says so
+	case head.First > 1: // after a repair, or the executor is halted and says so
 		return ok("ledger", "stream %s holds commits %d to %d without a gap; those before are in the tiles of its host", jetstream.StreamName(c.Tenant), head.First, head.Last)
 	}
 	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.Tenant), head.Last)

@@ -75,16 +75,16 @@ func examineConditions(v executor.StatusView) Finding {
 	return f
 }
 
-// ExaminePages warns of calls to owners that nobody has taken.
+// ExaminePages warns of calls to owners that no one has taken.
 func ExaminePages(v executor.StatusView, now time.Time) Finding {
 	if v.Unpaged == 0 {
 		return ok("pages", "every page was taken")
 	}
-	next := "let somebody listen: docs/guide/pages.md"
+	next := "let someone listen: docs/guide/pages.md"
 	if o := v.OldestPage; o != nil {
 		switch o.Kind {
 		case api.PageQuarantined, api.PageCommitWaits, api.PageActClaimed:
-			next = "sagenbaum quarantine ls; and let somebody listen: docs/guide/pages.md"
+			next = "sagenbaum quarantine ls; and let someone listen: docs/guide/pages.md"
 		}
 	}
 	return warn("pages", next, "%s: an owner may not know", render.UnpagedText(v, now))

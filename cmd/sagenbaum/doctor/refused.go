@@ -23,7 +23,7 @@ const (
 	refusedPages  = 64             // of one window, at most
 )
 
-// ExamineRefused warns of refused records that somebody may still act on: young
+// ExamineRefused warns of refused records that someone may still act on: young
 // ones, and those about plans that have not ended. Others stay in the ledger for
 // ever and are history.
 func ExamineRefused(ctx context.Context, c *cli.Client, v executor.StatusView) Finding {
@@ -122,7 +122,7 @@ func newestRefused(ctx context.Context, c *cli.Client, applied uint64) (newest [
 	}
 }
 
-// refusedAfter returns the last refused records behind a sequence, in order, and
+// refusedAfter returns the last refused records after a sequence, in order, and
 // whether it got to the end of them. Void ones, which have lost a race, are left
 // out; so is what a page cuts off of its last commit, which is there in part.
 func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []executor.RefusedView, whole bool, err error) {

@@ -194,7 +194,7 @@ func isOrAre(n int) string {
 	return "are"
 }
 
-// examineCapabilities warns of undos that are held and that nobody would carry out now.
+// examineCapabilities warns of undos that are held and that no worker would carry out now.
 func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Finding {
 	answer, err := c.Workers(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	case len(answer.Workers) == 0:
 		f = ok("capability", "nothing is held that a worker would undo")
 	case len(gone) > 0:
-		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)", "nobody serves %s that would undo what is held", capabilities(len(gone)))
+		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)", "no worker serves %s that would undo what is held", capabilities(len(gone)))
 	case len(unknown) > 0:
 		f = ok("capability", "%s that would undo what is held; whether anybody serves them the server does not tell, and %d were not asked for since this executor started", capabilities(len(answer.Workers)), len(unknown))
 	}

@@ -142,7 +142,7 @@ func unchanged(record *pb.Record, result written) string {
 
 const (
 	KeyShown = 48                // columns of a key in a table
-	KeyWhole = ledger.FactKeyMax // where it stands alone
+	KeyWhole = ledger.FactKeyMax // where it is shown alone
 )
 
 // KeyText shows a key in at most n columns: in quotes where one would not see where
@@ -312,7 +312,7 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 	cmd.Flags().BoolVar(&evicted, "evicted", false, "only facts whose value is in the ledger only")
 	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` facts")
-	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `KEY`")
+	cmd.Flags().StringVar(&q.After, "after", "", "start after this `KEY`")
 	only.Flag(cmd, "fact", "fact.bytes > 1000")
 	return cmd
 }

@@ -26,13 +26,13 @@ func newLedgerExport(s *cli.Settings) *cobra.Command {
 		Short: "Write the ledger, or one plan's part of it, into a bundle that is checked offline",
 		Long: `Write the ledger into a bundle: one file that sagenbaum-verify checks with nothing but
 a public key (docs/audit.md). The holder signs a checkpoint first, and the file ends
-there; records behind it come with the next export. A file that is there is continued where it ends, also when it
+there; records after it come with the next export. A file that is there is continued where it ends, also when it
 was cut off, so that an export can be stopped and repeated.
 
-With --since only what comes from a sequence on, for who has the rest. With --plan only
+With --since only what comes from a sequence on, for those who have the rest. With --plan only
 the records of a plan, of its child plans and of what undoes them, with the facts that
 their conditions have read; of all others the hashes, so that their place in the ledger
-can be checked and nothing else be seen. Such a file is written anew each time.`,
+can be checked and nothing else be seen. Such a file is written from the start each time.`,
 		Example: `  sagenbaum ledger export -f acme.bundle
   sagenbaum ledger export --plan 01JD3BX7 -f plan.bundle
   sagenbaum-verify acme.bundle --key acme.pub`,
@@ -239,7 +239,7 @@ const (
 	signPoll = 50 * time.Millisecond
 )
 
-// begin asks for what there is behind so many records. The holder is asked to sign it
+// begin asks for what there is after so many records. The holder is asked to sign it
 // first; where that does not come, the export ends at the checkpoint before.
 func (d *download) begin(ctx context.Context, size uint64) (first executor.ExportAnswer, err error) {
 	var due executor.SignAnswer
@@ -325,7 +325,7 @@ func (d *download) records(ctx context.Context) error {
 			}
 		}
 		if at == before {
-			return fmt.Errorf("the tiles end behind %d records, and should have %d", at, d.end)
+			return fmt.Errorf("the tiles end after %d records, and should have %d", at, d.end)
 		}
 	}
 	return nil

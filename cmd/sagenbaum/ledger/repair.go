@@ -18,10 +18,10 @@ func newLedgerRepair(s *cli.Settings) *cobra.Command {
 	limit := cli.RepairWait
 	cmd := &cobra.Command{
 		Use:   "repair --reason WHY",
-		Short: "Make a halted tenant's damaged stream anew from the host's tiles",
-		Long: `Make a halted tenant's damaged stream anew from the second copy that its host keeps
+		Short: "Rebuild a halted tenant's damaged stream from the host's tiles",
+		Long: `Rebuild a halted tenant's damaged stream from the second copy that its host keeps
 in tiles. Every record that was folded keeps its sequence, stamp and address; what
-the damaged stream has behind them is kept where it follows without a gap, appended
+the damaged stream has after them is kept where it follows without a gap, appended
 again where a gap is before it, and listed where it cannot be. The new stream begins
 with a record that says all this, and who asked for it. Before the old stream is
 deleted, what the tiles do not have of it is written to a file beside them, and an
@@ -55,7 +55,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "say what it would do, and change nothing")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of the operator who asks")
-	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most; the repair goes on behind it")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most; the repair goes on after that")
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func writeRepair(w io.Writer, v executor.RepairAnswer) {
 	line("problem", "%s", v.Problem)
 	line(did, "sequences 1 to %d as they were, %d records; the new stream starts at %d", v.Through, v.Size, v.Through+1)
 	if v.Through > v.Tiles {
-		line("added", "%d to %d, which the old stream had behind the tiles", v.Tiles+1, v.Through)
+		line("added", "%d to %d, which the old stream had after the tiles", v.Tiles+1, v.Through)
 	}
 	line("lost", "%s, of the %d that the old stream had", v.Lost, v.OldLast)
 	line("carried", "%s, appended again with new addresses", v.Carried)

@@ -277,8 +277,8 @@ func newMemoryRebuild(s *cli.Settings) *cobra.Command {
 	limit := cli.RebuildWait
 	cmd := &cobra.Command{
 		Use:   "rebuild --check",
-		Short: "Fold the ledger anew beside the running executor, and compare",
-		Long: `Fold the ledger anew beside the running executor, up to where its state stands, and
+		Short: "Fold the ledger again beside the running executor, and compare",
+		Long: `Fold the ledger again beside the running executor, up to where its state is, and
 compare working memory and the whole state, byte for byte. It changes nothing. Exit
 code 1 when the two differ: then the state is not what the ledger says, and
 "sagenbaum rebuild" drops it and folds again: the state is a cache. It takes as long

@@ -34,7 +34,7 @@ func newPlanErase(s *cli.Settings) *cobra.Command {
 	var v erasing
 	cmd := &cobra.Command{
 		Use:   "erase PLAN",
-		Short: "Destroy the key of a plan's sensitive fields: nobody can read them any more",
+		Short: "Destroy the key of a plan's sensitive fields, so that no one can read them any more",
 		Long: `Destroy the key of a plan's sensitive fields, those that contracts mark so. The ledger
 stays as it is, and every byte and rule of it can still be verified; what was in those
 fields cannot be read any more by anybody, and that is for good. The erasure is a record

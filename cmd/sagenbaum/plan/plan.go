@@ -67,7 +67,7 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&q.State, "state", "", "only plans in this `STATE`: "+strings.Join(planStates, ", "))
 	cmd.Flags().StringVar(&q.Label, "label", "", "only plans with this `LABEL`")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
-	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
+	cmd.Flags().StringVar(&q.After, "after", "", "start after this `PLAN`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
 	only.Flag(cmd, "plan", "plan.held > 3")
 	cli.FixedCompletion(cmd, "state", planStates...)

@@ -158,7 +158,7 @@ func stepNotes(step executor.PreviewStep, probed bool) (notes []string) {
 	case step.Step == stepQuarantine && step.Owner != "":
 		notes = append(notes, "to "+step.Owner+": "+step.Reason)
 	case step.Step == stepQuarantine:
-		notes = append(notes, "nobody is named as its owner: "+step.Reason)
+		notes = append(notes, "no one is named as its owner: "+step.Reason)
 	case step.Reason != "":
 		notes = append(notes, step.Reason)
 	case step.Step == StepCompensate && doubtful(step) && !probed:

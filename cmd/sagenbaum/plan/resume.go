@@ -28,7 +28,7 @@ func newPlanResume(s *cli.Settings) *cobra.Command {
 		Use:   "resume PLAN",
 		Short: "Let a lease fire that a cascade limit holds",
 		Long: `Let a lease fire that a cascade limit holds, as the plan's owner. Its depth counts
-from 1 again, and the plan's budget anew, so that a cascade that still goes round is
+from 1 again, and so does the plan's budget, so that a cascade that still goes round is
 cut once more. A lease that is not true any more is held as before. The answer is a
 record; exit code 75 means that nothing is cut, or that another answer was first.
 
@@ -138,7 +138,7 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView, error) {
 	next := "sagenbaum plan why " + plan.Plan
 	if len(plan.Cuts) == 0 {
-		return nil, cli.Fail(cli.ExitConflict, next, "no lease of plan %s waits behind a cut cascade: it is %s", plan.Plan, plan.State)
+		return nil, cli.Fail(cli.ExitConflict, next, "no lease of plan %s waits after a cut cascade: it is %s", plan.Plan, plan.State)
 	}
 	id, what := action, "lease "+lease
 	if at := slices.IndexFunc(plan.Cuts, func(c executor.CutView) bool { return c.Action != "" && fmt.Sprint(c.Number) == action }); at >= 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
-// writeStory prints what an undo waits for and the records behind an unwind, each with
+// writeStory prints what an undo waits for and the records that caused an unwind, each with
 // its kind and address.
 //
 //	records, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE

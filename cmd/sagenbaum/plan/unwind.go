@@ -33,7 +33,7 @@ func newPlanUnwind(s *cli.Settings) *cobra.Command {
 		Long: `Undo what a plan did, latest first: all of it, or what came after a savepoint, and
 then the plan is open again. 'plan preview' shows it before.
 
-A committed plan is undone too, inside its undo windows: a new plan, with ~1 behind
+A committed plan is undone too, inside its undo windows: a new plan, with ~1 after
 the old one's id, holds what the old one did, and the command follows that one. When
 windows have closed nothing happens, what has become irreversible is listed, and the
 exit code is 75. So it is when the log decided otherwise.

@@ -24,7 +24,7 @@ so on, with the address of each record. A chain that comes round is called a cyc
 What the owner has answered to a cut is told too. For a committed plan that was undone
 it tells of the plan that undoes it.
 Then the records themselves, in the order of the ledger: cause, lease with what it read
-when it turned, decision, command, answer, outcome, each behind its kind and address, and
+when it turned, decision, command, answer, outcome, each after its kind and address, and
 what a record was caused by. Records that were refused or lost a race are told with the
 reason. With an ACTION (its number or id) all of that action, and what led there.
 For a plan with a lease that a cascade limit holds, it tells why that one is cut, and
@@ -232,7 +232,7 @@ func by(who string) string {
 	return " by " + who
 }
 
-// address is where a record is, behind what is told of it.
+// address is where a record is, after what is said of it.
 func address(p cli.Pen, at string) string {
 	if at == "" {
 		return ""

@@ -93,7 +93,7 @@ func newQuarantineSkip(s *cli.Settings) *cobra.Command {
 		Use:   "skip PLAN ACTION",
 		Short: "Have the unwind go on without a quarantined action, claiming nothing",
 		Long: `Have the unwind go on without a quarantined action. Nothing is claimed about its
-effect, which may stand; no evidence is asked for. What the action came after is
+effect, which may remain; no evidence is asked for. What the action came after is
 undone next, unless --halt leaves it as it is.`,
 		Example: `  sagenbaum quarantine skip 01JD3BX7 4 --reason "a test mail, nobody has read it" --actor operator1
   sagenbaum quarantine skip 01JD3BX7 4 --reason "leave the whole release" --actor operator1 --halt`,
@@ -183,7 +183,7 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 	return cli.Look(err, result.Proposal != "")
 }
 
-// answerable says why an answer cannot be given as things stand, before anything
+// answerable says why an answer cannot be given as things are, before anything
 // is sent. The log has the last word.
 func answerable(plan executor.PlanView, a executor.ActionView, w cli.OwnerWord, now time.Time) error {
 	show := fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)

@@ -52,7 +52,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 			return cli.Look(nil, len(answer.Plans) > 0)
 		},
 	}
-	cmd.Flags().StringVar(&q.After, "after", "", "start behind this `PLAN`")
+	cmd.Flags().StringVar(&q.After, "after", "", "start after this `PLAN`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
 	only.Flag(cmd, "plan", `plan.owner == "travel"`)
 	return cmd

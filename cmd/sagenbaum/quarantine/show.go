@@ -120,7 +120,7 @@ func choices(plan executor.PlanView, a executor.ActionView, now time.Time) []own
 		cli.AnswerDone:     "records that it was undone by other means",
 		cli.AnswerLost:     "records that it cannot be undone any more",
 		cli.AnswerAccepted: "records that the effect stays, deliberately",
-		cli.AnswerSkipped:  "claims nothing about the effect, which may stand",
+		cli.AnswerSkipped:  "claims nothing about the effect, which may remain",
 	}
 	for _, as := range []string{cli.AnswerRetry, cli.AnswerDone, cli.AnswerLost, cli.AnswerAccepted, cli.AnswerSkipped} {
 		choice := ownerChoice{Answer: as, Does: does[as], Command: answerCommand(plan.Plan, a, as)}
@@ -186,7 +186,7 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 func ownerText(plan executor.PlanView) string {
 	text := plan.Owner
 	if text == "" {
-		text = "nobody is named"
+		text = "no one is named"
 	}
 	if plan.SecondApprover {
 		text += ", and a second operator has to agree"

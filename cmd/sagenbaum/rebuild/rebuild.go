@@ -79,7 +79,7 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	}
 	took := time.Since(start)
 	return s.Print(cmd, map[string]any{"applied": status.Applied, "records": status.Records, "took_ms": took.Milliseconds()}, func() {
-		fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded anew, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
+		fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded again, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
 	})
 }
 
@@ -105,9 +105,9 @@ func writeRebuild(cmd *cobra.Command, p cli.Pen, answer executor.RebuildAnswer) 
 	if !answer.Equal {
 		word = p.In(cli.StateColors["FAIL"], "DIFFERENT")
 	}
-	fmt.Fprintf(out, "%s · sequences 1 to %d folded anew in %s\n", word, answer.Applied, cli.Span(time.Duration(answer.TookMs)*time.Millisecond))
-	fmt.Fprintf(out, "working memory  %s, %d facts\n        anew    %s\n", answer.Facts, answer.Rows, answer.Refolded)
-	fmt.Fprintf(out, "whole state     %s\n        anew    %s\n", answer.State, answer.Rebuilt)
+	fmt.Fprintf(out, "%s · sequences 1 to %d folded again in %s\n", word, answer.Applied, cli.Span(time.Duration(answer.TookMs)*time.Millisecond))
+	fmt.Fprintf(out, "working memory  %s, %d facts\n  folded again  %s\n", answer.Facts, answer.Rows, answer.Refolded)
+	fmt.Fprintf(out, "whole state     %s\n  folded again  %s\n", answer.State, answer.Rebuilt)
 	for _, row := range answer.Differ {
 		fmt.Fprintln(out, "  "+cli.Printable(row))
 	}

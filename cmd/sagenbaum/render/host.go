@@ -32,9 +32,9 @@ func HaltedNext(problem string) string {
 	}
 }
 
-// UnpagedText counts the pages that nobody has taken and names the oldest.
+// UnpagedText counts the pages that no one has taken and names the oldest.
 func UnpagedText(v executor.StatusView, now time.Time) string {
-	text := cli.CountOf(v.Unpaged, "page") + " that nobody has taken"
+	text := cli.CountOf(v.Unpaged, "page") + " that no one has taken"
 	if o := v.OldestPage; o != nil {
 		text += fmt.Sprintf("; the oldest, %s of plan %s", o.Kind, o.Plan)
 		if o.Action != "" {

@@ -34,7 +34,7 @@ func askingText(question string) string {
 	case "effect":
 		return "whether it happened"
 	case "undo":
-		return "whether it still stands"
+		return "whether it still holds"
 	case "verify":
 		return "whether it is gone"
 	}

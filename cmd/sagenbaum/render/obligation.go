@@ -112,7 +112,7 @@ func FindAction(plan executor.PlanView, name string) (executor.ActionView, error
 	return executor.ActionView{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan, "plan %s has no action %q; it has %s", plan.Plan, name, cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
 }
 
-// Orphan stands for an act whose record was refused.
+// Orphan names an act whose record was refused.
 func Orphan(id string) executor.ActionView {
 	return executor.ActionView{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
 }

@@ -33,7 +33,7 @@ func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 		fmt.Fprintln(w, p.In("35", ErasureText(plan.Erasure)))
 	}
 	for _, sp := range plan.Savepoints {
-		fmt.Fprintf(w, "savepoint %s behind action %d %s\n", sp.Name, sp.Actions, sp.At)
+		fmt.Fprintf(w, "savepoint %s after action %d %s\n", sp.Name, sp.Actions, sp.At)
 	}
 	for _, a := range plan.Actions {
 		writeAction(w, p, a, now)

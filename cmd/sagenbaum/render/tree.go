@@ -15,7 +15,7 @@ import (
 )
 
 // WriteTree prints a plan as its actions in order: what is known of each forward,
-// and what became of its compensation. Child plans stand below their entries.
+// and what became of its compensation. Child plans are below their entries.
 //
 //	01JD3BX7  ship feature/x  quarantined since 14:02:12Z (plan failed: "tag exists")
 //	├─ 1 git.branch.create  completed  ── held, exact
@@ -78,7 +78,7 @@ type treeWriter struct {
 	drawn  map[string]bool // plans, each once
 }
 
-// actions draws the actions of one plan behind a prefix of branches.
+// actions draws the actions of one plan after a prefix of branches.
 func (t treeWriter) actions(plan executor.PlanView, prefix string) {
 	var forward, outcome int
 	for _, a := range plan.Actions {
@@ -255,7 +255,7 @@ func undoWord(a executor.ActionView, now time.Time) string {
 	return line
 }
 
-// markText is what stands in brackets behind the line of an action.
+// markText is what is in brackets after the line of an action.
 func markText(marks []string) (text string) {
 	for _, mark := range marks {
 		text += " (" + mark + ")"

@@ -19,7 +19,7 @@ import (
 // consoling is how `serve` shows its tenants in a browser.
 type consoling struct {
 	console   string // HOST:PORT or off
-	chosen    bool   // somebody has chosen that
+	chosen    bool   // an operator has chosen that
 	operators string // file; empty: in data
 	cert, key string
 

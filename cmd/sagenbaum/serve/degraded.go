@@ -63,7 +63,7 @@ func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log
 		Conn: conn, Tenants: v.tenants, Holder: v.holder, Problem: cause.Error(), Elsewhere: external, Disks: disks, Metrics: v.watch.metrics,
 	})
 	if err != nil {
-		log.Warn("nobody can be told over NATS what is wrong", "error", err)
+		log.Warn("no one can be told over NATS what is wrong", "error", err)
 	}
 	return func() {
 		v.watch.degraded.Store(nil)
@@ -87,7 +87,7 @@ func (v *serving) standInAlone(ctx context.Context, config embedded.Config, log 
 	port = portOf(server.URL(), config.Port)
 	conn, err := server.Connect(nats.Name("sagenbaum stand-in"))
 	if err != nil {
-		log.Error("the ledger's folder cannot be written, and nobody can be told over NATS", "dir", config.Dir, "cause", cause, "error", err)
+		log.Error("the ledger's folder cannot be written, and no one can be told over NATS", "dir", config.Dir, "cause", cause, "error", err)
 		return port
 	}
 	defer conn.Close()

@@ -134,7 +134,7 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 	server := &http.Server{Handler: w.handler(), ReadHeaderTimeout: readHeaderMax, WriteTimeout: writeMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	go func() { // ends with stop
 		if err := server.Serve(listener); err != http.ErrServerClosed {
-			log.Error("nobody serves --metrics any more", "cause", err)
+			log.Error("--metrics is no longer served", "cause", err)
 		}
 	}()
 	return func() {

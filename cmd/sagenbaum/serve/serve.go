@@ -73,8 +73,8 @@ in one folder, and nothing else to install. With --nats the executor uses a NATS
 server that runs elsewhere. Stop it with an interrupt; kill -9 is safe too.
 
 It listens on this machine only. Another address needs --tls-cert, --tls-key and
---users. When JetStream falls mute after a write error, for example because the
-disk was full, the embedded server is restarted on the same folder.`,
+--users. When JetStream stops answering after a write error, for example because
+the disk was full, the embedded server is restarted on the same folder.`,
 		Example: `  sagenbaum serve
   sagenbaum serve --data /var/lib/sagenbaum --tenant default --tenant second
   sagenbaum serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt
@@ -116,7 +116,7 @@ disk was full, the embedded server is restarted on the same folder.`,
 	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
 	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
 	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
-	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute, "`TIME` that nobody takes a page after which the hook operators gets it, too")
+	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute, "after this `TIME` a page that no one has taken goes to the hook operators, too")
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
 	f.StringVar(&v.master, "master-key", "", "`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on every host (default DATA/master.key, made if missing; none with --nats)")
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")

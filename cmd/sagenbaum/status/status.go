@@ -50,7 +50,7 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 	return cli.Look(nil, WantsLook(status.StatusView))
 }
 
-// WantsLook reports whether somebody should look at a tenant.
+// WantsLook reports whether someone should look at a tenant.
 func WantsLook(v executor.StatusView) bool {
 	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != executor.ModeHolding || v.Problem != ""
 }
@@ -89,7 +89,7 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	if v.Problem != "" {
 		line("problem", "%s", p.In("31", v.Problem))
 	}
-	if v.Mode == executor.ModeDegraded && v.Records == 0 { // nobody has the state open
+	if v.Mode == executor.ModeDegraded && v.Records == 0 { // no host has the state open
 		for _, d := range v.Disks {
 			line("disk", "%s", render.DiskText(d))
 		}

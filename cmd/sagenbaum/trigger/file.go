@@ -430,7 +430,7 @@ func (r *triggerReader) expect(at string, x *triggerExpect, out *timelineCase) {
 }
 
 // unmet says what a course did not do as expected; nothing when it did. A window
-// includes its end, so that it closes a nanosecond behind what is expected.
+// includes its end, so that it closes a nanosecond after what is expected.
 func (c *timelineCase) unmet(course *triggers.Course) string {
 	switch {
 	case !c.Expects:

@@ -64,7 +64,7 @@ type spanView struct {
 	Events []int    `json:"events,omitempty"` // that began it; none: arming, or a flip of the clock
 	After  bool     `json:"after_firing,omitempty"`
 
-	Retired bool `json:"retired,omitempty"` // the plan is not open: nobody asks
+	Retired bool `json:"retired,omitempty"` // the plan is not open, so it is not asked
 }
 
 func newTriggerTest(s *cli.Settings) *cobra.Command {
@@ -296,7 +296,7 @@ type courseRow struct {
 	why   string
 }
 
-// rows are the events and the spans by time. The truth of an instant stands in
+// rows are the events and the spans by time. The truth of an instant is in
 // its last row, for that is when the condition is evaluated.
 func (v *CourseView) rows() []courseRow {
 	var rows []courseRow
@@ -346,7 +346,7 @@ func (v *CourseView) why(span *triggers.Span) string {
 	case v.Retired && span.FromNs == *v.RetiredNs:
 		return "retired with the plan"
 	case span.Retired:
-		return "nobody asks: the plan is not open"
+		return "not asked: the plan is not open"
 	case span.Moot:
 		return "moot: no future makes it true"
 	case span.Err != nil:

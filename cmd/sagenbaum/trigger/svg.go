@@ -121,7 +121,7 @@ func wrapped(text string, n int) []string {
 	return append(lines, string(rest))
 }
 
-// drawnStrip is one strip and where it stands.
+// drawnStrip is one strip and where it is drawn.
 type drawnStrip struct {
 	*drawing
 	view   *CourseView
@@ -166,7 +166,7 @@ func (s *drawnStrip) header() {
 	}
 }
 
-// x returns where an instant stands.
+// x returns where an instant is drawn.
 func (s *drawnStrip) x(ns int64) float64 {
 	for i := range s.strip.Stretches {
 		if s.strip.Stretches[i].FromNs >= ns {

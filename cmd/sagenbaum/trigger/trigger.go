@@ -106,7 +106,7 @@ func newTriggerLint(s *cli.Settings) *cobra.Command {
 }
 
 // conditionMax is how many bytes are kept of a file with one condition, more than a
-// condition may have. What is behind them is counted only.
+// condition may have. What comes after them is counted only.
 const conditionMax = 1 << 16
 
 // byteOrderMark is what some editors put before UTF-8.

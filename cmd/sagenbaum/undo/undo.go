@@ -54,7 +54,7 @@ of one action of it, or of everything that a capability did.
 	cmd.Flags().StringVar(&q.Action, "action", "", "only of this `ACTION` of the plan, by its number or id")
 	cmd.Flags().StringVar(&q.Capability, "capability", "", "attempts to undo what this `CAPABILITY` did, in the order of dispatch")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` attempts")
-	cmd.Flags().StringVar(&q.After, "after", "", "go on behind this `PLACE`, as printed when there are more")
+	cmd.Flags().StringVar(&q.After, "after", "", "go on after this `PLACE`, as printed when there are more")
 	only.Flag(cmd, "undo", `undo.state == "failed"`)
 	return cmd
 }

@@ -25,11 +25,11 @@ func newWorkerLs(s *cli.Settings) *cobra.Command {
 	var only cli.ListFilter
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the capabilities of undos that are held, and who serves them (exit code 1 when nobody serves one)",
+		Short: "List the capabilities of undos that are held, and who serves them (exit code 1 when no worker serves one)",
 		Long: `List the capabilities of undos that are held: how many actions each would undo,
 whether a worker serves it now, and when one last answered this executor. Whether
 one serves it is known where the NATS server runs in the executor's process.
-Exit code 1 when it is known that nobody serves one of them.`,
+Exit code 1 when it is known that no worker serves one of them.`,
 		Example: "  sagenbaum worker ls\n  sagenbaum worker ls --filter 'worker.served != \"yes\"' -o json",
 		Args:    cli.Exactly(),
 		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
@@ -46,7 +46,7 @@ Exit code 1 when it is known that nobody serves one of them.`,
 	return cmd
 }
 
-// missing reports whether nobody serves a capability, as far as is known.
+// missing reports whether no worker serves a capability, as far as is known.
 func missing(w executor.WorkerView) bool { return w.Served == "no" }
 
 func writeWorkers(cmd *cobra.Command, p cli.Pen, answer executor.WorkersAnswer) {
