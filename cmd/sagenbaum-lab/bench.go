@@ -59,25 +59,32 @@ Figures vary with the machine; read them as ratios.
 		Example: `  sagenbaum-lab bench
   sagenbaum-lab bench --only undo5 --each 5s --concurrency 1,16,128`,
 		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd.Context(), cmd.OutOrStdout(), b) },
+		RunE: func(cmd *cobra.Command,
+			_ []string) error {
+			return runBench(cmd.Context(), cmd.OutOrStdout(), b)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&b.dir, "dir", "", "`FOLDER` on the disk to measure (default a temporary one)")
 	flags.DurationVar(&b.each, "each", 3*time.Second, "how long each figure is measured")
 	flags.IntSliceVar(&b.concurrency, "concurrency", []int{1, 16, 128}, "agents' calls at once")
-	flags.IntVar(&b.held, "held", 100_000, "registrations for the held figure, held leases beside the wakes")
-	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000}, "held conditions for the leases figures")
+	flags.IntVar(&b.held, "held", 100_000,
+		"registrations for the held figure, held leases beside the wakes")
+	flags.IntSliceVar(&b.leases, "leases", []int{10_000, 100_000, 1_000_000},
+		"held conditions for the leases figures")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
 	flags.IntVar(&b.plans, "plans", 1_000_000, "plans of the ledger for the console figures")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
-	flags.StringVar(&b.server, "sagenbaum", "", "`FILE` of the server binary that held starts (default beside this one, else built)")
+	flags.StringVar(&b.server, "sagenbaum", "",
+		"`FILE` of the server binary that held starts (default beside this one, else built)")
 	flags.StringVar(&b.only, "only", "", strings.Join(benchParts(), ", ")+" (default all)")
 	return cmd
 }
 
 // benchParts lists what can be measured by itself.
 func benchParts() []string {
-	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours", "console"}
+	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours",
+		"console"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
@@ -85,19 +92,24 @@ func (b *benching) wants(name string) bool { return b.only == "" || b.only == na
 func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	switch {
 	case b.only != "" && !slices.Contains(benchParts(), b.only):
-		return cli.Fail(cli.ExitUsage, "--only "+strings.Join(benchParts(), ", "), "unknown figure %q", b.only)
-	case b.each <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || len(b.concurrency) == 0 || slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
-		return cli.Fail(cli.ExitUsage, "sagenbaum-lab bench --help", "durations, counts and concurrency must be positive")
+		return cli.Fail(cli.ExitUsage, "--only "+strings.Join(benchParts(), ", "),
+			"unknown figure %q", b.only)
+	case b.each <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || len(b.concurrency) == 0 ||
+		slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
+		return cli.Fail(cli.ExitUsage, "sagenbaum-lab bench --help",
+			"durations, counts and concurrency must be positive")
 	}
 	dir, err := os.MkdirTemp(b.dir, "sagenbaum-bench-")
 	if err != nil {
-		return cli.Fail(cli.ExitFailed, "--dir FOLDER", "cannot make a folder to measure in: %v", err)
+		return cli.Fail(cli.ExitFailed, "--dir FOLDER", "cannot make a folder to measure in: %v",
+			err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if b.profile != "" {
 		f, err := os.Create(b.profile)
 		if err != nil {
-			return cli.Fail(cli.ExitFailed, "--cpuprofile FILE", "cannot write the profile: %v", err)
+			return cli.Fail(cli.ExitFailed, "--cpuprofile FILE", "cannot write the profile: %v",
+				err)
 		}
 		defer func() { _ = f.Close() }()
 		if err := pprof.StartCPUProfile(f); err != nil {
@@ -105,7 +117,8 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	fmt.Fprintf(out, "%s/%s, %d processors, %s, in %s\n", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version(), dir)
+	fmt.Fprintf(out, "%s/%s, %d processors, %s, in %s\n", runtime.GOOS, runtime.GOARCH,
+		runtime.GOMAXPROCS(0), runtime.Version(), dir)
 	for _, durable := range []bool{true, false} {
 		if !b.wants("pairs") && !b.wants("undo5") && !b.wants("fold") {
 			break // what is left needs no server, or makes its own
@@ -118,7 +131,8 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 		name string
 		run  func(ctx context.Context, out io.Writer, b *benching, dir string) error
 	}{
-		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales}, {"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"console", benchConsole},
+		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales},
+		{"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"console", benchConsole},
 	} {
 		if !b.wants(part.name) {
 			continue
@@ -171,7 +185,8 @@ func startBench(ctx context.Context, dir string, durable bool, tenants ...string
 	if len(tenants) == 0 {
 		tenants = []string{benchTenant}
 	}
-	server, err := embedded.Start(embedded.Config{Dir: filepath.Join(dir, "nats"), Port: -1, NoSync: !durable})
+	server, err := embedded.Start(embedded.Config{Dir: filepath.Join(dir, "nats"), Port: -1,
+		NoSync: !durable})
 	if err != nil {
 		return nil, err
 	}

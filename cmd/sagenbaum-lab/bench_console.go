@@ -29,12 +29,15 @@ import (
 
 // The load of the console figures.
 const (
-	consoleUndos    = 200                    // plans of five actions, the fifth of which fails, that begin in a second
-	consoleUndosMax = 64                     // under way at once: a machine that is too slow begins fewer
+	// plans of five actions, the fifth of which fails, that begin in a second
+	consoleUndos = 200
+	// under way at once: a machine that is too slow begins fewer
+	consoleUndosMax = 64
 	consoleBrowsers = 4                      // that ask for one page after the other
 	consolePause    = 200 * time.Millisecond // between two pages of one
-	consoleRounds   = 24                     // of the throughput, each with and without an open page
-	consoleAtOnce   = 16                     // plans under way in them
+	// of the throughput, each with and without an open page
+	consoleRounds = 24
+	consoleAtOnce = 16 // plans under way in them
 )
 
 // benchConsole measures how soon a page of the console begins to come, with many
@@ -52,7 +55,8 @@ func benchConsole(ctx context.Context, out io.Writer, b *benching, dir string) e
 	if err := rig.caughtUp(ctx); err != nil {
 		return err
 	}
-	server, err := console.Start(console.Config{Listen: "127.0.0.1:0", Operators: filepath.Join(dir, "operators"), OpenRead: true})
+	server, err := console.Start(console.Config{Listen: "127.0.0.1:0",
+		Operators: filepath.Join(dir, "operators"), OpenRead: true})
 	if err != nil {
 		return err
 	}
@@ -63,12 +67,14 @@ func benchConsole(ctx context.Context, out io.Writer, b *benching, dir string) e
 		return err
 	}
 	defer stop()
-	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
+	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant,
+		Agent: "bench", Contracts: benchContracts()})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	var late atomic.Int64 // plans whose end was not heard of in time, as on a machine that has too much to do
+	// plans whose end was not heard of in time, as on a machine that has too much to do
+	var late atomic.Int64
 	run := func() error {
 		if _, err := u.run(ctx, c); err != nil {
 			if !strings.HasSuffix(err.Error(), "does not end") {
@@ -113,7 +119,8 @@ func (b *bench) caughtUp(ctx context.Context) error {
 // startUndoing serves the inverse of the benchmark and hears of the ends of plans.
 func startUndoing(rig *bench) (*undoing, func(), error) {
 	u := &undoing{plans: map[string]*undoPlan{}}
-	w, err := worker.New(worker.Config{Conn: rig.client, Tenant: benchTenant, Name: "bench", Concurrency: 64})
+	w, err := worker.New(worker.Config{Conn: rig.client, Tenant: benchTenant, Name: "bench",
+		Concurrency: 64})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +143,8 @@ func fillPlans(ctx context.Context, rig *bench, plans int) error {
 	for range cap(work) {
 		sending.Go(func() {
 			for from := range work {
-				if err := appendPlans(ctx, appender, from, min(from+fillCommit, plans)); err != nil {
+				if err := appendPlans(ctx, appender, from,
+					min(from+fillCommit, plans)); err != nil {
 					errs <- err
 					return
 				}
@@ -168,13 +176,15 @@ func appendPlans(ctx context.Context, appender *jetstream.Appender, from, until 
 	for i := from; i < until; i++ {
 		plan := fmt.Sprintf("filled-%07d", i)
 		of := []*pb.Record{
-			{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: fmt.Sprintf("job %d", i%100), Labels: []*pb.Label{{Key: "env", Value: []string{"test", "prod"}[i%2]}}}}},
+			{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: fmt.Sprintf("job %d",
+				i%100), Labels: []*pb.Label{{Key: "env", Value: []string{"test", "prod"}[i%2]}}}}},
 			{Action: "a", Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: fmt.Sprintf("bench.do%d", i%20), Class: pb.Class_CLASS_COMPENSABLE}}},
 			{Action: "a", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "bench.undo"}}},
 			{Action: "a", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
 		}
 		if i%50 != 0 {
-			of = append(of, &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+			of = append(of,
+				&pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 		}
 		for _, r := range of {
 			r.Plan = plan
@@ -185,10 +195,12 @@ func appendPlans(ctx context.Context, appender *jetstream.Appender, from, until 
 	if err != nil {
 		return err
 	}
-	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: fmt.Sprintf("agent%d", from/fillCommit%10), Plan: "_"}
+	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent,
+		Name: fmt.Sprintf("agent%d", from/fillCommit%10), Plan: "_"}
 	for commit := (ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); ; {
 		_, err := appender.Append(ctx, commit)
-		if !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrInDoubt) || ctx.Err() != nil {
+		if !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, ledger.ErrInDoubt) ||
+			ctx.Err() != nil {
 			return err
 		}
 	}
@@ -200,12 +212,17 @@ const consoleControl = "static/now/icon.svg"
 
 // consolePaths are the pages that the browsers ask for.
 var consolePaths = []string{
-	consoleControl, "", "plans", "plans?state=open", "plans?state=committed&agent=agent3", "plans?capability=bench.do7", "plans?capability=bench.do7&agent=agent2&state=open", "plans?label=env%3Dprod&state=open&age=1h",
-	"plans?q=filled-05", "plans?q=job+7", "plans?state=compensated", "plans/filled-0000050", "plans/filled-0000050/preview", "quarantine", "leases", "memory", "capabilities", "ledger", "ledger/1000", "health",
+	consoleControl, "", "plans", "plans?state=open", "plans?state=committed&agent=agent3",
+	"plans?capability=bench.do7", "plans?capability=bench.do7&agent=agent2&state=open",
+	"plans?label=env%3Dprod&state=open&age=1h",
+	"plans?q=filled-05", "plans?q=job+7", "plans?state=compensated", "plans/filled-0000050",
+	"plans/filled-0000050/preview", "quarantine", "leases", "memory", "capabilities", "ledger",
+	"ledger/1000", "health",
 }
 
 // consolePages measures the first byte of each page while plans unwind.
-func consolePages(ctx context.Context, out io.Writer, b *benching, base string, run func() error) error {
+func consolePages(ctx context.Context, out io.Writer, b *benching, base string,
+	run func() error) error {
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	undone := make(chan error, 1<<16)
@@ -259,12 +276,16 @@ func consolePages(ctx context.Context, out io.Writer, b *benching, base string, 
 			all = append(all, took[path]...)
 		}
 		l := rateOf(took[path])
-		fmt.Fprintf(out, "  /%-46s %6d times  p50 %8s  p99 %8s  max %8s\n", path, len(l.took), short(l.quantile(0.5)), short(l.quantile(0.99)), short(l.quantile(1)))
+		fmt.Fprintf(out, "  /%-46s %6d times  p50 %8s  p99 %8s  max %8s\n", path, len(l.took),
+			short(l.quantile(0.5)), short(l.quantile(0.99)), short(l.quantile(1)))
 	}
 	slices.Sort(all)
 	l := rateOf(all)
-	fmt.Fprintf(out, "  first byte of a page, %d plans, %.0f unwinding/s, %d browsers: %d pages, p50 %s, p99 %s, max %s\n",
-		b.plans, rate, consoleBrowsers, len(all), short(l.quantile(0.5)), short(l.quantile(0.99)), short(l.quantile(1)))
+	fmt.Fprintf(out,
+		"  first byte of a page, %d plans, %.0f unwinding/s, %d browsers: %d pages, p50 %s, p99 "+
+			"%s, max %s\n",
+		b.plans, rate, consoleBrowsers, len(all), short(l.quantile(0.5)), short(l.quantile(0.99)),
+		short(l.quantile(1)))
 	return nil
 }
 
@@ -284,7 +305,8 @@ var consoleClient = &http.Client{Transport: &http.Transport{DialContext: console
 // firstByte asks for a page and returns how long its first byte took.
 func firstByte(ctx context.Context, url string) (took time.Duration, err error) {
 	began := time.Now()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { took = time.Since(began) }})
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{GotFirstResponseByte: func() { took = time.Since(began) }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
@@ -294,7 +316,8 @@ func firstByte(ctx context.Context, url string) (took time.Duration, err error) 
 		return 0, err
 	}
 	_, err = io.Copy(io.Discard, answer.Body)
-	if err = errors.Join(err, answer.Body.Close()); err == nil && answer.StatusCode != http.StatusOK {
+	if err = errors.Join(err, answer.Body.Close()); err == nil &&
+		answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", url, answer.Status)
 	}
 	return took, err
@@ -302,7 +325,8 @@ func firstByte(ctx context.Context, url string) (took time.Duration, err error) 
 
 // consoleCost measures the executor with and without an open overview, in short turns:
 // plans a second, and processor time per plan, the browser's own part included.
-func consoleCost(ctx context.Context, out io.Writer, b *benching, base string, run func() error) error {
+func consoleCost(ctx context.Context, out io.Writer, b *benching, base string,
+	run func() error) error {
 	var (
 		plans [2]atomic.Int64
 		wall  [2]time.Duration
@@ -333,8 +357,11 @@ func consoleCost(ctx context.Context, out io.Writer, b *benching, base string, r
 		rates[i] = float64(plans[i].Load()) / wall[i].Seconds()
 		costs[i] = float64(busy[i].Microseconds()) / float64(plans[i].Load())
 	}
-	fmt.Fprintf(out, "  undo5, %d at once, %d turns each: without the console %.0f plans/s and %.0f us of processor time per plan; with an open overview %.0f and %.0f; ratios %.3f and %.3f\n",
-		consoleAtOnce, consoleRounds, rates[0], costs[0], rates[1], costs[1], rates[1]/rates[0], costs[1]/costs[0])
+	fmt.Fprintf(out,
+		"  undo5, %d at once, %d turns each: without the console %.0f plans/s and %.0f us of "+
+			"processor time per plan; with an open overview %.0f and %.0f; ratios %.3f and %.3f\n",
+		consoleAtOnce, consoleRounds, rates[0], costs[0], rates[1], costs[1], rates[1]/rates[0],
+		costs[1]/costs[0])
 	return nil
 }
 

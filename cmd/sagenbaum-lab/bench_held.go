@@ -37,7 +37,9 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 			}
 		}
 		start := time.Now()
-		p, err := process.Start(self, dir, "serve", "serve", "--stop-on-eof", "--data", dir, "--listen", "127.0.0.1:0", "--tenant", benchTenant, "--no-sync", "--console", serve.ConsoleOff, "-o", "json")
+		p, err := process.Start(self, dir, "serve", "serve", "--stop-on-eof", "--data", dir,
+			"--listen", "127.0.0.1:0", "--tenant", benchTenant, "--no-sync", "--console",
+			serve.ConsoleOff, "-o", "json")
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,8 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "  %-34s %9s, %d held registrations with deadlines, %.0f MiB resident, %.2f KiB each\n",
+		fmt.Fprintf(out,
+			"  %-34s %9s, %d held registrations with deadlines, %.0f MiB resident, %.2f KiB each\n",
 			name, short(took), status.Held, float64(memory)/1024, float64(memory)/float64(b.held))
 	}
 	return nil
@@ -80,7 +83,8 @@ func folded(ctx context.Context, conn *nats.Conn) (executor.StatusView, error) {
 	return foldedTenant(ctx, conn, benchTenant)
 }
 
-func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (executor.StatusView, error) {
+func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (executor.StatusView,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
@@ -124,7 +128,8 @@ func (b *bench) commits() (uint64, error) {
 
 // readAll reads the whole stream without folding it.
 func (b *bench) readAll(ctx context.Context) (messages uint64, took time.Duration, err error) {
-	store, err := jetstream.Open(ctx, jetstream.Config{Conn: b.conn, Tenant: benchTenant, AcceptLossyBroker: true})
+	store, err := jetstream.Open(ctx,
+		jetstream.Config{Conn: b.conn, Tenant: benchTenant, AcceptLossyBroker: true})
 	if err != nil {
 		return 0, 0, err
 	}

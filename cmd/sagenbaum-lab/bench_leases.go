@@ -56,7 +56,8 @@ func newLeaseBench(out io.Writer, b *benching, dir string) (*leaseBench, error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	l := &leaseBench{dir: dir, ns: 1_900_000_000_000_000_000, out: out, each: b.each, random: rand.New(rand.NewPCG(1, 2))}
+	l := &leaseBench{dir: dir, ns: 1_900_000_000_000_000_000, out: out, each: b.each,
+		random: rand.New(rand.NewPCG(1, 2))}
 	return l, l.open()
 }
 
@@ -73,7 +74,8 @@ func (l *leaseBench) commit(source ledger.Source, records ...*pb.Record) ([]ledg
 	}
 	l.sequence++
 	l.ns += 1_000_000
-	return ledger.Decode(benchTenant, ledger.Message{Sequence: l.sequence, StampNs: l.ns, Subject: source.Subject(), Data: data})
+	return ledger.Decode(benchTenant,
+		ledger.Message{Sequence: l.sequence, StampNs: l.ns, Subject: source.Subject(), Data: data})
 }
 
 // foldTurn is how many messages are folded as one batch.
@@ -86,7 +88,8 @@ func (l *leaseBench) fold(entries []ledger.Entry) (time.Duration, error) {
 		n := min(foldTurn, len(entries))
 		for i, r := range l.folder.Fold(entries[:n]) {
 			if r.Verdict != executor.Effective {
-				return 0, fmt.Errorf("record %s is not effective: %s", ledger.FormatAddress(entries[i].Address), r.Reason)
+				return 0, fmt.Errorf("record %s is not effective: %s",
+					ledger.FormatAddress(entries[i].Address), r.Reason)
 			}
 		}
 		entries = entries[n:]
@@ -99,24 +102,32 @@ const actionsPerPlan = 10
 
 // plans makes plans of actionsPerPlan actions, from number from to number to; the
 // trigger of action i is condition(i), none where that is empty.
-func (l *leaseBench) plans(prefix string, from, to int, condition func(i int) string) ([]ledger.Entry, error) {
+func (l *leaseBench) plans(prefix string, from, to int,
+	condition func(i int) string) ([]ledger.Entry, error) {
 	var entries []ledger.Entry
 	for p := from; p < to; p++ {
 		plan := fmt.Sprintf("%s%07d", prefix, p)
-		source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "bench", Plan: plan}
-		records := []*pb.Record{{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "bench"}}}}
+		source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "bench",
+			Plan: plan}
+		records := []*pb.Record{{Plan: plan,
+			Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "bench"}}}}
 		for a := range actionsPerPlan {
 			i := p*actionsPerPlan + a
-			compensation := &pb.CompensationRegistered{Capability: "order.cancel", Attempts: 3, BackoffNs: 1e9, BackoffMaxNs: 1e10, TimeoutNs: 1e10}
+			compensation := &pb.CompensationRegistered{Capability: "order.cancel", Attempts: 3,
+				BackoffNs: 1e9, BackoffMaxNs: 1e10, TimeoutNs: 1e10}
 			if c := condition(i); c != "" {
 				compensation.Triggers = []*pb.Trigger{{Name: "t", Condition: c}}
 			}
 			action := fmt.Sprintf("a%d", a)
 			records = append(records,
-				&pb.Record{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-					Capability: "order.create", Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32),
-					Lifted: fmt.Appendf(nil, `{"order":"%s%d","amount":120,"cap":"eu"}`, prefix, i)}}},
-				&pb.Record{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: compensation}})
+				&pb.Record{Plan: plan, Action: action,
+					Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+						Capability: "order.create", Class: pb.Class_CLASS_COMPENSABLE,
+						ContractDigest: make([]byte, 32),
+						Lifted: fmt.Appendf(nil, `{"order":"%s%d","amount":120,"cap":"eu"}`,
+							prefix, i)}}},
+				&pb.Record{Plan: plan, Action: action,
+					Kind: &pb.Record_CompensationRegistered{CompensationRegistered: compensation}})
 		}
 		list, err := l.commit(source, records...)
 		if err != nil {
@@ -128,7 +139,8 @@ func (l *leaseBench) plans(prefix string, from, to int, condition func(i int) st
 }
 
 // arm folds plans in slices, so that a million need not be in memory at once.
-func (l *leaseBench) arm(prefix string, plans int, condition func(i int) string) (took time.Duration, err error) {
+func (l *leaseBench) arm(prefix string, plans int,
+	condition func(i int) string) (took time.Duration, err error) {
 	const slice = 1000
 	for from := 0; from < plans; from += slice {
 		entries, err := l.plans(prefix, from, min(from+slice, plans), condition)
@@ -161,9 +173,11 @@ func (l *leaseBench) facts(what string, key func() string) error {
 			return err
 		}
 		took, busy, folded = took+t, busy+processorTime()-cpu, folded+len(entries)
-		slice = min(max(int(float64(slice)*float64(l.each)/float64(max(t, time.Millisecond))), 10), factsAtOnce)
+		slice = min(max(int(float64(slice)*float64(l.each)/float64(max(t, time.Millisecond))), 10),
+			factsAtOnce)
 	}
-	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each, %s of processor time\n", what, float64(folded)/took.Seconds(), perItem(took, folded), perItem(busy, folded))
+	fmt.Fprintf(l.out, "  %-46s %9.0f facts/s, %s each, %s of processor time\n", what,
+		float64(folded)/took.Seconds(), perItem(took, folded), perItem(busy, folded))
 	return nil
 }
 
@@ -175,8 +189,11 @@ func (l *leaseBench) assertions(n int, key func() string) ([]ledger.Entry, error
 	source := ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "bench"}
 	entries := make([]ledger.Entry, 0, n)
 	for i := range n {
-		list, err := l.commit(source, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
-			Key: key(), Value: fmt.Appendf(nil, `{"status":"open","price":%d,"level":%d,"n":%d}`, l.random.IntN(100), l.random.IntN(3), i)}}})
+		list, err := l.commit(source,
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+				Key: key(), Value: fmt.Appendf(nil,
+					`{"status":"open","price":%d,"level":%d,"n":%d}`, l.random.IntN(100),
+					l.random.IntN(3), i)}}})
 		if err != nil {
 			return nil, err
 		}
@@ -229,8 +246,13 @@ func benchLeasesHeld(_ context.Context, out io.Writer, b *benching, dir string, 
 		return err
 	}
 	perAction := bare / time.Duration((plans/10+1)*actionsPerPlan)
-	fmt.Fprintf(out, "  %-46s %9s a registration with its lease, %s without: %s a lease\n", "arm", perItem(armed, plans*actionsPerPlan), perItem(perAction, 1), perItem(armed-perAction*time.Duration(plans*actionsPerPlan), plans*actionsPerPlan))
-	fmt.Fprintf(out, "  %-46s %9d B of memory a lease, all kinds; %d B of disk a registration with its lease, %d B without\n", "size", memory/int64(n), disk/uint64(n), bareDisk/uint64((plans/10+1)*actionsPerPlan))
+	fmt.Fprintf(out, "  %-46s %9s a registration with its lease, %s without: %s a lease\n", "arm",
+		perItem(armed, plans*actionsPerPlan), perItem(perAction, 1),
+		perItem(armed-perAction*time.Duration(plans*actionsPerPlan), plans*actionsPerPlan))
+	fmt.Fprintf(out,
+		"  %-46s %9d B of memory a lease, all kinds; %d B of disk a registration with its lease, "+
+			"%d B without\n", "size", memory/int64(n), disk/uint64(n),
+		bareDisk/uint64((plans/10+1)*actionsPerPlan))
 	return l.measureFacts(n)
 }
 
@@ -239,7 +261,8 @@ func (l *leaseBench) measureFacts(n int) error {
 	for name, size := range map[string]int{"ten": 10, "thousand": 1000} {
 		keys := map[string]int{"ten": 1000, "thousand": 4}[name]
 		if _, err := l.arm(name, keys*size/actionsPerPlan, func(i int) string {
-			return fmt.Sprintf(`facts["%s/%d"].price > %d`, name, i/groups[name], 1000+i%groups[name])
+			return fmt.Sprintf(`facts["%s/%d"].price > %d`, name, i/groups[name],
+				1000+i%groups[name])
 		}); err != nil {
 			return err
 		}
@@ -249,7 +272,8 @@ func (l *leaseBench) measureFacts(n int) error {
 		for {
 			i := l.random.IntN(n)
 			if i%8 == 2 || i%8 == 4 || i%8 == 6 {
-				return map[int]string{2: "order", 4: "quote", 6: "taint"}[i%8] + "/o" + fmt.Sprint(i)
+				return map[int]string{2: "order", 4: "quote",
+					6: "taint"}[i%8] + "/o" + fmt.Sprint(i)
 			}
 		}
 	}
@@ -257,12 +281,16 @@ func (l *leaseBench) measureFacts(n int) error {
 		what string
 		key  func() string
 	}{
-		{"fact that touches no lease, new key", func() string { unread++; return fmt.Sprint("unread/", unread) }},
-		{"fact that touches no lease, known key", func() string { return fmt.Sprint("unread/", 1+l.random.IntN(1000)) }},
+		{"fact that touches no lease, new key",
+			func() string { unread++; return fmt.Sprint("unread/", unread) }},
+		{"fact that touches no lease, known key",
+			func() string { return fmt.Sprint("unread/", 1+l.random.IntN(1000)) }},
 		{"fact that touches one lease, any of all", order},
 		{"the same, once more", order},
-		{"fact that touches 10 leases", func() string { return fmt.Sprint("ten/", l.random.IntN(1000)) }},
-		{"fact that touches 1,000 leases", func() string { return fmt.Sprint("thousand/", l.random.IntN(4)) }},
+		{"fact that touches 10 leases",
+			func() string { return fmt.Sprint("ten/", l.random.IntN(1000)) }},
+		{"fact that touches 1,000 leases",
+			func() string { return fmt.Sprint("thousand/", l.random.IntN(4)) }},
 	} {
 		if err := l.facts(m.what, m.key); err != nil {
 			return err
@@ -281,7 +309,8 @@ func (l *leaseBench) restart(n int, order func() string) error {
 		return err
 	}
 	wake, _ := l.folder.State().NextWake()
-	fmt.Fprintf(l.out, "  %-46s %9s, next wake %s\n", "start: open, and know the next wake", short(time.Since(start)), time.Unix(0, wake).UTC().Format(time.RFC3339))
+	fmt.Fprintf(l.out, "  %-46s %9s, next wake %s\n", "start: open, and know the next wake",
+		short(time.Since(start)), time.Unix(0, wake).UTC().Format(time.RFC3339))
 	if err := l.facts("fact that touches one lease, after the start", order); err != nil {
 		return err
 	}
@@ -293,8 +322,10 @@ func (l *leaseBench) retire(plans int) error {
 	var entries []ledger.Entry
 	for p := 0; p < plans; p += 10 {
 		plan := fmt.Sprintf("o%07d", p)
-		list, err := l.commit(ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "bench", Plan: plan},
-			&pb.Record{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+		list, err := l.commit(ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent,
+			Name: "bench", Plan: plan},
+			&pb.Record{Plan: plan,
+				Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 		if err != nil {
 			return err
 		}
@@ -304,7 +335,9 @@ func (l *leaseBench) retire(plans int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(l.out, "  %-46s %9s a lease\n", fmt.Sprintf("retire: commit plans of %d leases", actionsPerPlan), perItem(took, len(entries)*actionsPerPlan))
+	fmt.Fprintf(l.out, "  %-46s %9s a lease\n",
+		fmt.Sprintf("retire: commit plans of %d leases", actionsPerPlan),
+		perItem(took, len(entries)*actionsPerPlan))
 	return nil
 }
 
@@ -317,7 +350,8 @@ func benchShared(out io.Writer, b *benching, dir string) error {
 	defer func() { _ = l.folder.Close() }()
 	const leases = 100_000
 	fmt.Fprintf(out, "\n%d leases with one condition\n", leases)
-	took, err := l.arm("s", leases/actionsPerPlan, func(int) string { return `facts["market/open"].level >= 9` })
+	took, err := l.arm("s", leases/actionsPerPlan,
+		func(int) string { return `facts["market/open"].level >= 9` })
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ const hostileLeases = 10_000
 // hostileCondition takes close to the steps that an evaluation may take. Each is of
 // another action, so that none is asked for another.
 func hostileCondition(i int) string {
-	return fmt.Sprintf(`[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7].all(c, facts["hot"].n >= 0))) && facts["hot"].n < -%d`, i+1)
+	return fmt.Sprintf(
+		`[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7].all(c, facts["hot"].n >= 0))) && facts["hot"].n < -%d`, i+1)
 }
 
 // neighbours is what a quiet tenant measures.
@@ -41,7 +42,9 @@ type neighbours struct {
 
 // benchNeighbours measures what a quiet tenant feels of hostile ones.
 func benchNeighbours(ctx context.Context, out io.Writer, b *benching, dir string) error {
-	fmt.Fprintf(out, "\nneighbours, no-sync: a quiet tenant beside tenants with %d costly conditions on a key that is asserted in a loop\n", hostileLeases)
+	fmt.Fprintf(out,
+		"\nneighbours, no-sync: a quiet tenant beside tenants with %d costly conditions on a key "+
+			"that is asserted in a loop\n", hostileLeases)
 	var alone *neighbours
 	for _, hostile := range []int{0, 1, 3} {
 		n, facts, err := benchBeside(ctx, b, filepath.Join(dir, fmt.Sprint(hostile)), hostile)
@@ -58,7 +61,8 @@ func benchNeighbours(ctx context.Context, out io.Writer, b *benching, dir string
 		printBeside(out, name+": fact appended to folded", n.folded, alone.folded)
 		printBeside(out, name+": fact to its firing", n.ran, alone.ran)
 		if hostile > 0 {
-			fmt.Fprintf(out, "  %-46s %9d hostile facts stored, %d folded\n", "", facts.stored, facts.folded)
+			fmt.Fprintf(out, "  %-46s %9d hostile facts stored, %d folded\n", "", facts.stored,
+				facts.folded)
 		}
 	}
 	return nil
@@ -66,14 +70,17 @@ func benchNeighbours(ctx context.Context, out io.Writer, b *benching, dir string
 
 func printBeside(out io.Writer, what string, took, alone []time.Duration) {
 	r, of := rate{took: took}, rate{took: alone}
-	fmt.Fprintf(out, "  %-46s p50 %8s  p99 %8s  max %8s  %.2f and %.2f of alone\n", what, short(r.quantile(0.5)), short(r.quantile(0.99)), short(r.quantile(1)),
-		float64(r.quantile(0.5))/float64(max(of.quantile(0.5), 1)), float64(r.quantile(0.99))/float64(max(of.quantile(0.99), 1)))
+	fmt.Fprintf(out, "  %-46s p50 %8s  p99 %8s  max %8s  %.2f and %.2f of alone\n", what,
+		short(r.quantile(0.5)), short(r.quantile(0.99)), short(r.quantile(1)),
+		float64(r.quantile(0.5))/float64(max(of.quantile(0.5), 1)),
+		float64(r.quantile(0.99))/float64(max(of.quantile(0.99), 1)))
 }
 
 // hostileFacts is how far hostile tenants came.
 type hostileFacts struct{ stored, folded uint64 }
 
-func benchBeside(ctx context.Context, b *benching, dir string, hostile int) (*neighbours, hostileFacts, error) {
+func benchBeside(ctx context.Context, b *benching, dir string, hostile int) (*neighbours,
+	hostileFacts, error) {
 	tenants := []string{"quiet"}
 	for i := range hostile {
 		tenants = append(tenants, fmt.Sprint("hostile", i))
@@ -137,8 +144,11 @@ const (
 func (n *neighbours) open(ctx context.Context) error {
 	var records []*pb.Record
 	for i := range quietPlans {
-		records = append(records, &pb.Record{Plan: fmt.Sprint("q", i), Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
-			Triggers: []*pb.Trigger{{Name: "go", Condition: fmt.Sprintf(`facts["go/%d"] == true`, i)}}}}})
+		records = append(records,
+			&pb.Record{Plan: fmt.Sprint("q", i),
+				Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
+					Triggers: []*pb.Trigger{{Name: "go",
+						Condition: fmt.Sprintf(`facts["go/%d"] == true`, i)}}}}})
 	}
 	if err := n.rig.append(ctx, "quiet", records); err != nil {
 		return err
@@ -201,7 +211,8 @@ func (n *neighbours) assert(ctx context.Context, key string) (uint64, error) {
 		return 0, err
 	}
 	source := ledger.Source{Tenant: "quiet", Class: ledger.ClassFact, Name: "bench"}
-	return n.facts.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	return n.facts.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 }
 
 // await waits until the quiet tenant has folded a sequence.
@@ -211,7 +222,8 @@ func (n *neighbours) await(ctx context.Context, sequence uint64) error {
 		return err
 	}
 	for {
-		m, err := n.rig.client.RequestWithContext(ctx, api.QuerySubject("quiet", "plan.show"), question)
+		m, err := n.rig.client.RequestWithContext(ctx, api.QuerySubject("quiet", "plan.show"),
+			question)
 		if err != nil {
 			return err
 		}
@@ -237,7 +249,9 @@ func assertHot(ctx context.Context, rig *bench, tenant string, stored *atomic.Ui
 		if err != nil {
 			return
 		}
-		if _, err := p.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+		if _, err := p.Append(ctx,
+			ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
+				Data: data}); err != nil {
 			continue
 		}
 		stored.Add(1)

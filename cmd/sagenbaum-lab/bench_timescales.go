@@ -35,8 +35,10 @@ const monitorEpoch = int64(1_700_000_000e9)
 // newMonitor opens the plan; watching is false for the same fold without the trigger.
 func newMonitor(p timescales.Property, scale int, watching bool) (*monitor, error) {
 	m := &monitor{
-		property: p, state: executor.Open(rows.NewMemoryKV(), benchTenant, nil), opened: monitorEpoch,
-		subject: ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact, Name: "trace"}.Subject(),
+		property: p, state: executor.Open(rows.NewMemoryKV(), benchTenant, nil),
+		opened: monitorEpoch,
+		subject: ledger.Source{Tenant: benchTenant, Class: ledger.ClassFact,
+			Name: "trace"}.Subject(),
 	}
 	opened := &pb.PlanOpened{Label: p.Name}
 	if watching {
@@ -48,12 +50,14 @@ func newMonitor(p timescales.Property, scale int, watching bool) (*monitor, erro
 		opened.Triggers = []*pb.Trigger{{Name: p.Name, Condition: p.Condition(scale)}}
 	}
 	holder := ledger.Source{Tenant: benchTenant, Class: ledger.ClassExecutor, Term: true}
-	agent := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "agent", Plan: "plan"}
+	agent := ledger.Source{Tenant: benchTenant, Class: ledger.ClassAgent, Name: "agent",
+		Plan: "plan"}
 	for _, first := range []struct {
 		source ledger.Source
 		record *pb.Record
 	}{
-		{holder, &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}}},
+		{holder, &pb.Record{Term: 1,
+			Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}}},
 		{agent, &pb.Record{Plan: "plan", Kind: &pb.Record_PlanOpened{PlanOpened: opened}}},
 	} {
 		entries, err := m.commit(first.source.Subject(), m.opened, first.record)
@@ -74,13 +78,15 @@ func (m *monitor) commit(subject string, ns int64, records ...*pb.Record) ([]led
 		return nil, err
 	}
 	m.sequence++
-	return ledger.Decode(benchTenant, ledger.Message{Sequence: m.sequence, StampNs: ns, Subject: subject, Data: data})
+	return ledger.Decode(benchTenant,
+		ledger.Message{Sequence: m.sequence, StampNs: ns, Subject: subject, Data: data})
 }
 
 func (m *monitor) fold(entries []ledger.Entry) error {
 	for i := range entries {
 		if result := m.state.Apply(entries[i]); result.Verdict != executor.Effective {
-			return fmt.Errorf("cannot fold record %d of the trace: %s", entries[i].Address.Sequence, result.Reason)
+			return fmt.Errorf("cannot fold record %d of the trace: %s", entries[i].Address.Sequence,
+				result.Reason)
 		}
 	}
 	return nil
@@ -131,7 +137,9 @@ func (m *monitor) turn(rows []timescales.Row, from int) (int, error) {
 func (m *monitor) row(number int, row timescales.Row) ([]ledger.Entry, error) {
 	var records []*pb.Record
 	for _, fact := range m.property.Facts(number, row) {
-		records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fact.Key, Value: []byte(fact.Value)}}})
+		records = append(records,
+			&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fact.Key,
+				Value: []byte(fact.Value)}}})
 		for _, key := range m.keys {
 			if key == fact.Key {
 				m.evaluations++
@@ -172,11 +180,16 @@ func (m *monitor) decide(ns int64) []*pb.Record {
 // benchTimescales prints, for each property and scale, what its trace costs with
 // the trigger and without, and whether the trigger fired when the oracle says.
 func benchTimescales(ctx context.Context, out io.Writer, b *benching, _ string) error {
-	fmt.Fprintf(out, "\ntimescales, ten properties over traces of %d rows, folded into memory; per second of processor time\n", b.rows)
-	fmt.Fprintf(out, "  %-10s %5s %9s %10s %13s %12s %8s  %s\n", "", "bound", "rows/s", "records/s", "no trigger", "evaluations", "ns each", "first violation")
+	fmt.Fprintf(out,
+		"\ntimescales, ten properties over traces of %d rows, folded into memory; per second of "+
+			"processor time\n", b.rows)
+	fmt.Fprintf(out, "  %-10s %5s %9s %10s %13s %12s %8s  %s\n", "", "bound", "rows/s", "records/s",
+		"no trigger", "evaluations", "ns each", "first violation")
 	for _, p := range timescales.Properties() {
 		for _, scale := range []int{10, 100, 1000} {
-			if err := benchProperty(ctx, out, p, timescales.Order{Kind: timescales.Planted, Scale: scale, Rows: b.rows, Seed: 1}); err != nil {
+			if err := benchProperty(ctx, out, p,
+				timescales.Order{Kind: timescales.Planted, Scale: scale, Rows: b.rows,
+					Seed: 1}); err != nil {
 				return err
 			}
 		}
@@ -184,7 +197,8 @@ func benchTimescales(ctx context.Context, out io.Writer, b *benching, _ string) 
 	return nil
 }
 
-func benchProperty(ctx context.Context, out io.Writer, p timescales.Property, o timescales.Order) error {
+func benchProperty(ctx context.Context, out io.Writer, p timescales.Property,
+	o timescales.Order) error {
 	rows := p.Trace(o)
 	want := p.Violation(rows, o.Scale)
 	watched, err := newMonitor(p, o.Scale, true)
@@ -203,19 +217,23 @@ func benchProperty(ctx context.Context, out io.Writer, p timescales.Property, o 
 		if fired, err = watched.turn(rows, from); err != nil {
 			return err
 		}
-		if _, err := alone.turn(rows, from); err != nil { // turn by turn, so that both meet the same noise
+		// turn by turn, so that both meet the same noise
+		if _, err := alone.turn(rows, from); err != nil {
 			return err
 		}
 	}
 	if fired != want {
-		return fmt.Errorf("%s with bound %d fired at row %d, the oracle says %d (-1: never)", p.Name, o.Scale, fired, want)
+		return fmt.Errorf("%s with bound %d fired at row %d, the oracle says %d (-1: never)",
+			p.Name, o.Scale, fired, want)
 	}
 	cost := "-"
 	if watched.evaluations >= watched.records/20 { // fewer are lost in the noise
 		cost = fmt.Sprintf("%.0f", float64(watched.took-alone.took)/float64(watched.evaluations))
 	}
-	fmt.Fprintf(out, "  %-10s %5d %9.0f %10.0f %11.0f/s %12d %8s  row %d, as the oracle\n", p.Name, o.Scale,
-		float64(want+1)/watched.took.Seconds(), float64(watched.records)/watched.took.Seconds(), float64(alone.records)/alone.took.Seconds(),
+	fmt.Fprintf(out, "  %-10s %5d %9.0f %10.0f %11.0f/s %12d %8s  row %d, as the oracle\n", p.Name,
+		o.Scale,
+		float64(want+1)/watched.took.Seconds(), float64(watched.records)/watched.took.Seconds(),
+		float64(alone.records)/alone.took.Seconds(),
 		watched.evaluations, cost, fired)
 	return nil
 }

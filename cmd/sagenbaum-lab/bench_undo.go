@@ -52,7 +52,8 @@ func benchPairs(ctx context.Context, out io.Writer, b *benching, dir string, dur
 		return err
 	}
 	defer rig.close()
-	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
+	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant,
+		Agent: "bench", Contracts: benchContracts()})
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,8 @@ func benchPairs(ctx context.Context, out io.Writer, b *benching, dir string, dur
 		if err != nil {
 			return err
 		}
-		printRow(out, fmt.Sprintf("raw publish, %d at once", n), raw, "msg/s", ratio(raw, disk, "fsync"))
+		printRow(out, fmt.Sprintf("raw publish, %d at once", n), raw, "msg/s",
+			ratio(raw, disk, "fsync"))
 		plans := make([]*coordinator.Plan, n)
 		for i := range plans {
 			if plans[i], err = c.Begin(ctx, coordinator.PlanSpec{}); err != nil {
@@ -70,13 +72,15 @@ func benchPairs(ctx context.Context, out io.Writer, b *benching, dir string, dur
 			}
 		}
 		pairs, err := measure(n, b.each, func(i int) error {
-			_, err := plans[i].Do(ctx, coordinator.Action{Capability: "bench.do", Input: benchOutput{1}}, benchForward)
+			_, err := plans[i].Do(ctx,
+				coordinator.Action{Capability: "bench.do", Input: benchOutput{1}}, benchForward)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		printRow(out, fmt.Sprintf("pairs, %d at once", n), pairs, "pairs/s", ratio(pairs, raw, "raw"), ratio(pairs, disk, "fsync"))
+		printRow(out, fmt.Sprintf("pairs, %d at once", n), pairs, "pairs/s",
+			ratio(pairs, raw, "raw"), ratio(pairs, disk, "fsync"))
 	}
 	return nil
 }
@@ -90,7 +94,8 @@ func rawPublish(ctx context.Context, rig *bench, n int, each time.Duration) (rat
 	if err != nil {
 		return rate{}, err
 	}
-	if _, err := js.AddStream(&nats.StreamConfig{Name: "RAW", Subjects: []string{"raw"}}); err != nil {
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "RAW",
+		Subjects: []string{"raw"}}); err != nil {
 		return rate{}, err
 	}
 	defer func() { _ = js.DeleteStream("RAW") }()
@@ -126,7 +131,8 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 	}
 	defer workers.Close()
 	u := &undoing{plans: map[string]*undoPlan{}}
-	w, err := worker.New(worker.Config{Conn: workers, Tenant: benchTenant, Name: "bench", Concurrency: 64})
+	w, err := worker.New(worker.Config{Conn: workers, Tenant: benchTenant, Name: "bench",
+		Concurrency: 64})
 	if err != nil {
 		return err
 	}
@@ -134,10 +140,12 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 	if err := w.Handle("bench.undo", u.undo); err != nil {
 		return err
 	}
-	if _, err := rig.client.Subscribe(api.NoticeSubject(benchTenant, "bench", "*"), u.notice); err != nil {
+	if _, err := rig.client.Subscribe(api.NoticeSubject(benchTenant, "bench", "*"),
+		u.notice); err != nil {
 		return err
 	}
-	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
+	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant,
+		Agent: "bench", Contracts: benchContracts()})
 	if err != nil {
 		return err
 	}
@@ -165,8 +173,11 @@ func benchUndo(ctx context.Context, out io.Writer, b *benching, dir string, dura
 		}
 		slices.Sort(latency)
 		l := rate{took: latency}
-		fmt.Fprintf(out, "  %-34s %9.0f %-9s p50 %8s  p99 %8s  failure to last undo; %.1f commits a plan\n", fmt.Sprintf("undo5, %d at once", n),
-			plans.perSecond(), "plans/s", short(l.quantile(0.5)), short(l.quantile(0.99)), float64(after-before)/float64(len(latency)))
+		fmt.Fprintf(out,
+			"  %-34s %9.0f %-9s p50 %8s  p99 %8s  failure to last undo; %.1f commits a plan\n",
+			fmt.Sprintf("undo5, %d at once", n),
+			plans.perSecond(), "plans/s", short(l.quantile(0.5)), short(l.quantile(0.99)),
+			float64(after-before)/float64(len(latency)))
 	}
 	return nil
 }
@@ -209,12 +220,13 @@ func (u *undoing) run(ctx context.Context, c *coordinator.Coordinator) (time.Dur
 	u.plans[plan.ID()] = p
 	u.mu.Unlock()
 	for i := range 5 {
-		_, err := plan.Do(ctx, coordinator.Action{Capability: "bench.do", Input: benchOutput{i}}, func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-			if i == 4 {
-				return coordinator.Outcome{}, coordinator.NotTaken(errBench)
-			}
-			return benchForward(ctx, call)
-		})
+		_, err := plan.Do(ctx, coordinator.Action{Capability: "bench.do", Input: benchOutput{i}},
+			func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+				if i == 4 {
+					return coordinator.Outcome{}, coordinator.NotTaken(errBench)
+				}
+				return benchForward(ctx, call)
+			})
 		if err != nil && !errors.Is(err, errBench) {
 			return 0, err
 		}
@@ -247,7 +259,8 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 		return err
 	}
 	defer rig.close()
-	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
+	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant,
+		Agent: "bench", Contracts: benchContracts()})
 	if err != nil {
 		return err
 	}
@@ -295,8 +308,11 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 		if err := rig.stopHost(); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "  %-34s %9.0f records/s (%d records in %d messages, %s), %.2f of reading alone (%s)\n", part.name,
-			float64(records)/took.Seconds(), records, messages, short(took), read.Seconds()/took.Seconds(), short(read))
+		fmt.Fprintf(out,
+			"  %-34s %9.0f records/s (%d records in %d messages, %s), %.2f of reading alone (%s)\n",
+			part.name,
+			float64(records)/took.Seconds(), records, messages, short(took),
+			read.Seconds()/took.Seconds(), short(read))
 	}
 	bytes, err := sizeOf(filepath.Join(dir, "executor", "tiles"))
 	if err != nil {
@@ -310,7 +326,8 @@ func benchFold(ctx context.Context, out io.Writer, _ *benching, dir string) erro
 // folded this much.
 func awaitSnapshot(ctx context.Context, dir string) error {
 	for {
-		if taken, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")); len(taken) > 0 { // the pattern is good
+		// the pattern is good
+		if taken, _ := filepath.Glob(filepath.Join(dir, "[0-9]*")); len(taken) > 0 {
 			return nil
 		}
 		select {
@@ -337,7 +354,8 @@ func sizeOf(dir string) (bytes int64, err error) {
 }
 
 // fill registers plans of `actions` completed actions, 64 at once.
-func fill(ctx context.Context, c *coordinator.Coordinator, plans, actions int, deadline time.Duration) error {
+func fill(ctx context.Context, c *coordinator.Coordinator, plans, actions int,
+	deadline time.Duration) error {
 	var running sync.WaitGroup
 	places := make(chan struct{}, 64)
 	var mu sync.Mutex
@@ -348,7 +366,8 @@ func fill(ctx context.Context, c *coordinator.Coordinator, plans, actions int, d
 			defer func() { <-places }()
 			plan, err := c.Begin(ctx, coordinator.PlanSpec{Deadline: deadline})
 			for i := 0; i < actions && err == nil; i++ {
-				_, err = plan.Do(ctx, coordinator.Action{Capability: "bench.do", Input: benchOutput{i}}, benchForward)
+				_, err = plan.Do(ctx,
+					coordinator.Action{Capability: "bench.do", Input: benchOutput{i}}, benchForward)
 			}
 			if err == nil {
 				err = plan.Flush(ctx)
@@ -371,7 +390,8 @@ func benchHeld(ctx context.Context, out io.Writer, b *benching, dir string) erro
 	if err != nil {
 		return err
 	}
-	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant, Agent: "bench", Contracts: benchContracts()})
+	c, err := coordinator.New(coordinator.Config{Conn: rig.client, Tenant: benchTenant,
+		Agent: "bench", Contracts: benchContracts()})
 	if err != nil {
 		return err
 	}

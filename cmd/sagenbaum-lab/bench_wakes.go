@@ -29,7 +29,8 @@ func benchWakes(ctx context.Context, out io.Writer, b *benching, dir string) err
 		if !durable {
 			name = "no-sync"
 		}
-		fmt.Fprintf(out, "\nwakes, %s: %d deadlines within one second, beside %d held leases\n", name, wakesAtOnce, b.held)
+		fmt.Fprintf(out, "\nwakes, %s: %d deadlines within one second, beside %d held leases\n",
+			name, wakesAtOnce, b.held)
 		if err := benchWakesMode(ctx, out, b, filepath.Join(dir, name), durable); err != nil {
 			return err
 		}
@@ -37,21 +38,28 @@ func benchWakes(ctx context.Context, out io.Writer, b *benching, dir string) err
 	return benchIdle(ctx, out, filepath.Join(dir, "idle"), 0)
 }
 
-func benchWakesMode(ctx context.Context, out io.Writer, b *benching, dir string, durable bool) error {
+func benchWakesMode(ctx context.Context, out io.Writer, b *benching, dir string,
+	durable bool) error {
 	rig, err := startBench(ctx, dir, durable)
 	if err != nil {
 		return err
 	}
 	defer rig.close()
-	w, err := worker.New(worker.Config{Conn: rig.client, Tenant: benchTenant, Name: "bench", Concurrency: 64})
+	w, err := worker.New(worker.Config{Conn: rig.client, Tenant: benchTenant, Name: "bench",
+		Concurrency: 64})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = w.Close(ctx) }()
-	if err := w.Handle("bench.undo", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil }); err != nil {
+	if err := w.Handle("bench.undo",
+		func(context.Context, api.Command) (worker.Result, error) {
+			return worker.Result{},
+				nil
+		}); err != nil {
 		return err
 	}
-	if err := rig.hold(ctx, benchTenant, b.held, func(int) string { return `elapsed(action.at, duration("72h"))` }); err != nil {
+	if err := rig.hold(ctx, benchTenant, b.held,
+		func(int) string { return `elapsed(action.at, duration("72h"))` }); err != nil {
 		return err
 	}
 	if !durable {
@@ -75,9 +83,13 @@ func wakeOnce(ctx context.Context, out io.Writer, rig *bench) error {
 	for i := range wakesAtOnce {
 		plan := fmt.Sprintf("w%d-%d", start.Unix(), i)
 		deadlines[plan] = start.Add(time.Duration(i) * time.Second / wakesAtOnce).UnixNano()
-		records = append(records, &pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlines[plan]}}})
+		records = append(records,
+			&pb.Record{Plan: plan,
+				Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: deadlines[plan]}}})
 		records = append(records, benchPair(plan, "a", "bench.undo", "")...)
-		records = append(records, &pb.Record{Plan: plan, Action: "a", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+		records = append(records,
+			&pb.Record{Plan: plan, Action: "a",
+				Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 	}
 	if err := rig.append(ctx, benchTenant, records); err != nil {
 		return err
@@ -107,14 +119,16 @@ func wakeOnce(ctx context.Context, out io.Writer, rig *bench) error {
 	}
 	printLateness(out, "deadline to the epoch it fires at", epoch)
 	printLateness(out, "deadline to the firing in the stream", stored)
-	fmt.Fprintf(out, "  %-46s %9s\n", "first deadline to the end of the last plan", short(undone.Sub(start)))
+	fmt.Fprintf(out, "  %-46s %9s\n", "first deadline to the end of the last plan",
+		short(undone.Sub(start)))
 	return nil
 }
 
 func printLateness(out io.Writer, what string, took []time.Duration) {
 	slices.Sort(took)
 	l := rate{took: took}
-	fmt.Fprintf(out, "  %-46s p50 %8s  p99 %8s  max %8s  min %8s\n", what, short(l.quantile(0.5)), short(l.quantile(0.99)), short(l.quantile(1)), short(l.quantile(0)))
+	fmt.Fprintf(out, "  %-46s p50 %8s  p99 %8s  max %8s  min %8s\n", what, short(l.quantile(0.5)),
+		short(l.quantile(0.99)), short(l.quantile(1)), short(l.quantile(0)))
 }
 
 // benchIdle measures a server and an executor that hold a number of leases.
@@ -147,7 +161,8 @@ func measureIdle(ctx context.Context, out io.Writer, rig *bench, held int) error
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "  %-46s %9s of processor time in %s, %d held\n", fmt.Sprintf("server and executor idle, %d leases", held), short(used), idleFor, status.Held)
+	fmt.Fprintf(out, "  %-46s %9s of processor time in %s, %d held\n",
+		fmt.Sprintf("server and executor idle, %d leases", held), short(used), idleFor, status.Held)
 	return nil
 }
 
@@ -172,27 +187,34 @@ func calm(ctx context.Context) error {
 
 // benchPair is a registered pair whose undo takes no arguments.
 func benchPair(plan, action, undo, condition string) []*pb.Record {
-	compensation := &pb.CompensationRegistered{Capability: undo, Attempts: 3, BackoffNs: 1e9, BackoffMaxNs: 1e10, TimeoutNs: 1e10}
+	compensation := &pb.CompensationRegistered{Capability: undo, Attempts: 3, BackoffNs: 1e9,
+		BackoffMaxNs: 1e10, TimeoutNs: 1e10}
 	if condition != "" {
 		compensation.Triggers = []*pb.Trigger{{Name: "t", Condition: condition}}
 	}
 	return []*pb.Record{
-		{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-			Capability: "bench.do", Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}},
-		{Plan: plan, Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: compensation}},
+		{Plan: plan, Action: action,
+			Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+				Capability: "bench.do", Class: pb.Class_CLASS_COMPENSABLE,
+				ContractDigest: make([]byte, 32)}}},
+		{Plan: plan, Action: action,
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: compensation}},
 	}
 }
 
 // hold registers leases, 100 to a plan, and waits until they are folded.
-func (b *bench) hold(ctx context.Context, tenant string, leases int, condition func(i int) string) error {
+func (b *bench) hold(ctx context.Context, tenant string, leases int,
+	condition func(i int) string) error {
 	const each = 100
 	var records []*pb.Record
 	for i := range leases {
 		plan := fmt.Sprintf("held-%d", i/each)
 		if i%each == 0 {
-			records = append(records, &pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
+			records = append(records,
+				&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}})
 		}
-		records = append(records, benchPair(plan, fmt.Sprint("a", i%each), "bench.undo", condition(i))...)
+		records = append(records,
+			benchPair(plan, fmt.Sprint("a", i%each), "bench.undo", condition(i))...)
 		if len(records) > 100_000 {
 			if err := b.append(ctx, tenant, records); err != nil {
 				return err
@@ -213,7 +235,8 @@ func (b *bench) append(ctx context.Context, tenant string, records []*pb.Record)
 	if err != nil {
 		return err
 	}
-	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "bench", Plan: ledger.ManyPlans}
+	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "bench",
+		Plan: ledger.ManyPlans}
 	for len(records) > 0 {
 		n, size := 0, 0
 		for n < len(records) && n < ledger.CommitLenMax {
@@ -229,7 +252,9 @@ func (b *bench) append(ctx context.Context, tenant string, records []*pb.Record)
 		if err != nil {
 			return err
 		}
-		if _, err := appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+		if _, err := appender.Append(ctx,
+			ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(),
+				Data: data}); err != nil {
 			return err
 		}
 		records = records[n:]
@@ -248,10 +273,12 @@ func (b *bench) settled(ctx context.Context, tenant string) (uint64, error) {
 }
 
 // records reads a tenant's records from a sequence on until take returns false.
-func (b *bench) records(ctx context.Context, tenant string, from uint64, take func(m ledger.Message, r *pb.Record) bool) error {
+func (b *bench) records(ctx context.Context, tenant string, from uint64,
+	take func(m ledger.Message, r *pb.Record) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	store, err := jetstream.Open(ctx, jetstream.Config{Conn: b.conn, Tenant: tenant, AcceptLossyBroker: true})
+	store, err := jetstream.Open(ctx,
+		jetstream.Config{Conn: b.conn, Tenant: tenant, AcceptLossyBroker: true})
 	if err != nil {
 		return err
 	}
@@ -278,5 +305,7 @@ func encodeFact(key string, value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key, Value: body}}}})
+	return ledger.EncodeCommit(
+		[]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: key,
+			Value: body}}}})
 }

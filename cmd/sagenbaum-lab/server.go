@@ -24,8 +24,10 @@ func serverBinary(ctx context.Context, named, dir string) (string, error) {
 		}
 	}
 	built := filepath.Join(dir, "sagenbaum")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", built, serverPackage).CombinedOutput(); err != nil {
-		return "", cli.Fail(cli.ExitFailed, "--sagenbaum FILE, or run it in a checkout of the source",
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", built,
+		serverPackage).CombinedOutput(); err != nil {
+		return "", cli.Fail(cli.ExitFailed,
+			"--sagenbaum FILE, or run it in a checkout of the source",
 			"cannot build the server: %v: %s", err, out)
 	}
 	return built, nil

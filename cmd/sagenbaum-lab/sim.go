@@ -60,8 +60,9 @@ type simFlags struct {
 func newSim(s *cli.Settings) *cobra.Command {
 	f := new(simFlags)
 	cmd := &cobra.Command{
-		Use:   "sim",
-		Short: "Run worlds by seed in which the executor meets every fault, offline (exit code 1 when a rule is broken)",
+		Use: "sim",
+		Short: "Run worlds by seed in which the executor meets every fault, offline (exit code 1 " +
+			"when a rule is broken)",
 		Long: `Run worlds by seed: agents, workers with an outside world whose effects are counted,
 supervisors, operators and one to three hosts, over a stream and a network that lose,
 double and reorder. Everything is decided by the seed; the executor, the ledger and the
@@ -88,11 +89,14 @@ docs/guide/simulation.md explains what a trace shows.`,
 	flags.Uint64Var(&f.seed, "seed", 1, "`SEED` of the world, or of the first")
 	flags.Uint64Var(&f.seeds, "seeds", 1, "how many worlds, one seed after the other")
 	flags.BoolVar(&f.trace, "trace", false, "show all that happens")
-	flags.BoolVar(&f.shrink, "shrink", false, "leave out plans, actors and faults while the same rule fails")
-	flags.StringVar(&f.without, "without", "", "`FAULTS` of the seed that do not happen, with commas between them")
+	flags.BoolVar(&f.shrink, "shrink", false,
+		"leave out plans, actors and faults while the same rule fails")
+	flags.StringVar(&f.without, "without", "",
+		"`FAULTS` of the seed that do not happen, with commas between them")
 	flags.StringVar(&f.drop, "drop", "", "numbers of `PLANS` to leave out, as in 0,2")
 	flags.IntVar(&f.hosts, "hosts", 0, "at most so many hosts; 0: as the seed says")
-	flags.BoolVar(&f.alone, "alone", false, "without sources, supervisors, operators and foreign writers")
+	flags.BoolVar(&f.alone, "alone", false,
+		"without sources, supervisors, operators and foreign writers")
 	return cmd
 }
 
@@ -100,18 +104,21 @@ docs/guide/simulation.md explains what a trace shows.`,
 func (f *simFlags) options() (o sim.Options, err error) {
 	o = sim.Options{Seed: f.seed, Hosts: f.hosts, Alone: f.alone, Trace: f.trace}
 	if o.Without, err = sim.ParseFaults(f.without); err != nil {
-		return o, cli.Fail(cli.ExitUsage, "one or more of "+sim.AllFaults.String(), "--without: %v", err)
+		return o, cli.Fail(cli.ExitUsage, "one or more of "+sim.AllFaults.String(), "--without: %v",
+			err)
 	}
 	if o.Drop, err = sim.ParseDrop(f.drop); err != nil {
 		return o, cli.Fail(cli.ExitUsage, "--drop 0,2", "--drop: %v", err)
 	}
 	switch {
 	case f.hosts < 0:
-		return o, cli.Fail(cli.ExitUsage, "--hosts 1", "--hosts %d: a world has 1 to 3 hosts", f.hosts)
+		return o, cli.Fail(cli.ExitUsage, "--hosts 1", "--hosts %d: a world has 1 to 3 hosts",
+			f.hosts)
 	case f.seeds == 0:
 		return o, cli.Fail(cli.ExitUsage, "--seeds 1000", "--seeds 0 runs nothing")
 	case f.seeds > 1 && (f.trace || f.shrink):
-		return o, cli.Fail(cli.ExitUsage, "--seed N --trace", "--trace and --shrink are for one world, not for %d", f.seeds)
+		return o, cli.Fail(cli.ExitUsage, "--seed N --trace",
+			"--trace and --shrink are for one world, not for %d", f.seeds)
 	}
 	return o, nil
 }
@@ -136,7 +143,8 @@ func runSim(cmd *cobra.Command, s *cli.Settings, o sim.Options, shrink bool) err
 	}
 	out := cmd.OutOrStdout()
 	if s.JSON() {
-		if err := cli.PrintJSON(out, simView{result, o.String(), simCommand(o, "--trace")}); err != nil {
+		if err := cli.PrintJSON(out,
+			simView{result, o.String(), simCommand(o, "--trace")}); err != nil {
 			return cli.Failed("print the world", err)
 		}
 	} else {
@@ -174,18 +182,21 @@ func writeTrace(out io.Writer, p cli.Pen, lines []sim.Line) {
 
 func writeSim(out io.Writer, p cli.Pen, o sim.Options, r sim.Result) {
 	fmt.Fprintf(out, "%s: %s on %s, %d records in %d steps and %s of its own time\n", o,
-		cli.CountOf(r.Plans, "plan"), cli.CountOf(r.Hosts, "host"), r.Records, r.Steps, time.Duration(r.SpanNs).Round(time.Second))
+		cli.CountOf(r.Plans, "plan"), cli.CountOf(r.Hosts, "host"), r.Records, r.Steps,
+		time.Duration(r.SpanNs).Round(time.Second))
 	fmt.Fprintf(out, "faults  %s\n", strings.ReplaceAll(r.Faults, ",", ", "))
 	fmt.Fprintf(out, "trace   %s\n", r.TraceHash)
 	if r.Halted != "" {
-		fmt.Fprintf(out, "halted  %s: what the stream lost was found before anything was sent\n", cli.Printable(r.Halted))
+		fmt.Fprintf(out, "halted  %s: what the stream lost was found before anything was sent\n",
+			cli.Printable(r.Halted))
 	}
 	if len(r.Violations) == 0 {
 		fmt.Fprintln(out, p.In(cli.StateColors["ok"], "ok")+"      no rule is broken")
 		return
 	}
 	for _, v := range r.Violations {
-		fmt.Fprintf(out, "%s    %s\n", p.In(cli.StateColors["FAIL"], "FAIL"), cli.Printable(v.String()))
+		fmt.Fprintf(out, "%s    %s\n", p.In(cli.StateColors["FAIL"], "FAIL"),
+			cli.Printable(v.String()))
 	}
 	fmt.Fprintf(out, "  next: %s\n", simCommand(o, "--trace"))
 }
@@ -202,7 +213,8 @@ func runSims(cmd *cobra.Command, s *cli.Settings, o sim.Options, seeds uint64) e
 		defer mu.Unlock()
 		one := o
 		one.Seed = next
-		if next-o.Seed == seeds || len(view.Failures) >= simFailuresMax || cmd.Context().Err() != nil {
+		if next-o.Seed == seeds || len(view.Failures) >= simFailuresMax ||
+			cmd.Context().Err() != nil {
 			return one, false
 		}
 		next++
@@ -226,7 +238,8 @@ func runSims(cmd *cobra.Command, s *cli.Settings, o sim.Options, seeds uint64) e
 	group.Wait()
 	view.TookNs = time.Since(started).Nanoseconds()
 	view.Faults, view.Ends = countedOf(seen.Faults), countedOf(seen.Ends)
-	slices.SortFunc(view.Failures, func(a, b simView) int { return strings.Compare(a.Options, b.Options) })
+	slices.SortFunc(view.Failures,
+		func(a, b simView) int { return strings.Compare(a.Options, b.Options) })
 	out := cmd.OutOrStdout()
 	if s.JSON() {
 		if err := cli.PrintJSON(out, view); err != nil {
@@ -268,8 +281,10 @@ func countedOf(counts map[string]int) []counted {
 
 func (v *simsView) write(out io.Writer, p cli.Pen) {
 	took := time.Duration(v.TookNs)
-	fmt.Fprintf(out, "seeds %d to %d: %d worlds, %d records, %d steps in %s, %.0f worlds a second\n",
-		v.First, v.First+uint64(max(v.Worlds, 1))-1, v.Worlds, v.Records, v.Steps, took.Round(10*time.Millisecond), float64(v.Worlds)/took.Seconds())
+	fmt.Fprintf(out,
+		"seeds %d to %d: %d worlds, %d records, %d steps in %s, %.0f worlds a second\n",
+		v.First, v.First+uint64(max(v.Worlds, 1))-1, v.Worlds, v.Records, v.Steps,
+		took.Round(10*time.Millisecond), float64(v.Worlds)/took.Seconds())
 	line := func(name string, counts []counted) {
 		var words []string
 		for _, c := range counts {
@@ -279,12 +294,15 @@ func (v *simsView) write(out io.Writer, p cli.Pen) {
 	}
 	line("faults", v.Faults)
 	line("plans", v.Ends)
-	fmt.Fprintf(out, "halted  %d: what their stream lost was found before anything was sent\n", v.Halted)
+	fmt.Fprintf(out, "halted  %d: what their stream lost was found before anything was sent\n",
+		v.Halted)
 	if len(v.Failures) == 0 {
 		fmt.Fprintln(out, p.In(cli.StateColors["ok"], "ok")+"      no rule is broken")
 		return
 	}
 	for _, f := range v.Failures {
-		fmt.Fprintf(out, "%s    seed %d: %s\n        faults %s\n        %s\n", p.In(cli.StateColors["FAIL"], "FAIL"), f.Seed, cli.Printable(f.Violations[0].String()), f.Faults, f.Repeat)
+		fmt.Fprintf(out, "%s    seed %d: %s\n        faults %s\n        %s\n",
+			p.In(cli.StateColors["FAIL"], "FAIL"), f.Seed, cli.Printable(f.Violations[0].String()),
+			f.Faults, f.Repeat)
 	}
 }

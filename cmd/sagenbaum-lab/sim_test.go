@@ -49,7 +49,8 @@ func TestSimRunsAWorldAndShowsIt(t *testing.T) {
 }
 
 func TestSimRefusesWhatMakesNoSense(t *testing.T) {
-	for _, args := range [][]string{{"--without", "crush"}, {"--drop", "9"}, {"--hosts", "-1"}, {"--seeds", "0"}, {"--seeds", "2", "--trace"}} {
+	for _, args := range [][]string{{"--without", "crush"}, {"--drop", "9"}, {"--hosts", "-1"}, {"--seeds", "0"},
+		{"--seeds", "2", "--trace"}} {
 		code, _, stderr := lab(t, append([]string{"sim"}, args...)...)
 		if code != cli.ExitUsage || !strings.Contains(stderr, "next:") {
 			t.Errorf("%s: exit code %d, %s", strings.Join(args, " "), code, stderr)

@@ -56,9 +56,13 @@ func (a *author) plan(n int) {
 	records := []*pb.Record{{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}}
 	for _, id := range []string{"a", "b", "c"} {
 		records = append(records,
-			&pb.Record{Action: id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE}}},
-			&pb.Record{Action: id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: 1e9}}},
-			&pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)}, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+			&pb.Record{Action: id,
+				Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do." + id,
+					Class: pb.Class_CLASS_COMPENSABLE}}},
+			&pb.Record{Action: id,
+				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: 1e9}}},
+			&pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)},
+				Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 	}
 	if n%2 == 0 {
 		records = append(records, &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
@@ -72,7 +76,9 @@ func (a *author) plan(n int) {
 	var answers []executor.Answer
 	for range 20 {
 		for _, c := range a.state.Commands() {
-			answers = append(answers, executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt, Reply: &api.Reply{Status: api.StatusDone}})
+			answers = append(answers,
+				executor.Answer{Plan: c.Plan, Number: c.Number, Purpose: c.Purpose, Attempt: c.Attempt,
+					Reply: &api.Reply{Status: api.StatusDone}})
 		}
 		decided := a.state.Decide(executor.Input{EpochNs: a.now, Answers: answers, SizeMax: 60 << 10})
 		if len(decided) == 0 {
@@ -92,11 +98,13 @@ func worked(b *testing.B, n uint64) (file string, size uint64) {
 		b.Fatal(err)
 	}
 	defer out.Close()
-	a := &author{state: executor.Open(rows.NewMemoryKV(), "t", nil), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()}
+	a := &author{state: executor.Open(rows.NewMemoryKV(), "t", nil),
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()}
 	if a.w, err = bundle.NewWriter(out, bundle.Header{Tenant: "t", Holds: bundle.Whole}); err != nil {
 		b.Fatal(err)
 	}
-	a.write(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 1, EpochNs: a.now, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
+	a.write(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+		&pb.Record{Term: 1, EpochNs: a.now, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h"}}})
 	for i := 0; a.tree.Size() < n && a.err == nil; i++ {
 		a.plan(i)
 	}
@@ -127,7 +135,8 @@ func BenchmarkVerify(b *testing.B) {
 				nothing, hashing := time.Hour, time.Hour
 				for range 5 { // the best of: the machine may be at something else
 					nothing = min(nothing, timed(b, func() error { return each(file, func([]byte) {}) }))
-					hashing = min(hashing, timed(b, func() error { return each(file, func(leaf []byte) { sha256.Sum256(leaf) }) }))
+					hashing = min(hashing,
+						timed(b, func() error { return each(file, func(leaf []byte) { sha256.Sum256(leaf) }) }))
 				}
 				read += nothing
 				hash += hashing

@@ -93,7 +93,8 @@ func (l *leafFile) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte
 }
 
 // Get implements audit.Leaves.
-func (l *leafFile) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byte, refused, known bool) {
+func (l *leafFile) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byte, refused,
+	known bool) {
 	if sequence == 0 || sequence > l.last {
 		if l.gap {
 			return l.behind.Get(sequence, index)

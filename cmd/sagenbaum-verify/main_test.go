@@ -38,14 +38,16 @@ func facts(t testing.TB, n int) (data []byte, key, checkpoint string) {
 	}
 	var tree bundle.Tree
 	for i := range n {
-		m := ledger.Message{Sequence: uint64(i + 1), StampNs: int64(i), Subject: "saga.t.fact.s", Data: []byte{8, 1, 18, 0}}
+		m := ledger.Message{Sequence: uint64(i + 1), StampNs: int64(i), Subject: "saga.t.fact.s",
+			Data: []byte{8, 1, 18, 0}}
 		leaf := ledger.AppendLeaf(nil, "t", m, 0, 1, 1, nil)
 		tree.Append(ledger.LeafHash(leaf))
 		if err := w.Record(leaf); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text, err := note.Sign(&note.Note{Text: ledger.Checkpoint{Origin: ledger.Origin("t"), Size: tree.Size(), Root: tree.Root()}.Text()}, signer)
+	text, err := note.Sign(&note.Note{Text: ledger.Checkpoint{Origin: ledger.Origin("t"), Size: tree.Size(),
+		Root: tree.Root()}.Text()}, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,8 @@ func put(t testing.TB, name string, data []byte) string {
 // TestTheExitCodeSaysWhatIsProven, and both reports say why.
 func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 	data, key, checkpoint := facts(t, 400)
-	file, keyFile, before := put(t, "b", data), put(t, "k", []byte("# of t\n"+key+"\n")), put(t, "c", []byte(checkpoint))
+	file, keyFile, before := put(t, "b", data), put(t, "k", []byte("# of t\n"+key+"\n")), put(t, "c",
+		[]byte(checkpoint))
 	damaged := bytes.Clone(data)
 	damaged[len(data)/2] ^= 1
 	smaller, _, _ := facts(t, 300)
@@ -87,7 +90,8 @@ func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 		{"proven", []string{file, "--key", key}, 0, "PROVEN"},
 		{"a key in a file, flags first", []string{"--key", keyFile, file}, 0, "400 of 400"},
 		{"from standard input", []string{"-", "--key", key}, 0, "PROVEN"},
-		{"with a checkpoint from before", []string{file, "--key", key, "--before", before}, 0, "400 records of the checkpoint"},
+		{"with a checkpoint from before", []string{file, "--key", key, "--before", before}, 0,
+			"400 records of the checkpoint"},
 		{"no key", []string{file}, 2, "no key was given"},
 		{"damaged", []string{put(t, "d", damaged), "--key", key}, 1, "altered or damaged"},
 		{"truncated", []string{put(t, "s", smaller), "--key", key, "--before", before}, 1, "truncated"},
@@ -116,7 +120,8 @@ func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	var report verify.Report
-	if exit := run([]string{file, "-o", "json", "--key", key}, nil, &stdout, &stderr); exit != 0 || json.Unmarshal(stdout.Bytes(), &report) != nil || report.Verdict != verify.Proven || report.Size != 400 {
+	if exit := run([]string{file, "-o", "json", "--key", key}, nil, &stdout, &stderr); exit != 0 ||
+		json.Unmarshal(stdout.Bytes(), &report) != nil || report.Verdict != verify.Proven || report.Size != 400 {
 		t.Fatalf("%d %s%s", exit, &stdout, &stderr)
 	}
 	if got := verify.Printable("a\x1b[2J\u202eb\xff"); got != `a\x1b[2J\u202eb`+"\ufffd" {
@@ -139,12 +144,14 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 		{"nothing to keep", []string{file, "--keep", kept}, 2, "none was verified"},
 		{"kept", []string{file, "--key", key, "--keep", kept}, 0, "PROVEN"},
 		{"with what was kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
-		{"a smaller one", []string{put(t, "s", smaller), "--key", key, "--before", kept, "--keep", kept}, 1, "truncated"},
+		{"a smaller one", []string{put(t, "s", smaller), "--key", key, "--before", kept, "--keep", kept}, 1,
+			"truncated"},
 		{"with what is still kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
 		{"kept nowhere", []string{file, "--key", key, "--keep", filepath.Join(kept, "x")}, 2, "cannot keep"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if exit := run(c.args, nil, &stdout, &stderr); exit != c.exit || !strings.Contains(stdout.String()+stderr.String(), c.want) {
+		if exit := run(c.args, nil, &stdout, &stderr); exit != c.exit ||
+			!strings.Contains(stdout.String()+stderr.String(), c.want) {
 			t.Fatalf("%s: exit %d, want %d with %q:\n%s%s", c.name, exit, c.exit, c.want, &stdout, &stderr)
 		}
 	}
@@ -162,7 +169,9 @@ func TestTheVerifierHoldsNothingOfWhatItChecks(t *testing.T) {
 		t.Fatal("go list says too little: ", deps)
 	}
 	const module = "github.com/sagenbaum/sagenbaum/"
-	ours := map[string]bool{"proto/sagenbaum/v1": true, "proto/api": true, "ledger": true, "ledger/audit": true, "ledger/bundle": true, "ledger/seal": true, "ledger/verify": true, "triggers": true, "cmd/sagenbaum-verify": true}
+	ours := map[string]bool{"proto/sagenbaum/v1": true, "proto/api": true, "ledger": true, "ledger/audit": true,
+		"ledger/bundle": true, "ledger/seal": true, "ledger/verify": true, "triggers": true,
+		"cmd/sagenbaum-verify": true}
 	for _, dep := range deps {
 		if folder, is := strings.CutPrefix(dep, module); is && !ours[folder] {
 			t.Errorf("it is linked with %s", dep)
@@ -217,7 +226,8 @@ func TestLeavesAreFoundInTheirFile(t *testing.T) {
 	for _, s := range []uint64{1, 2, 3, 20_000, 59_999, last} {
 		for i := range uint32(4) {
 			got, refused, known := l.Get(s, i)
-			if want := uint64(i) < s%3+1; known != want || known && (got != leaf(s*8+uint64(i)) || refused != (s%5 == 0)) {
+			if want := uint64(i) < s%3+1; known != want || known &&
+				(got != leaf(s*8+uint64(i)) || refused != (s%5 == 0)) {
 				t.Fatal(s, i, got, refused, known)
 			}
 		}
@@ -292,7 +302,8 @@ func TestAShelfGivesBackWhatWasPutLast(t *testing.T) {
 	if seen != 0 || files.failed() != nil {
 		t.Fatal(seen, files.failed())
 	}
-	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "sagenbaum-verify-*")); err == nil && runtime.GOOS != "windows" {
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "sagenbaum-verify-*")); err == nil &&
+		runtime.GOOS != "windows" {
 		for _, name := range left {
 			for _, f := range []*os.File{s.rows.file, s.index} {
 				if f.Name() == name {

@@ -209,10 +209,12 @@ func (s *fileShelf) Each(prefix string, each func(key string, value []byte)) {
 	for at := uint64(0); at < end && s.err == nil; {
 		key, value, err := s.read(at)
 		name, here := string(key), at
-		if at += rowHead + uint64(len(key)) + uint64(len(value)); err == nil && len(name) >= len(prefix) && name[:len(prefix)] == prefix {
+		if at += rowHead + uint64(len(key)) + uint64(len(value)); err == nil &&
+			len(name) >= len(prefix) && name[:len(prefix)] == prefix {
 			value = append([]byte(nil), value...)
 			var last uint64
-			if _, last, err = s.find(maphash.String(s.seed, name), []byte(name)); err == nil && last == here+1 {
+			if _, last, err = s.find(maphash.String(s.seed, name), []byte(name)); err == nil &&
+				last == here+1 {
 				each(name, value)
 			}
 		}
@@ -230,11 +232,13 @@ func (s *fileShelf) failed(err error) {
 type shelvedLeaves struct{ shelf *fileShelf }
 
 func leafKey(sequence uint64, index uint32) string {
-	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte{'L'}, sequence), index))
+	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte{'L'},
+		sequence), index))
 }
 
 // Put implements audit.Leaves.
-func (l shelvedLeaves) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte, refused bool) {
+func (l shelvedLeaves) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]byte,
+	refused bool) {
 	row := append(leaf[:], 0)
 	if refused {
 		row[ledger.LeafSize] = 1
@@ -243,7 +247,8 @@ func (l shelvedLeaves) Put(sequence uint64, index uint32, leaf [ledger.LeafSize]
 }
 
 // Get implements audit.Leaves.
-func (l shelvedLeaves) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byte, refused, known bool) {
+func (l shelvedLeaves) Get(sequence uint64, index uint32) (leaf [ledger.LeafSize]byte, refused,
+	known bool) {
 	row, known := l.shelf.Get(leafKey(sequence, index))
 	if !known || len(row) != leafLen {
 		return leaf, false, false

@@ -54,12 +54,15 @@ func (l *loop) begin(ctx context.Context, place string, n int) error {
 		times--
 	}
 	condition := fmt.Sprintf(`%q in facts && facts[%q] == %d`, key, key, times)
-	plan, err := l.agent.Begin(ctx, coordinator.PlanSpec{ID: fmt.Sprint(place, "-", n), Owner: "travel", Triggers: map[string]string{"moved": condition}})
+	plan, err := l.agent.Begin(ctx,
+		coordinator.PlanSpec{ID: fmt.Sprint(place, "-", n), Owner: "travel",
+			Triggers: map[string]string{"moved": condition}})
 	if err != nil {
 		return err
 	}
 	action := coordinator.Action{Capability: "room.book", Input: map[string]any{"room": 7}}
-	err = plan.Report(ctx, action, coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")})
+	err = plan.Report(ctx, action,
+		coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")})
 	return errors.Join(err, plan.Flush(ctx))
 }
 
@@ -73,8 +76,10 @@ func (l *loop) undo(ctx context.Context, c api.Command) (worker.Result, error) {
 	if err := l.begin(ctx, place, n+1); err != nil {
 		return worker.Result{}, err
 	}
-	fact := fmt.Sprintf(`{"records":[{"plan":%q,"action":%q,"factAsserted":{"key":"undone/%s","value":%q}}]}`, c.Plan, c.Action, place, base64Of(round))
-	said := &nats.Msg{Subject: "saga.default.fact.store", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}, Data: []byte(fact)}
+	fact := fmt.Sprintf(`{"records":[{"plan":%q,"action":%q,"factAsserted":{"key":"undone/%s","value":%q}}]}`, c.Plan,
+		c.Action, place, base64Of(round))
+	said := &nats.Msg{Subject: "saga.default.fact.store", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
+		Data: []byte(fact)}
 	_, err := l.conn.RequestMsgWithContext(ctx, said)
 	return worker.Result{}, err
 }
@@ -106,39 +111,53 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
 	defer l.stop(t)
-	l.run(t, cli.ExitConflict, "plan resume shop-1 --reason x --actor ana", "no lease of plan shop-1 waits after a cut cascade: it is open")
+	l.run(t, cli.ExitConflict, "plan resume shop-1 --reason x --actor ana",
+		"no lease of plan shop-1 waits after a cut cascade: it is open")
 	says(t, l.run(t, cli.ExitGood, "plan why shop-1"), "no lease of it has fired")
 	l.run(t, cli.ExitGood, "plan cancel shop-1 --reason 'the shop moves' --actor ana")
 	l.cut(t, "price-3")
-	says(t, l.run(t, cli.ExitLook, "quarantine ls", "next: sagenbaum plan why price-3"), "price-3", "lease moved", "travel", "cascade cut, depth 9 of 8")
-	says(t, l.run(t, cli.ExitLook, "status"), "1 cut; limits: depth 8, plan 8, tenant 10000 an hour, 7 used in this one", "price-3, owner travel: lease moved (cascade cut, depth 9 of 8)")
+	says(t, l.run(t, cli.ExitLook, "quarantine ls", "next: sagenbaum plan why price-3"), "price-3", "lease moved",
+		"travel", "cascade cut, depth 9 of 8")
+	says(t, l.run(t, cli.ExitLook, "status"),
+		"1 cut; limits: depth 8, plan 8, tenant 10000 an hour, 7 used in this one",
+		"price-3, owner travel: lease moved (cascade cut, depth 9 of 8)")
 	says(t, l.run(t, cli.ExitLook, "doctor"), "1 plan waits for its owner", "next: sagenbaum plan why price-3")
 	says(t, l.run(t, cli.ExitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
 	r := l.run(t, cli.ExitLook, "plan why price-3")
-	says(t, r, "  1 plan shop-1 was cancelled by ana: the shop moves (", "that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
-		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (", "that turned lease moved of plan stock-1, and its plan was undone (",
+	says(t, r, "  1 plan shop-1 was cancelled by ana: the shop moves (",
+		"that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
+		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (",
+		"that turned lease moved of plan stock-1, and its plan was undone (",
 		`condition: "undone/shop" in facts && facts["undone/shop"] == 1`,
-		"  9 the undo of action 1 of plan stock-3 asserted fact undone/stock (", "that turned lease moved of plan price-3, and is held: the cascade was cut",
+		"  9 the undo of action 1 of plan stock-3 asserted fact undone/stock (",
+		"that turned lease moved of plan price-3, and is held: the cascade was cut",
 		"cycle of 3: stock-1 -> price-1 -> shop-2 -> stock-2, went round 2 times, with other plans each time",
 		"waits since ", "cascade cut, depth 9 of 8, owner travel",
-		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME", "    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
+		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME",
+		"    or: sagenbaum plan give-up price-3 --reason WHY --actor NAME")
 	t.Log("\n" + r.stdout)
 	why := decoded[executor.WhyView](t, l.run(t, cli.ExitLook, "plan why price-3 -o json"))
 	if len(why.Steps) != 9 || why.Cycle.Rounds != 2 || len(why.Cuts) != 1 {
 		t.Errorf("%+v", why)
 	}
 	l.run(t, cli.ExitUsage, "plan resume price-3", "the owner's answer needs a reason")
-	l.run(t, cli.ExitConflict, "plan resume price-3 --lease other --reason x --actor ana", "is not cut; cut: lease moved")
-	says(t, l.run(t, cli.ExitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"), "price-3 lease moved goes on from depth 1, as told by ana")
+	l.run(t, cli.ExitConflict, "plan resume price-3 --lease other --reason x --actor ana",
+		"is not cut; cut: lease moved")
+	says(t, l.run(t, cli.ExitGood, "plan resume price-3 --reason 'the stock is right now' --actor ana"),
+		"price-3 lease moved goes on from depth 1, as told by ana")
 	l.cut(t, "stock-6")
-	says(t, l.run(t, cli.ExitLook, "plan why stock-6"), "; resumed by ana: the stock is right now (", "), depth counts from 1 again", "went round 5 times")
-	says(t, l.run(t, cli.ExitGood, "plan give-up stock-6 --reason 'enough' --actor ana"), "stock-6 lease moved given up, as told by ana", "plan now open")
+	says(t, l.run(t, cli.ExitLook, "plan why stock-6"), "; resumed by ana: the stock is right now (",
+		"), depth counts from 1 again", "went round 5 times")
+	says(t, l.run(t, cli.ExitGood, "plan give-up stock-6 --reason 'enough' --actor ana"),
+		"stock-6 lease moved given up, as told by ana", "plan now open")
 	l.run(t, cli.ExitConflict, "plan give-up stock-6 --reason again --actor ana", "no lease of plan stock-6 waits")
 	l.run(t, cli.ExitGood, "quarantine ls")
 	says(t, l.run(t, cli.ExitGood, "plan show stock-6"), "given up")
-	says(t, l.run(t, cli.ExitGood, "plan why stock-6"), "stock-6  open", "lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
+	says(t, l.run(t, cli.ExitGood, "plan why stock-6"), "stock-6  open",
+		"lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
 		"lease moved was cut (", "), depth 9 of 8; given up by ana: enough (")
-	says(t, l.run(t, cli.ExitGood, "plan why price-3"), "price-3  compensated", "went round 2 times", "; resumed by ana: the stock is right now (", "lease moved was cut (")
+	says(t, l.run(t, cli.ExitGood, "plan why price-3"), "price-3  compensated", "went round 2 times",
+		"; resumed by ana: the stock is right now (", "lease moved was cut (")
 }
 
 // TestServeRefusesCascadeLimitsThatAreNone, and says what would be right.
@@ -170,7 +189,8 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	}
 	report(t, open, "room.book")
 	s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
-	says(t, s.run(t, cli.ExitGood, "plan why p1"), "p1  open", "  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "p1  open",
+		"  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
 		"that turned lease plan.cancelled of plan p1, and its plan was undone back to savepoint paid (")
 	done := s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book")
 	if err := done.Commit(t.Context()); err != nil {
@@ -178,9 +198,11 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	}
 	s.run(t, cli.ExitGood, "plan unwind p2 --reason 'bad release' --actor ana --wait")
 	r := s.run(t, cli.ExitGood, "plan why p2")
-	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1", "  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
+	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1",
+		"  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
 	if strings.Contains(r.stdout, "is a part of it") {
 		t.Error(r.stdout)
 	}
-	says(t, s.run(t, cli.ExitGood, "plan why p2~1"), "it undoes the committed plan p2", "  1 plan p2~1 was told to unwind by ana: bad release (")
+	says(t, s.run(t, cli.ExitGood, "plan why p2~1"), "it undoes the committed plan p2",
+		"  1 plan p2~1 was told to unwind by ana: bad release (")
 }

@@ -107,8 +107,10 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 	for _, line := range []string{
 		"plan ls", "plan show p", "plan tree p", "plan cancel p", "quarantine ls",
-		"quarantine resolve p 1 --as done --reason x --evidence y", "quarantine show p 1", "quarantine retry p 1 --reason x",
-		"quarantine skip p 1 --reason x", "plan unwind p --reason x", "plan preview p", "undo ls --plan p", "ledger tail", "status",
+		"quarantine resolve p 1 --as done --reason x --evidence y", "quarantine show p 1",
+		"quarantine retry p 1 --reason x",
+		"quarantine skip p 1 --reason x", "plan unwind p --reason x", "plan preview p", "undo ls --plan p",
+		"ledger tail", "status",
 		"doctor", "doctor --plan p",
 	} {
 		args := append(strings.Fields(line), "--server", "nats://secret:word@127.0.0.1:1")
@@ -134,7 +136,8 @@ func TestEveryCommandExplainsItselfWithAnExample(t *testing.T) {
 	walk(root)
 	r := finished(t, sagenbaum(t, "--help"))
 	r.wants(t, "--help", cli.ExitGood)
-	for _, name := range []string{"serve", "demo", "plan", "quarantine", "ledger", "status", "doctor", "version", "completion", "Exit codes"} {
+	for _, name := range []string{"serve", "demo", "plan", "quarantine", "ledger", "status", "doctor", "version",
+		"completion", "Exit codes"} {
 		if !strings.Contains(r.stdout, name) {
 			t.Errorf("help does not mention %s", name)
 		}

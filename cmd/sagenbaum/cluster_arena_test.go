@@ -73,7 +73,8 @@ func newArena(t *testing.T, ctx context.Context, ttl time.Duration, hosts ...str
 func plainArena(t *testing.T, c *natsCluster, ctx context.Context, ttl time.Duration) *arena {
 	t.Helper()
 	a := &arena{
-		cluster: c, ttl: ttl, dir: t.TempDir(), hosts: map[string]*served{}, through: map[string]string{}, inside: map[string]string{},
+		cluster: c, ttl: ttl, dir: t.TempDir(), hosts: map[string]*served{}, through: map[string]string{},
+		inside: map[string]string{},
 		orders: &orders{first: map[uint64]time.Time{}, last: map[uint64][]byte{}}, conn: c.connect(t, ctx, "host"),
 	}
 	a.mayEnd = map[string]bool{}
@@ -97,7 +98,8 @@ func (a *arena) start(t *testing.T, name string) *served {
 		if err != nil {
 			t.Fatal(err)
 		}
-		command.Path, command.Args = ip, append([]string{"ip", "netns", "exec", namespace, command.Path}, command.Args[1:]...)
+		command.Path, command.Args = ip, append([]string{"ip", "netns", "exec", namespace, command.Path},
+			command.Args[1:]...)
 	}
 	s := serveAs(t, dir, command)
 	s.confess(t)
@@ -114,7 +116,8 @@ func (a *arena) work(t *testing.T, ctx context.Context) {
 	}
 	// As startLoad, on connections that notice a server behind a pulled cable.
 	l := &load{
-		world: newProvider(), conn: a.cluster.connect(t, ctx, "host"), stop: make(chan struct{}), next: make(chan struct{}),
+		world: newProvider(), conn: a.cluster.connect(t, ctx, "host"), stop: make(chan struct{}),
+		next:  make(chan struct{}),
 		acked: map[string]bool{}, ends: map[string]string{},
 	}
 	l.maker = l.world.serveUnmake(t, a.cluster.connect(t, ctx, "host"))
@@ -228,7 +231,8 @@ func checkTerms(t *testing.T, messages []ledger.Message) termed {
 				term = e.Record.Term
 				out.began[term] = time.Unix(0, m.StampNs)
 			case e.Record.Term != term:
-				t.Errorf("an effective decision of term %d at %s, in term %d", e.Record.Term, ledger.FormatAddress(e.Address), term)
+				t.Errorf("an effective decision of term %d at %s, in term %d", e.Record.Term,
+					ledger.FormatAddress(e.Address), term)
 			case out.first[term].IsZero():
 				out.first[term] = time.Unix(0, m.StampNs)
 			}
@@ -345,7 +349,8 @@ func (a *arena) checkVoid(t *testing.T, ctx context.Context, messages []ledger.M
 				return r.Void && r.Sequence == e.Address.Sequence && r.Index == e.Address.Index && r.Reason != ""
 			})
 			if err != nil || !shown {
-				t.Errorf("plan show %s does not explain the void record at %s: %v", e.Record.Plan, ledger.FormatAddress(e.Address), err)
+				t.Errorf("plan show %s does not explain the void record at %s: %v", e.Record.Plan,
+					ledger.FormatAddress(e.Address), err)
 			}
 		}
 	}
@@ -372,7 +377,8 @@ func (a *arena) report(t *testing.T, terms termed) {
 		decisions[l.how] = append(decisions[l.how], took)
 	}
 	for how, took := range decisions {
-		t.Logf("%s, lease of %v: to the first decision: %s; to the first command: %s", how, a.ttl, spread(took), spread(commands[how]))
+		t.Logf("%s, lease of %v: to the first decision: %s; to the first command: %s", how, a.ttl, spread(took),
+			spread(commands[how]))
 	}
 }
 
@@ -387,5 +393,6 @@ func appliedBy(t *testing.T, s *served) uint64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	return executor.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}, tortureTenant, nil).Applied()
+	return executor.NewReader(stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: t.Fatal}, tortureTenant,
+		nil).Applied()
 }

@@ -53,7 +53,8 @@ func TestTheClusterFilesReadWhatTheirEnvironmentHas(t *testing.T) {
 			}
 		}
 		if len(used) == 0 || len(differing(used, given))+len(differing(given, used)) > 0 {
-			t.Errorf("%s wants %v more of %s, which has %v too many", reads, differing(used, given), env, differing(given, used))
+			t.Errorf("%s wants %v more of %s, which has %v too many", reads, differing(used, given), env,
+				differing(given, used))
 		}
 	}
 }
@@ -67,7 +68,8 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	defer cancel()
 	c := startCluster(t, ctx)
 	a := plainArena(t, c, ctx, jetstream.LeaseTTL)
-	_, line, found := strings.Cut(deployed(t, "sagenbaum-host.service"), "\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum ")
+	_, line, found := strings.Cut(deployed(t, "sagenbaum-host.service"),
+		"\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum ")
 	if !found {
 		t.Fatal("the unit does not start serve on /var/lib/sagenbaum")
 	}
@@ -95,10 +97,13 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 		r.wants(t, what, cli.ExitGood)
 		return r.stdout
 	}
-	shows(t, seen("status", "status"), `holder +host-a, term 1 since \S+`, `host +host-b: standby, \d+ of \d+ folded, held by host-a`)
-	shows(t, seen("doctor", "doctor"), `executor +tenant default is held by host-a, term 1 since`, `hosts +1 host would take over`, `host-b: standby`)
+	shows(t, seen("status", "status"), `holder +host-a, term 1 since \S+`,
+		`host +host-b: standby, \d+ of \d+ folded, held by host-a`)
+	shows(t, seen("doctor", "doctor"), `executor +tenant default is held by host-a, term 1 since`,
+		`hosts +1 host would take over`, `host-b: standby`)
 	status := decoded[status.TenantStatus](t, asked.ask(t, tortureTenant, "status", "-o", "json"))
-	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != executor.ModeStandby || time.Since(time.Unix(0, status.SinceNs)) > torturePace {
+	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != executor.ModeStandby ||
+		time.Since(time.Unix(0, status.SinceNs)) > torturePace {
 		t.Errorf("the status in JSON is %+v", status)
 	}
 
@@ -108,9 +113,11 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	at := lateDecision(t, ctx, a)
 	until(t, ctx, "the late decision is folded", func() bool {
 		plan, err := a.client.Plan(ctx, "p", at)
-		return err == nil && len(plan.Refused) == 1 && plan.Refused[0].Void && plan.Refused[0].Reason == "term 1 had ended: host-b began term 2"
+		return err == nil && len(plan.Refused) == 1 && plan.Refused[0].Void &&
+			plan.Refused[0].Reason == "term 1 had ended: host-b began term 2"
 	})
-	shows(t, seen("plan show", "plan", "show", "p"), `void \d+\.0 held_set_retired on saga\.default\.executor: term 1 had ended: host-b began term 2`)
+	shows(t, seen("plan show", "plan", "show", "p"),
+		`void \d+\.0 held_set_retired on saga\.default\.executor: term 1 had ended: host-b began term 2`)
 	shows(t, seen("status", "status"), `holder +host-b, term 2 since`, `refused +0, void 1`)
 	shows(t, seen("doctor", "doctor"), `hosts +no other host stands by for default`)
 }
@@ -143,7 +150,8 @@ func openTorturePlan(t *testing.T, ctx context.Context, a *arena) {
 // that has ended.
 func lateDecision(t *testing.T, ctx context.Context, a *arena) (sequence uint64) {
 	t.Helper()
-	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Term: 1, Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{}}}})
+	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Term: 1,
+		Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +160,8 @@ func lateDecision(t *testing.T, ctx context.Context, a *arena) (sequence uint64)
 		t.Fatal(err)
 	}
 	source := ledger.Source{Tenant: tortureTenant, Class: ledger.ClassExecutor}
-	if sequence, err = appender.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+	if sequence, err = appender.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	return sequence
@@ -219,7 +228,8 @@ func (m machine) start(t *testing.T) *served {
 		values = append(values, "${"+pair[1]+"}", pair[2])
 		environment = append(environment, pair[0])
 	}
-	found := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/sagenbaum serve --data (\S+) (.*)$`).FindStringSubmatch(deployed(t, "sagenbaum-host.service"))
+	found := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/sagenbaum serve --data (\S+) (.*)$`).FindStringSubmatch(
+		deployed(t, "sagenbaum-host.service"))
 	if found == nil {
 		t.Fatal("the unit does not start serve on a folder")
 	}
@@ -241,7 +251,8 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 	work, hosts := setUp(t)
 	running := map[string]*served{}
 	for _, m := range hosts {
-		m.edit(t, map[string]string{"HOLDER": m.name, "SAGENBAUM_NATS": c.urls("host"), "SAGENBAUM_SYSTEM_NATS": c.urls("system")})
+		m.edit(t, map[string]string{"HOLDER": m.name, "SAGENBAUM_NATS": c.urls("host"),
+			"SAGENBAUM_SYSTEM_NATS": c.urls("system")})
 		running[m.name] = m.start(t)
 	}
 	asked := &served{url: c.urls("host")}
@@ -250,7 +261,8 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 		until(t, ctx, by+" signs a checkpoint", func() bool {
 			var status executor.StatusView
 			r := asked.ask(t, "default", "status", "-o", "json")
-			if r.code != cli.ExitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by || status.Checkpoint == nil {
+			if r.code != cli.ExitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by ||
+				status.Checkpoint == nil {
 				return false
 			}
 			v = *status.Checkpoint
@@ -295,7 +307,8 @@ func setUp(t *testing.T) (work string, hosts []machine) {
 		"sagenbaum": fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asCommand, self),
 		"systemctl": "#!/bin/sh\n", // the test starts the unit's command line
 	} {
-		if err := errors.Join(os.MkdirAll(bin, 0o700), os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)); err != nil {
+		if err := errors.Join(os.MkdirAll(bin, 0o700),
+			os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -63,7 +63,8 @@ func flipRound(t *testing.T, n int) {
 		return seen.Mode == executor.ModeHalted || seen.Applied >= uint64(len(whole))
 	})
 	missing, other := a.leaderLacks(t, ctx, whole)
-	t.Logf("bit flipped at %s behind %s; its server leads: %v, lacks %v and has something else at %v; a fresh host is %s at %d of %d %s", at, how, followed, missing, other, seen.Mode, seen.Applied, len(whole), seen.Problem)
+	t.Logf("bit flipped at %s behind %s; its server leads: %v, lacks %v and has something else at %v; a fresh host "+
+		"is %s at %d of %d %s", at, how, followed, missing, other, seen.Mode, seen.Applied, len(whole), seen.Problem)
 	if seen.Mode == executor.ModeHalted {
 		until(t, ctx, "the halted host leaves questions to the holder", func() bool {
 			for range 10 {
@@ -99,7 +100,8 @@ func flipRound(t *testing.T, n int) {
 func (a *arena) leaderLacks(t *testing.T, ctx context.Context, whole []ledger.Message) (missing, other []uint64) {
 	t.Helper()
 	for _, m := range whole {
-		reply, err := a.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+jetstream.StreamName(tortureTenant), fmt.Appendf(nil, `{"seq":%d}`, m.Sequence))
+		reply, err := a.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+jetstream.StreamName(tortureTenant),
+			fmt.Appendf(nil, `{"seq":%d}`, m.Sequence))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +144,8 @@ func (a *arena) rest(t *testing.T, ctx context.Context) {
 // for every n, and says where.
 func flip(t *testing.T, node *natsNode, n int) string {
 	t.Helper()
-	blocks, err := filepath.Glob(filepath.Join(node.dir, "jetstream", "SAGENBAUM", "streams", jetstream.StreamName(tortureTenant), "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(node.dir, "jetstream", "SAGENBAUM", "streams",
+		jetstream.StreamName(tortureTenant), "msgs", "*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatalf("%s has no blocks: %v", node.name, err)
 	}

@@ -93,7 +93,8 @@ func (a *arena) zombie(t *testing.T, ctx context.Context) {
 	a.refuseOldTerm(t, ctx, was, fence)
 	a.awaitStandby(t, ctx, was.Holder)
 	if status := a.holder(t, ctx, "", 0); status.Holder != now.Holder || status.Term != now.Term {
-		t.Errorf("%s began term %d; behind the zombie's return it is %s in term %d", now.Holder, now.Term, status.Holder, status.Term)
+		t.Errorf("%s began term %d; behind the zombie's return it is %s in term %d", now.Holder, now.Term,
+			status.Holder, status.Term)
 	}
 }
 
@@ -131,7 +132,8 @@ func (a *arena) refuseOldTerm(t *testing.T, ctx context.Context, was executor.St
 		t.Fatal(err)
 	}
 	commit := pairCommit(t, 0)
-	commit.ID, commit.Subject = jetstream.NewID(), ledger.Source{Tenant: tortureTenant, Class: ledger.ClassExecutor}.Subject()
+	commit.ID, commit.Subject = jetstream.NewID(), ledger.Source{Tenant: tortureTenant,
+		Class: ledger.ClassExecutor}.Subject()
 	commit.FenceSubject, commit.Fence = termSubject, fence
 	for err = ledger.ErrBusy; errors.Is(err, ledger.ErrBusy) || errors.Is(err, ledger.ErrInDoubt); {
 		_, err = appender.Append(ctx, commit)

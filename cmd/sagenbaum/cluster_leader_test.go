@@ -82,7 +82,8 @@ func (a *arena) blowAtTheLeader(t *testing.T, ctx context.Context, blows int) []
 			steps = append(steps, took)
 		}
 	}
-	t.Logf("%d blows at the leader; without an acknowledgement behind a kill -9: %s; behind a step-down: %s", blows, spread(kills), spread(steps))
+	t.Logf("%d blows at the leader; without an acknowledgement behind a kill -9: %s; behind a step-down: %s", blows,
+		spread(kills), spread(steps))
 	slices.Sort(longest)
 	return longest
 }

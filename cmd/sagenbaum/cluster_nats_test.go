@@ -36,7 +36,8 @@ func runAsNATS(args []string) {
 		fmt.Fprintln(os.Stderr, "nats-server:", err)
 		os.Exit(1)
 	}
-	options, err := natsd.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ExitOnError), args, func() {}, func() {}, func() {})
+	options, err := natsd.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ExitOnError), args, func() {}, func() {},
+		func() {})
 	if err != nil {
 		say(err)
 	}
@@ -135,11 +136,13 @@ func (c *natsCluster) startNode(t *testing.T, i int) {
 	}
 	n.command = exec.Command(args[0], args[1:]...)
 	n.command.Env = []string{
-		asNATS + "=" + c.mode, "PATH=" + os.Getenv("PATH"), "NATS_NAME=" + n.name, "NATS_HOST=" + n.host, "NATS_STORE=" + n.dir,
+		asNATS + "=" + c.mode, "PATH=" + os.Getenv("PATH"), "NATS_NAME=" + n.name, "NATS_HOST=" + n.host,
+		"NATS_STORE=" + n.dir,
 		"CLUSTER_PASSWORD=cluster-secret", "HOST_PASSWORD=host-secret", "SYSTEM_PASSWORD=system-secret",
 	}
 	for j, other := range c.nodes {
-		n.command.Env = append(n.command.Env, fmt.Sprintf("NATS_ROUTE_%d=nats-route://cluster:cluster-secret@%s:6222", j+1, other.host))
+		n.command.Env = append(n.command.Env,
+			fmt.Sprintf("NATS_ROUTE_%d=nats-route://cluster:cluster-secret@%s:6222", j+1, other.host))
 	}
 	n.command.Stderr = os.Stderr
 	if _, err := n.command.StdinPipe(); err != nil { // it ends with this process
@@ -200,7 +203,8 @@ func (c *natsCluster) awaitWhole(t *testing.T, ctx context.Context) {
 	until(t, ctx, "three servers keep a stream", func() bool {
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_, err := client.CreateStream(short, js.StreamConfig{Name: "PROBE", Subjects: []string{"probe"}, Storage: js.MemoryStorage, Replicas: nodeCount})
+		_, err := client.CreateStream(short,
+			js.StreamConfig{Name: "PROBE", Subjects: []string{"probe"}, Storage: js.MemoryStorage, Replicas: nodeCount})
 		return err == nil && client.DeleteStream(short, "PROBE") == nil
 	})
 }

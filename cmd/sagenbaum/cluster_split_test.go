@@ -112,7 +112,8 @@ func newNetwork(t *testing.T) *network {
 		t.Skipf("*** SKIPPED: cannot make a network namespace here: %v %s ***", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", n.hub).Run() })
-	if out, err := exec.Command("ip", "netns", "exec", n.hub, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "netns", "exec", n.hub, "sh", "-c",
+		"echo 1 >/proc/sys/net/ipv4/ip_forward").CombinedOutput(); err != nil {
 		t.Skipf("*** SKIPPED: a network namespace cannot forward here: %v %s ***", err, out)
 	}
 	return n
@@ -132,7 +133,8 @@ func (n *network) join(t *testing.T, number int, name string) (address string) {
 			t.Fatalf("%v: %v %s", args, err, out)
 		}
 	}
-	near, far, subnet := n.cable(number), fmt.Sprintf("sf%s%d", n.prefix, number), fmt.Sprintf("198.18.%d", n.third+number)
+	near, far, subnet := n.cable(number), fmt.Sprintf("sf%s%d", n.prefix, number), fmt.Sprintf("198.18.%d",
+		n.third+number)
 	if name != "" {
 		do(in("", "netns", "add", name))
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })

@@ -19,9 +19,10 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	p := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
-	_, err := p.Do(t.Context(), coordinator.Action{Capability: "safe.open"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		return coordinator.Outcome{}, context.DeadlineExceeded
-	})
+	_, err := p.Do(t.Context(), coordinator.Action{Capability: "safe.open"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, context.DeadlineExceeded
+		})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -35,11 +36,13 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "plan preview p1"), "safe.shut")
 	says(t, s.ask(t, "default", "quarantine", "ls"), "p1", "safe.open")
 	s.run(t, cli.ExitConflict, "quarantine resolve p1 2 --as lost --evidence t --reason x --actor ana", "want accepted")
-	says(t, s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"), "plan now committed")
+	says(t, s.run(t, cli.ExitGood, "quarantine resolve p1 2 --as accepted --evidence t --reason looked --actor ana"),
+		"plan now committed")
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if listed := decoded[executor.PlansAnswer](t, s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
+	if listed := decoded[executor.PlansAnswer](t,
+		s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
 		t.Errorf("%+v", listed)
 	}
 }

@@ -26,41 +26,54 @@ func contractFolder(t *testing.T, files map[string]string) string {
 
 func writeContractFile(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("apiVersion: sagenbaum/v1\nkind: Contract\n"+text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("apiVersion: sagenbaum/v1\nkind: Contract\n"+text),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 const (
-	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\nsettle: 10s\ninverse:\n  call: payments.refund\n  with: {charge: =output.id, forward: =meta.forward_key}\n"
-	sendContract   = "capability: email.send\nclass: irreversible\n"
+	chargeContract = "capability: payments.charge\nclass: compensable\nprobe: {call: payments.get}\nsettle: " +
+		"10s\ninverse:\n  call: payments.refund\n  with: {charge: =output.id, forward: =meta.forward_key}\n"
+	sendContract = "capability: email.send\nclass: irreversible\n"
 )
 
 func TestContractLintReadsLikeACompiler(t *testing.T) {
 	t.Parallel()
 	dir := contractFolder(t, map[string]string{
 		"good.yaml": chargeContract,
-		"bad.yaml":  "capability: a.b\nclass: compensable\nprobe: {call: a.get}\nlate: never\ninverse:\n  call: a.c\n  with:\n    id: =outptu.id\n",
+		"bad.yaml": "capability: a.b\nclass: compensable\nprobe: {call: a.get}\nlate: never\ninverse:\n  call: " +
+			"a.c\n  with:\n    id: =outptu.id\n",
 		"worse.yml": "capability: a.d\nklass: effectless\n",
 		"notes.txt": "not looked at",
 	})
 	said := finished(t, sagenbaum(t, "contract", "lint", dir))
 	said.wants(t, "contract lint", cli.ExitLook, "2 contracts, 2 errors, 0 warnings")
-	want := filepath.Join(dir, "bad.yaml") + ":10:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
-	if !strings.Contains(said.stdout, want) || !strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
+	want := filepath.Join(dir,
+		"bad.yaml") + ":10:10: error: inverse.with.id: undeclared name \"outptu\"; did you mean output?\n"
+	if !strings.Contains(said.stdout, want) ||
+		!strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
 		t.Errorf("lint says\n%s", said.stdout)
 	}
-	view := decoded[contractcmd.LintView](t, finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
-	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 10 || view.Findings[0].Severity != contract.Error {
+	view := decoded[contractcmd.LintView](t,
+		finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
+	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 10 ||
+		view.Findings[0].Severity != contract.Error {
 		t.Errorf("lint says %+v", view)
 	}
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint", cli.ExitGood, "1 contract, 0 errors, 0 warnings")
-	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint", cli.ExitFailed, "no such file")
-	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", cli.ExitFailed, "no contract in")
-	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", cli.ExitUsage, "sagenbaum contract lint --help")
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint",
+		cli.ExitGood, "1 contract, 0 errors, 0 warnings")
+	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "none.yaml"))).wants(t, "contract lint",
+		cli.ExitFailed, "no such file")
+	finished(t, sagenbaum(t, "contract", "lint", t.TempDir())).wants(t, "contract lint", cli.ExitFailed,
+		"no contract in")
+	finished(t, sagenbaum(t, "contract", "lint")).wants(t, "contract lint", cli.ExitUsage,
+		"sagenbaum contract lint --help")
 	finished(t, sagenbaum(t, "contract", "apply")).wants(t, "contract apply", cli.ExitUsage, "contract apply -f DIR")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply", cli.ExitUsage, "--actor NAME")
-	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t, "contract apply", cli.ExitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--actor", "a.b")).wants(t, "contract apply",
+		cli.ExitUsage, "--actor NAME")
+	finished(t, sagenbaum(t, "contract", "apply", "-f", dir, "--server", "nats://127.0.0.1:1")).wants(t,
+		"contract apply", cli.ExitFailed, "2 errors; nothing is published", "bad.yaml:10:10")
 }
 
 // A contract goes from its file into the ledger and back; only what differs is
@@ -81,27 +94,37 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 	}
 	ask("contract", "ls").wants(t, "contract ls", cli.ExitGood, "no contract is published", "contract apply -f DIR")
 	wantsOut(ask("contract", "diff", "-f", dir), "diff of a new one", cli.ExitLook, "payments.charge: new, in "+dir)
-	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", cli.ExitGood, "payments.charge: new, would be published, after revision 0")
-	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", cli.ExitGood, "payments.charge: new, published as revision 1")
+	wantsOut(ask("contract", "apply", "-f", dir, "--dry-run"), "dry run", cli.ExitGood,
+		"payments.charge: new, would be published, after revision 0")
+	wantsOut(ask("contract", "apply", "-f", dir, "--actor", "ana"), "apply", cli.ExitGood,
+		"payments.charge: new, published as revision 1")
 	again := decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", dir, "-o", "json"))
-	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractcmd.ContractSame || again.Contracts[0].Revision != 1 {
+	if again.Sequence != 0 || len(again.Contracts) != 1 || again.Contracts[0].State != contractcmd.ContractSame ||
+		again.Contracts[0].Revision != 1 {
 		t.Errorf("an unchanged contract was published again: %+v", again)
 	}
-	wantsOut(ask("contract", "diff", "-f", dir), "diff of the same", cli.ExitGood, "payments.charge: unchanged, revision 1")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff of the same", cli.ExitGood,
+		"payments.charge: unchanged, revision 1")
 
 	writeContractFile(t, dir, "charge.yaml", chargeContract+"  attempts: 9\nvalid_for: 180d\n")
 	writeContractFile(t, dir, "send.yaml", sendContract)
-	wantsOut(ask("contract", "diff", "-f", dir), "diff", cli.ExitLook, "payments.charge: changed from revision 1", "  ~ inverse.attempts: 5 -> 9", "  + valid_for: 180d", "email.send: new")
-	wantsOut(ask("contract", "apply", "-f", dir), "apply", cli.ExitGood, "payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff", cli.ExitLook, "payments.charge: changed from revision 1",
+		"  ~ inverse.attempts: 5 -> 9", "  + valid_for: 180d", "email.send: new")
+	wantsOut(ask("contract", "apply", "-f", dir), "apply", cli.ExitGood,
+		"payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
 
 	wantsOut(ask("contract", "ls"), "ls", cli.ExitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
 	listed := decoded[executor.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
-	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current || !listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
+	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current ||
+		!listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
 		t.Errorf("revisions %+v", listed)
 	}
-	wantsOut(ask("contract", "show", "payments.charge"), "show", cli.ExitGood, "# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
-	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", cli.ExitGood, "# revision 1, published by ana", "attempts: 5")
-	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", cli.ExitGood, "# revision 1")
+	wantsOut(ask("contract", "show", "payments.charge"), "show", cli.ExitGood,
+		"# revision 2, current, published by tester", "  attempts: 9\n", "charge: =output.id", "valid_for: 180d")
+	wantsOut(ask("contract", "show", "payments.charge@1"), "show @1", cli.ExitGood, "# revision 1, published by ana",
+		"attempts: 5")
+	wantsOut(ask("contract", "show", "payments.charge@"+listed.Contracts[1].Digest[:8]), "show @digest", cli.ExitGood,
+		"# revision 1")
 	ask("contract", "show", "payments.charge@7").wants(t, "show @7", cli.ExitFailed, `has no revision "7"`)
 	ask("contract", "show", "a.b").wants(t, "show a.b", cli.ExitFailed, "no contract of a.b is published")
 
@@ -109,14 +132,17 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "charge.yaml"), []byte(shown.stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	back := decoded[contractcmd.ContractsDiff](t, ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
-	if len(back.Contracts) != 1 || back.Contracts[0].Revision != 3 || back.Contracts[0].Digest != listed.Contracts[1].Digest || back.Sequence == 0 {
+	back := decoded[contractcmd.ContractsDiff](t,
+		ask("contract", "apply", "-f", filepath.Join(dir, "charge.yaml"), "-o", "json"))
+	if len(back.Contracts) != 1 || back.Contracts[0].Revision != 3 ||
+		back.Contracts[0].Digest != listed.Contracts[1].Digest || back.Sequence == 0 {
 		t.Errorf("what is shown publishes %+v, want revision 3 with the digest of revision 1", back)
 	}
 	if err := os.Remove(filepath.Join(dir, "send.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	wantsOut(ask("contract", "diff", "-f", dir), "diff without a file", cli.ExitLook, "email.send: missing: revision 1 is published, and in no file")
+	wantsOut(ask("contract", "diff", "-f", dir), "diff without a file", cli.ExitLook,
+		"email.send: missing: revision 1 is published, and in no file")
 }
 
 func TestContractPagesAreReadToTheEnd(t *testing.T) {
@@ -127,13 +153,15 @@ func TestContractPagesAreReadToTheEnd(t *testing.T) {
 			return executor.ErrorAnswer{Error: err.Error()}
 		}
 		next := map[string]string{"": "a.a", "a.a": "a.b", "a.b": "a.c"}[q.After]
-		answer := executor.ContractsAnswer{Contracts: []executor.ContractView{{Capability: next, Revision: 1, Current: true, Digest: "0123456789", Contract: []byte(`{"a":1}`)}}}
+		answer := executor.ContractsAnswer{Contracts: []executor.ContractView{{Capability: next, Revision: 1,
+			Current: true, Digest: "0123456789", Contract: []byte(`{"a":1}`)}}}
 		if next != "a.c" {
 			answer.Next = next
 		}
 		return answer
 	}})
-	answer := decoded[executor.ContractsAnswer](t, finished(t, sagenbaum(t, "contract", "ls", "--server", url, "-o", "json")))
+	answer := decoded[executor.ContractsAnswer](t,
+		finished(t, sagenbaum(t, "contract", "ls", "--server", url, "-o", "json")))
 	if len(answer.Contracts) != 3 || answer.Contracts[2].Capability != "a.c" {
 		t.Errorf("contracts %+v", answer)
 	}

@@ -36,7 +36,8 @@ func readOnly(t *testing.T, disk string, so bool) {
 func onDisk(t *testing.T, data, disk, folder string) {
 	t.Helper()
 	at := filepath.Join(data, folder)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.MkdirAll(filepath.Join(disk, folder), 0o700), os.Symlink(filepath.Join(disk, folder), at)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.MkdirAll(filepath.Join(disk, folder), 0o700),
+		os.Symlink(filepath.Join(disk, folder), at)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,7 +50,8 @@ func degradedUntil(t *testing.T, ctx context.Context, s *served, why string) {
 		return r.code == cli.ExitLook && strings.Contains(r.stdout, why)
 	})
 	r := s.ask(t, "default", "doctor")
-	if r.wants(t, "doctor", cli.ExitLook); !strings.Contains(r.stdout, "FAIL executor") || !strings.Contains(r.stdout, why) {
+	if r.wants(t, "doctor", cli.ExitLook); !strings.Contains(r.stdout, "FAIL executor") ||
+		!strings.Contains(r.stdout, why) {
 		t.Errorf("doctor says\n%swant %q", r.stdout, why)
 	}
 }
@@ -83,7 +85,8 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			s.ask(t, "default", "fact", "put", "a", "1").wants(t, "fact put", cli.ExitGood)
 			empty := fillDisk(t, disk)
 			for i := 0; ; i++ { // until one finds no room
-				r := s.ask(t, "default", "fact", "put", fmt.Sprint("k", i), `"`+strings.Repeat("x", 20_000)+`"`, "--timeout", "1s")
+				r := s.ask(t, "default", "fact", "put", fmt.Sprint("k", i), `"`+strings.Repeat("x", 20_000)+`"`,
+					"--timeout", "1s")
 				if r.code != cli.ExitGood {
 					break
 				}
@@ -92,7 +95,8 @@ func TestAFullDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			until(t, ctx, "doctor names the disk", func() bool {
 				return strings.Contains(s.ask(t, "default", "doctor").stdout, "0 B of 64.0 MiB are free for the ledger")
 			})
-			if r := s.ask(t, "default", "plan", "ls"); r.code == cli.ExitGood || !strings.Contains(r.stderr, "degraded") {
+			if r := s.ask(t, "default", "plan", "ls"); r.code == cli.ExitGood ||
+				!strings.Contains(r.stderr, "degraded") {
 				t.Errorf("plan ls on a full disk ends with %d: %s%s", r.code, r.stdout, r.stderr)
 			}
 			empty()
@@ -159,22 +163,26 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			t.Cleanup(func() { _ = command.Process.Kill() })
 			degradedUntil(t, ctx, s, "read-only file system")
 			status := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json"))
-			if status.Mode != executor.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") || len(status.Disks) == 0 {
+			if status.Mode != executor.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
+				len(status.Disks) == 0 {
 				t.Errorf("the status is %+v", status)
 			}
 			if r := s.ask(t, "default", "plan", "show", "p"); (r.code == cli.ExitGood) != reads {
 				t.Errorf("a read ends with %d: %s%s", r.code, r.stdout, r.stderr)
 			}
-			if body := readyOf(t, metrics); !strings.Contains(body, `"mode":"degraded"`) || !strings.Contains(body, "read-only file system") {
+			if body := readyOf(t, metrics); !strings.Contains(body, `"mode":"degraded"`) ||
+				!strings.Contains(body, "read-only file system") {
 				t.Errorf("readyz says %s", body)
 			}
-			if body := scraped(t, metrics, "/metrics"); !strings.Contains(body, `sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+			if body := scraped(t, metrics, "/metrics"); !strings.Contains(body,
+				`sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
 				t.Error("no metric says that the tenant is degraded")
 			}
 			readOnly(t, disk, false)
 			holdingAgain(t, ctx, s, "b")
 			s.ask(t, "default", "plan", "show", "p").wants(t, "plan show", cli.ExitGood)
-			if body := scraped(t, metrics, "/metrics"); strings.Contains(body, `sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
+			if body := scraped(t, metrics, "/metrics"); strings.Contains(body,
+				`sagenbaum_mode{mode="degraded",tenant="default"} 1`) {
 				t.Error("a metric says that the tenant is degraded still")
 			}
 			if err := errors.Join(stdin.Close(), <-ended); err != nil {
@@ -215,13 +223,15 @@ func scraped(t *testing.T, address, page string) string {
 func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	t.Parallel()
 	full := executor.StatusView{Mode: executor.ModeHolding, Problem: "the disk of the tiles is full"}
-	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) || f.Next == "" {
+	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) ||
+		f.Next == "" {
 		t.Errorf("doctor says %+v", f)
 	}
 	if !status.WantsLook(full) {
 		t.Error("status ends with 0")
 	}
-	if f := doctor.ExamineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"}, time.Now()); f.State != "FAIL" || f.Next == "" {
+	if f := doctor.ExamineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"},
+		time.Now()); f.State != "FAIL" || f.Next == "" {
 		t.Errorf("doctor says of a degraded one %+v", f)
 	}
 }

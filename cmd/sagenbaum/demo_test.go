@@ -31,7 +31,8 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 	if took := time.Since(started); took > demoMax {
 		t.Errorf("the demo took %s, at most %s", took, demoMax)
 	}
-	for _, want := range []string{"Act one", "Act two", "Act three", "byte-identical", "quarantined", "kill -9 of the server", "PROVEN", "the first breaks I2", "all checks hold"} {
+	for _, want := range []string{"Act one", "Act two", "Act three", "byte-identical", "quarantined",
+		"kill -9 of the server", "PROVEN", "the first breaks I2", "all checks hold"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the demo does not say %q", want)
 		}
@@ -53,7 +54,8 @@ func readLists(t *testing.T, s *served) {
 	if len(all.Plans) != 4 {
 		t.Errorf("plan ls has %d plans, want 4", len(all.Plans))
 	}
-	one := decoded[executor.PlansAnswer](t, s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
+	one := decoded[executor.PlansAnswer](t,
+		s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
 	if len(one.Plans) != 1 || one.Plans[0].Plan != "act-three" {
 		t.Errorf("resolved plans are %+v, want act-three", one.Plans)
 	}
@@ -62,7 +64,8 @@ func readLists(t *testing.T, s *served) {
 	if lines := strings.Count(short.stdout, "\n"); lines != 4 {
 		t.Errorf("plan ls --limit 3 prints %d lines, want a head and 3", lines)
 	}
-	empty := decoded[executor.PlansAnswer](t, s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
+	empty := decoded[executor.PlansAnswer](t,
+		s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
 	if empty.Plans == nil || len(empty.Plans) != 0 {
 		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
 	}
@@ -88,11 +91,13 @@ func readPlans(t *testing.T, s *served) {
 	}
 	tree := s.ask(t, demo.Tenant, "plan", "tree", "act-three")
 	tree.wants(t, "plan tree", cli.ExitGood)
-	if !strings.Contains(tree.stdout, "└─ 4 git.push") || !strings.Contains(tree.stdout, "resolved as accepted by release-manager") {
+	if !strings.Contains(tree.stdout, "└─ 4 git.push") ||
+		!strings.Contains(tree.stdout, "resolved as accepted by release-manager") {
 		t.Errorf("the tree of act-three is\n%s", tree.stdout)
 	}
 	show := s.ask(t, demo.Tenant, "plan", "show", "act-three").stdout
-	for _, a := range decoded[executor.PlanView](t, s.ask(t, demo.Tenant, "plan", "show", "act-three", "-o", "json")).Actions {
+	for _, a := range decoded[executor.PlanView](t,
+		s.ask(t, demo.Tenant, "plan", "show", "act-three", "-o", "json")).Actions {
 		if !strings.Contains(show, a.Registered) || !strings.Contains(show, a.Key) {
 			t.Errorf("plan show leaves out the address or key of action %d", a.Number)
 		}
@@ -100,11 +105,13 @@ func readPlans(t *testing.T, s *served) {
 	unknown := s.ask(t, demo.Tenant, "plan", "show", "nothing")
 	unknown.wants(t, "an unknown plan", cli.ExitFailed, "nothing", "next: sagenbaum plan ls")
 	s.ask(t, demo.Tenant, "plan", "show", "a.b").wants(t, "no plan id", cli.ExitFailed, "next: sagenbaum plan ls")
-	s.ask(t, "elsewhere", "plan", "ls").wants(t, "an unserved tenant", cli.ExitNoServer, "elsewhere", "next: sagenbaum serve")
+	s.ask(t, "elsewhere", "plan", "ls").wants(t, "an unserved tenant", cli.ExitNoServer, "elsewhere",
+		"next: sagenbaum serve")
 }
 
 func readLedger(t *testing.T, s *served) {
-	lines := strings.Split(strings.TrimSpace(s.ask(t, demo.Tenant, "ledger", "tail", "--since", "1", "-o", "json").stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(s.ask(t, demo.Tenant, "ledger", "tail", "--since", "1", "-o",
+		"json").stdout), "\n")
 	kinds := map[string]int{}
 	last := uint64(0)
 	for _, text := range lines {
@@ -116,7 +123,8 @@ func readLedger(t *testing.T, s *served) {
 		last = line.Sequence
 	}
 	// 5+4+4+4 actions; act one 4 undos, act two 4, act three 3 after its owner, the sibling 4.
-	for kind, want := range map[string]int{"forward_registered": 17, "compensation_registered": 17, "compensation_succeeded": 15, "action_quarantined": 1, "resolved": 1} {
+	for kind, want := range map[string]int{"forward_registered": 17, "compensation_registered": 17,
+		"compensation_succeeded": 15, "action_quarantined": 1, "resolved": 1} {
 		if kinds[kind] != want {
 			t.Errorf("%d records %s, want %d", kinds[kind], kind, want)
 		}
@@ -134,11 +142,14 @@ func readLedger(t *testing.T, s *served) {
 func tryWhatIsTooLate(t *testing.T, s *served) {
 	late := s.ask(t, demo.Tenant, "plan", "cancel", "act-one", "--reason", "too late")
 	late.wants(t, "cancel of an ended plan", cli.ExitConflict, "next: sagenbaum plan show act-one")
-	again := s.ask(t, demo.Tenant, "quarantine", "resolve", "act-three", "4", "--as", "done", "--reason", "again", "--evidence", "ticket:1")
+	again := s.ask(t, demo.Tenant, "quarantine", "resolve", "act-three", "4", "--as", "done", "--reason", "again",
+		"--evidence", "ticket:1")
 	again.wants(t, "resolving twice", cli.ExitConflict, "next: sagenbaum plan tree act-three")
-	none := s.ask(t, demo.Tenant, "quarantine", "resolve", "act-three", "9", "--as", "done", "--reason", "x", "--evidence", "ticket:1")
+	none := s.ask(t, demo.Tenant, "quarantine", "resolve", "act-three", "9", "--as", "done", "--reason", "x",
+		"--evidence", "ticket:1")
 	none.wants(t, "an unknown action", cli.ExitFailed, "1, 2, 3, 4")
-	s.ask(t, demo.Tenant, "plan", "cancel", "nothing").wants(t, "cancel of an unknown plan", cli.ExitFailed, "next: sagenbaum plan ls")
+	s.ask(t, demo.Tenant, "plan", "cancel", "nothing").wants(t, "cancel of an unknown plan", cli.ExitFailed,
+		"next: sagenbaum plan ls")
 }
 
 // A git that only pretends to remove worktrees must not get past the demo's own
@@ -158,7 +169,8 @@ func TestTheDemoFailsWhenAnUndoDidNotHappen(t *testing.T) {
 	command.Env = append(command.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	r := finished(t, command)
 	r.wants(t, "demo with a lying git", cli.ExitLook, "checks failed")
-	if !strings.Contains(r.stdout, "FAIL repository and remote are byte-identical") || strings.Contains(r.stdout, "all checks hold") {
+	if !strings.Contains(r.stdout, "FAIL repository and remote are byte-identical") ||
+		strings.Contains(r.stdout, "all checks hold") {
 		t.Errorf("the demo did not notice:\n%s", r.stdout)
 	}
 	if left, _ := filepath.Glob(filepath.Join(command.Dir, "sagenbaum-demo-*")); len(left) != 0 {

@@ -29,12 +29,15 @@ func play(t *testing.T, n int) (world demo.World, arguments demo.UndoArguments, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := demo.UndoArguments{Repository: world.Clone(), Branch: "feature/x", Base: base, Path: filepath.Join(world.Worktrees(), "x"), Previous: base, Tag: "v1"}
+	a := demo.UndoArguments{Repository: world.Clone(), Branch: "feature/x", Base: base,
+		Path: filepath.Join(world.Worktrees(), "x"), Previous: base, Tag: "v1"}
 	forwards := []func() error{
 		func() error { return g.CreateBranch(ctx, demo.BranchInput{Branch: a.Branch, Base: base}) },
 		func() error { return g.AddWorktree(ctx, demo.WorktreeInput{Path: a.Path, Branch: a.Branch}) },
 		func() error {
-			out, err := g.CommitFile(ctx, demo.CommitInput{Path: a.Path, Branch: a.Branch, Previous: base, File: "x.go", Text: "package main\n", Message: "add x"})
+			out, err := g.CommitFile(ctx,
+				demo.CommitInput{Path: a.Path, Branch: a.Branch, Previous: base, File: "x.go", Text: "package main\n",
+					Message: "add x"})
 			a.SHA = out.SHA
 			return err
 		},
@@ -76,7 +79,8 @@ const (
 )
 
 // undo runs one inverse as the worker does and says how it ended.
-func undo(t *testing.T, arguments demo.UndoArguments, run func(context.Context, demo.UndoArguments) error) (end string, err error) {
+func undo(t *testing.T, arguments demo.UndoArguments, run func(context.Context, demo.UndoArguments) error) (end string,
+	err error) {
 	t.Helper()
 	_, err = demo.Handler(run)(t.Context(), command(t, arguments))
 	var stop *demo.StopError
@@ -98,7 +102,8 @@ func sameState(t *testing.T, what string, want, got []string) {
 }
 
 // inversesInOrder are the demo's inverses in the order of their forwards.
-var inversesInOrder = []string{"git.branch.delete", "git.worktree.remove", "git.commit.reset", "git.push.delete", "git.tag.delete"}
+var inversesInOrder = []string{"git.branch.delete", "git.worktree.remove", "git.commit.reset", "git.push.delete",
+	"git.tag.delete"}
 
 func inverse(t *testing.T, capability string) func(context.Context, demo.UndoArguments) error {
 	t.Helper()
@@ -160,7 +165,8 @@ type breaker struct {
 // breakers make one inverse after the other impossible, by something that a
 // real repository knows: work that came later, a lock, a hook.
 var breakers = []breaker{
-	{"git.branch.delete", "branch moved", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
+	{"git.branch.delete", "branch moved", neverWill,
+		func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
 	{"git.branch.delete", "locked", tryAgain, func(t *testing.T, w demo.World, a demo.UndoArguments) {
 		write(t, filepath.Join(w.Clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
 	}},
@@ -170,7 +176,8 @@ var breakers = []breaker{
 			t.Fatal(err)
 		}
 	}},
-	{"git.commit.reset", "branch moved", neverWill, func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
+	{"git.commit.reset", "branch moved", neverWill,
+		func(t *testing.T, w demo.World, a demo.UndoArguments) { commitOnTop(t, w, "refs/heads/"+a.Branch) }},
 	{"git.commit.reset", "locked", tryAgain, func(t *testing.T, w demo.World, a demo.UndoArguments) {
 		write(t, filepath.Join(w.Clone(), ".git", "refs", "heads", a.Branch+".lock"), "")
 	}},

@@ -16,11 +16,14 @@ func TestTheSystemdUnitStartsTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum --listen 127.0.0.1:4222 --metrics 127.0.0.1:9464 ")
+	_, rest, found := strings.Cut(string(unit),
+		"\nExecStart=/usr/local/bin/sagenbaum serve --data /var/lib/sagenbaum --listen 127.0.0.1:4222 --metrics "+
+			"127.0.0.1:9464 ")
 	if !found {
 		t.Fatal("the unit does not start serve on /var/lib/sagenbaum and 127.0.0.1:4222, with metrics on 127.0.0.1:9464")
 	}
 	line, _, _ := strings.Cut(rest, "\n")
-	s := serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, strings.Fields(line)...)...)
+	s := serveFor(t, dataDir(t),
+		append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, strings.Fields(line)...)...)
 	s.ask(t, "default", "status").wants(t, "status", cli.ExitGood)
 }

@@ -28,11 +28,14 @@ func TestS105StuckPlansAreListedAndOneIsDumpedInFull(t *testing.T) {
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	says(t, s.run(t, cli.ExitLook, "status"), "1 open", "1 quarantined", "stuck        p1, owner travel: 2 room.book")
 	doctor := s.run(t, cli.ExitLook, "doctor")
-	says(t, doctor, "warn quarantine 1 plan waits for its owner", "p1 2 room.book, owner travel: ", "next: sagenbaum doctor --plan p1")
+	says(t, doctor, "warn quarantine 1 plan waits for its owner", "p1 2 room.book, owner travel: ",
+		"next: sagenbaum doctor --plan p1")
 	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
-	says(t, dump, "p1  to the sea  quarantined", "registered", "what happened", "its undo", "attempt 1", "answers", "ACTION  UNDO BY", "found the effect present")
+	says(t, dump, "p1  to the sea  quarantined", "registered", "what happened", "its undo", "attempt 1", "answers",
+		"ACTION  UNDO BY", "found the effect present")
 	d := decoded[doctorcmd.PlanDump](t, s.run(t, cli.ExitLook, "doctor --plan p1 -o json"))
-	if len(d.Plan.Actions) != 2 || len(d.Obligations) != 1 || d.Obligations[0].Action.Number != 2 || len(d.Undos) != 1 || len(d.Obligations[0].Answers) != 5 {
+	if len(d.Plan.Actions) != 2 || len(d.Obligations) != 1 || d.Obligations[0].Action.Number != 2 ||
+		len(d.Undos) != 1 || len(d.Obligations[0].Answers) != 5 {
 		t.Errorf("the dump is %+v", d)
 	}
 	if strings.Contains(doctor.stdout, "healthy") {
@@ -59,12 +62,17 @@ func TestTheDoctorWarnsOfWindowsThatClose(t *testing.T) {
 		t.Errorf("windows that are far off: %+v", f)
 	}
 	for n := range 12 {
-		plans = append(plans, executor.PlanView{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel", WindowClosesNs: now.Add(time.Duration(12-n) * time.Hour).UnixNano()})
+		plans = append(plans,
+			executor.PlanView{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel",
+				WindowClosesNs: now.Add(time.Duration(12-n) * time.Hour).UnixNano()})
 	}
-	plans = append(plans, executor.PlanView{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
+	plans = append(plans,
+		executor.PlanView{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
 	f := doctorcmd.ExamineWindows(t.Context(), c, now)
-	if f.State != "warn" || !strings.Contains(f.Text, "13 plans") || len(f.Details) != status.StuckShown || f.Next != "sagenbaum plan preview late" ||
-		f.Details[0] != "late open, owner -: closed 1h00m ago" || !strings.HasPrefix(f.Details[1], "p11 open, owner travel: closes in 1h00m") {
+	if f.State != "warn" || !strings.Contains(f.Text, "13 plans") || len(f.Details) != status.StuckShown ||
+		f.Next != "sagenbaum plan preview late" ||
+		f.Details[0] != "late open, owner -: closed 1h00m ago" ||
+		!strings.HasPrefix(f.Details[1], "p11 open, owner travel: closes in 1h00m") {
 		t.Errorf("windows that close: %+v", f)
 	}
 }

@@ -58,7 +58,8 @@ func TestTheDoctorFindsRealTrouble(t *testing.T) {
 		"deadlines":  {"1 plan without a deadline is open", "sagenbaum plan tree endless"},
 		"quarantine": {"1 plan waits for its owner", "sagenbaum doctor --plan stuck"},
 	} {
-		if f := findingOf(t, sick, check); f.State != "warn" || !strings.Contains(f.Text, want[0]) || !strings.Contains(f.Next, want[1]) {
+		if f := findingOf(t, sick, check); f.State != "warn" || !strings.Contains(f.Text, want[0]) ||
+			!strings.Contains(f.Next, want[1]) {
 			t.Errorf("%s: %+v", check, f)
 		}
 	}

@@ -55,7 +55,8 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 func TestOldRefusalsAreHistory(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour.Nanoseconds()
-	states := map[string]string{"ended": ledger.StateCompensated, "open": ledger.StateOpen, "parked": ledger.StateQuarantined}
+	states := map[string]string{"ended": ledger.StateCompensated, "open": ledger.StateOpen,
+		"parked": ledger.StateQuarantined}
 	var records []executor.RefusedView
 	url := answering(t, map[string]func([]byte) any{
 		"refused.ls": func(data []byte) any {
@@ -91,15 +92,23 @@ func TestOldRefusalsAreHistory(t *testing.T) {
 	} {
 		records = nil
 		for n := range uint64(300) {
-			records = append(records, executor.RefusedView{Sequence: 10*n + 1, Plan: "ended", Reason: "old", Subject: "s", StampNs: 1})
+			records = append(records,
+				executor.RefusedView{Sequence: 10*n + 1, Plan: "ended", Reason: "old", Subject: "s", StampNs: 1})
 		}
-		records = append(records, executor.RefusedView{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s", StampNs: 10*day - example.age})
-		records = append(records, executor.RefusedView{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day, Void: true})
-		f := doctor.ExamineRefused(context.Background(), c, executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
-		if f.State != example.state || !strings.Contains(f.Text, "301 refused") || !strings.HasPrefix(f.Details[0], "3100.0 on s at ") {
+		records = append(records,
+			executor.RefusedView{Sequence: 3100, Plan: example.plan, Reason: "the newest", Subject: "s",
+				StampNs: 10*day - example.age})
+		records = append(records,
+			executor.RefusedView{Sequence: 3101, Plan: "open", Reason: "lost a race", Subject: "s", StampNs: 10 * day,
+				Void: true})
+		f := doctor.ExamineRefused(context.Background(), c,
+			executor.StatusView{Refused: 301, Applied: 5000, TimeNs: 10 * day})
+		if f.State != example.state || !strings.Contains(f.Text, "301 refused") ||
+			!strings.HasPrefix(f.Details[0], "3100.0 on s at ") {
 			t.Errorf("plan %q, %d ns old: %+v", example.plan, example.age, f)
 		}
-		if want := fmt.Sprintf("ledger tail --since %d", 3100); example.state == "warn" && !strings.Contains(f.Next, want) {
+		if want := fmt.Sprintf("ledger tail --since %d", 3100); example.state == "warn" &&
+			!strings.Contains(f.Next, want) {
 			t.Errorf("next is %q, want %s", f.Next, want)
 		}
 	}
@@ -111,26 +120,31 @@ func TestTheDoctorAsksTheStreamHowFarItGoes(t *testing.T) {
 	t.Parallel()
 	var applied atomic.Uint64
 	url := answering(t, map[string]func([]byte) any{"status": func([]byte) any {
-		return executor.StatusAnswer{Status: executor.StatusView{Mode: executor.ModeHolding, Applied: applied.Load(), Last: applied.Load()}}
+		return executor.StatusAnswer{Status: executor.StatusView{Mode: executor.ModeHolding, Applied: applied.Load(),
+			Last: applied.Load()}}
 	}})
 	conn := dial(t, url)
-	if _, err := jetstream.Open(t.Context(), jetstream.Config{Conn: conn, Tenant: "default", AcceptLossyBroker: true}); err != nil {
+	if _, err := jetstream.Open(t.Context(),
+		jetstream.Config{Conn: conn, Tenant: "default", AcceptLossyBroker: true}); err != nil {
 		t.Fatal(err)
 	}
 	appender, err := jetstream.Attach(conn, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}})
+	data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p",
+		Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	source := ledger.Source{Tenant: "default", Class: ledger.ClassAgent, Name: "a", Plan: "p"}
-	if _, err := appender.Append(t.Context(), ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+	if _, err := appender.Append(t.Context(),
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	c := &cli.Client{Conn: conn, Tenant: "default", Server: url, Timeout: 10 * time.Second}
-	if f := doctor.ExamineFold(t.Context(), c, executor.StatusView{}); f.State != "warn" || f.Text != "0 of 1 commits folded after 2s" {
+	if f := doctor.ExamineFold(t.Context(), c, executor.StatusView{}); f.State != "warn" ||
+		f.Text != "0 of 1 commits folded after 2s" {
 		t.Errorf("%+v", f)
 	}
 	applied.Store(1)

@@ -46,9 +46,12 @@ type paying struct {
 
 func payContracts() []contract.Contract {
 	return []contract.Contract{{
-		Capability: "pay.charge", Class: contract.Compensable, OnInDoubt: contract.InDoubtCompensate, Sensitive: []string{"input.card", "output.token"},
+		Capability: "pay.charge", Class: contract.Compensable, OnInDoubt: contract.InDoubtCompensate,
+		Sensitive: []string{"input.card", "output.token"},
 		Inverse: &contract.Inverse{
-			Call: "pay.refund", With: map[string]any{"card": "=input.card", "token": "=output.token", "amount": "=input.amount", "all": "=input"},
+			Call: "pay.refund",
+			With: map[string]any{"card": "=input.card", "token": "=output.token", "amount": "=input.amount",
+				"all": "=input"},
 			Attempts: 1, Timeout: 5 * time.Second,
 		},
 	}}
@@ -79,7 +82,8 @@ func (p *paying) join(t *testing.T) {
 		err = p.desk.Handle("pay.refund", p.refund)
 	}
 	if err == nil {
-		p.shop, err = coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "shop", Contracts: payContracts()})
+		p.shop, err = coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "shop",
+			Contracts: payContracts()})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -103,12 +107,13 @@ func (p *paying) charge(t *testing.T, id string) *coordinator.Plan {
 		t.Fatal(err)
 	}
 	input := map[string]any{"card": map[string]any{"number": cardNumber}, "amount": 120}
-	output, err := plan.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: input}, func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
-		if !strings.Contains(string(call.Input), cardNumber) {
-			t.Errorf("the forward got %s", call.Input)
-		}
-		return coordinator.Outcome{Output: map[string]any{"token": token, "id": "ch_1"}}, nil
-	})
+	output, err := plan.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: input},
+		func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+			if !strings.Contains(string(call.Input), cardNumber) {
+				t.Errorf("the forward got %s", call.Input)
+			}
+			return coordinator.Outcome{Output: map[string]any{"token": token, "id": "ch_1"}}, nil
+		})
 	if err != nil || string(output) != `{"id":"ch_1","token":"`+token+`"}` {
 		t.Fatalf("%s, %v", output, err)
 	}
@@ -129,7 +134,8 @@ func (p *paying) leave(t *testing.T) {
 func hides(t *testing.T, where, text string) {
 	t.Helper()
 	for _, secret := range []string{cardNumber, token} {
-		for _, form := range []string{secret, base64Of(secret), base64Of(`{"number":"` + secret), base64Of(`"` + secret)} {
+		for _, form := range []string{secret, base64Of(secret), base64Of(`{"number":"` + secret),
+			base64Of(`"` + secret)} {
 			if at := strings.Index(text, strings.TrimRight(form, "=")[:min(len(form), 14)]); at >= 0 {
 				t.Errorf("%s shows %q: %.200s", where, secret, text[max(0, at-60):])
 			}
@@ -151,18 +157,23 @@ func TestSensitiveFieldsAreReadByWorkersOnly(t *testing.T) {
 	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateQuarantined {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	want := `{"all":{"amount":120,"card":{"number":"` + cardNumber + `"}},"amount":120,"card":{"number":"` + cardNumber + `"},"token":"` + token + `"}`
+	want := `{"all":{"amount":120,"card":{"number":"` + cardNumber + `"}},"amount":120,"card":{"number":"` +
+		cardNumber + `"},"token":"` + token + `"}`
 	if len(p.told.refunds) != 1 || string(p.told.refunds[0]) != want {
 		t.Errorf("the worker got %s", p.told.refunds)
 	}
 	for _, line := range []string{
-		"ledger tail --since 1", "ledger tail --since 1 -o json", "ledger show 3 -o json", "plan show p1", "plan show p1 -o json", "plan tree p1", "plan why p1", "plan why p1 1 -o json",
-		"plan preview p1", "plan preview p1 -o json", "quarantine ls", "quarantine show p1 1", "quarantine show p1 1 -o json", "undo ls --plan p1", "undo ls --plan p1 -o json", "plan ls -o json", "contract ls -o json", "status -o json",
+		"ledger tail --since 1", "ledger tail --since 1 -o json", "ledger show 3 -o json", "plan show p1",
+		"plan show p1 -o json", "plan tree p1", "plan why p1", "plan why p1 1 -o json",
+		"plan preview p1", "plan preview p1 -o json", "quarantine ls", "quarantine show p1 1",
+		"quarantine show p1 1 -o json", "undo ls --plan p1", "undo ls --plan p1 -o json", "plan ls -o json",
+		"contract ls -o json", "status -o json",
 	} {
 		r := p.ask(t, "default", strings.Fields(line)...)
 		hides(t, line, r.stdout+r.stderr)
 	}
-	says(t, p.run(t, cli.ExitLook, "plan show p1"), `"card":"[sealed input.card]"`, `"token":"[sealed output.token]"`, "cannot refund", "[sealed]")
+	says(t, p.run(t, cli.ExitLook, "plan show p1"), `"card":"[sealed input.card]"`, `"token":"[sealed output.token]"`,
+		"cannot refund", "[sealed]")
 	says(t, p.run(t, cli.ExitLook, "plan show p1 --reveal"), cardNumber, token)
 	p.told.Lock()
 	if hides(t, "the webhook", string(p.told.pages)); !strings.Contains(string(p.told.pages), "pay.refund") {
@@ -194,7 +205,8 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	p := newPaying(t)
 	plan := p.charge(t, "p1")
 	p.run(t, cli.ExitUsage, "plan erase p1 --actor ana", "an erasure needs a reason")
-	p.run(t, cli.ExitFailed, "plan erase nowhere --reason x --actor ana", "there is no plan nowhere", "next: sagenbaum plan ls")
+	p.run(t, cli.ExitFailed, "plan erase nowhere --reason x --actor ana", "there is no plan nowhere",
+		"next: sagenbaum plan ls")
 	p.run(t, cli.ExitConflict, "plan erase p1 --reason 'ticket 1' --actor ana", "plan p1 is open", "or force it")
 	if err := plan.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -206,13 +218,16 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	}
 	p.run(t, cli.ExitFailed, "plan show p1 --reveal", "cannot reveal action 1 of plan p1", "the key was destroyed")
 	says(t, p.run(t, cli.ExitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
-	says(t, p.run(t, cli.ExitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1", "the key of its sealed values is destroyed: nobody can read them any more")
+	says(t, p.run(t, cli.ExitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1",
+		"the key of its sealed values is destroyed: nobody can read them any more")
 	report := func(id string) error {
 		open, err := p.shop.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 		if err != nil {
 			return err
 		}
-		return open.Report(t.Context(), coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": cardNumber}}, coordinator.Outcome{})
+		return open.Report(t.Context(),
+			coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": cardNumber}},
+			coordinator.Outcome{})
 	}
 	if err := report("p2"); err != nil {
 		t.Errorf("another plan: %v", err)
@@ -222,8 +237,10 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	}
 	p.run(t, cli.ExitGood, "plan unwind p1 --reason late --actor ana")
 	p.run(t, cli.ExitLook, "plan show p1~1")
-	says(t, p.run(t, cli.ExitLook, "quarantine ls"), "p1~1", "what pay.refund takes was erased at", "nobody can read it any more")
-	if p.run(t, cli.ExitConflict, "plan erase p1~1 --reason x --actor ana", "erase that one"); len(p.told.refunds) != 0 {
+	says(t, p.run(t, cli.ExitLook, "quarantine ls"), "p1~1", "what pay.refund takes was erased at",
+		"nobody can read it any more")
+	if p.run(t, cli.ExitConflict, "plan erase p1~1 --reason x --actor ana",
+		"erase that one"); len(p.told.refunds) != 0 {
 		t.Errorf("the worker got %s", p.told.refunds)
 	}
 	p.leave(t)
@@ -287,12 +304,14 @@ func TestServeRefusesAMasterKeyThatIsNone(t *testing.T) {
 		text string
 		mode os.FileMode
 		says string
-	}{{"", 0, "cannot read the master key"}, {"abc", 0o600, "is not 64 hex digits"}, {strings.Repeat("ab", 32), 0o644, "can be read by others"}} {
+	}{{"", 0, "cannot read the master key"}, {"abc", 0o600, "is not 64 hex digits"},
+		{strings.Repeat("ab", 32), 0o644, "can be read by others"}} {
 		if c.mode != 0 {
 			if err := errors.Join(os.WriteFile(file, []byte(c.text), 0o600), os.Chmod(file, c.mode)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		finished(t, sagenbaum(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file)).wants(t, c.says, cli.ExitFailed, c.says, "next: ")
+		finished(t, sagenbaum(t, "serve", "--listen", "127.0.0.1:0", "--master-key", file)).wants(t, c.says,
+			cli.ExitFailed, c.says, "next: ")
 	}
 }

@@ -107,11 +107,13 @@ func TestEveryExampleParses(t *testing.T) {
 			}
 			own = own || strings.Contains(line+" ", cmd.CommandPath()+" ") || strings.HasPrefix(line, "sagenbaum help")
 		}
-		if !own && !cmd.Hidden && len(lines) > 0 && !strings.Contains(cmd.Example, cmd.Name()) || len(lines) == 0 && !cmd.Hidden {
+		if !own && !cmd.Hidden && len(lines) > 0 && !strings.Contains(cmd.Example, cmd.Name()) || len(lines) == 0 &&
+			!cmd.Hidden {
 			t.Errorf("%s --help has no example of its own: %q", cmd.CommandPath(), cmd.Example)
 		}
 	}
-	for _, bad := range []string{"sagenbaum plan lss", "sagenbaum plan ls --limti 3", "sagenbaum plan ls --limit x", "sagenbaum plan show", "sagenbaum plan show a b"} {
+	for _, bad := range []string{"sagenbaum plan lss", "sagenbaum plan ls --limti 3", "sagenbaum plan ls --limit x",
+		"sagenbaum plan show", "sagenbaum plan show a b"} {
 		if parses(t, bad) == nil {
 			t.Errorf("%q passes: the test finds nothing", bad)
 		}

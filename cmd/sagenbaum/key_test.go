@@ -42,7 +42,8 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	}
 	listed := s.ask(t, "default", "key", "ls", "--keys", keys, "-o", "json")
 	listed.wants(t, "key ls", cli.ExitGood)
-	if have := decoded[[]host.Key](t, listed); len(have) != 2 || have[0].Verifier != first || have[1].Verifier != answer.NewKey || !have[1].Signs {
+	if have := decoded[[]host.Key](t, listed); len(have) != 2 || have[0].Verifier != first ||
+		have[1].Verifier != answer.NewKey || !have[1].Signs {
 		t.Fatalf("%+v", have)
 	}
 	checkpoint := s.signed(t)
@@ -57,10 +58,12 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, _, err := ledger.OpenCheckpoint(text, "default", note.VerifierList(verifier)); err != nil || c.Size < checkpoint.Size {
+	if c, _, err := ledger.OpenCheckpoint(text, "default", note.VerifierList(verifier)); err != nil ||
+		c.Size < checkpoint.Size {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if doctor := s.ask(t, "default", "doctor"); doctor.code != cli.ExitGood || !strings.Contains(doctor.stdout, "checkpoint") {
+	if doctor := s.ask(t, "default", "doctor"); doctor.code != cli.ExitGood ||
+		!strings.Contains(doctor.stdout, "checkpoint") {
 		t.Errorf("doctor:\n%s", doctor.stdout)
 	}
 	s.end(t)
@@ -69,10 +72,12 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 		doctor := s.ask(t, "default", "doctor")
 		return doctor.code == cli.ExitLook && strings.Contains(doctor.stdout, "nothing is signed")
 	})
-	if status := s.ask(t, "default", "status"); !strings.Contains(status.stdout, answer.NewKey[len("sagenbaum/default+"):][:8]) {
+	if status := s.ask(t, "default", "status"); !strings.Contains(status.stdout,
+		answer.NewKey[len("sagenbaum/default+"):][:8]) {
 		t.Errorf("status does not name the key:\n%s", status.stdout)
 	}
-	s.ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).wants(t, "key rotate --lost", cli.ExitGood, "")
+	s.ask(t, "default", "key", "rotate", "--reason", "its disk is gone", "--lost", answer.NewKey).wants(t,
+		"key rotate --lost", cli.ExitGood, "")
 	s.end(t)
 }
 
@@ -108,7 +113,8 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 	folder := func(name string, files ...string) string {
 		for _, file := range files {
 			path := filepath.Join(dir, name, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x\n"), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+				os.WriteFile(path, []byte("x\n"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -120,7 +126,8 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 	ours := filepath.Join(dir, "ours")
 	made := finished(t, sagenbaum(t, "key", "new", "--keys", ours))
 	made.wants(t, "key new", cli.ExitGood)
-	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t, "key new", cli.ExitGood)
+	finished(t, sagenbaum(t, "key", "new", "--keys", filepath.Join(dir, "second"), "--tenant", "second")).wants(t,
+		"key new", cli.ExitGood)
 	second := filepath.Join(dir, "second", "second")
 	if err := os.CopyFS(filepath.Join(dir, "another's", "default"), os.DirFS(second)); err != nil {
 		t.Fatal(err)
@@ -156,7 +163,8 @@ func TestKeyLsOfAFolderThatIsNotOurs(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("not a key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if have := decoded[[]host.Key](t, list(ours)); len(have) != 1 || have[0].Signs || !strings.Contains(have[0].Problem, "is no key") {
+	if have := decoded[[]host.Key](t, list(ours)); len(have) != 1 || have[0].Signs ||
+		!strings.Contains(have[0].Problem, "is no key") {
 		t.Errorf("with a key that is none: %+v", have)
 	}
 }

@@ -105,8 +105,10 @@ func killedAfter(t *testing.T, n int) bool {
 	case plan = <-ended:
 	}
 	text := <-said
-	if plan.State != ledger.StateCompensated || !strings.Contains(text, "fails: git push") || plan.Compensated != 4 || plan.Skipped != 1 {
-		t.Errorf("after %d appends: plan %s, %d compensated, %d skipped; the agent said %q", n, plan.State, plan.Compensated, plan.Skipped, text)
+	if plan.State != ledger.StateCompensated || !strings.Contains(text, "fails: git push") || plan.Compensated != 4 ||
+		plan.Skipped != 1 {
+		t.Errorf("after %d appends: plan %s, %d compensated, %d skipped; the agent said %q", n, plan.State,
+			plan.Compensated, plan.Skipped, text)
 	}
 	sameState(t, fmt.Sprintf("killed after %d appends", n), before, look(t, world))
 	checkOnce(t, ctx, n, c, act.Plan, counter)
@@ -159,7 +161,8 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, ac
 		var text strings.Builder
 		err := func() error {
 			agent, err := coordinator.New(coordinator.Config{
-				Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts(), AppendTimeout: 30 * time.Second,
+				Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts(),
+				AppendTimeout: 30 * time.Second,
 			})
 			if err != nil {
 				return err

@@ -44,7 +44,8 @@ func exportLedger(t *testing.T, s *served) {
 	whole, plan, rest := filepath.Join(dir, "whole"), filepath.Join(dir, "plan"), filepath.Join(dir, "rest")
 	s.ask(t, demo.Tenant, "ledger", "export", "-f", whole).wants(t, "ledger export", cli.ExitGood)
 	r := checkedFile(t, whole, verify.Options{AtRest: true})
-	if len(r.Findings) > 0 || r.Plans[ledger.StateCompensated] != 3 || r.Plans[ledger.StateResolved] != 1 || r.Held != 0 || r.First != 1 {
+	if len(r.Findings) > 0 || r.Plans[ledger.StateCompensated] != 3 || r.Plans[ledger.StateResolved] != 1 ||
+		r.Held != 0 || r.First != 1 {
 		t.Errorf("the bundle of the demo: %+v", r)
 	}
 	for _, d := range r.Doubts {
@@ -63,32 +64,41 @@ func exportLedger(t *testing.T, s *served) {
 	if again := checkedFile(t, whole, verify.Options{}); again.Size < r.Size || len(again.Findings) > 0 {
 		t.Errorf("the bundle that was continued: %+v", again)
 	}
-	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "act-three", "-f", plan).wants(t, "export of a plan", cli.ExitGood)
-	if p := checkedFile(t, plan, verify.Options{}); len(p.Findings) > 0 || p.Withheld == 0 || p.Plans[ledger.StateResolved] != 1 || len(p.Plans) != 1 {
+	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "act-three", "-f", plan).wants(t, "export of a plan",
+		cli.ExitGood)
+	if p := checkedFile(t, plan, verify.Options{}); len(p.Findings) > 0 || p.Withheld == 0 ||
+		p.Plans[ledger.StateResolved] != 1 || len(p.Plans) != 1 {
 		t.Errorf("the bundle of a plan: %+v", p)
 	}
 	s.ask(t, demo.Tenant, "ledger", "export", "--since", "20", "-f", rest).wants(t, "export of the rest", cli.ExitGood)
 	if p := checkedFile(t, rest, verify.Options{}); len(p.Findings) > 0 || p.First != 20 {
 		t.Errorf("the bundle of the rest: %+v", p)
 	}
-	s.ask(t, demo.Tenant, "ledger", "export", "--since", "30", "-f", rest).wants(t, "another export into a file", cli.ExitFailed, "holds something else")
-	s.ask(t, demo.Tenant, "ledger", "export", "--since", "9999", "-f", rest+"2").wants(t, "export from what is not there", cli.ExitFailed, "9999")
+	s.ask(t, demo.Tenant, "ledger", "export", "--since", "30", "-f", rest).wants(t, "another export into a file",
+		cli.ExitFailed, "holds something else")
+	s.ask(t, demo.Tenant, "ledger", "export", "--since", "9999", "-f", rest+"2").wants(t,
+		"export from what is not there", cli.ExitFailed, "9999")
 	if _, err := os.Stat(rest + "2"); err == nil {
 		t.Error("a failed export leaves an empty file")
 	}
-	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "nobody", "-f", plan).wants(t, "export of no plan", cli.ExitFailed, "never opened")
+	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "nobody", "-f", plan).wants(t, "export of no plan",
+		cli.ExitFailed, "never opened")
 	s.ask(t, demo.Tenant, "ledger", "export").wants(t, "export to nowhere", cli.ExitUsage, "-f FILE")
-	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "p", "--since", "2", "-f", plan).wants(t, "both", cli.ExitUsage, "exclude")
+	s.ask(t, demo.Tenant, "ledger", "export", "--plan", "p", "--since", "2", "-f", plan).wants(t, "both", cli.ExitUsage,
+		"exclude")
 	if left, _ := filepath.Glob(filepath.Join(dir, ".export-*")); len(left) > 0 {
 		t.Errorf("it left %v behind", left)
 	}
-	filtered := s.ask(t, demo.Tenant, "ledger", "tail", "--since", "1", "--filter", `kind == "resolved" && class == "operator"`)
+	filtered := s.ask(t, demo.Tenant, "ledger", "tail", "--since", "1", "--filter",
+		`kind == "resolved" && class == "operator"`)
 	filtered.wants(t, "ledger tail --filter", cli.ExitGood)
 	if !strings.Contains(filtered.stdout, "resolved") || strings.Count(filtered.stdout, "\n") != 1 {
 		t.Errorf("--filter prints\n%s", filtered.stdout)
 	}
-	s.ask(t, demo.Tenant, "ledger", "tail", "--filter", "record.term > 1").wants(t, "a filter that is never answered", cli.ExitGood, "could not be answered")
-	s.ask(t, demo.Tenant, "ledger", "tail", "--filter", "kid").wants(t, "a filter that is none", cli.ExitUsage, "did you mean kind")
+	s.ask(t, demo.Tenant, "ledger", "tail", "--filter", "record.term > 1").wants(t, "a filter that is never answered",
+		cli.ExitGood, "could not be answered")
+	s.ask(t, demo.Tenant, "ledger", "tail", "--filter", "kid").wants(t, "a filter that is none", cli.ExitUsage,
+		"did you mean kind")
 }
 
 // TestAFileOfAnotherLedgerIsNotContinued: the ledger that is served must have grown from
@@ -107,7 +117,8 @@ func TestAFileOfAnotherLedgerIsNotContinued(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		two.ask(t, "default", "fact", "put", key, "2").wants(t, "fact put", cli.ExitGood)
 	}
-	two.ask(t, "default", "ledger", "export", "-f", file).wants(t, "an export into the file of another ledger", cli.ExitFailed, "another history")
+	two.ask(t, "default", "ledger", "export", "-f", file).wants(t, "an export into the file of another ledger",
+		cli.ExitFailed, "another history")
 	two.end(t)
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
 		t.Fatal("the file was changed", err)
@@ -131,7 +142,9 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 				value[at] = '0' + byte(uint32((n*facts+i)*7919+at*104729)>>3%10)
 			}
 			value[0] = '1'
-			records = append(records, &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", n, ".", i), Value: value}}})
+			records = append(records,
+				&pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: fmt.Sprint("k", n, ".", i),
+					Value: value}}})
 		}
 		commit, err := ledger.EncodeCommit(records)
 		if err != nil {
@@ -159,7 +172,8 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "bundle")
-	s.ask(t, "default", "ledger", "export", "-f", file, "--timeout", "2s").wants(t, "an export of a server that dies", cli.ExitNoServer)
+	s.ask(t, "default", "ledger", "export", "-f", file, "--timeout", "2s").wants(t, "an export of a server that dies",
+		cli.ExitNoServer)
 	s.command.Wait()
 	part := checkedFile(t, file, verify.Options{})
 	if part.Size == 0 || part.Size >= messages*facts || len(part.Findings) > 0 || part.Verdict != verify.CannotTell {
@@ -170,7 +184,8 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	key := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")).Checkpoint.Key
 	whole := checkedFile(t, file, verify.Options{Keys: []string{key}, AtRest: true})
 	if whole.Verdict != verify.Proven || whole.Size < messages*facts || whole.Signed.Size != whole.Size {
-		t.Fatalf("%s: %d records, %d signed, %+v %+v", whole.Verdict, whole.Size, whole.Signed.Size, whole.Findings, whole.Doubts)
+		t.Fatalf("%s: %d records, %d signed, %+v %+v", whole.Verdict, whole.Size, whole.Signed.Size, whole.Findings,
+			whole.Doubts)
 	}
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }

@@ -27,11 +27,11 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 	if v := decoded[map[string]uint64](t, rebuilt); v["applied"] < 8 {
 		t.Errorf("rebuild said %s", rebuilt.stdout)
 	}
-	s.ask(t, "default", "ledger", "repair", "--reason", "none").wants(t, "ledger repair of a whole ledger", cli.ExitFailed, "not halted")
+	s.ask(t, "default", "ledger", "repair", "--reason", "none").wants(t, "ledger is whole", cli.ExitFailed, "not halted")
 	s.ask(t, "default", "ledger", "repair").wants(t, "ledger repair without a reason", cli.ExitUsage, "--reason")
 	s.end(t)
 
-	blocks, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "*", "streams", "SAGA_default", "msgs", "*.blk"))
+	blocks, err := filepath.Glob(dir + "/nats/jetstream/*/streams/SAGA_default/msgs/*.blk")
 	if err != nil || len(blocks) == 0 {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ func TestTheServerLinksNothingOfTheLab(t *testing.T) {
 		t.Fatalf("go list names %d packages", len(linked))
 	}
 	for _, name := range linked {
-		for _, lab := range []string{"/executor/sim", "/triggers/timescales", "/triggers/oracle", "/cmd/sagenbaum-lab"} {
+		for _, lab := range []string{"/executor/sim", "/triggers/timescales", "/triggers/oracle",
+			"/cmd/sagenbaum-lab"} {
 			if strings.HasSuffix(name, lab) {
 				t.Errorf("the server links %s", name)
 			}

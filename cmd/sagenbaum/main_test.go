@@ -50,7 +50,8 @@ func sagenbaum(t *testing.T, args ...string) *exec.Cmd {
 	}
 	command := exec.CommandContext(t.Context(), self, args...)
 	command.Dir = t.TempDir()
-	command.Env = []string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + command.Dir, "TMPDIR=" + command.Dir, "USER=tester"}
+	command.Env = []string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + command.Dir,
+		"TMPDIR=" + command.Dir, "USER=tester"}
 	return command
 }
 
@@ -95,7 +96,9 @@ func serveCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	if !slices.Contains(args, "--listen") && !slices.Contains(args, "--nats") {
 		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 	}
-	return sagenbaum(t, append([]string{"serve", "--data", dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json"}, args...)...)
+	return sagenbaum(t,
+		append([]string{"serve", "--data", dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json"},
+			args...)...)
 }
 
 // serveAs starts a command of serveCommand and returns when it is ready.

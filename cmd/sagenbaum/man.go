@@ -19,17 +19,20 @@ var manDate = time.Unix(0, 0).UTC()
 
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write a manual page for each command into a folder",
-		Example: "  sagenbaum man /usr/local/share/man/man1\n  sagenbaum man . && man ./sagenbaum-plan-tree.1",
-		Args:    cli.Exactly("DIR"),
+		Use:   "man DIR",
+		Short: "Write a manual page for each command into a folder",
+		Example: "  sagenbaum man /usr/local/share/man/man1\n  sagenbaum man . && man " +
+			"./sagenbaum-plan-tree.1",
+		Args: cli.Exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
+				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written",
+					"cannot write manual pages: %v", err)
 			}
 			n, err := writeManual(cmd.Root(), args[0])
 			if err != nil {
-				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written", "cannot write manual pages: %v", err)
+				return cli.Fail(cli.ExitFailed, "sagenbaum man DIR, one that can be written",
+					"cannot write manual pages: %v", err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d manual pages in %s\n", n, args[0])
 			return nil
@@ -60,7 +63,8 @@ func writeManual(cmd *cobra.Command, dir string) (pages int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	header := &doc.GenManHeader{Section: "1", Source: "sagenbaum " + cli.ReadVersion().Version, Manual: "Sagenbaum", Date: &manDate}
+	header := &doc.GenManHeader{Section: "1", Source: "sagenbaum " + cli.ReadVersion().Version,
+		Manual: "Sagenbaum", Date: &manDate}
 	if err := doc.GenMan(cmd, header, file); err != nil {
 		file.Close()
 		return 0, err

@@ -36,7 +36,8 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put order/7 '{\"n\": 1.10}' --source shop", "order/7 in memory · record ")
 	says("fact put risk 3 --source shop --plan p1", "risk in memory")
 	says("fact get order/7", `{"n":1.10}`, "by           shop", "in the eviction queue since")
-	if got := fact("order/7"); !strings.Contains(string(got.Value), "1.10") || got.By != "shop" || got.State != executor.FactInMemory {
+	if got := fact("order/7"); !strings.Contains(string(got.Value), "1.10") || got.By != "shop" ||
+		got.State != executor.FactInMemory {
 		t.Errorf("%+v", got)
 	}
 	says("memory status", "2 facts in memory", "% of 268435456")
@@ -54,7 +55,8 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	says("fact put risk --retract --source shop", "risk retracted")
 	says("fact ls --retracted", "risk")
 	says("fact get risk", "retracted    ")
-	if all := decoded[executor.FactsAnswer](t, s.run(t, cli.ExitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
+	if all := decoded[executor.FactsAnswer](t,
+		s.run(t, cli.ExitGood, "fact ls --prefix or -o json")); len(all.Facts) != 1 || all.Facts[0].Key != "order/7" {
 		t.Errorf("%+v", all)
 	}
 	s.run(t, cli.ExitGood, "fact ls --prefix zz", "no facts")
@@ -62,7 +64,8 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 	s.run(t, cli.ExitFailed, "fact history nothing", `there is no fact "nothing"`)
 	says("ledger tail --since 1", "fact_evicted", "evict_requested")
 	says("memory rebuild --check", "ok · sequences 1 to ", "working memory  ", "whole state     ")
-	if got := decoded[executor.RebuildAnswer](t, s.run(t, cli.ExitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
+	if got := decoded[executor.RebuildAnswer](t,
+		s.run(t, cli.ExitGood, "memory rebuild --check -o json")); !got.Equal || got.State != got.Rebuilt {
 		t.Errorf("%+v", got)
 	}
 }
@@ -71,11 +74,13 @@ func TestFactsAreWrittenReadEvictedAndRestored(t *testing.T) {
 func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"memory.rebuild": func([]byte) any {
-		return executor.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3, Differ: []string{"fact \"k\x1b\": not the same"}}
+		return executor.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3,
+			Differ: []string{"fact \"k\x1b\": not the same"}}
 	}})
 	r := finished(t, sagenbaum(t, "--server", url, "memory", "rebuild", "--check"))
 	r.wants(t, "memory rebuild --check", cli.ExitLook)
-	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb", `fact "k\x1b": not the same`} {
+	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb",
+		`fact "k\x1b": not the same`} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is not in\n%s", want, r.stdout)
 		}
@@ -88,12 +93,13 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	defer s.stop(t)
-	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "seller", Contracts: []contract.Contract{{
-		Capability: "seat.hold", Class: contract.Compensable, OnInDoubt: contract.InDoubtQuarantine,
-		Inverse: &contract.Inverse{Actuator: contract.ActuatorMemory, Call: "fact.assert", With: map[string]any{
-			"key": `="seat/" + output.id`, "value": `={"state": "free", "room": input.room}`,
-		}},
-	}}})
+	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "seller",
+		Contracts: []contract.Contract{{
+			Capability: "seat.hold", Class: contract.Compensable, OnInDoubt: contract.InDoubtQuarantine,
+			Inverse: &contract.Inverse{Actuator: contract.ActuatorMemory, Call: "fact.assert", With: map[string]any{
+				"key": `="seat/" + output.id`, "value": `={"state": "free", "room": input.room}`,
+			}},
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,15 +118,18 @@ func TestAnAgentsActIsUndoneInWorkingMemory(t *testing.T) {
 	}
 	act := s.plan(t, "p1").Actions[0]
 	s.run(t, cli.ExitGood, "fact put seat/pi_1 '\"taken\"' --source seller --plan p1 --action "+act.Action)
-	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates || got.About != act.Registered {
+	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json")); got.Compensates ||
+		got.About != act.Registered {
 		t.Errorf("the effect is %+v", got)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --wait")
 	got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get seat/pi_1 -o json"))
-	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered || got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
+	if !got.Compensates || got.Plan != "p1" || got.Action != act.Action || got.About != act.Registered ||
+		got.Cause == "" || !strings.Contains(string(got.Value), `"free"`) {
 		t.Errorf("the undo is %+v", got)
 	}
-	if out := s.run(t, cli.ExitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") || !strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
+	if out := s.run(t, cli.ExitGood, "fact history seat/pi_1").stdout; !strings.Contains(out, "effect of p1/") ||
+		!strings.Contains(out, "compensates p1/"+act.Action+", registered at "+act.Registered) {
 		t.Errorf("the history is\n%s", out)
 	}
 }
@@ -157,18 +166,23 @@ func TestWhatAFactCommandDidNotDoIsSaid(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	s.run(t, cli.ExitConflict, "memory evict nope --actor root", `there is no fact "nope"`)
-	says(t, s.run(t, cli.ExitGood, "doctor"), "ok   records    1 refused, none within a day", "1 request of operators among them", `there is no fact "nope"`)
-	says(t, s.run(t, cli.ExitGood, "fact put never --retract --source shop"), "never never was a fact · record ", " changes nothing: there is nothing to retract")
+	says(t, s.run(t, cli.ExitGood, "doctor"), "ok   records    1 refused, none within a day",
+		"1 request of operators among them", `there is no fact "nope"`)
+	says(t, s.run(t, cli.ExitGood, "fact put never --retract --source shop"), "never never was a fact · record ",
+		" changes nothing: there is nothing to retract")
 	s.run(t, cli.ExitGood, "fact put risk 3 --source shop")
 	if out := s.run(t, cli.ExitGood, "fact put risk --retract --source shop").stdout; strings.Contains(out, "nothing") {
 		t.Errorf("%s", out)
 	}
 	had := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get risk -o json"))
-	says(t, s.run(t, cli.ExitGood, "fact put risk --retract --source other"), "risk retracted · record ", " changes nothing: it was retracted at "+had.Tombstone)
-	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" || got.Tombstone != had.Tombstone {
+	says(t, s.run(t, cli.ExitGood, "fact put risk --retract --source other"), "risk retracted · record ",
+		" changes nothing: it was retracted at "+had.Tombstone)
+	if got := decoded[executor.FactView](t, s.run(t, cli.ExitGood, "fact get risk -o json")); got.By != "shop" ||
+		got.Tombstone != had.Tombstone {
 		t.Errorf("%+v", got)
 	}
-	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope --action no", "has no effect: action no of plan nope is not registered")
+	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope --action no",
+		"has no effect: action no of plan nope is not registered")
 	s.run(t, cli.ExitConflict, "fact put risk 4 --source shop --plan nope", "has no effect: plan nope was never opened")
 	r := s.run(t, cli.ExitLook, "doctor") // of a source's records it does
 	says(t, r, "warn records    3 refused, 2 of the newest 3 want a look", "1 request of operators among them")
@@ -199,7 +213,8 @@ func TestTheDoctorWarnsOfLeasesInError(t *testing.T) {
 	if _, err := c.Plan(t.Context(), "px", sequence); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.run(t, cli.ExitLook, "doctor"), "warn conditions 1 condition in error", "next: sagenbaum trigger explain px")
+	says(t, s.run(t, cli.ExitLook, "doctor"), "warn conditions 1 condition in error",
+		"next: sagenbaum trigger explain px")
 	says(t, s.run(t, cli.ExitGood, "plan tree px"), "in error: lease late", "next: sagenbaum trigger explain px")
 	says(t, s.run(t, cli.ExitGood, "plan show px"), "in error: lease late", ", error: ")
 }

@@ -68,7 +68,8 @@ func get(t *testing.T, url string) (status int, body string) {
 // serveWatched starts `serve` with its numbers, and returns where they are.
 func serveWatched(t *testing.T, args ...string) (_ *served, address string) {
 	t.Helper()
-	command := serveCommand(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, args...)...)
+	command := serveCommand(t, dataDir(t),
+		append([]string{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"}, args...)...)
 	s := serveAs(t, "", command)
 	var r serve.Ready
 	if err := json.Unmarshal([]byte(s.said), &r); err != nil || r.Metrics == "" {
@@ -82,9 +83,10 @@ func trouble(t *testing.T, s *served, tenant string) {
 	t.Helper()
 	conn := dial(t, s.url)
 	openPlan(t, conn, tenant, "stuck")
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,17 +110,23 @@ func TestTheNumbersFollowWhatHappens(t *testing.T) {
 	if status, body := get(t, url+"/healthz"); status != http.StatusOK || !strings.Contains(body, `"ok":true`) {
 		t.Errorf("/healthz: %d %s", status, body)
 	}
-	if status, body := get(t, url+"/readyz"); status != http.StatusOK || !strings.Contains(body, `{"tenant":"idle","mode":"holding"}`) {
+	if status, body := get(t, url+"/readyz"); status != http.StatusOK ||
+		!strings.Contains(body, `{"tenant":"idle","mode":"holding"}`) {
 		t.Errorf("/readyz: %d %s", status, body)
 	}
 	trouble(t, s, "default")
 	want := []string{
-		`sagenbaum_plans{state="quarantined",tenant="default"} 1`, `sagenbaum_plans{state="unwinding",tenant="default"} 1`,
-		`sagenbaum_waiting{tenant="default"} 1`, `sagenbaum_in_flight{tenant="default"} 1`, `sagenbaum_quarantines_total{tenant="default"} 1`,
+		`sagenbaum_plans{state="quarantined",tenant="default"} 1`,
+		`sagenbaum_plans{state="unwinding",tenant="default"} 1`,
+		`sagenbaum_waiting{tenant="default"} 1`, `sagenbaum_in_flight{tenant="default"} 1`,
+		`sagenbaum_quarantines_total{tenant="default"} 1`,
 		`sagenbaum_leases_fired_total{tenant="default"} 2`, `sagenbaum_dispatches_total{tenant="default"} 1`,
-		`sagenbaum_dispatch_latency_seconds_count{tenant="default"} 1`, `sagenbaum_pages_total{result="taken",tenant="default"} 0`,
-		`sagenbaum_pages_waiting{tenant="default"} 1`, `sagenbaum_mode{mode="holding",tenant="default"} 1`, `sagenbaum_fold_lag_commits{tenant="default"} 0`,
-		`sagenbaum_held{tenant="idle"} 0`, `sagenbaum_leases_fired_total{tenant="idle"} 0`, `sagenbaum_tenants{mode="holding"} 2`,
+		`sagenbaum_dispatch_latency_seconds_count{tenant="default"} 1`,
+		`sagenbaum_pages_total{result="taken",tenant="default"} 0`,
+		`sagenbaum_pages_waiting{tenant="default"} 1`, `sagenbaum_mode{mode="holding",tenant="default"} 1`,
+		`sagenbaum_fold_lag_commits{tenant="default"} 0`,
+		`sagenbaum_held{tenant="idle"} 0`, `sagenbaum_leases_fired_total{tenant="idle"} 0`,
+		`sagenbaum_tenants{mode="holding"} 2`,
 	}
 	eventually(t, "the numbers", func() (string, bool) {
 		_, body := get(t, url+"/metrics")
@@ -136,13 +144,16 @@ func TestTheNumbersFollowWhatHappens(t *testing.T) {
 	eventually(t, "the page", func() (string, bool) {
 		_, body := get(t, url+"/metrics")
 		return body, strings.Contains(body, "\nsagenbaum_pages_total{result=\"taken\",tenant=\"default\"} 1\n") &&
-			strings.Contains(body, "\nsagenbaum_pages_waiting{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_pages_oldest_timestamp_seconds{tenant=\"default\"} 0\n")
+			strings.Contains(body, "\nsagenbaum_pages_waiting{tenant=\"default\"} 0\n") &&
+			strings.Contains(body, "\nsagenbaum_pages_oldest_timestamp_seconds{tenant=\"default\"} 0\n")
 	})
 	freeing(t, conn, "default")
 	eventually(t, "the undo", func() (string, bool) {
 		_, body := get(t, url+"/metrics")
-		return body, strings.Contains(body, "\nsagenbaum_undos_total{tenant=\"default\"} 1\n") && strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 0\n") &&
-			strings.Contains(body, "\nsagenbaum_in_flight{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_undo_latency_seconds_count{tenant=\"default\"} 1\n")
+		return body, strings.Contains(body, "\nsagenbaum_undos_total{tenant=\"default\"} 1\n") &&
+			strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 0\n") &&
+			strings.Contains(body, "\nsagenbaum_in_flight{tenant=\"default\"} 0\n") &&
+			strings.Contains(body, "\nsagenbaum_undo_latency_seconds_count{tenant=\"default\"} 1\n")
 	})
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }
@@ -161,8 +172,10 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 	eventually(t, "the levels", func() (string, bool) {
 		_, body := get(t, "http://"+r.Metrics+"/metrics")
-		return body, strings.Contains(body, "\nsagenbaum_plans{state=\"quarantined\",tenant=\"default\"} 1\n") && strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 1\n") &&
-			strings.Contains(body, "\nsagenbaum_quarantines_total{tenant=\"default\"} 0\n") && strings.Contains(body, "\nsagenbaum_leases_fired_total{tenant=\"default\"} 0\n")
+		return body, strings.Contains(body, "\nsagenbaum_plans{state=\"quarantined\",tenant=\"default\"} 1\n") &&
+			strings.Contains(body, "\nsagenbaum_waiting{tenant=\"default\"} 1\n") &&
+			strings.Contains(body, "\nsagenbaum_quarantines_total{tenant=\"default\"} 0\n") &&
+			strings.Contains(body, "\nsagenbaum_leases_fired_total{tenant=\"default\"} 0\n")
 	})
 	again.end(t).wants(t, "serve", cli.ExitGood)
 }
@@ -174,7 +187,8 @@ func TestAHostThatIsNotReadySaysSo(t *testing.T) {
 	if out.Code != http.StatusServiceUnavailable || !strings.Contains(out.Body.String(), `"ok":false`) {
 		t.Errorf("%d %s", out.Code, out.Body)
 	}
-	finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--metrics", "9464")).wants(t, "a port alone", cli.ExitUsage, "next: --metrics 127.0.0.1:9464")
+	finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--metrics", "9464")).wants(t,
+		"a port alone", cli.ExitUsage, "next: --metrics 127.0.0.1:9464")
 }
 
 // TestTheNumbersAnswerToTheirHostOnly: a page whose name is made to point here reads none.
@@ -188,7 +202,8 @@ func TestTheNumbersAnswerToTheirHostOnly(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		for name, want := range map[string]int{
 			"127.0.0.1:1": 200, "10.1.2.3": 200, "[::1]:9464": 200, "localhost": 200, own: 200,
-			"numbers.example:9464": 200, "rebound.example": 421, "localhost.evil.example": 421, "numbers.example.evil": 421,
+			"numbers.example:9464": 200, "rebound.example": 421, "localhost.evil.example": 421,
+			"numbers.example.evil": 421,
 		} {
 			r, err := http.NewRequest(http.MethodGet, base+path, nil)
 			if err != nil {
@@ -246,7 +261,8 @@ func TestTheDashboardLeavesNoNumberOut(t *testing.T) {
 	t.Parallel()
 	s, url := serveWatched(t)
 	_, body := get(t, url+"/metrics")
-	shown := strings.Join(metricsNamed(t, "grafana", "sagenbaum.json"), " ") + " " + strings.Join(metricsNamed(t, "prometheus", "alerts.yml"), " ")
+	shown := strings.Join(metricsNamed(t, "grafana", "sagenbaum.json"),
+		" ") + " " + strings.Join(metricsNamed(t, "prometheus", "alerts.yml"), " ")
 	for _, line := range regexp.MustCompile(`(?m)^# TYPE (sagenbaum_\S+)`).FindAllStringSubmatch(body, -1) {
 		if !strings.Contains(shown, line[1]) {
 			t.Errorf("%s is on no dashboard and in no alert", line[1])
@@ -314,19 +330,23 @@ func realPrometheus(t *testing.T, target string) (url string) {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
-		t.Skip("*** SKIPPED: prometheus is not installed (apt-get install prometheus): the alerts are NOT loaded by a real one ***")
+		t.Skip("*** SKIPPED: prometheus is not installed (apt-get install prometheus): the alerts are NOT loaded by " +
+			"a real one ***")
 	}
 	dir := t.TempDir()
 	alerts, err := filepath.Abs(filepath.Join("..", "..", "deploy", "prometheus", "alerts.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n- job_name: sagenbaum\n  static_configs: [{targets: [%q]}]\n", alerts, strings.TrimPrefix(target, "http://"))
+	config := fmt.Sprintf(
+		"global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n- job_name: "+
+			"sagenbaum\n  static_configs: [{targets: [%q]}]\n", alerts, strings.TrimPrefix(target, "http://"))
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	address := freeAddress(t)
-	command := exec.CommandContext(t.Context(), binary, "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	command := exec.CommandContext(t.Context(), binary, "--config.file", filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
 	var log bytes.Buffer
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {
@@ -379,7 +399,8 @@ func TestARealPrometheusScrapesAndRaisesTheAlerts(t *testing.T) {
 		t.Errorf("rules that cannot be evaluated: %s", rules)
 	}
 	for _, expression := range dashboardExpressions(t) {
-		if status, body := get(t, prometheus+"/api/v1/query?query="+url.QueryEscape(expression)); status != http.StatusOK {
+		if status, body := get(t,
+			prometheus+"/api/v1/query?query="+url.QueryEscape(expression)); status != http.StatusOK {
 			t.Errorf("the dashboard asks %s: %s", expression, body)
 		}
 	}
@@ -394,7 +415,8 @@ func TestPromtoolFindsNoFaultInTheRules(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("*** SKIPPED: promtool is not installed (apt-get install prometheus): deploy/prometheus is NOT checked ***")
+		t.Skip("*** SKIPPED: promtool is not installed (apt-get install prometheus): deploy/prometheus is NOT " +
+			"checked ***")
 	}
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"check", "config", "prometheus.yml"}} {
 		command := exec.CommandContext(t.Context(), promtool, args...)

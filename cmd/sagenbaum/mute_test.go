@@ -74,9 +74,10 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 	s := serveFor(t, data, "--listen", "127.0.0.1:0")
 	conn := dial(t, s.url)
 	openPlan(t, conn, "default", "before")
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", AppendTimeout: 3 * time.Second, Contracts: []contract.Contract{
-		{Capability: "mail.send", Class: contract.Irreversible},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester",
+		AppendTimeout: 3 * time.Second, Contracts: []contract.Contract{
+			{Capability: "mail.send", Class: contract.Irreversible},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

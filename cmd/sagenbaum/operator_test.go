@@ -64,7 +64,8 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 				answer.Next = answer.Plans[len(answer.Plans)-1].Plan
 				break
 			}
-			answer.Plans = append(answer.Plans, executor.PlanView{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
+			answer.Plans = append(answer.Plans,
+				executor.PlanView{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
 		}
 		return answer
 	}})
@@ -84,7 +85,8 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 			t.Errorf("%v: %d plans, next %q, want %d and %q", c.args, len(answer.Plans), answer.Next, c.count, c.more)
 		}
 		said := finished(t, sagenbaum(t, args...))
-		if rows := strings.Count(said.stdout, "\n") - 1; rows != c.count || strings.Contains(said.stderr, "there are more") != (c.more != "") {
+		if rows := strings.Count(said.stdout, "\n") - 1; rows != c.count ||
+			strings.Contains(said.stderr, "there are more") != (c.more != "") {
 			t.Errorf("%v: %d rows, stderr %q", c.args, rows, said.stderr)
 		}
 	}
@@ -95,15 +97,17 @@ func TestPagesThatGoInACircleEnd(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func([]byte) any {
 		return executor.PlansAnswer{Plans: []executor.PlanView{}, Next: "p1"}
 	}})
-	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", cli.ExitFailed, "in a circle at p1")
+	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", cli.ExitFailed,
+		"in a circle at p1")
 }
 
 // unservedPlan leaves an open plan whose undo nobody serves.
 func unservedPlan(t *testing.T, conn *nats.Conn, id string) {
 	t.Helper()
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +129,16 @@ func TestCancelWaitsNoLongerThanItWasTold(t *testing.T) {
 	unservedPlan(t, dial(t, s.url), "p1")
 	started := time.Now()
 	r := s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "700ms")
-	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
+	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms",
+		"action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
 	if !strings.Contains(r.stdout, "p1 unwinding") {
 		t.Errorf("stdout is %q", r.stdout)
 	}
 	if took := time.Since(started); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "0s").wants(t, "no wait", cli.ExitUsage, "--wait-timeout 1m")
+	s.ask(t, "default", "plan", "cancel", "p1", "--wait", "--wait-timeout", "0s").wants(t, "no wait", cli.ExitUsage,
+		"--wait-timeout 1m")
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }
 
@@ -148,7 +154,8 @@ func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
 		if cancelled.wants(t, "cancel", cli.ExitGood); !strings.Contains(cancelled.stdout, id+" quarantined") {
 			t.Errorf("cancel says %q", cancelled.stdout)
 		}
-		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand", "--evidence", "ticket:7")
+		r := s.ask(t, "default", "quarantine", "resolve", id, "1", "--as", "done", "--reason", "by hand", "--evidence",
+			"ticket:7")
 		if r.wants(t, "resolve", cli.ExitGood); !strings.Contains(r.stdout, "plan now resolved") {
 			t.Errorf("resolve says %q", r.stdout)
 		}

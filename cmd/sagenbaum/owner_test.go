@@ -41,12 +41,16 @@ func tripContracts() []contract.Contract {
 	return []contract.Contract{
 		{
 			Capability: "room.book", Class: contract.Compensable, Fidelity: contract.Exact, ValidFor: 2 * time.Hour,
-			Inverse: &contract.Inverse{Call: "room.free", With: room, Attempts: 2, Backoff: 10 * time.Millisecond, Timeout: 2 * time.Second},
-			Probe:   &contract.Probe{Call: "room.look", With: room, Attempts: 1},
+			Inverse: &contract.Inverse{Call: "room.free", With: room, Attempts: 2, Backoff: 10 * time.Millisecond,
+				Timeout: 2 * time.Second},
+			Probe: &contract.Probe{Call: "room.look", With: room, Attempts: 1},
 		},
 		{
-			Capability: "card.charge", Class: contract.Compensable, Fidelity: contract.Semantic, OnInDoubt: contract.InDoubtCompensate,
-			Inverse: &contract.Inverse{Call: "card.refund", With: map[string]any{"payment": "=output.id", "amount": "=input.amount"}, Attempts: 2, Backoff: 10 * time.Millisecond, Timeout: 2 * time.Second},
+			Capability: "card.charge", Class: contract.Compensable, Fidelity: contract.Semantic,
+			OnInDoubt: contract.InDoubtCompensate,
+			Inverse: &contract.Inverse{Call: "card.refund",
+				With: map[string]any{"payment": "=output.id", "amount": "=input.amount"}, Attempts: 2,
+				Backoff: 10 * time.Millisecond, Timeout: 2 * time.Second},
 		},
 		{
 			Capability: "safe.open", Class: contract.Compensable,
@@ -64,18 +68,21 @@ func protected(context.Context, api.Command) (worker.Result, error) {
 
 func newScene(t *testing.T, args ...string) *scene {
 	t.Helper()
-	s := &scene{served: serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...), free: done, refund: done, shut: done, seen: 1}
+	s := &scene{served: serveFor(t, dataDir(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...), free: done,
+		refund: done, shut: done, seen: 1}
 	s.conn = dial(t, s.url)
 	w, err := worker.New(worker.Config{Conn: s.conn, Tenant: "default", Name: "hotel"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = errors.Join(
-		w.Handle("room.free", func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.free)(ctx, c) }),
+		w.Handle("room.free",
+			func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.free)(ctx, c) }),
 		w.Handle("card.refund", func(ctx context.Context, c api.Command) (worker.Result, error) {
 			return s.handler(&s.refund)(ctx, c)
 		}),
-		w.Handle("safe.shut", func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.shut)(ctx, c) }),
+		w.Handle("safe.shut",
+			func(ctx context.Context, c api.Command) (worker.Result, error) { return s.handler(&s.shut)(ctx, c) }),
 		w.Answer("room.look", func(context.Context, api.Command) (worker.Answer, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -87,7 +94,8 @@ func newScene(t *testing.T, args ...string) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.agent, err = coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "traveller", Contracts: tripContracts()})
+	s.agent, err = coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "traveller",
+		Contracts: tripContracts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +139,8 @@ func (s *scene) begin(t *testing.T, plan coordinator.PlanSpec) *coordinator.Plan
 func report(t *testing.T, plan *coordinator.Plan, capability string) {
 	t.Helper()
 	action := coordinator.Action{Capability: capability, Input: map[string]any{"room": 7, "amount": 120}}
-	if err := plan.Report(t.Context(), action, coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")}); err != nil {
+	if err := plan.Report(t.Context(), action,
+		coordinator.Outcome{Output: map[string]any{"id": "pi_1"}, Before: json.RawMessage("null")}); err != nil {
 		t.Fatal(err)
 	}
 }

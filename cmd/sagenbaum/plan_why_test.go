@@ -37,7 +37,8 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	defer s.stop(t)
 	s.now(func() { s.free = protected })
 	plan := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book", "card.charge")
-	says(t, s.run(t, cli.ExitGood, "plan why p1"), "no lease of it has fired", "plan_opened@", "nothing has happened to it since")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "no lease of it has fired", "plan_opened@",
+		"nothing has happened to it since")
 	if err := plan.Fail(t.Context(), "no seats"); err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +49,18 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	says(t, r, "action 1 1 is owed and waits for what came after it: action 2 is quarantined",
 		"action 2 2 is quarantined and waits for its owner: room.free failed: stop: the room is protected",
 		"records, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE",
-		"the plan was declared failed: no seats", "lease plan.failed turned true", `condition: plan.status == "failed"`, `read plan.status = "failed"`,
-		"action 3: undone by attempt 1 by worker hotel", "quarantined: it waits for its owner: room.free failed: stop: the room is protected", "the plan ended quarantined")
+		"the plan was declared failed: no seats", "lease plan.failed turned true", `condition: plan.status == "failed"`,
+		`read plan.status = "failed"`,
+		"action 3: undone by attempt 1 by worker hotel",
+		"quarantined: it waits for its owner: room.free failed: stop: the room is protected",
+		"the plan ended quarantined")
 	t.Log("\n" + r.stdout)
 	why := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
 	want := []string{
-		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed", "decision unwind_started < lease_fired",
-		"command compensation_dispatched 3 < unwind_started", "outcome compensation_succeeded 3 < compensation_dispatched",
+		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed",
+		"decision unwind_started < lease_fired",
+		"command compensation_dispatched 3 < unwind_started",
+		"outcome compensation_succeeded 3 < compensation_dispatched",
 		"command compensation_dispatched 2 < unwind_started", "answer compensation_failed 2 < compensation_dispatched",
 		"outcome action_quarantined 2 < compensation_dispatched", "end plan_ended < unwind_started",
 	}
@@ -65,7 +71,9 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
 	one := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
-	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got, "plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") || one.Action != "2" || len(one.Waits) != 1 {
+	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got,
+		"plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") ||
+		one.Action != "2" || len(one.Waits) != 1 {
 		t.Errorf("of action 2: %+v\n%s", one.Waits, got)
 	}
 	says(t, s.run(t, cli.ExitGood, "plan why p1 2"), "records of action 2, in the order", "because of unwind_started@")
@@ -80,7 +88,8 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	if end, err := plan.Wait(t.Context()); err != nil || end.State != ledger.StateResolved {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	says(t, s.run(t, cli.ExitGood, "plan why p1"), "it was resolved as done by ana: freed by hand, evidence ticket:1", "the plan ended resolved")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "it was resolved as done by ana: freed by hand, evidence ticket:1",
+		"the plan ended resolved")
 }
 
 // TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan.
@@ -96,13 +105,15 @@ func TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan(t *testing.T) {
 	if err := plan.UnwindTo(t.Context(), "paid", "wrong room"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.run(t, cli.ExitGood, "plan why p1"), "told to unwind back to savepoint paid: wrong room", "the unwind started, back to savepoint paid", "plan_rewound@", "the plan is open again: back at savepoint paid")
+	says(t, s.run(t, cli.ExitGood, "plan why p1"), "told to unwind back to savepoint paid: wrong room",
+		"the unwind started, back to savepoint paid", "plan_rewound@", "the plan is open again: back at savepoint paid")
 	if err := plan.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --actor ana --wait")
 	for _, id := range []string{"p1", "p1~1"} {
-		says(t, s.run(t, cli.ExitGood, "plan why "+id), "an unwind was asked for by ana: bad release", "compensation_succeeded@", "the plan ended compensated: ")
+		says(t, s.run(t, cli.ExitGood, "plan why "+id), "an unwind was asked for by ana: bad release",
+			"compensation_succeeded@", "the plan ended compensated: ")
 	}
 }
 
@@ -121,5 +132,6 @@ func TestPlanWhyTellsWhatAProbeFound(t *testing.T) {
 	if end, err := plan.Wait(t.Context()); err != nil || end.State == ledger.StateOpen {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	says(t, s.run(t, cli.ExitGood, "plan why p1 1"), "fact stock was asserted: 0", `read facts["stock"] = 0 (sequence`, "room.look was asked: did the forward happen?", "the effect is absent", "nothing was undone")
+	says(t, s.run(t, cli.ExitGood, "plan why p1 1"), "fact stock was asserted: 0", `read facts["stock"] = 0 (sequence`,
+		"room.look was asked: did the forward happen?", "the effect is absent", "nothing was undone")
 }

@@ -24,8 +24,10 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 	doubt(t, open, "room.book")
 	before := s.kept(t)
 	r := s.run(t, cli.ExitLook, "plan preview p1")
-	says(t, r, "STAGE  #  STEP        CAPABILITY", "probe", "room.book → room.look", "card.charge → card.refund", `amount=120 payment="pi_1"`,
-		"to travel: irreversible: mail.send has no inverse", "would: 1 exact, 1 semantic, 1 to its owner travel · 1 in doubt · ends quarantined")
+	says(t, r, "STAGE  #  STEP        CAPABILITY", "probe", "room.book → room.look", "card.charge → card.refund",
+		`amount=120 payment="pi_1"`,
+		"to travel: irreversible: mail.send has no inverse",
+		"would: 1 exact, 1 semantic, 1 to its owner travel · 1 in doubt · ends quarantined")
 	for _, line := range strings.Split(r.stdout, "\n") {
 		if n := len([]rune(line)); n > render.TreeWidth {
 			t.Errorf("a line has %d columns: %s", n, line)
@@ -48,7 +50,8 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 	for _, u := range decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
 		did = append(did, u.Action)
 	}
-	if len(foretold) != 2 || len(did) != 2 || !strings.HasPrefix(foretold[0], "3 ") || !strings.HasPrefix(foretold[1], "2 ") {
+	if len(foretold) != 2 || len(did) != 2 || !strings.HasPrefix(foretold[0], "3 ") ||
+		!strings.HasPrefix(foretold[1], "2 ") {
 		t.Errorf("foretold %v, did %v", foretold, did)
 	}
 	s.run(t, cli.ExitFailed, "plan preview nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")

@@ -20,7 +20,8 @@ const evil = "a\x1b]0;pwn\x07b\u202ec\u200bd\u009be\u2066f"
 func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 	view := executor.PlanView{
 		Plan: evil, Labels: map[string]string{evil: evil}, Orphans: []string{evil},
-		Actions: []executor.ActionView{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2}, Leases: []executor.LeaseView{{Waits: []string{evil}}}}},
+		Actions: []executor.ActionView{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2},
+			Leases: []executor.LeaseView{{Waits: []string{evil}}}}},
 	}
 	raw, err := json.Marshal(view)
 	if err != nil {
@@ -31,10 +32,12 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := clean.Actions[0].Leases[0].Waits[0] + clean.Orphans[0] + clean.Labels[cli.Printable(evil)] + string(clean.Actions[0].Input); text != cli.Printable(text) {
+	if text := clean.Actions[0].Leases[0].Waits[0] + clean.Orphans[0] + clean.Labels[cli.Printable(evil)] + string(
+		clean.Actions[0].Input); text != cli.Printable(text) {
 		t.Errorf("something is left: %s", shown)
 	}
-	if again, err := json.Marshal(view); err != nil || string(again) != string(raw) || len(clean.Actions[0].After) != 2 {
+	if again, err := json.Marshal(view); err != nil || string(again) != string(raw) ||
+		len(clean.Actions[0].After) != 2 {
 		t.Errorf("the original changed to %s, or the copy lost numbers (%v)", again, err)
 	}
 }
@@ -62,9 +65,10 @@ func checkPrintable(t *testing.T, what, text string) {
 func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	t.Parallel()
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
-	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "mail.send", Class: contract.Irreversible},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "mail.send", Class: contract.Irreversible},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +77,8 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Report(ctx, coordinator.Action{Capability: "mail.send", Input: evil}, coordinator.Outcome{Output: evil, ExternalRef: evil}); err != nil {
+	if err := plan.Report(ctx, coordinator.Action{Capability: "mail.send", Input: evil},
+		coordinator.Outcome{Output: evil, ExternalRef: evil}); err != nil {
 		t.Fatal(err)
 	}
 	if err := plan.Fail(ctx, "reason "+evil); err != nil {
@@ -82,7 +87,8 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 	s.ask(t, "default", "plan", "cancel", "p1", "--wait") // whatever it says: the unwind has ended then
 	for _, line := range []string{
 		"plan ls", "plan tree p1", "plan show p1", "quarantine ls", "ledger tail --since 1", "status", "doctor",
-		"plan show " + strings.ReplaceAll(evil, " ", ""), "plan " + evil, "quarantine resolve p1 " + evil + " --as done --reason x --evidence y",
+		"plan show " + strings.ReplaceAll(evil, " ", ""), "plan " + evil,
+		"quarantine resolve p1 " + evil + " --as done --reason x --evidence y",
 		"quarantine resolve p1 1 --as done --reason x --evidence " + evil,
 	} {
 		r := s.ask(t, "default", strings.Fields(line)...)
@@ -96,7 +102,8 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 		t.Errorf("JSON is not exact: %q, %q, %q", shown.Label, shown.Owner, shown.Actions[0].Evidence)
 	}
 	tail := s.ask(t, "default", "ledger", "tail", "--since", "1", "-o", "json")
-	if label, _ := json.Marshal("label " + evil); !strings.Contains(tail.stdout, strings.Trim(string(label), `"`)) && !strings.Contains(tail.stdout, "\u202e") {
+	if label, _ := json.Marshal("label " + evil); !strings.Contains(tail.stdout, strings.Trim(string(label), `"`)) &&
+		!strings.Contains(tail.stdout, "\u202e") {
 		t.Errorf("the JSON of tail is not exact: %s", tail.stdout)
 	}
 	s.end(t).wants(t, "serve", cli.ExitGood)
@@ -104,10 +111,12 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 
 func TestColourIsTheOnlyEscapeThatTablesSend(t *testing.T) {
 	var out strings.Builder
-	tab := cli.Table{Head: []string{"A", "B"}, Paint: func(_ int, cell string) string { return cli.Pen{Color: true}.State(cell) }}
+	tab := cli.Table{Head: []string{"A", "B"},
+		Paint: func(_ int, cell string) string { return cli.Pen{Color: true}.State(cell) }}
 	tab.Add(evil, "open")
 	tab.Write(&out)
-	if got := strings.NewReplacer("\x1b[36m", "", "\x1b[0m", "").Replace(out.String()); strings.Contains(got, "\x1b") || !strings.Contains(out.String(), "\x1b[36mopen") {
+	if got := strings.NewReplacer("\x1b[36m", "", "\x1b[0m", "").Replace(out.String()); strings.Contains(got, "\x1b") ||
+		!strings.Contains(out.String(), "\x1b[36mopen") {
 		t.Errorf("the table is %q", out.String())
 	}
 	if cli.WantsColor(os.Stdin) && cli.WantsColor(&out) {

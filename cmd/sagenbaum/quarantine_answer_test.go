@@ -37,7 +37,8 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
 	says(t, r, "p1 action 2 (room.book) is tried again, as told by ana", "plan now compensated")
 	undos := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
-	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" || undos.Undos[0].Key != undos.Undos[1].Key {
+	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" ||
+		undos.Undos[0].Key != undos.Undos[1].Key {
 		t.Errorf("the attempts are %+v, want one that failed, one that is done, under one key", undos.Undos)
 	}
 	s.run(t, cli.ExitConflict, "quarantine retry p1 2 --reason again", "nothing of it is owed")
@@ -61,9 +62,11 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "safe.open")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	until := time.Now().Add(time.Hour)
-	progress := fmt.Sprintf(`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"untilNs":"%d"}}]}`,
+	progress := fmt.Sprintf(
+		`{"records":[{"plan":"p1","action":"1","compensationProgressed":{"attempt":1,"key":%q,"untilNs":"%d"}}]}`,
 		s.plan(t, "p1").Actions[0].Key, until.UnixNano())
-	said := &nats.Msg{Subject: "saga.default.worker.hotel", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}, Data: []byte(progress)}
+	said := &nats.Msg{Subject: "saga.default.worker.hotel",
+		Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}}, Data: []byte(progress)}
 	stored, err := s.conn.RequestMsgWithContext(t.Context(), said)
 	if err != nil {
 		t.Fatal(err)
@@ -80,18 +83,22 @@ func TestS29ForceIsASeparateDecision(t *testing.T) {
 	}
 	before := s.kept(t)
 	clock := cli.Moment(until.UnixNano())
-	s.run(t, cli.ExitConflict, "quarantine retry p1 1 --reason 'go on'", "attempt 1 of action 1 had no answer and may be at work until "+clock, "--force is a decision of its own")
+	s.run(t, cli.ExitConflict, "quarantine retry p1 1 --reason 'go on'",
+		"attempt 1 of action 1 had no answer and may be at work until "+clock, "--force is a decision of its own")
 	if s.kept(t) != before {
 		t.Error("a retry that the command line refused reached the ledger")
 	}
-	says(t, s.run(t, cli.ExitLook, "quarantine show p1 1"), "refused now: attempt 1 of action 1 had no answer", "--force is a decision of its own", "in_doubt")
-	_, _, err = c.Operate(t.Context(), "ana", cli.OwnerWord{As: cli.AnswerRetry, Reason: "x", Actor: "ana"}.Record("p1", "1"))
+	says(t, s.run(t, cli.ExitLook, "quarantine show p1 1"), "refused now: attempt 1 of action 1 had no answer",
+		"--force is a decision of its own", "in_doubt")
+	_, _, err = c.Operate(t.Context(), "ana",
+		cli.OwnerWord{As: cli.AnswerRetry, Reason: "x", Actor: "ana"}.Record("p1", "1"))
 	var f *cli.Failure
 	if !errors.As(err, &f) || f.Code != cli.ExitConflict || !strings.Contains(f.Text, "may be at work until") {
 		t.Errorf("without the check of the command line the retry ended with %v, want a conflict", err)
 	}
 	let()
-	says(t, s.run(t, cli.ExitGood, "quarantine retry p1 1 --reason 'its machine is gone' --actor ana --force"), "is tried again, as told by ana", "plan now compensated")
+	says(t, s.run(t, cli.ExitGood, "quarantine retry p1 1 --reason 'its machine is gone' --actor ana --force"),
+		"is tried again, as told by ana", "plan now compensated")
 }
 
 // S46, S52: looking at a quarantine, any number of times and in every way, changes
@@ -104,7 +111,8 @@ func TestS46S52LookingTwiceChangesNothing(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge", "room.book")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	before := s.kept(t)
-	for _, line := range []string{"quarantine ls", "quarantine show p1 2", "doctor --plan p1", "plan preview p1", "undo ls --plan p1", "plan show p1"} {
+	for _, line := range []string{"quarantine ls", "quarantine show p1 2", "doctor --plan p1", "plan preview p1",
+		"undo ls --plan p1", "plan show p1"} {
 		first := s.ask(t, "default", append(words(line), "-o", "json")...)
 		second := s.ask(t, "default", append(words(line), "-o", "json")...)
 		if first != second {
@@ -128,14 +136,16 @@ func TestS44S54AQuarantineIsReadable(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", Label: "to the sea"}, "card.charge", "room.book")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait --actor ana")
 	r := s.run(t, cli.ExitLook, "quarantine show p1 2")
-	says(t, r, "p1 2 room.book  quarantined since ", "the room is protected", "owner       travel", `"amount":120`, `"id":"pi_1"`,
+	says(t, r, "p1 2 room.book  quarantined since ", "the room is protected", "owner       travel", `"amount":120`,
+		`"id":"pi_1"`,
 		"exact", "room.free", "attempt 1", "failed after ", "worker hotel",
 		"asks room.free again, 2 attempts, same key", "then        undoes 1 card.charge; --halt leaves that as it is",
 		"sagenbaum quarantine retry p1 2 --reason WHY --actor NAME",
 		"sagenbaum quarantine resolve p1 2 --as done --reason WHY --evidence REF --actor NAME",
 		"sagenbaum quarantine skip p1 2 --reason WHY --actor NAME")
 	o := decoded[quarantine.Obligation](t, s.run(t, cli.ExitLook, "quarantine show p1 2 -o json"))
-	if len(o.Answers) != 5 || len(o.Attempts) != 1 || o.Attempts[0].State != "failed" || len(o.Waiting) != 1 || o.Plan.Owner != "travel" {
+	if len(o.Answers) != 5 || len(o.Attempts) != 1 || o.Attempts[0].State != "failed" || len(o.Waiting) != 1 ||
+		o.Plan.Owner != "travel" {
 		t.Errorf("in JSON it is %+v", o)
 	}
 	s.run(t, cli.ExitFailed, "quarantine show p1 9", "it has 1, 2", "next: sagenbaum plan tree p1")
@@ -150,11 +160,13 @@ func TestS51TheFailureReachesCountsAndExitCodes(t *testing.T) {
 	s.now(func() { s.free = protected })
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "room.book")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
-	for _, line := range []string{"status", "doctor", "quarantine ls", "quarantine show p1 1", "plan show p1", "plan tree p1", "doctor --plan p1"} {
+	for _, line := range []string{"status", "doctor", "quarantine ls", "quarantine show p1 1", "plan show p1",
+		"plan tree p1", "doctor --plan p1"} {
 		s.run(t, cli.ExitLook, line)
 	}
 	status := decoded[status.TenantStatus](t, s.run(t, cli.ExitLook, "status -o json"))
-	if status.Quarantined != 1 || len(status.Stuck) != 1 || status.Stuck[0].Plan != "p1" || len(status.Stuck[0].Actions) != 1 {
+	if status.Quarantined != 1 || len(status.Stuck) != 1 || status.Stuck[0].Plan != "p1" ||
+		len(status.Stuck[0].Actions) != 1 {
 		t.Errorf("the status is %+v", status)
 	}
 	says(t, s.run(t, cli.ExitLook, "status"), "1 quarantined", "p1, owner travel: 1 room.book")
@@ -178,14 +190,16 @@ func TestS106AnObligationIsResolvedByIdAndOutcome(t *testing.T) {
 			line := fmt.Sprintf("quarantine resolve p1 2 --as %s --reason 'by phone'", as)
 			s.run(t, cli.ExitUsage, line, "--evidence ticket:OPS-91; or sagenbaum quarantine skip")
 			s.run(t, cli.ExitUsage, "quarantine resolve p1 2 --evidence x --as "+as, "--reason")
-			s.run(t, cli.ExitFailed, "quarantine retry p1 2 --reason x", "there is nothing to retry: mail.send has no inverse")
+			s.run(t, cli.ExitFailed, "quarantine retry p1 2 --reason x",
+				"there is nothing to retry: mail.send has no inverse")
 			if s.kept(t) != before {
 				t.Error("an answer that was refused by the command line reached the ledger")
 			}
 			r := s.run(t, cli.ExitGood, line+" --evidence ticket:OPS-91 --actor ana")
 			says(t, r, "p1 action 2 (mail.send) resolved as "+as+" by ana, evidence ticket:OPS-91", "plan now resolved")
 			a := s.plan(t, "p1").Actions
-			if a[1].Resolution != as || a[1].ResolvedBy != "ana" || a[1].Evidence != "ticket:OPS-91" || a[1].ResolvedReason != "by phone" || a[0].Undo != "compensated" {
+			if a[1].Resolution != as || a[1].ResolvedBy != "ana" || a[1].Evidence != "ticket:OPS-91" ||
+				a[1].ResolvedReason != "by phone" || a[0].Undo != "compensated" {
 				t.Errorf("the actions are %+v", a)
 			}
 			says(t, s.run(t, cli.ExitGood, "quarantine show p1 2"), as+" by ana: by phone, evidence ticket:OPS-91")
@@ -222,14 +236,17 @@ func TestAPlanOfTwoOperatorsWaitsForTheSecond(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel", SecondApprover: true}, "room.book", "mail.send")
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	resolve := "quarantine resolve p1 2 --reason 'by phone' --evidence ticket:OPS-91"
-	r := s.run(t, cli.ExitLook, resolve+" --as accepted --actor ana", "next: sagenbaum quarantine resolve p1 2 --as accepted")
+	r := s.run(t, cli.ExitLook, resolve+" --as accepted --actor ana",
+		"next: sagenbaum quarantine resolve p1 2 --as accepted")
 	says(t, r, "accepted proposed by ana", "waits for a second operator")
 	again := s.run(t, cli.ExitLook, resolve+" --as accepted --actor ana")
 	says(t, again, "it takes another operator to confirm")
 	other := s.run(t, cli.ExitLook, resolve+" --as lost --actor ben")
 	says(t, other, "it differs from what ana proposed (accepted), and takes its place")
-	says(t, s.run(t, cli.ExitLook, "quarantine show p1 2"), "lost by ben; it counts when another operator has given the same answer", "a second operator has to agree")
-	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "lost proposed by ben, waits for a second operator", "answers take a second operator")
+	says(t, s.run(t, cli.ExitLook, "quarantine show p1 2"),
+		"lost by ben; it counts when another operator has given the same answer", "a second operator has to agree")
+	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "lost proposed by ben, waits for a second operator",
+		"answers take a second operator")
 	says(t, s.run(t, cli.ExitLook, "quarantine ls"), "lost proposed by ben")
 	proposal := decoded[quarantine.Answered](t, s.run(t, cli.ExitLook, resolve+" --as lost --actor ben -o json"))
 	if !strings.HasPrefix(proposal.Proposal, "lost by ben") || proposal.State != ledger.StateQuarantined {
@@ -248,7 +265,8 @@ func TestOneOfTwoAnswersWins(t *testing.T) {
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait")
 	codes := make(chan int)
 	for _, actor := range []string{"ana", "ben", "cem"} {
-		command := sagenbaum(t, "quarantine", "skip", "p1", "1", "--reason", "race", "--actor", actor, "--server", s.url)
+		command := sagenbaum(t, "quarantine", "skip", "p1", "1", "--reason", "race", "--actor", actor, "--server",
+			s.url)
 		go func() {
 			if err := command.Run(); err != nil && command.ProcessState == nil {
 				codes <- -1
@@ -285,7 +303,8 @@ func TestWhatAWorkerAnsweredReachesTheOwnerAsTextOnly(t *testing.T) {
 	s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: evil, Label: evil}, "room.book")
 	s.run(t, cli.ExitLook, "plan unwind p1 --wait --reason '"+strings.ReplaceAll(evil, "'", "")+"'")
 	for _, line := range []string{
-		"quarantine ls", "quarantine show p1 1", "doctor --plan p1", "doctor", "status", "undo ls --plan p1", "plan tree p1", "plan preview p1",
+		"quarantine ls", "quarantine show p1 1", "doctor --plan p1", "doctor", "status", "undo ls --plan p1",
+		"plan tree p1", "plan preview p1",
 		"quarantine skip p1 1 --reason x",
 	} {
 		r := s.ask(t, "default", words(line)...)

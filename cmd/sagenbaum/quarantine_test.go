@@ -42,7 +42,8 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName, Contracts: demo.Contracts()})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName,
+		Contracts: demo.Contracts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,8 @@ func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 		t.Fatal(err)
 	}
 	for _, contract := range demo.Contracts() {
-		if err := plan.Report(t.Context(), coordinator.Action{Capability: contract.Capability}, coordinator.Outcome{}); err != nil {
+		if err := plan.Report(t.Context(), coordinator.Action{Capability: contract.Capability},
+			coordinator.Outcome{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,18 +115,23 @@ func checkQuarantined(t *testing.T, id string, plan executor.PlanView) {
 	if plan.State != ledger.StateQuarantined || plan.Quarantined != 1 {
 		t.Errorf("%s is %s with %d quarantined", id, plan.State, plan.Quarantined)
 	}
-	why := map[string]string{"stop": "the target is protected", "fail": "the network is down", "panic": "a bug in the handler"}[how]
+	why := map[string]string{"stop": "the target is protected", "fail": "the network is down",
+		"panic": "a bug in the handler"}[how]
 	for _, a := range plan.Actions {
 		n := fmt.Sprint(a.Number)
 		switch {
-		case n == number && (a.Undo != cli.UndoQuarantined || !strings.Contains(a.Note, why) || !strings.Contains(a.Note, a.Compensation)):
-			t.Errorf("%s: action %s is %s: %q, want quarantined, naming %s and %q", id, n, a.Undo, a.Note, a.Compensation, why)
+		case n == number &&
+			(a.Undo != cli.UndoQuarantined || !strings.Contains(a.Note, why) ||
+				!strings.Contains(a.Note, a.Compensation)):
+			t.Errorf("%s: action %s is %s: %q, want quarantined, naming %s and %q", id, n, a.Undo, a.Note,
+				a.Compensation, why)
 		case n > number && a.Undo != "compensated":
 			t.Errorf("%s: action %s is %s, want compensated: it came after", id, n, a.Undo)
 		case n < number && a.Undo == "compensated":
 			t.Errorf("%s: action %s was compensated although what came after it was not", id, n)
 		}
-		if tries := map[string]int{"stop": 1, "fail": demo.Attempts, "panic": demo.Attempts}[how]; n == number && a.Attempt != tries {
+		if tries := map[string]int{"stop": 1, "fail": demo.Attempts, "panic": demo.Attempts}[how]; n == number &&
+			a.Attempt != tries {
 			t.Errorf("%s: %d attempts, want %d", id, a.Attempt, tries)
 		}
 	}

@@ -23,34 +23,38 @@ func TestAHandlerThatNoProcessOffersIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: "p1"}, Function: "report"}, func(ctx context.Context, p *coordinator.ReplayPlan) error {
-			_, err := p.Do(ctx, coordinator.Action{ID: "draft", Capability: "file.write", Undo: &coordinator.Undo{
-				Handler: func(context.Context, coordinator.UndoCall) error { return nil },
-			}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-				return coordinator.Outcome{}, nil
+		return c.Run(ctx, coordinator.RunConfig{Plan: coordinator.PlanSpec{ID: "p1"}, Function: "report"},
+			func(ctx context.Context, p *coordinator.ReplayPlan) error {
+				_, err := p.Do(ctx, coordinator.Action{ID: "draft", Capability: "file.write", Undo: &coordinator.Undo{
+					Handler: func(context.Context, coordinator.UndoCall) error { return nil },
+				}}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+					return coordinator.Outcome{}, nil
+				})
+				if err != nil {
+					return err
+				}
+				return end()
 			})
-			if err != nil {
-				return err
-			}
-			return end()
-		})
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	if err := agent(ctx, func() error { stop(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	server.ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").wants(t, "plan cancel", cli.ExitGood)
+	server.ask(t, "default", "plan", "cancel", "p1", "--reason", "not wanted", "--actor", "ana").wants(t, "plan cancel",
+		cli.ExitGood)
 	const waits = "the handler of draft, version 1, of agent writer: no process offers it"
 	until(t, t.Context(), "plan show says what is waited for", func() bool {
 		return strings.Contains(server.ask(t, "default", "plan", "tree", "p1").stdout, waits)
 	})
 	doctor := server.ask(t, "default", "doctor")
-	for _, text := range []string{"plan p1 action draft waits for " + waits, "next: run that agent's function under plan p1 again"} {
+	for _, text := range []string{"plan p1 action draft waits for " + waits,
+		"next: run that agent's function under plan p1 again"} {
 		if !strings.Contains(doctor.stdout, text) {
 			t.Errorf("doctor does not say %q:\n%s", text, doctor.stdout)
 		}
 	}
-	if err := agent(t.Context(), func() error { return nil }); !errors.Is(err, coordinator.ErrUnwound) || !strings.Contains(err.Error(), "compensated") {
+	if err := agent(t.Context(), func() error { return nil }); !errors.Is(err, coordinator.ErrUnwound) ||
+		!strings.Contains(err.Error(), "compensated") {
 		t.Errorf("run again: %v", err)
 	}
 	if doctor := server.ask(t, "default", "doctor").stdout; !strings.Contains(doctor, "no command waits for a worker") {

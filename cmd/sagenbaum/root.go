@@ -44,8 +44,14 @@ a check found something), 2 could not do it, 64 usage, 69 no server,
   sagenbaum serve                 # run it
   sagenbaum plan ls               # look at plans`,
 	},
-		serve.Command(s), demo.Command(s, execute), plan.Command(s), quarantine.Command(s), undocmd.Command(s), contract.Command(s), trigger.Command(s), fact.Command(s), memory.Command(s), ledgercmd.Command(s), key.Command(s), rebuild.Command(s), worker.Command(s), host.Command(s), tenant.Command(s), lease.Command(s), cli.Watchable(s, status.Command(s)), cli.Watchable(s, doctor.Command(s)), clock.Command(s), context.Command(s),
-		moved("bench"), moved("sim"), newVersion(s), newCompletion(), newMan(), demo.WorkerCommand(s), demo.AgentCommand(s))
+		serve.Command(s), demo.Command(s, execute), plan.Command(s), quarantine.Command(s),
+		undocmd.Command(s), contract.Command(s), trigger.Command(s), fact.Command(s),
+		memory.Command(s), ledgercmd.Command(s), key.Command(s), rebuild.Command(s),
+		worker.Command(s), host.Command(s), tenant.Command(s), lease.Command(s),
+		cli.Watchable(s, status.Command(s)), cli.Watchable(s, doctor.Command(s)), clock.Command(s),
+		context.Command(s),
+		moved("bench"), moved("sim"), newVersion(s), newCompletion(), newMan(),
+		demo.WorkerCommand(s), demo.AgentCommand(s))
 	cli.Prepare(root, s)
 	s.Flags(root)
 	complete.Live(root, s)
@@ -61,7 +67,8 @@ func newCompletion() *cobra.Command {
 		Long: `Print a completion script for bash, zsh, fish or powershell. Plans, actions, leases,
 facts and the like are asked of the server as they are typed. That of bash needs the
 package bash-completion.`,
-		Example:   "  source <(sagenbaum completion bash)\n  sagenbaum completion fish > ~/.config/fish/completions/sagenbaum.fish",
+		Example: "  source <(sagenbaum completion bash)\n  sagenbaum completion fish > " +
+			"~/.config/fish/completions/sagenbaum.fish",
 		ValidArgs: shells,
 		Args:      cli.Exactly("SHELL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +84,8 @@ package bash-completion.`,
 			case "powershell":
 				err = root.GenPowerShellCompletionWithDesc(out)
 			default:
-				return cli.Fail(cli.ExitUsage, "one of "+strings.Join(shells, ", "), "no completion for %q", args[0])
+				return cli.Fail(cli.ExitUsage, "one of "+strings.Join(shells, ", "),
+					"no completion for %q", args[0])
 			}
 			return cli.Failed("print a completion script", err)
 		},
@@ -90,7 +98,8 @@ func moved(name string) *cobra.Command {
 		Use: name, Hidden: true, DisableFlagParsing: true,
 		Short: "Moved to sagenbaum-lab " + name, Example: "  go run ./cmd/sagenbaum-lab " + name,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Fail(cli.ExitUsage, "go run ./cmd/sagenbaum-lab "+name+", in a checkout of the source",
+			return cli.Fail(cli.ExitUsage,
+				"go run ./cmd/sagenbaum-lab "+name+", in a checkout of the source",
 				"%s is a command of sagenbaum-lab now, which is not part of this binary", name)
 		},
 	}

@@ -105,10 +105,11 @@ func scriptPlans(url string) error {
 		return err
 	}
 	defer conn.Close()
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "mail.send", Class: contract.Irreversible},
-		{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "default", Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "mail.send", Class: contract.Irreversible},
+			{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
+		}})
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,9 @@ func scriptPlans(url string) error {
 		if err := plan.Savepoint(ctx, "start"); err != nil {
 			return err
 		}
-		if err := plan.Report(ctx, coordinator.Action{ID: "first", Capability: capability, Input: map[string]int{"n": 1}}, coordinator.Outcome{}); err != nil {
+		if err := plan.Report(ctx,
+			coordinator.Action{ID: "first", Capability: capability, Input: map[string]int{"n": 1}},
+			coordinator.Outcome{}); err != nil {
 			return err
 		}
 	}

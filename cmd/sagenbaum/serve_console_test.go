@@ -81,6 +81,7 @@ func TestServeRefusesAConsoleThatOthersReachInTheClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", taken.Addr().String()))
+	twice := finished(t,
+		sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--console", taken.Addr().String()))
 	twice.wants(t, "a console on a port that is taken", cli.ExitFailed, "--console 127.0.0.1:0")
 }

@@ -36,9 +36,10 @@ func dial(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 func openPlan(t *testing.T, conn *nats.Conn, tenant, id string) {
 	t.Helper()
 	ctx := t.Context()
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "mail.send", Class: contract.Irreversible},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: tenant, Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "mail.send", Class: contract.Irreversible},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +67,13 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 		s.ask(t, "default", strings.Fields(line)...).wants(t, line, cli.ExitLook)
 	}
 	s.ask(t, "second", "quarantine", "ls").wants(t, "another tenant", cli.ExitGood)
-	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail", "--evidence", "ticket:7", "--actor", "operator1"}
+	resolve := []string{"quarantine", "resolve", "p1", "1", "--as", "accepted", "--reason", "it was only a mail",
+		"--evidence", "ticket:7", "--actor", "operator1"}
 	s.ask(t, "default", resolve...).wants(t, "resolve", cli.ExitGood)
 	s.ask(t, "default", resolve...).wants(t, "resolve again", cli.ExitConflict)
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
-	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" || plan.Actions[0].Evidence != "ticket:7" {
+	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" ||
+		plan.Actions[0].Evidence != "ticket:7" {
 		t.Errorf("the resolved plan is %+v", plan)
 	}
 	s.end(t).wants(t, "serve", cli.ExitGood)
@@ -83,7 +86,8 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 	first.command.Process.Kill()
 	first.command.Wait()
 	second := serveFor(t, dir, "--listen", "127.0.0.1:0")
-	if all := decoded[executor.PlansAnswer](t, second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
+	if all := decoded[executor.PlansAnswer](t,
+		second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
 		t.Errorf("after kill -9 the plans are %+v", all.Plans)
 	}
 	if err := second.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -95,10 +99,12 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 func TestServeRefusesWhatWouldBeUnsafe(t *testing.T) {
 	dir := dataDir(t)
 	open := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "0.0.0.0:0"))
-	open.wants(t, "an open address without TLS and users", cli.ExitUsage, "without TLS and credentials", "next: --listen", "--tls-cert, --tls-key and --users")
+	open.wants(t, "an open address without TLS and users", cli.ExitUsage, "without TLS and credentials",
+		"next: --listen", "--tls-cert, --tls-key and --users")
 	s := serveFor(t, dir, "--listen", "127.0.0.1:0")
 	twice := finished(t, sagenbaum(t, "serve", "--data", dir, "--listen", "127.0.0.1:0"))
-	twice.wants(t, "a second server on one folder", cli.ExitFailed, "cannot lock folder", "next: stop the other server", "--data DIR")
+	twice.wants(t, "a second server on one folder", cli.ExitFailed, "cannot lock folder", "next: stop the other server",
+		"--data DIR")
 	s.end(t).wants(t, "serve", cli.ExitGood)
 	lossy := serveFor(t, dir, "--listen", "127.0.0.1:0", "--no-sync")
 	if r := lossy.end(t); !strings.Contains(r.stderr, "LOST") {
@@ -137,7 +143,8 @@ func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
 	openPlan(t, dial(t, as("root:pw").url), "default", "p1")
 	reader := as("reader:pw")
 	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", cli.ExitGood)
-	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t, "a reader who cancels", cli.ExitNotAllowed, "saga.default.operator.tester")
+	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t,
+		"a reader who cancels", cli.ExitNotAllowed, "saga.default.operator.tester")
 	plan := decoded[executor.PlanView](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateOpen {
 		t.Errorf("the plan is %s after a cancel that was not allowed", plan.State)
@@ -153,8 +160,9 @@ func TestWhatIsRefusedOfAPlanIsToldWithIt(t *testing.T) {
 	openPlan(t, conn, "default", "p1")
 	send := func(plan, record string) {
 		t.Helper()
-		m := &nats.Msg{Subject: "saga.default.agent.tester." + plan, Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
-			Data: []byte(`{"records":[` + record + `]}`)}
+		m := &nats.Msg{Subject: "saga.default.agent.tester." + plan,
+			Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
+			Data:   []byte(`{"records":[` + record + `]}`)}
 		if _, err := conn.RequestMsgWithContext(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -191,8 +199,10 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	conn := dial(t, s.url)
 	openPlan(t, conn, "default", "p1")
-	half := &nats.Msg{Subject: "saga.default.agent.tester.p1", Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
-		Data: []byte(`{"records":[{"plan":"p1","action":"half","forwardRegistered":{"capability":"mail.send","class":"CLASS_IRREVERSIBLE"}}]}`)}
+	half := &nats.Msg{Subject: "saga.default.agent.tester.p1",
+		Header: nats.Header{"Content-Type": {ledger.ContentTypeJSON}},
+		Data: []byte(
+			`{"records":[{"plan":"p1","action":"half","forwardRegistered":{"capability":"mail.send","class":"CLASS_IRREVERSIBLE"}}]}`)}
 	if _, err := conn.RequestMsgWithContext(t.Context(), half); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,8 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 		t.Errorf("quarantine ls says\n%s", waiting.stdout)
 	}
 	for _, action := range []string{"half", "1"} {
-		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail", "--evidence", "ticket:8")
+		r := s.ask(t, "default", "quarantine", "resolve", "p1", action, "--as", "accepted", "--reason", "only a mail",
+			"--evidence", "ticket:8")
 		r.wants(t, "resolve "+action, cli.ExitGood)
 	}
 	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))

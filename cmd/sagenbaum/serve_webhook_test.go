@@ -30,12 +30,15 @@ func TestServePagesTheWebhookOfItsCommandLine(t *testing.T) {
 		pages <- page
 	}))
 	defer hook.Close()
-	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--webhook", hook.URL+"/owners?key=secret", "--webhook", "payments=https://127.0.0.1:1/")
+	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0", "--webhook", hook.URL+"/owners?key=secret", "--webhook",
+		"payments=https://127.0.0.1:1/")
 	openPlan(t, dial(t, s.url), "default", "p1")
-	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait", cli.ExitLook)
+	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out", "--wait").wants(t, "plan cancel --wait",
+		cli.ExitLook)
 	select {
 	case page := <-pages:
-		if page.Plan != "p1" || page.Owner != "operator1" || page.Kind != api.PageQuarantined || page.Tenant != "default" {
+		if page.Plan != "p1" || page.Owner != "operator1" || page.Kind != api.PageQuarantined ||
+			page.Tenant != "default" {
 			t.Errorf("%+v", page)
 		}
 	case <-time.After(20 * time.Second):
@@ -120,11 +123,13 @@ func TestAPageOutlivesAKilledServer(t *testing.T) {
 	again := serveFor(t, dir, args...)
 	second := gather()
 	for _, kind := range []string{api.PageQuarantined, api.PageStuckWorker} {
-		if a, b := first[kind], second[kind]; a.id == "" || a.id != b.id || a.page.Plan != b.page.Plan || a.page.ID != b.page.ID {
+		if a, b := first[kind], second[kind]; a.id == "" || a.id != b.id || a.page.Plan != b.page.Plan ||
+			a.page.ID != b.page.ID {
 			t.Errorf("%s: %+v, and after kill -9 %+v", kind, a, b)
 		}
 	}
-	if stuck := second[api.PageStuckWorker].page; stuck.Plan != "lonely" || !strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != api.PageOperators {
+	if stuck := second[api.PageStuckWorker].page; stuck.Plan != "lonely" ||
+		!strings.Contains(stuck.Reason, "no worker serves room.free") || stuck.Hook != api.PageOperators {
 		t.Errorf("%+v", stuck)
 	}
 	eventually(t, "the record", func() (string, bool) {
@@ -145,7 +150,9 @@ func TestServeRefusesASecretThatIsNone(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		r := finished(t, sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--webhook", "https://127.0.0.1:1/", "--webhook-secret", file))
+		r := finished(t,
+			sagenbaum(t, "serve", "--data", dataDir(t), "--listen", "127.0.0.1:0", "--webhook", "https://127.0.0.1:1/",
+				"--webhook-secret", file))
 		r.wants(t, text, cli.ExitUsage, "next: ")
 		if strings.Contains(r.stderr, "whsec_c2hv") {
 			t.Errorf("the secret is in the error: %s", r.stderr)

@@ -51,7 +51,8 @@ const (
 func playActor(role string) int {
 	ctx, cancel := process.UntilInputEnds(context.Background(), os.Stdin)
 	defer cancel()
-	conn, err := nats.Connect(os.Getenv(actorURL), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
+	conn, err := nats.Connect(os.Getenv(actorURL), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+		nats.RetryOnFailedConnect(true))
 	if err == nil && role == roleWorker {
 		err = playMaker(ctx, conn)
 	} else if err == nil {
@@ -97,7 +98,8 @@ func playAgents(ctx context.Context, conn *nats.Conn, incarnation string) error 
 		Conn: conn, Tenant: tortureTenant, Agent: "tester", AppendTimeout: actorDoubt, ConfirmTimeout: actorDoubt,
 		Contracts: []contract.Contract{
 			{Capability: makeThing, Class: contract.Compensable, Late: contract.LateRefused, Inverse: unmaking()},
-			{Capability: makeSlowly, Class: contract.Compensable, Timeout: slowest / 2, Grace: 300 * time.Millisecond, Settle: 6 * slowest, Inverse: unmaking()},
+			{Capability: makeSlowly, Class: contract.Compensable, Timeout: slowest / 2, Grace: 300 * time.Millisecond,
+				Settle: 6 * slowest, Inverse: unmaking()},
 		},
 	})
 	if err != nil {
@@ -186,7 +188,8 @@ var errLate = errors.New("its undo came first")
 func makeOne(ctx context.Context, plan *coordinator.Plan, capability, thing string) error {
 	_, action, _ := strings.Cut(thing, "/")
 	fmt.Println("want", thing)
-	_, err := plan.Do(ctx, coordinator.Action{ID: action, Capability: capability, Input: map[string]string{"thing": thing}},
+	_, err := plan.Do(ctx,
+		coordinator.Action{ID: action, Capability: capability, Input: map[string]string{"thing": thing}},
 		func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 			fmt.Println("pair", thing) // a forward runs when its pair is durable
 			refused, err := callOutside(ctx, os.Getenv(actorWorld), capability, thing, call.Key)
@@ -303,7 +306,8 @@ func startActor(t *testing.T, role, server, world, name string, n *notes) *actor
 		t.Fatal(err)
 	}
 	a := &actor{command: exec.CommandContext(t.Context(), self), read: make(chan struct{})}
-	a.command.Env = append(os.Environ(), asActor+"="+role, actorURL+"="+server, actorWorld+"="+world, actorName+"="+name)
+	a.command.Env = append(os.Environ(), asActor+"="+role, actorURL+"="+server, actorWorld+"="+world,
+		actorName+"="+name)
 	a.command.Stderr = os.Stderr
 	out, err := a.command.StdoutPipe()
 	if err == nil {

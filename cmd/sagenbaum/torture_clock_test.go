@@ -62,19 +62,22 @@ func newShiftedClock(t *testing.T) *shiftedClock {
 	}
 	moved := strings.Replace(string(text), begin, "\tsec += wallShift()\n"+begin, 1)
 	overlay := map[string]map[string]string{"Replace": {
-		original: filepath.Join(dir, "time.go"), filepath.Join(filepath.Dir(original), "shift_torture.go"): filepath.Join(dir, "shift_torture.go"),
+		original: filepath.Join(dir, "time.go"),
+		filepath.Join(filepath.Dir(original), "shift_torture.go"): filepath.Join(dir, "shift_torture.go"),
 	}}
 	plan, err := json.Marshal(overlay)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"time.go": moved, "shift_torture.go": wallShiftSource, "overlay.json": string(plan)} {
+	for name, text := range map[string]string{"time.go": moved, "shift_torture.go": wallShiftSource,
+		"overlay.json": string(plan)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.set(t, 0)
-	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", c.program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", c.program,
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build a binary with a clock of its own: %v %s", err, out)
 	}
 	return c
@@ -144,7 +147,9 @@ func sentinel(t *testing.T, s *served, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Report(t.Context(), coordinator.Action{ID: "a0", Capability: makeThing, Input: map[string]string{"thing": id + "/a0"}}, coordinator.Outcome{}); err != nil {
+	if err := plan.Report(t.Context(),
+		coordinator.Action{ID: "a0", Capability: makeThing, Input: map[string]string{"thing": id + "/a0"}},
+		coordinator.Outcome{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := agent.Close(t.Context()); err != nil {
@@ -212,7 +217,8 @@ func strikeClock(r *rig) {
 func TestClockJumpsFireNothingEarly(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(clockAsked) != "1" {
-		t.Skipf("*** SKIPPED: the wall clock does not jump; %s=1 builds a binary whose clock can (minutes) ***", clockAsked)
+		t.Skipf("*** SKIPPED: the wall clock does not jump; %s=1 builds a binary whose clock can (minutes) ***",
+			clockAsked)
 	}
 	clock := newShiftedClock(t)
 	for _, jump := range []struct {
@@ -222,7 +228,8 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 	}{
 		{"forward and back", func(j *jumping) { j.forward(); j.to(0) }, false},
 		{"forward, back, killed", func(j *jumping) { j.forward(); j.to(0); j.restart() }, false},
-		{"forward, the embedded server again, and back", func(j *jumping) { j.forward(); j.serverAgain(); j.to(0) }, false},
+		{"forward, the embedded server again, and back", func(j *jumping) { j.forward(); j.serverAgain(); j.to(0) },
+			false},
 		{"back", func(j *jumping) { j.to(-hour) }, false},
 		{"back and forward", func(j *jumping) { j.to(-hour); j.append(); j.to(0) }, false},
 		{"back while it is down", func(j *jumping) { j.clock.set(j.t, -hour); j.restart() }, false},
@@ -233,7 +240,9 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), torturePace)
 			defer cancel()
 			clock.set(t, 0)
-			j := &jumping{t: t, ctx: ctx, clock: clock, launching: launching{dir: dataDir(t), listen: "127.78.6.1:0", program: clock.program, env: clock.environment()}}
+			j := &jumping{t: t, ctx: ctx, clock: clock,
+				launching: launching{dir: dataDir(t), listen: "127.78.6.1:0", program: clock.program,
+					env: clock.environment()}}
 			j.start()
 			defer clock.set(t, 0)
 			sentinel(t, j.s, "p")
@@ -252,7 +261,8 @@ func TestClockJumpsFireNothingEarly(t *testing.T) {
 			messages := stored(t, ctx, c)
 			j.s.killGroup(t)
 			f := refold(t, messages)
-			if at, digest, err := readState(j.s.statePath()); err != nil || at == uint64(len(messages)) && digest != rows.Digest(f.kv) {
+			if at, digest, err := readState(j.s.statePath()); err != nil || at == uint64(len(messages)) &&
+				digest != rows.Digest(f.kv) {
 				t.Errorf("the state at %d is no fold of the ledger (%v)", at, err)
 			}
 		})
@@ -340,14 +350,16 @@ func (j *jumping) append() {
 // confirm is an operator's word that the clock is right.
 func (j *jumping) confirm() {
 	j.t.Helper()
-	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "operator1", Reason: "the clock had stood still"}}}
+	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "operator1",
+		Reason: "the clock had stood still"}}}
 	data, err := ledger.EncodeCommit([]*pb.Record{record})
 	if err != nil {
 		j.t.Fatal(err)
 	}
 	source := ledger.Source{Tenant: tortureTenant, Class: ledger.ClassOperator, Name: "operator1"}
 	c := tortureClient(j.t, j.s)
-	if _, err := c.Append(j.ctx, ledger.Append{Subject: source.Subject(), ID: fmt.Sprintf("%032x", 7), Data: data}); err != nil {
+	if _, err := c.Append(j.ctx,
+		ledger.Append{Subject: source.Subject(), ID: fmt.Sprintf("%032x", 7), Data: data}); err != nil {
 		j.t.Fatal(err)
 	}
 }

@@ -83,7 +83,8 @@ func imageFolder(t *testing.T) string {
 	const memory = "/dev/shm"
 	var machine syscall.Sysinfo_t
 	var room syscall.Statfs_t
-	if os.Getenv("SAGENBAUM_TORTURE") == "" && syscall.Sysinfo(&machine) == nil && machine.Freeram*uint64(machine.Unit) > 6<<30 &&
+	if os.Getenv("SAGENBAUM_TORTURE") == "" && syscall.Sysinfo(&machine) == nil &&
+		machine.Freeram*uint64(machine.Unit) > 6<<30 &&
 		syscall.Statfs(memory, &room) == nil && room.Bavail*uint64(room.Bsize) > 4<<30 {
 		if dir, err := os.MkdirTemp(memory, "sagenbaum-torture-"); err == nil {
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -299,11 +300,15 @@ func pairCommit(t *testing.T, n int) ledger.Append {
 	t.Helper()
 	action := fmt.Sprint("a", n)
 	data, err := ledger.EncodeCommit([]*pb.Record{
-		{Plan: "p", Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: makeThing, Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}},
-		{Plan: "p", Action: action, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: unmakeThing, Key: ledger.Key(tortureTenant, "p", action, "undo"), Attempts: 1, OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
-			TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second),
-		}}},
+		{Plan: "p", Action: action,
+			Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: makeThing,
+				Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}},
+		{Plan: "p", Action: action,
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
+				Capability: unmakeThing, Key: ledger.Key(tortureTenant, "p", action, "undo"), Attempts: 1,
+				OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
+				TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second),
+			}}},
 	})
 	if err != nil {
 		t.Fatal(err)

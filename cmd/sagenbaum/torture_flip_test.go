@@ -62,7 +62,8 @@ func (f flipTrial) String() string { return fmt.Sprintf("%s at %d", filepath.Bas
 // blocksOf are the files of a folder's ledger that hold records.
 func blocksOf(t *testing.T, dir string) []string {
 	t.Helper()
-	blocks, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "$G", "streams", "SAGA_"+tortureTenant, "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "$G", "streams", "SAGA_"+tortureTenant, "msgs",
+		"*.blk"))
 	if err != nil || len(blocks) == 0 {
 		t.Fatalf("no blocks in %s: %v", dir, err)
 	}
@@ -125,12 +126,14 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 	until(t, ctx, "the executor holds or has halted", func() bool {
 		var err error
 		status, err = c.Status(ctx)
-		return s.ended() || err == nil && (status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding && status.Applied == status.Last)
+		return s.ended() || err == nil &&
+			(status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding && status.Applied == status.Last)
 	})
 	if s.ended() {
 		_ = s.command.Wait() // it says with which code
 		if things := undone.sorted(); !s.outOfMemory() || len(things) != 0 {
-			t.Fatalf("%s: serve ended with %d by itself, %v were undone: %s", f, s.command.ProcessState.ExitCode(), things, s.stderr)
+			t.Fatalf("%s: serve ended with %d by itself, %v were undone: %s", f, s.command.ProcessState.ExitCode(),
+				things, s.stderr)
 		}
 		return f.withoutBlock(t, ctx)
 	}
@@ -152,7 +155,8 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 		f.repaired(t, ctx, s, c, undone)
 	case flipSilent:
 		s.killGroup(t)
-		t.Errorf("%s: the ledger of %d, folded up to %d, is another one, and nobody says so:\n%s", f, len(f.before), f.folded, s.stderr)
+		t.Errorf("%s: the ledger of %d, folded up to %d, is another one, and nobody says so:\n%s", f, len(f.before),
+			f.folded, s.stderr)
 	}
 	return verdict
 }
@@ -160,7 +164,8 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 // outOfMemory reports whether a server has ended because it got no more memory.
 func (s *served) outOfMemory() bool {
 	text := s.stderr.String()
-	return s.command.ProcessState.ExitCode() == cli.ExitFailed && (strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory"))
+	return s.command.ProcessState.ExitCode() == cli.ExitFailed &&
+		(strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory"))
 }
 
 // withoutBlock does what the guide says of a block that no server can read: it is put
@@ -199,7 +204,8 @@ func (f flipTrial) compare(t *testing.T, ctx context.Context, c *cli.Client) str
 			t.Fatal(err)
 		}
 		want := f.before[same]
-		if m.Sequence != want.Sequence || m.StampNs != want.StampNs || m.Subject != want.Subject || string(m.Data) != string(want.Data) {
+		if m.Sequence != want.Sequence || m.StampNs != want.StampNs || m.Subject != want.Subject ||
+			string(m.Data) != string(want.Data) {
 			break
 		}
 		if same++; same == len(f.before) {
@@ -223,8 +229,10 @@ func (f flipTrial) scrub(t *testing.T, s *served, verdict *string) {
 	switch {
 	case answer.code == cli.ExitLook && *verdict == flipSilent:
 		*verdict = flipLatent
-	case answer.code == cli.ExitLook && *verdict != flipLatent, answer.code == cli.ExitGood && *verdict == flipLatent, answer.code != cli.ExitLook && answer.code != cli.ExitGood:
-		t.Errorf("%s: %q, and the scrub ends with %d and says\n%s%s", f, *verdict, answer.code, answer.stdout, answer.stderr)
+	case answer.code == cli.ExitLook && *verdict != flipLatent, answer.code == cli.ExitGood && *verdict == flipLatent,
+		answer.code != cli.ExitLook && answer.code != cli.ExitGood:
+		t.Errorf("%s: %q, and the scrub ends with %d and says\n%s%s", f, *verdict, answer.code, answer.stdout,
+			answer.stderr)
 	}
 }
 
@@ -281,10 +289,13 @@ func (f flipTrial) checkPlans(t *testing.T, was, now refolded, undone []string) 
 			want = ledger.StateCompensated
 		}
 		if want == ledger.StateOpen && now.ends[id] && demo.Ended(after.State) {
-			want = after.State // its agent had ended it, and the executor had not yet taken that up; or its end was carried
+			// its agent had ended it, and the executor had not yet taken that up; or its end was carried
+			want = after.State
 		}
-		if after.State != want || after.ActionCount < before.ActionCount || want == ledger.StateCompensated && after.Held != 0 {
-			t.Errorf("%s, repaired: plan %s was %s with %d actions and is %s with %d, %d held", f, id, before.State, before.ActionCount, after.State, after.ActionCount, after.Held)
+		if after.State != want || after.ActionCount < before.ActionCount || want == ledger.StateCompensated &&
+			after.Held != 0 {
+			t.Errorf("%s, repaired: plan %s was %s with %d actions and is %s with %d, %d held", f, id, before.State,
+				before.ActionCount, after.State, after.ActionCount, after.Held)
 		}
 	}
 	for _, thing := range undone {
@@ -386,7 +397,8 @@ func strikeFlip(r *rig) {
 	}
 	blocks := blocksOf(r.t, copied)
 	block := blocks[r.dice.IntN(len(blocks))]
-	f := flipTrial{dir: copied, listen: "127.78.4.3:0", before: before, folded: folded, block: block, at: r.dice.Int64N(fileSize(r.t, block))}
+	f := flipTrial{dir: copied, listen: "127.78.4.3:0", before: before, folded: folded, block: block,
+		at: r.dice.Int64N(fileSize(r.t, block))}
 	flipBit(r.t, block, f.at, r.dice.IntN(8))
 	if r.dice.IntN(2) == 0 {
 		forget(r.t, copied)
@@ -423,7 +435,8 @@ func forget(t *testing.T, dir string) {
 // referenceLedger plays agents and leaves a stopped server's folder: ended and open
 // plans, records large enough for a second block, and a plan whose undo waits for a
 // worker that a trial may be. killed: the server did not end, it was killed.
-func referenceLedger(t *testing.T, ctx context.Context, listen string, large int, killed bool) (dir string, messages []ledger.Message) {
+func referenceLedger(t *testing.T, ctx context.Context, listen string, large int, killed bool) (dir string,
+	messages []ledger.Message) {
 	t.Helper()
 	dir = dataDir(t)
 	s := serveFor(t, dir, "--listen", listen)
@@ -441,7 +454,9 @@ func referenceLedger(t *testing.T, ctx context.Context, listen string, large int
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := waiting.Report(ctx, coordinator.Action{ID: "a0", Capability: makeThing, Input: map[string]string{"thing": "waiting/a0"}}, coordinator.Outcome{}); err != nil {
+	if err := waiting.Report(ctx,
+		coordinator.Action{ID: "a0", Capability: makeThing, Input: map[string]string{"thing": "waiting/a0"}},
+		coordinator.Outcome{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := waiting.Fail(ctx, "sold out"); err != nil {
@@ -475,11 +490,14 @@ func appendLarge(t *testing.T, ctx context.Context, s *served, large int) {
 		t.Fatal(err)
 	}
 	for n := range large {
-		input, err := json.Marshal(map[string]string{"thing": fmt.Sprint("large/", n), "text": strings.Repeat("x", 30<<10)})
+		input, err := json.Marshal(map[string]string{"thing": fmt.Sprint("large/", n),
+			"text": strings.Repeat("x", 30<<10)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := plan.Report(ctx, coordinator.Action{ID: fmt.Sprint("a", n), Capability: makeThing, Input: json.RawMessage(input)}, coordinator.Outcome{}); err != nil {
+		if err := plan.Report(ctx,
+			coordinator.Action{ID: fmt.Sprint("a", n), Capability: makeThing, Input: json.RawMessage(input)},
+			coordinator.Outcome{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -498,7 +516,8 @@ func TestAFlippedBitOfTheLedgerIsNeverSkipped(t *testing.T) {
 	for n, how := range []struct {
 		name           string
 		killed, forget bool
-	}{{"ended", false, false}, {"killed", true, false}, {"ended, state deleted", false, true}, {"killed, state deleted", true, true}} {
+	}{{"ended", false, false}, {"killed", true, false}, {"ended, state deleted", false, true},
+		{"killed, state deleted", true, true}} {
 		t.Run(strings.ReplaceAll(how.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			parts, large := testenv.Cases(2, 5), 0
@@ -545,7 +564,8 @@ type flipTrials struct {
 // play flips one bit of a block of a copy and judges it.
 func (f flipTrials) play(t *testing.T, ctx context.Context, block int, at int64, bit int) {
 	t.Helper()
-	trial := flipTrial{dir: filepath.Join(t.TempDir(), "data"), listen: f.listen, before: f.messages, folded: uint64(len(f.messages)), at: at}
+	trial := flipTrial{dir: filepath.Join(t.TempDir(), "data"), listen: f.listen, before: f.messages,
+		folded: uint64(len(f.messages)), at: at}
 	copyFolder(t, f.dir, trial.dir)
 	trial.block = blocksOf(t, trial.dir)[block]
 	flipBit(t, trial.block, at, bit)

@@ -54,7 +54,8 @@ func TestKillAfterEveryAppend(t *testing.T) {
 			for n := 1 + v%step; ; n += step {
 				recovery, killed := killRound(t, v, n)
 				if !killed {
-					t.Logf("killed after %d of %d commits; from start to ready: %s", len(recoveries), n-1, spread(recoveries))
+					t.Logf("killed after %d of %d commits; from start to ready: %s", len(recoveries), n-1,
+						spread(recoveries))
 					if n < 10 {
 						t.Errorf("only %d commits: the plan was not played", n-1)
 					}
@@ -194,7 +195,8 @@ func playFive(ctx context.Context, conn *nats.Conn, world *provider, vanish bool
 	}
 	for n := 1; n <= 5; n++ {
 		thing := fmt.Sprint("thing-", n)
-		_, err = plan.Do(ctx, coordinator.Action{ID: fmt.Sprint("a", n), Capability: makeThing, Input: map[string]string{"thing": thing}},
+		_, err = plan.Do(ctx,
+			coordinator.Action{ID: fmt.Sprint("a", n), Capability: makeThing, Input: map[string]string{"thing": thing}},
 			func(ctx context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 				if n == 5 && !vanish {
 					return coordinator.Outcome{}, coordinator.NotTaken(errSoldOut)
@@ -250,8 +252,10 @@ func checkEnd(t *testing.T, n int, plan executor.PlanView, world *provider, v ki
 	}
 	// A blind undo of what never happened reaches the worker too; here only things
 	// that were made count, and those in their order.
-	if plan.State != ledger.StateCompensated || plan.Skipped != skipped || plan.Held != 0 || plan.Compensated < len(want) || !slices.Equal(world.order, want) {
-		t.Errorf("after %d commits: plan %s, %d compensated, %d skipped, %d held; unmade %v, want %v", n, plan.State, plan.Compensated, plan.Skipped, plan.Held, world.order, want)
+	if plan.State != ledger.StateCompensated || plan.Skipped != skipped || plan.Held != 0 ||
+		plan.Compensated < len(want) || !slices.Equal(world.order, want) {
+		t.Errorf("after %d commits: plan %s, %d compensated, %d skipped, %d held; unmade %v, want %v", n, plan.State,
+			plan.Compensated, plan.Skipped, plan.Held, world.order, want)
 	}
 }
 

@@ -90,7 +90,8 @@ func (l *load) play(ctx context.Context, id string, n int) error {
 	for a := range loadActions {
 		action := fmt.Sprint("a", a)
 		thing := id + "/" + action
-		if _, err := plan.Do(ctx, coordinator.Action{ID: action, Capability: makeThing, Input: map[string]string{"thing": thing}},
+		if _, err := plan.Do(ctx,
+			coordinator.Action{ID: action, Capability: makeThing, Input: map[string]string{"thing": thing}},
 			func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 				l.promised(func() { l.acked[thing] = true }) // a forward runs when its pair is durable
 				l.world.act(makeThing, thing, call.Key)
@@ -299,6 +300,7 @@ func TestKillUnderLoadLosesNothing(t *testing.T) {
 			t.Fatalf("in cycle %d", cycle)
 		}
 	}
-	t.Logf("%d kills; from start to ready: %s; to the first new acknowledgement: %s", cycles, spread(ready), spread(working))
+	t.Logf("%d kills; from start to ready: %s; to the first new acknowledgement: %s", cycles, spread(ready),
+		spread(working))
 	l.finish(t, ctx, s)
 }

@@ -186,7 +186,8 @@ func (r *rig) cycle(c crash, o tortureWish) {
 	r.tally.cycles++
 	r.tally.kinds[c.name]++
 	if r.tally.cycles%10 == 0 {
-		r.t.Logf("%d cycles, the last %s: %d acknowledged in this round, ledger of %d, lost %d", r.tally.cycles, c.name, r.notes.said().acks, r.fold.at, r.tally.lost)
+		r.t.Logf("%d cycles, the last %s: %d acknowledged in this round, ledger of %d, lost %d", r.tally.cycles, c.name,
+			r.notes.said().acks, r.fold.at, r.tally.lost)
 	}
 }
 
@@ -235,7 +236,8 @@ func (r *rig) killMaker() {
 			<-time.After(time.Millisecond)
 		}
 		defer r.world.openDoor()
-		defer until(r.t, r.ctx, "the world notices that the worker is dead", func() bool { return r.world.atDoor() == 0 })
+		defer until(r.t, r.ctx, "the world notices that the worker is dead",
+			func() bool { return r.world.atDoor() == 0 })
 	} else if r.dice.IntN(2) == 0 {
 		late := time.Now().Add(time.Second) // the server may be gone
 		for asked := len(r.notes.said().asked); len(r.notes.said().asked) == asked && time.Now().Before(late); {
@@ -362,7 +364,8 @@ func (g *gitPlay) finish(r *rig) {
 	})
 	if plan.State != ledger.StateCompensated || plan.Compensated != 4 || plan.Skipped != 1 {
 		r.tally.wrong++
-		r.t.Errorf("the git plan is %s, %d compensated, %d skipped; its agent said %q", plan.State, plan.Compensated, plan.Skipped, said)
+		r.t.Errorf("the git plan is %s, %d compensated, %d skipped; its agent said %q", plan.State, plan.Compensated,
+			plan.Skipped, said)
 	}
 	sameState(r.t, "after the git plan", g.before, look(r.t, g.world))
 	checkOnce(r.t, r.ctx, r.tally.cycles, c, id, g.asked)

@@ -59,7 +59,8 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 // function is called.
 func failFsyncs(t *testing.T, ctx context.Context, s *served) (stop func()) {
 	t.Helper()
-	strace := exec.CommandContext(ctx, "strace", "-f", "-p", fmt.Sprint(s.command.Process.Pid), "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	strace := exec.CommandContext(ctx, "strace", "-f", "-p", fmt.Sprint(s.command.Process.Pid), "-o", "/dev/null", "-e",
+		"trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
 	stderr, err := strace.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -104,14 +104,16 @@ func launch(t *testing.T, l launching) (*served, bool) {
 		}
 		l.program = self
 	}
-	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--console", serve.ConsoleOff, "--stop-on-eof", "-o", "json", "--listen", l.listen)
+	line := append(slices.Clone(l.wrap), l.program, "serve", "--data", l.dir, "--console", serve.ConsoleOff,
+		"--stop-on-eof", "-o", "json", "--listen", l.listen)
 	for _, tenant := range l.tenants {
 		line = append(line, "--tenant", tenant)
 	}
 	s := &served{dir: l.dir, stderr: new(bytes.Buffer), command: exec.CommandContext(t.Context(), line[0], line[1:]...)}
 	home := t.TempDir()
 	s.command.Dir, s.command.Stderr = home, s.stderr
-	s.command.Env = append([]string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "USER=tester"}, l.env...)
+	s.command.Env = append([]string{asCommand + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home,
+		"USER=tester"}, l.env...)
 	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := s.command.StdoutPipe()
 	if err == nil {
@@ -213,7 +215,8 @@ func (r *rig) supervise() {
 // foundCorrupt reports whether a server has ended because its state is corrupt: the
 // next one folds it anew.
 func foundCorrupt(s *served) bool {
-	return s.command.ProcessState.ExitCode() == cli.ExitFailed && strings.Contains(s.stderr.String(), "the state store is corrupt")
+	return s.command.ProcessState.ExitCode() == cli.ExitFailed &&
+		strings.Contains(s.stderr.String(), "the state store is corrupt")
 }
 
 // address is where the server listens, also while it is down.
@@ -273,7 +276,8 @@ func readState(dir string) (at uint64, digest [sha256.Size]byte, err error) {
 		}
 		_ = db.Close() // it was only read
 	}()
-	stored := stateRows{db: db, prefix: append([]byte(tortureTenant), 0), fail: func(args ...any) { panic(fmt.Sprint(args...)) }}
+	stored := stateRows{db: db, prefix: append([]byte(tortureTenant), 0),
+		fail: func(args ...any) { panic(fmt.Sprint(args...)) }}
 	return executor.NewReader(stored, tortureTenant, nil).Applied(), rows.Digest(stored), nil
 }
 
@@ -380,10 +384,13 @@ func (r *rig) look() bool {
 	}
 	r.fold.mark(status.Applied, func(f *refolded) {
 		meta := f.state.Meta()
-		if meta.Held != status.Held || meta.Open != status.Open || meta.Unwinding != status.Unwinding || meta.Ended != status.Ended || meta.Quarantined != status.Quarantined {
+		if meta.Held != status.Held || meta.Open != status.Open || meta.Unwinding != status.Unwinding ||
+			meta.Ended != status.Ended || meta.Quarantined != status.Quarantined {
 			r.tally.wrong++
-			r.t.Errorf("at %d the server holds %d (%d open, %d unwinding, %d ended, %d quarantined), the fold %d (%d, %d, %d, %d)", status.Applied,
-				status.Held, status.Open, status.Unwinding, status.Ended, status.Quarantined, meta.Held, meta.Open, meta.Unwinding, meta.Ended, meta.Quarantined)
+			r.t.Errorf("at %d the server holds %d (%d open, %d unwinding, %d ended, %d quarantined), the fold %d "+
+				"(%d, %d, %d, %d)", status.Applied,
+				status.Held, status.Open, status.Unwinding, status.Ended, status.Quarantined, meta.Held, meta.Open,
+				meta.Unwinding, meta.Ended, meta.Quarantined)
 		}
 		r.tally.looks++
 	})
@@ -405,7 +412,8 @@ func (r *rig) check() {
 			r.tally.digests++
 			if digest := rows.Digest(f.kv); digest != d.digest {
 				r.tally.wrong++
-				r.t.Errorf("the dead server's state at %d is %s, a fold of the ledger gives %s", d.at, rows.FormatDigest(d.digest), rows.FormatDigest(digest))
+				r.t.Errorf("the dead server's state at %d is %s, a fold of the ledger gives %s", d.at,
+					rows.FormatDigest(d.digest), rows.FormatDigest(digest))
 			}
 		})
 	}
@@ -479,7 +487,8 @@ func (r *rig) finish() {
 		t.Logf("the state that was left cannot be read: %v", err)
 	case err != nil || at != r.fold.at || digest != want:
 		r.tally.wrong++
-		t.Errorf("the state at %d of %d is %s (%v), a fold of the ledger gives %s", at, r.fold.at, rows.FormatDigest(digest), err, rows.FormatDigest(want))
+		t.Errorf("the state at %d of %d is %s (%v), a fold of the ledger gives %s", at, r.fold.at,
+			rows.FormatDigest(digest), err, rows.FormatDigest(want))
 	}
 	r.tally.acks += said.acks
 	r.tally.undone += r.tally.again

@@ -30,8 +30,10 @@ type damage struct {
 type otherStates struct{ yesterday, foreign string }
 
 var damages = []damage{
-	{"bit in a table", func(t *testing.T, dice *rand.Rand, state string, _ otherStates) { flipOneOf(t, dice, state, "*.sst") }},
-	{"bit in a log", func(t *testing.T, dice *rand.Rand, state string, _ otherStates) { flipOneOf(t, dice, state, "*.log") }},
+	{"bit in a table",
+		func(t *testing.T, dice *rand.Rand, state string, _ otherStates) { flipOneOf(t, dice, state, "*.sst") }},
+	{"bit in a log",
+		func(t *testing.T, dice *rand.Rand, state string, _ otherStates) { flipOneOf(t, dice, state, "*.log") }},
 	{"bit in the manifest", func(t *testing.T, dice *rand.Rand, state string, _ otherStates) {
 		flipOneOf(t, dice, state, "MANIFEST-*")
 	}},
@@ -45,8 +47,10 @@ var damages = []damage{
 		}
 	}},
 	{"all deleted", func(t *testing.T, _ *rand.Rand, state string, _ otherStates) { replaceFolder(t, state, "") }},
-	{"yesterday's", func(t *testing.T, _ *rand.Rand, state string, o otherStates) { replaceFolder(t, state, o.yesterday) }},
-	{"of another ledger", func(t *testing.T, _ *rand.Rand, state string, o otherStates) { replaceFolder(t, state, o.foreign) }},
+	{"yesterday's",
+		func(t *testing.T, _ *rand.Rand, state string, o otherStates) { replaceFolder(t, state, o.yesterday) }},
+	{"of another ledger",
+		func(t *testing.T, _ *rand.Rand, state string, o otherStates) { replaceFolder(t, state, o.foreign) }},
 }
 
 // filesOf are files of a folder by pattern; all of them where none matches.
@@ -134,7 +138,8 @@ func TestADamagedStateIsFoldedAgain(t *testing.T) {
 		trial := filepath.Join(t.TempDir(), "data")
 		copyFolder(t, dir, trial)
 		d.do(t, dice, filepath.Join(trial, "executor", "state"), otherStates{
-			yesterday: filepath.Join(reference.yesterday, "executor", "state"), foreign: filepath.Join(foreign.dir, "executor", "state"),
+			yesterday: filepath.Join(reference.yesterday, "executor", "state"),
+			foreign:   filepath.Join(foreign.dir, "executor", "state"),
 		})
 		counts[d.name+": "+judgeState(t, ctx, trial, listen, reference.messages)]++
 		if err := os.RemoveAll(trial); err != nil {
@@ -225,7 +230,8 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.Message) {
 	t.Helper()
 	awaitStatus(t, ctx, s, func(status executor.StatusView) bool {
-		return status.Mode == executor.ModeHolding && status.Applied == status.Last && status.InFlight == 0 && status.Unwinding == 0
+		return status.Mode == executor.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
+			status.Unwinding == 0
 	})
 	if s.ended() {
 		return
@@ -247,7 +253,8 @@ func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.M
 			want.State, want.Held, want.Compensated = ledger.StateCompensated, 0, want.ActionCount
 		}
 		if err != nil || have.State != want.State || have.Held != want.Held || have.Compensated != want.Compensated {
-			t.Errorf("plan %s: the server says %s, %d held (%v), the fold %s, %d", id, have.State, have.Held, err, want.State, want.Held)
+			t.Errorf("plan %s: the server says %s, %d held (%v), the fold %s, %d", id, have.State, have.Held, err,
+				want.State, want.Held)
 		}
 	}
 }
@@ -256,11 +263,13 @@ func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.M
 func awaitFolded(t *testing.T, ctx context.Context, s *served) executor.StatusView {
 	t.Helper()
 	return awaitStatus(t, ctx, s, func(status executor.StatusView) bool {
-		return status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding && status.Applied == status.Last
+		return status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding &&
+			status.Applied == status.Last
 	})
 }
 
-func awaitStatus(t *testing.T, ctx context.Context, s *served, is func(executor.StatusView) bool) (status executor.StatusView) {
+func awaitStatus(t *testing.T, ctx context.Context, s *served,
+	is func(executor.StatusView) bool) (status executor.StatusView) {
 	t.Helper()
 	c := tortureClient(t, s)
 	defer c.Close()

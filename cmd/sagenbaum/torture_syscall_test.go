@@ -76,7 +76,8 @@ func otherFiles(dir string) (files []string) {
 // killingAt is the command line that a server runs under to be killed at its n-th
 // call.
 func (d durable) killingAt(n int, dir string) []string {
-	line := []string{"strace", "-f", "-o", "/dev/null", "-e", "trace=" + d.calls, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", d.calls, n)}
+	line := []string{"strace", "-f", "-o", "/dev/null", "-e", "trace=" + d.calls, "-e",
+		fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", d.calls, n)}
 	if d.files != nil {
 		for _, file := range d.files(dir) {
 			line = append(line, "-P", file)
@@ -237,7 +238,8 @@ func (l *life) start(t *testing.T, phase string) {
 	}
 	s, ready := launch(t, launching{dir: l.dir, listen: listen})
 	if l.s = s; !ready {
-		t.Fatalf("killed at %s %d, in the %s: the next server ended with %d: %s", l.durable.name, l.n, l.kills[len(l.kills)-1], s.command.ProcessState.ExitCode(), s.stderr)
+		t.Fatalf("killed at %s %d, in the %s: the next server ended with %d: %s", l.durable.name, l.n,
+			l.kills[len(l.kills)-1], s.command.ProcessState.ExitCode(), s.stderr)
 	}
 }
 
@@ -338,7 +340,8 @@ func sameMessages(t *testing.T, what string, before, after []ledger.Message) {
 		return
 	}
 	for i, m := range before {
-		if n := after[i]; m.Sequence != n.Sequence || m.StampNs != n.StampNs || m.Subject != n.Subject || string(m.Data) != string(n.Data) {
+		if n := after[i]; m.Sequence != n.Sequence || m.StampNs != n.StampNs || m.Subject != n.Subject ||
+			string(m.Data) != string(n.Data) {
 			t.Errorf("%s: message %d is another one", what, m.Sequence)
 			return
 		}

@@ -36,7 +36,8 @@ const (
 )
 
 var points = []string{
-	pointNotStored, pointAckLost, pointAgentKilled, pointNotFolded, pointClaim, pointOutcome, pointNotSent, pointNotNoted, pointStateLog,
+	pointNotStored, pointAckLost, pointAgentKilled, pointNotFolded, pointClaim, pointOutcome, pointNotSent,
+	pointNotNoted, pointStateLog,
 	pointBlock, pointUnsynced, pointRename, pointOpening, pointStart, pointBeforeEffect, pointAfterEffect,
 }
 
@@ -145,8 +146,12 @@ func (c *tally) table() string {
 	line("plans compared", "%d, and %d of the git demo", c.plans, c.git)
 	line("lost", "%d", c.lost)
 	line("wrong states", "%d", c.wrong)
-	line("unkeyed double effects", "%d; %d undos came again under their key, %d were owed once more for a late completion, %d forwards came after their undo and were refused, %d happened after their caller had hung up", c.double, c.undone, c.duties, c.late, c.landed)
-	line("states compared", "%d by digest, %d by status; %d could not be read and were folded again", c.digests, c.looks, c.unreadable)
+	line("unkeyed double effects",
+		"%d; %d undos came again under their key, %d were owed once more for a late completion, %d forwards came "+
+			"after their undo and were refused, %d happened after their caller had hung up", c.double, c.undone,
+		c.duties, c.late, c.landed)
+	line("states compared", "%d by digest, %d by status; %d could not be read and were folded again", c.digests,
+		c.looks, c.unreadable)
 	line("start to ready", "%s", spread(c.ready))
 	line("start to new acknowledgement", "%s", spread(c.working))
 	if len(c.damages) > 0 {

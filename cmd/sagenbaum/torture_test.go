@@ -164,7 +164,8 @@ func tortureAgent(conn *nats.Conn) (*coordinator.Coordinator, error) {
 			Capability: makeThing, Class: contract.Compensable,
 			Late: contract.LateNever, Grace: 300 * time.Millisecond, // the world is in the agent's process
 			Inverse: &contract.Inverse{
-				Call: unmakeThing, With: map[string]any{"thing": "=input.thing"}, Attempts: 20, Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
+				Call: unmakeThing, With: map[string]any{"thing": "=input.thing"}, Attempts: 20,
+				Backoff: 20 * time.Millisecond, Timeout: 10 * time.Second,
 			},
 		}},
 	})
@@ -383,7 +384,8 @@ func (r stateRows) Get(key []byte) ([]byte, bool) {
 
 func (r stateRows) Scan(from, to []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
-		list, err := r.db.NewIter(&pebble.IterOptions{LowerBound: slices.Concat(r.prefix, from), UpperBound: slices.Concat(r.prefix, to)})
+		list, err := r.db.NewIter(&pebble.IterOptions{LowerBound: slices.Concat(r.prefix, from),
+			UpperBound: slices.Concat(r.prefix, to)})
 		if err != nil {
 			r.fail(err)
 		}
@@ -436,5 +438,6 @@ func spread(all []time.Duration) string {
 	at := func(q int) time.Duration {
 		return sorted[min(len(sorted)*q/100, len(sorted)-1)].Round(time.Millisecond)
 	}
-	return fmt.Sprintf("p50 %v, p99 %v, max %v of %d", at(50), at(99), sorted[len(sorted)-1].Round(time.Millisecond), len(sorted))
+	return fmt.Sprintf("p50 %v, p99 %v, max %v of %d", at(50), at(99), sorted[len(sorted)-1].Round(time.Millisecond),
+		len(sorted))
 }

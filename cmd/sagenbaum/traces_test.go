@@ -85,7 +85,8 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 	first.command.Process.Kill()
 	first.command.Wait()
 	command := serveCommand(t, dir, "--listen", "127.0.0.1:0")
-	command.Env = append(command.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20x", "OTEL_BSP_SCHEDULE_DELAY=100")
+	command.Env = append(command.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL,
+		"OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20x", "OTEL_BSP_SCHEDULE_DELAY=100")
 	s := serveAs(t, dir, command)
 	conn := dial(t, s.url)
 	seen := make(chan trace.SpanContext, 1)
@@ -101,15 +102,18 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ask(t, "default", "plan", "cancel", "traced", "--reason", "sold out", "--wait").wants(t, "cancel", cli.ExitGood)
-	eventually(t, "the spans", func() (string, bool) { return "", c.span("unwind") != nil && c.span("undo room.free") != nil })
+	eventually(t, "the spans",
+		func() (string, bool) { return "", c.span("unwind") != nil && c.span("undo room.free") != nil })
 	unwind, undo := c.span("unwind"), c.span("undo room.free")
 	if !linked(unwind, plans) || !linked(undo, forwards) {
 		t.Errorf("links %v and %v, want one to %v and one to %v", unwind.Links, undo.Links, plans, forwards)
 	}
-	if at := <-seen; at.TraceID() != trace.TraceID(undo.TraceId) || at.SpanID() != trace.SpanID(undo.SpanId) || !at.IsRemote() {
+	if at := <-seen; at.TraceID() != trace.TraceID(undo.TraceId) || at.SpanID() != trace.SpanID(undo.SpanId) ||
+		!at.IsRemote() {
 		t.Errorf("the worker works in %v, want in %x %x", at, undo.TraceId, undo.SpanId)
 	}
-	if trace.TraceID(undo.TraceId) == forwards.TraceID() || string(undo.ParentSpanId) != string(unwind.SpanId) || undo.EndTimeUnixNano <= undo.StartTimeUnixNano {
+	if trace.TraceID(undo.TraceId) == forwards.TraceID() || string(undo.ParentSpanId) != string(unwind.SpanId) ||
+		undo.EndTimeUnixNano <= undo.StartTimeUnixNano {
 		t.Errorf("the undo is %v in the unwind %v", undo, unwind)
 	}
 	c.mu.Lock()
@@ -124,9 +128,10 @@ func TestAnUndoIsLinkedToTheTraceOfItsForward(t *testing.T) {
 func tracedPlan(t *testing.T, s *served, id string) (plan, forward trace.SpanContext) {
 	t.Helper()
 	tracer := sdktrace.NewTracerProvider().Tracer("test")
-	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester", Contracts: []contract.Contract{
-		{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
-	}})
+	agent, err := coordinator.New(coordinator.Config{Conn: dial(t, s.url), Tenant: "default", Agent: "tester",
+		Contracts: []contract.Contract{
+			{Capability: "room.book", Class: contract.Compensable, Inverse: &contract.Inverse{Call: "room.free"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +141,10 @@ func tracedPlan(t *testing.T, s *served, id string) (plan, forward trace.SpanCon
 		t.Fatal(err)
 	}
 	inner, booking := tracer.Start(ctx, "book")
-	if _, err := open.Do(inner, coordinator.Action{Capability: "room.book"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		return coordinator.Outcome{}, nil
-	}); err != nil {
+	if _, err := open.Do(inner, coordinator.Action{Capability: "room.book"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if err := agent.Close(t.Context()); err != nil {

@@ -50,7 +50,8 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 	}
 	report(t, open, "mail.send")
 	r := s.run(t, cli.ExitGood, "plan tree p1")
-	says(t, r, "├─ 2 plan c1      committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ", "the hotel")
+	says(t, r, "├─ 2 plan c1      committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ",
+		"the hotel")
 	s.now(func() { s.free = protected })
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
 	s.run(t, cli.ExitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
@@ -60,7 +61,8 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.stdout)
 	}
 	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "quarantined")
-	s.run(t, cli.ExitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1", "next: sagenbaum plan tree c1")
+	s.run(t, cli.ExitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1",
+		"next: sagenbaum plan tree c1")
 	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
 	says(t, dump, "c1 1 room.book  quarantined", "the room is protected")
 	s.run(t, cli.ExitGood, "quarantine skip c1 1 --reason 'we keep the room'")

@@ -43,7 +43,8 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 		want.WriteString(text)
 	}
 	plain := func(text string) string {
-		return regexp.MustCompile(`record \d+`).ReplaceAllString(instants.ReplaceAllString(strings.TrimSpace(text), "INSTANT"), "record N")
+		return regexp.MustCompile(`record \d+`).ReplaceAllString(instants.ReplaceAllString(strings.TrimSpace(text),
+			"INSTANT"), "record N")
 	}
 	if plain(got) != plain(want.String()) {
 		t.Errorf("explain prints\n%s\nand the page shows\n%s", got, want.String())
@@ -52,7 +53,8 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	if status := decoded[executor.StatusView](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
 		t.Errorf("asked as of %d, and the last record is of %d", asked, status.TimeNs)
 	}
-	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one, "plan trip is open; answers as of ") {
+	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one,
+		"plan trip is open; answers as of ") {
 		t.Error(one)
 	}
 	s.run(t, cli.ExitFailed, "trigger explain nope", "sagenbaum: there is no plan nope\n", "next: sagenbaum plan ls")
@@ -63,10 +65,14 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 func TestATimelineRetiresItsLeaseWithThePlan(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"condition: after(plan.deadline)\nplan: {deadline: 1h}\nsteps: [{at: 8s, plan: cancelled}]\nexpect: {fires: never}\n":                        "ok never fires, retired at 8s\n",
-		"condition: after(plan.deadline)\nplan: {deadline: 1h}\nsteps: [{at: 8s, plan: committed}]\nexpect: {fires: 1h}\n":                           "FAIL never fires, retired at 8s; expected to fire at 1h\n",
-		"condition: plan.status == 'failed'\nsteps: [{at: 8s, plan: failed}, {at: 9s, plan: compensated}]\nexpect: {fires: 8s}\n":                    "ok fires at 8s\n",
-		"condition: facts['k'] == 1\nsteps: [{at: 8s, plan: cancelled}, {at: 9s, fact: k, value: 1}, {at: 20s, plan: open}]\nexpect: {fires: 20s}\n": "ok fires at 20s\n",
+		"condition: after(plan.deadline)\nplan: {deadline: 1h}\nsteps: [{at: 8s, plan: cancelled}]\nexpect: {fires: " +
+			"never}\n": "ok never fires, retired at 8s\n",
+		"condition: after(plan.deadline)\nplan: {deadline: 1h}\nsteps: [{at: 8s, plan: committed}]\nexpect: {fires: " +
+			"1h}\n": "FAIL never fires, retired at 8s; expected to fire at 1h\n",
+		"condition: plan.status == 'failed'\nsteps: [{at: 8s, plan: failed}, {at: 9s, plan: compensated}]\nexpect: " +
+			"{fires: 8s}\n": "ok fires at 8s\n",
+		"condition: facts['k'] == 1\nsteps: [{at: 8s, plan: cancelled}, {at: 9s, fact: k, value: 1}, {at: 20s, plan: " +
+			"open}]\nexpect: {fires: 20s}\n": "ok fires at 20s\n",
 	} {
 		code := cli.ExitGood
 		if strings.HasPrefix(want, "FAIL") {
@@ -74,10 +80,12 @@ func TestATimelineRetiresItsLeaseWithThePlan(t *testing.T) {
 		}
 		svg := filepath.Join(t.TempDir(), "strip.svg")
 		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text), "--svg", svg))
-		if r.wants(t, text, code); !strings.Contains(r.stdout, want) || strings.Contains(want, "retired") && (!strings.Contains(r.stdout, "retired with the plan") || !strings.Contains(r.stdout, "R")) {
+		if r.wants(t, text, code); !strings.Contains(r.stdout, want) || strings.Contains(want, "retired") &&
+			(!strings.Contains(r.stdout, "retired with the plan") || !strings.Contains(r.stdout, "R")) {
 			t.Errorf("%s prints\n%s", text, r.stdout)
 		}
-		if drawn, err := os.ReadFile(svg); err != nil || strings.Contains(want, "retired") != strings.Contains(string(drawn), "retired at 8s") {
+		if drawn, err := os.ReadFile(svg); err != nil ||
+			strings.Contains(want, "retired") != strings.Contains(string(drawn), "retired at 8s") {
 			t.Errorf("%s draws %s (%v)", text, drawn, err)
 		}
 	}
@@ -87,10 +95,14 @@ func TestATimelineRetiresItsLeaseWithThePlan(t *testing.T) {
 func TestATimelineHasOnlyWhatCanHappen(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"action: {}\nsteps: [{at: 1s, outcome: completed}, {at: 2s, outcome: failed}]":   "steps[1].outcome: the forward is completed already; one outcome",
-		"action: {}\nsteps: [{at: 2s, outcome: failed}, {at: 1s, outcome: completed}]":   "steps[0].outcome: the forward is completed already",
-		"action: {}\nsteps: [{at: 1s, outcome: in_doubt}, {at: 2s, outcome: in_doubt}]":  "steps[1].outcome: the forward is in_doubt already",
-		"steps: [{at: 1s, actions: 3}, {at: 2s, actions: 2}]":                            "steps[1].actions: 2, after 3; a number that never goes down",
+		"action: {}\nsteps: [{at: 1s, outcome: completed}, {at: 2s, outcome: failed}]": "steps[1].outcome: the " +
+			"forward is completed already; one outcome",
+		"action: {}\nsteps: [{at: 2s, outcome: failed}, {at: 1s, outcome: completed}]": "steps[0].outcome: the " +
+			"forward is completed already",
+		"action: {}\nsteps: [{at: 1s, outcome: in_doubt}, {at: 2s, outcome: in_doubt}]": "steps[1].outcome: the " +
+			"forward is in_doubt already",
+		"steps: [{at: 1s, actions: 3}, {at: 2s, actions: 2}]": "steps[1].actions: 2, " +
+			"after 3; a number that never goes down",
 		"plan: {actions: 3}\nsteps: [{at: 2s, actions: 2}]":                              "steps[0].actions: 2, after 3",
 		"action: {}\nsteps: [{at: 1s, outcome: in_doubt}, {at: 2s, outcome: completed}]": "",
 		"action: {}\nsteps: [{at: 1s, outcome: failed}, {at: 2s, outcome: completed}]":   "",
@@ -103,10 +115,13 @@ func TestATimelineHasOnlyWhatCanHappen(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"condition: action.order == 'o7'\n":                            ":1:12: error: condition: the condition reads action, and there is none; add action: {}",
-		"condition: action.order == 'o7'\ncases: [{}, {action: {}}]\n": "cases[0].action: the condition reads action, and there is none; add action: {}",
+		"condition: action.order == 'o7'\n": ":1:12: error: condition: the condition " +
+			"reads action, and there is none; add action: {}",
+		"condition: action.order == 'o7'\ncases: [{}, {action: {}}]\n": "cases[0].action: the condition reads " +
+			"action, and there is none; add action: {}",
 	} {
-		finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text))).wants(t, text, cli.ExitFailed, want, "1 error")
+		finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text))).wants(t, text, cli.ExitFailed, want,
+			"1 error")
 	}
 }
 
@@ -124,7 +139,8 @@ func TestTriggerLintReadsFilesAsEditorsWriteThem(t *testing.T) {
 		t.Error(r.stdout)
 	}
 	write(strings.Repeat("a", 200_000))
-	finished(t, sagenbaum(t, "trigger", "lint", "--file", file)).wants(t, "a large file", cli.ExitFailed, "200000 bytes", "at most 4096")
+	finished(t, sagenbaum(t, "trigger", "lint", "--file", file)).wants(t, "a large file", cli.ExitFailed,
+		"200000 bytes", "at most 4096")
 	for expression, want := range map[string]string{
 		`plan.status = "failed"`:             "refused 1:13: a single =; use ==",
 		`elapsed(action.at, duration("1d"))`: `invalid duration argument; the largest unit is the hour, as in duration("24h")`,

@@ -58,7 +58,8 @@ func TestTimelinesOfTheGuideGoAsExpected(t *testing.T) {
 	if len(files) < 20 {
 		t.Errorf("%d timelines, want 20 or more", len(files))
 	}
-	views := decoded[[]trigger.CourseView](t, finished(t, sagenbaum(t, append([]string{"trigger", "test", "-o", "json"}, files...)...)))
+	views := decoded[[]trigger.CourseView](t,
+		finished(t, sagenbaum(t, append([]string{"trigger", "test", "-o", "json"}, files...)...)))
 	ran := map[string]int{}
 	for _, v := range views {
 		if ran[filepath.Base(v.File)]++; !v.OK {
@@ -162,7 +163,8 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 		"{fires: 8s}":    "ok fires at 8s",
 		"{moot: false}":  "ok fires at 8s",
 	} {
-		file := timelineFile(t, "condition: plan.status == \"failed\"\nsteps: [{at: 8s, plan: failed}]\nexpect: "+expect+"\n")
+		file := timelineFile(t,
+			"condition: plan.status == \"failed\"\nsteps: [{at: 8s, plan: failed}]\nexpect: "+expect+"\n")
 		code := cli.ExitGood
 		if strings.HasPrefix(want, "FAIL") {
 			code = cli.ExitLook
@@ -177,8 +179,10 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 	if r.wants(t, "nothing expected", cli.ExitGood); !strings.Contains(r.stdout, "\nfires at 1h\n") {
 		t.Errorf("a timeline that expects nothing prints\n%s", r.stdout)
 	}
-	view := decoded[[]trigger.CourseView](t, finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
-	if view.Armed != "2030-01-01T00:00:00Z" || !view.Fires || *view.FiresNs != int64(time.Hour) || view.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
+	view := decoded[[]trigger.CourseView](t,
+		finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
+	if view.Armed != "2030-01-01T00:00:00Z" || !view.Fires || *view.FiresNs != int64(time.Hour) ||
+		view.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
 		t.Errorf("armed in 2030: %+v", view)
 	}
 }
@@ -186,44 +190,58 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 func TestTimelineFilesAreReadStrictly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"condition: plan.stauts == 'x'\n":                                                   ":1:16: error: condition: plan has no field stauts; did you mean status?",
-		"condition: 'true'\nplan: {deadlin: 3h}\n":                                          ":2:8: error: plan.deadlin: unknown field; did you mean deadline?",
-		"condition: 'true'\nsteps: [{at: 10, fact: k, value: 1}]\n":                         `:2:14: error: steps[0].at: "10" is no duration`,
-		"condition: 'true'\nsteps: [{fact: k, value: 1}]\n":                                 "steps[0].at: no instant; add at: 10s",
-		"condition: 'true'\nsteps: [{at: 1s, fact: k}]\n":                                   "steps[0]: a fact without a value; add value: true",
-		"condition: 'true'\nsteps: [{at: 1s, fact: k, value: 1, retract: on}]":              `is no truth`,
-		"condition: 'true'\nsteps: [{at: 1s, fact: k, value: 1, plan: open}]":               "steps[0]: 2 things that happen; one of fact, plan",
-		"condition: 'true'\nsteps: [{at: 1s, plan: faild}]":                                 `steps[0].plan: "faild"; did you mean failed?`,
-		"condition: 'true'\nsteps: [{at: 1s, plan: open, by: ana}]":                         "steps[0].by: beside plan; it belongs to verdict",
-		"condition: 'true'\nsteps: [{at: 1s, verdict: block}]":                              "steps[0]: there is no action; add action: {}",
-		"condition: 'true'\nsteps: [{at: 2h, actions: 1}]\nuntil: 1h\n":                     "steps[0].at: 2h is after until",
-		"condition: 'true'\nsteps: [{at: 1s, actions: -1}]":                                 "steps[0].actions: -1; 0 or more",
-		"condition: 'true'\nsteps: [{at: 40000d, actions: 1}]":                              "out of reach",
-		"condition: 'true'\naction: {input: [1]}\n":                                         "action.input: no mapping",
-		"condition: 'true'\naction: {}\nsteps: [{at: 1s, outcome: failed, output: {a: 1}}]": "output: of a forward that is failed",
-		"condition: 'true'\nexpect: {}\n":                                                   "expect: nothing is expected",
-		"condition: 'true'\nexpect: {fires: 3s, moot: true}\n":                              "what is moot never fires",
-		"condition: 'true'\nexpect: {fires: -3s}\n":                                         "-3s is before arming",
-		"condition: 'true'\nuntil: 0s\n":                                                    "an offset above zero",
-		"condition: 'true'\ncases: [{name: a}]\nuntil: 1h\n":                                "beside steps, until or expect of the file",
-		"condition: 'true'\n---\ncondition: 'false'\n":                                      "a second document",
-		"condition: &a 'true'\n":                                                            "a YAML anchor or alias",
-		"":                                                                                  "no document",
+		"condition: plan.stauts == 'x'\n": ":1:16: error: condition: plan has no field " +
+			"stauts; did you mean status?",
+		"condition: 'true'\nplan: {deadlin: 3h}\n": ":2:8: error: plan.deadlin: unknown field; did " +
+			"you mean deadline?",
+		"condition: 'true'\nsteps: [{at: 10, fact: k, value: 1}]\n": `:2:14: error: steps[0].at: "10" is no duration`,
+		"condition: 'true'\nsteps: [{fact: k, value: 1}]\n": "steps[0].at: no " +
+			"instant; add at: 10s",
+		"condition: 'true'\nsteps: [{at: 1s, fact: k}]\n": "steps[0]: a fact " +
+			"without a value; add value: true",
+		"condition: 'true'\nsteps: [{at: 1s, fact: k, value: 1, retract: on}]": `is no truth`,
+		"condition: 'true'\nsteps: [{at: 1s, fact: k, value: 1, plan: open}]": "steps[0]: 2 things " +
+			"that happen; one of fact, plan",
+		"condition: 'true'\nsteps: [{at: 1s, plan: faild}]": `steps[0].plan: "faild"; did you mean failed?`,
+		"condition: 'true'\nsteps: [{at: 1s, plan: open, by: ana}]": "steps[0].by: beside " +
+			"plan; it belongs to verdict",
+		"condition: 'true'\nsteps: [{at: 1s, verdict: block}]": "steps[0]: there is no " +
+			"action; add action: {}",
+		"condition: 'true'\nsteps: [{at: 2h, actions: 1}]\nuntil: 1h\n": "steps[0].at: 2h is " +
+			"after until",
+		"condition: 'true'\nsteps: [{at: 1s, actions: -1}]": "steps[0].actions: -1; " +
+			"0 or more",
+		"condition: 'true'\nsteps: [{at: 40000d, actions: 1}]": "out of reach",
+		"condition: 'true'\naction: {input: [1]}\n":            "action.input: no mapping",
+		"condition: 'true'\naction: {}\nsteps: [{at: 1s, outcome: failed, output: {a: 1}}]": "output: of a forward " +
+			"that is failed",
+		"condition: 'true'\nexpect: {}\n":                      "expect: nothing is expected",
+		"condition: 'true'\nexpect: {fires: 3s, moot: true}\n": "what is moot never fires",
+		"condition: 'true'\nexpect: {fires: -3s}\n":            "-3s is before arming",
+		"condition: 'true'\nuntil: 0s\n":                       "an offset above zero",
+		"condition: 'true'\ncases: [{name: a}]\nuntil: 1h\n":   "beside steps, until or expect of the file",
+		"condition: 'true'\n---\ncondition: 'false'\n":         "a second document",
+		"condition: &a 'true'\n":                               "a YAML anchor or alias",
+		"":                                                     "no document",
 	} {
 		r := finished(t, sagenbaum(t, "trigger", "test", timelineFile(t, text)))
 		if r.wants(t, text, cli.ExitFailed, want, "cannot read the timelines", "nothing was run"); r.stdout != "" {
 			t.Errorf("%q prints %s", text, r.stdout)
 		}
 	}
-	finished(t, sagenbaum(t, "trigger", "test", t.TempDir())).wants(t, "an empty folder", cli.ExitFailed, "no timeline in")
+	finished(t, sagenbaum(t, "trigger", "test", t.TempDir())).wants(t, "an empty folder", cli.ExitFailed,
+		"no timeline in")
 	finished(t, sagenbaum(t, "trigger", "test", "none.yaml")).wants(t, "no file", cli.ExitFailed, "no such file")
 }
 
 func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 	t.Parallel()
-	r := finished(t, sagenbaum(t, "trigger", "lint", `absent_for("confirmed/" + action.order, action.at, duration("15m")) || facts["x"].z == 1`))
+	r := finished(t,
+		sagenbaum(t, "trigger", "lint",
+			`absent_for("confirmed/" + action.order, action.at, duration("15m")) || facts["x"].z == 1`))
 	r.wants(t, "lint", cli.ExitGood)
-	for _, want := range []string{"OK\n", "reads        action, clock, facts\n", "facts        x, computed ones\n", "fires        may, it depends", "at most 15 steps"} {
+	for _, want := range []string{"OK\n", "reads        action, clock, facts\n", "facts        x, computed ones\n",
+		"fires        may, it depends", "at most 15 steps"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("lint prints\n%s\nwant %q", r.stdout, want)
 		}
@@ -235,7 +253,8 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 	in := sagenbaum(t, "trigger", "lint", "--file", "-", "-o", "json")
 	in.Stdin = strings.NewReader("after( plan.deadline ) // of the plan\n")
 	v := decoded[trigger.TriggerView](t, finished(t, in))
-	if v.Digest != fmt.Sprintf("%x", condition.Digest()) || v.Normal != "after(plan.deadline)" || !slices.Equal(v.Reads, []string{"clock", "plan"}) || v.Fires != trigger.FiresMay || !v.OK {
+	if v.Digest != fmt.Sprintf("%x", condition.Digest()) || v.Normal != "after(plan.deadline)" ||
+		!slices.Equal(v.Reads, []string{"clock", "plan"}) || v.Fires != trigger.FiresMay || !v.OK {
 		t.Errorf("lint says %+v", v)
 	}
 	for expression, want := range map[string]string{
@@ -243,7 +262,8 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 		"1 < 2":                 "fires        at once: it is true whatever is known",
 		"1 / 0 == 1":            "fires        never: an error whatever is known: division by zero",
 	} {
-		if r := finished(t, sagenbaum(t, "trigger", "lint", expression)); r.code != cli.ExitGood || !strings.Contains(r.stdout, want) {
+		if r := finished(t, sagenbaum(t, "trigger", "lint", expression)); r.code != cli.ExitGood ||
+			!strings.Contains(r.stdout, want) {
 			t.Errorf("lint %s ends with %d and prints\n%s", expression, r.code, r.stdout)
 		}
 	}
@@ -252,8 +272,10 @@ func TestTriggerLintSaysWhatAConditionReads(t *testing.T) {
 func TestTriggerLintPointsAtWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`plan.stauts == "failed"`:             "refused 1:5: plan has no field stauts; did you mean status?\n  plan.stauts == \"failed\"\n      ^\n",
-		"true &&\n\tfatcs[\"ä\"] == 1":        "refused 2:2: undeclared name \"fatcs\"; did you mean facts?\n   fatcs[\"ä\"] == 1\n   ^\n",
+		`plan.stauts == "failed"`: "refused 1:5: plan has no field stauts; did you mean status?\n  " +
+			"plan.stauts == \"failed\"\n      ^\n",
+		"true &&\n\tfatcs[\"ä\"] == 1": "refused 2:2: undeclared name \"fatcs\"; did you mean facts?\n   " +
+			"fatcs[\"ä\"] == 1\n   ^\n",
 		"\"\u202e\" == \"\" && plan.now == 1": "refused 1:18: plan has no field now; there is id, ",
 		"":                                    "refused 1:1: empty; write a condition",
 	} {
@@ -263,7 +285,8 @@ func TestTriggerLintPointsAtWhatIsWrong(t *testing.T) {
 		}
 	}
 	long := trigger.Pointed(strings.Repeat("a", 400), 1, 300)
-	if len(long) != 2 || !strings.HasPrefix(long[0], "…") || !strings.HasSuffix(long[0], "…") || len([]rune(long[0])) > trigger.PointedMax+2 {
+	if len(long) != 2 || !strings.HasPrefix(long[0], "…") || !strings.HasSuffix(long[0], "…") ||
+		len([]rune(long[0])) > trigger.PointedMax+2 {
 		t.Errorf("a long line is shown as %q", long)
 	}
 	if got := trigger.Pointed("a\tb\u202e", 1, 99); len(got) != 2 || got[0] != `a b\u202e` || got[1] != "         ^" {
@@ -274,21 +297,25 @@ func TestTriggerLintPointsAtWhatIsWrong(t *testing.T) {
 func TestTriggerLintLooksIntoContracts(t *testing.T) {
 	t.Parallel()
 	dir := contractFolder(t, map[string]string{
-		"good.yaml": "capability: email.send\nclass: irreversible\nlift: [order]\ntriggers:\n  late: absent_for(\"read/\" + action.order, action.at, duration(\"1h\"))\n",
-		"bad.yaml":  "capability: sms.send\nclass: irreversible\ntriggers:\n  worse: |\n    plan.status == \"failed\" &&\n      veridct.outcome == \"block\"\n",
+		"good.yaml": "capability: email.send\nclass: irreversible\nlift: [order]\ntriggers:\n  late: " +
+			"absent_for(\"read/\" + action.order, action.at, duration(\"1h\"))\n",
+		"bad.yaml": "capability: sms.send\nclass: irreversible\ntriggers:\n  worse: |\n    plan.status == " +
+			"\"failed\" &&\n      veridct.outcome == \"block\"\n",
 		"none.yaml": "klass: effectless\n",
 	})
 	r := finished(t, sagenbaum(t, "trigger", "lint", "--contract", dir))
 	r.wants(t, "lint --contract", cli.ExitLook)
 	for _, want := range []string{
-		"good.yaml: email.send triggers[late]: OK\n", "bad.yaml:8:7: sms.send triggers[worse]: refused 2:3: undeclared name \"veridct\"; did you mean verdict?\n",
+		"good.yaml: email.send triggers[late]: OK\n",
+		"bad.yaml:8:7: sms.send triggers[worse]: refused 2:3: undeclared name \"veridct\"; did you mean verdict?\n",
 		"none.yaml:3:1: error: klass: unknown field; did you mean class?\n",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("lint --contract prints\n%s\nwant %s", r.stdout, want)
 		}
 	}
-	view := decoded[trigger.ContractTriggersView](t, finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
+	view := decoded[trigger.ContractTriggersView](t,
+		finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
 	if len(view.Triggers) != 1 || !view.Triggers[0].OK || !view.Triggers[0].Computed || len(view.Findings) != 0 {
 		t.Errorf("lint --contract says %+v", view)
 	}
@@ -341,7 +368,8 @@ cases:
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("drawn again it is another (%v)", err)
 	}
-	finished(t, sagenbaum(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file)).wants(t, "no folder", cli.ExitFailed, "cannot write the strip")
+	finished(t, sagenbaum(t, "trigger", "test", "--svg", filepath.Join(t.TempDir(), "no", "x.svg"), file)).wants(t,
+		"no folder", cli.ExitFailed, "cannot write the strip")
 }
 
 // FuzzTimeline holds that every file is refused with its place, or runs to an end
@@ -358,7 +386,8 @@ func FuzzTimeline(f *testing.F) {
 		}
 		f.Add(string(data))
 	}
-	f.Add("condition: count(\"k\", duration(\"3ns\")) > 2\nsteps:\n  - {at: -1ns, fact: k, value: null}\n  - {at: 0.0001d, fact: k, value: 1e400}\nuntil: 36500d\n")
+	f.Add("condition: count(\"k\", duration(\"3ns\")) > 2\nsteps:\n  - {at: -1ns, fact: k, value: null}\n  - {at: " +
+		"0.0001d, fact: k, value: 1e400}\nuntil: 36500d\n")
 	armed, err := time.Parse(time.RFC3339, trigger.ArmedDefault)
 	if err != nil {
 		f.Fatal(err)

@@ -45,14 +45,17 @@ func TestS31S32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 		t.Fatalf("plan p1 has attempts %+v, want 3", all)
 	}
 	for _, u := range all {
-		if u.Plan != "p1" || u.DispatchedNs == 0 || u.EndedNs < u.DispatchedNs || u.Worker != "hotel" || u.Dispatched == "" || u.Ended == "" || u.About == "" || u.LLMNs != 0 {
+		if u.Plan != "p1" || u.DispatchedNs == 0 || u.EndedNs < u.DispatchedNs || u.Worker != "hotel" ||
+			u.Dispatched == "" || u.Ended == "" || u.About == "" || u.LLMNs != 0 {
 			t.Errorf("the attempt is %+v", u)
 		}
 	}
-	if only := list("undo ls --plan p1 --action 1"); len(only) != 2 || only[0].State != "failed" || only[0].Attempt != 1 || only[1].State != "done" || only[1].Attempt != 2 {
+	if only := list("undo ls --plan p1 --action 1"); len(only) != 2 || only[0].State != "failed" ||
+		only[0].Attempt != 1 || only[1].State != "done" || only[1].Attempt != 2 {
 		t.Errorf("action 1 has attempts %+v", only)
 	}
-	if rooms := list("undo ls --capability room.book"); len(rooms) != 2 || rooms[0].Plan != "p1" || rooms[1].Plan != "p2" {
+	if rooms := list("undo ls --capability room.book"); len(rooms) != 2 || rooms[0].Plan != "p1" ||
+		rooms[1].Plan != "p2" {
 		t.Errorf("room.book was undone by %+v", rooms)
 	}
 	page := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --limit 2 -o json"))
@@ -91,7 +94,9 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 		return answer
 	}})
 	for limit, want := range map[int]int{1000: total - 1, 10: 10} {
-		r := finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit", fmt.Sprint(limit)))
+		r := finished(t,
+			sagenbaum(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit",
+				fmt.Sprint(limit)))
 		if got := len(decoded[executor.UndosAnswer](t, r).Undos); got != want {
 			t.Errorf("limit %d: %d attempts, want %d", limit, got, want)
 		}
@@ -99,5 +104,6 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	circle := answering(t, map[string]func([]byte) any{"undo.ls": func([]byte) any {
 		return executor.UndosAnswer{Undos: []executor.UndoView{}, Next: "x"}
 	}})
-	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", cli.ExitFailed, "in a circle at x")
+	finished(t, sagenbaum(t, "undo", "ls", "--plan", "p", "--server", circle)).wants(t, "undo ls", cli.ExitFailed,
+		"in a circle at x")
 }

@@ -20,14 +20,17 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	dir := contractFolder(t, map[string]string{
-		"served.yaml": "capability: room.book\nclass: compensable\nlate: never\nprobe: {call: room.look}\ninverse: {call: room.free, with: {id: =output.id}}\n",
-		"lone.yaml":   "capability: lone.book\nclass: compensable\nlate: never\nunserved_after: 2h\nprobe: {call: lone.look}\ninverse: {call: lone.free, with: {id: =output.id}}\n",
+		"served.yaml": "capability: room.book\nclass: compensable\nlate: never\nprobe: {call: room.look}\ninverse: " +
+			"{call: room.free, with: {id: =output.id}}\n",
+		"lone.yaml": "capability: lone.book\nclass: compensable\nlate: never\nunserved_after: 2h\nprobe: {call: " +
+			"lone.look}\ninverse: {call: lone.free, with: {id: =output.id}}\n",
 	})
 	if r := s.run(t, cli.ExitGood, "contract lint "+dir); strings.Contains(r.stdout, "serves") {
 		t.Errorf("nobody was asked: %s", r.stdout)
 	}
 	r := s.run(t, cli.ExitGood, "contract lint --workers "+dir)
-	says(t, r, "inverse.call: no worker serves lone.free now: an action that needs it is its owner's after 2h", "probe.call: no worker serves the probe lone.look now")
+	says(t, r, "inverse.call: no worker serves lone.free now: an action that needs it is its owner's after 2h",
+		"probe.call: no worker serves the probe lone.look now")
 	if strings.Contains(r.stdout, "room.") {
 		t.Errorf("these are served: %s", r.stdout)
 	}
@@ -35,9 +38,11 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	if !strings.Contains(r.stderr, "no worker serves lone.free now") || strings.Contains(r.stderr, "lone.look") {
 		t.Errorf("apply warns\n%s", r.stderr)
 	}
-	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "loner", Contracts: []contract.Contract{{
-		Capability: "lone.book", Class: contract.Compensable, Late: contract.LateNever, UnservedAfter: 2 * time.Hour, Inverse: &contract.Inverse{Call: "lone.free"},
-	}}})
+	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "loner",
+		Contracts: []contract.Contract{{
+			Capability: "lone.book", Class: contract.Compensable, Late: contract.LateNever,
+			UnservedAfter: 2 * time.Hour, Inverse: &contract.Inverse{Call: "lone.free"},
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,18 +55,21 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = plan.Do(t.Context(), coordinator.Action{Capability: "lone.book"}, func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
-		return coordinator.Outcome{Output: json.RawMessage(`{"id":"1"}`)}, nil
-	})
+	_, err = plan.Do(t.Context(), coordinator.Action{Capability: "lone.book"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: json.RawMessage(`{"id":"1"}`)}, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --actor ana")
 	eventually(t, "it waits", func() (string, bool) {
 		r := s.ask(t, "default", "plan", "show", "p1")
-		return r.stdout, strings.Contains(r.stdout, "nobody serves lone.free") && strings.Contains(r.stdout, "its owner's at ")
+		return r.stdout, strings.Contains(r.stdout, "nobody serves lone.free") &&
+			strings.Contains(r.stdout, "its owner's at ")
 	})
 	s.run(t, cli.ExitGood, "quarantine show p1 1")
-	says(t, s.run(t, cli.ExitGood, "quarantine skip p1 1 --reason 'nobody will serve it' --actor ana"), "p1 action 1 (lone.book) skipped by ana", "plan now resolved")
+	says(t, s.run(t, cli.ExitGood, "quarantine skip p1 1 --reason 'nobody will serve it' --actor ana"),
+		"p1 action 1 (lone.book) skipped by ana", "plan now resolved")
 	s.run(t, cli.ExitConflict, "quarantine skip p1 1 --reason again --actor ana", "nothing of it is owed")
 }

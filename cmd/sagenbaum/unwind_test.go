@@ -39,7 +39,8 @@ func TestUnwindToASavepoint(t *testing.T) {
 	report(t, open, "room.book")
 	report(t, open, "room.book")
 	before := s.kept(t)
-	s.run(t, cli.ExitFailed, "plan unwind p1 --to nowhere --reason x", `compensation_requested.to_savepoint: plan p1 has no savepoint "nowhere"; it has paid`)
+	s.run(t, cli.ExitFailed, "plan unwind p1 --to nowhere --reason x",
+		`compensation_requested.to_savepoint: plan p1 has no savepoint "nowhere"; it has paid`)
 	if s.kept(t) != before {
 		t.Error("an unknown savepoint reached the ledger")
 	}
@@ -51,11 +52,13 @@ func TestUnwindToASavepoint(t *testing.T) {
 	r := s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
 	says(t, r, "p1 open again at savepoint paid, unwound by ana")
 	plan := s.plan(t, "p1")
-	if plan.State != ledger.StateOpen || plan.Actions[0].Undo != "held" || plan.Actions[1].Undo != "compensated" || plan.Actions[2].Undo != "compensated" {
+	if plan.State != ledger.StateOpen || plan.Actions[0].Undo != "held" || plan.Actions[1].Undo != "compensated" ||
+		plan.Actions[2].Undo != "compensated" {
 		t.Errorf("the plan is %+v", plan)
 	}
 	report(t, open, "room.book")
-	says(t, s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong again' --wait -o json"), `"state": "open"`, `"to": "paid"`)
+	says(t, s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong again' --wait -o json"), `"state": "open"`,
+		`"to": "paid"`)
 }
 
 // A committed plan is undone as another, which the command follows.
@@ -83,9 +86,11 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 	s := newScene(t)
 	defer s.stop(t)
 	contracts := []contract.Contract{{
-		Capability: "seat.take", Class: contract.Compensable, ValidFor: time.Millisecond, Inverse: &contract.Inverse{Call: "room.free"},
+		Capability: "seat.take", Class: contract.Compensable, ValidFor: time.Millisecond,
+		Inverse: &contract.Inverse{Call: "room.free"},
 	}}
-	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "rider", Contracts: contracts})
+	agent, err := coordinator.New(coordinator.Config{Conn: s.conn, Tenant: "default", Agent: "rider",
+		Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +104,11 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.trip(t, coordinator.PlanSpec{ID: "later"}, "mail.send") // the ledger's time moves on with its records
-	r := s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed", "next: sagenbaum plan preview p1")
+	r := s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release'", "undo windows have closed",
+		"next: sagenbaum plan preview p1")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
-	if len(lines) != 2 || !strings.HasPrefix(lines[0], "action 1 of plan p1 (seat.take) at ") || !strings.HasPrefix(lines[1], "action 2 ") {
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "action 1 of plan p1 (seat.take) at ") ||
+		!strings.HasPrefix(lines[1], "action 2 ") {
 		t.Errorf("what has become irreversible is %q", lines)
 	}
 	refused := decoded[plan.Unwound](t, s.run(t, cli.ExitConflict, "plan unwind p1 --reason 'bad release' -o json"))
@@ -122,6 +129,7 @@ func TestUnwindWaitsNoLongerThanItWasTold(t *testing.T) {
 	s := serveFor(t, dataDir(t), "--listen", "127.0.0.1:0")
 	unservedPlan(t, dial(t, s.url), "p1")
 	r := s.ask(t, "default", "plan", "unwind", "p1", "--reason", "x", "--wait", "--wait-timeout", "700ms")
-	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms", "action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
+	r.wants(t, "a wait that is too short", cli.ExitLook, "p1 has not ended after 700ms",
+		"action 1 room.book: dispatched to room.free", "next: sagenbaum plan tree p1")
 	s.end(t).wants(t, "serve", cli.ExitGood)
 }

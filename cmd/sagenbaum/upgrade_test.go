@@ -53,7 +53,8 @@ func laterVersion(t *testing.T) (path string) {
 		t.Skipf("SKIPPED: no later version can be built: %v", err)
 	}
 	replace := map[string]string{}
-	for file, constant := range map[string]string{"../../ledger/limits.go": "ReaderVersion", "../../executor/doc.go": "FoldVersion"} {
+	for file, constant := range map[string]string{"../../ledger/limits.go": "ReaderVersion",
+		"../../executor/doc.go": "FoldVersion"} {
 		absolute, err := filepath.Abs(file)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +70,8 @@ func laterVersion(t *testing.T) (path string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "sagenbaum-later")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", path,
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build a later version: %v\n%s", err, out)
 	}
 	return path
@@ -78,7 +80,8 @@ func laterVersion(t *testing.T) (path string) {
 // serveLater runs a later version on a folder.
 func serveLater(t *testing.T, path, dir string) *served {
 	t.Helper()
-	command := sagenbaum(t, "serve", "--data", dir, "--stop-on-eof", "-o", "json", "--listen", "127.0.0.1:0", "--tenant", "default")
+	command := sagenbaum(t, "serve", "--data", dir, "--stop-on-eof", "-o", "json", "--listen", "127.0.0.1:0",
+		"--tenant", "default")
 	command.Path, command.Args[0] = path, path
 	return serveAs(t, dir, command)
 }
@@ -96,7 +99,8 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s.end(t).wants(t, "this version", cli.ExitGood)
 
 	s = serveLater(t, later, dir)
-	if v := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")); v.Mode != executor.ModeHolding || v.Held != 1 {
+	if v := decoded[executor.StatusView](t,
+		s.ask(t, "default", "status", "-o", "json")); v.Mode != executor.ModeHolding || v.Held != 1 {
 		t.Fatalf("under the later version: %+v", v)
 	}
 	// Nobody serves the undo yet: whoever holds the tenant next has a command to send.
@@ -109,13 +113,17 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	for range 2 { // a restart changes nothing
 		s = serveFor(t, dir, both...)
 		calls := serveUndos(t, dial(t, s.url))
-		needs := fmt.Sprintf("needs version %d of the reader, this is version %d", ledger.ReaderVersion+1, ledger.ReaderVersion)
+		needs := fmt.Sprintf("needs version %d of the reader, this is version %d", ledger.ReaderVersion+1,
+			ledger.ReaderVersion)
 		for _, question := range []string{"status", "doctor"} {
 			r := s.ask(t, "default", question)
-			if r.wants(t, question, cli.ExitLook); !strings.Contains(r.stdout, "halted") || !strings.Contains(r.stdout, needs) {
+			if r.wants(t, question, cli.ExitLook); !strings.Contains(r.stdout, "halted") ||
+				!strings.Contains(r.stdout, needs) {
 				t.Errorf("%s says\n%s", question, r.stdout)
 			}
-			if question == "doctor" && !strings.Contains(r.stdout, "a newer sagenbaum wrote this: run that version or a later one on the same folder") {
+			if question == "doctor" &&
+				!strings.Contains(r.stdout,
+					"a newer sagenbaum wrote this: run that version or a later one on the same folder") {
 				t.Errorf("the doctor advises\n%s", r.stdout)
 			}
 		}

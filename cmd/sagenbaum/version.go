@@ -21,7 +21,8 @@ func newVersion(s *cli.Settings) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sagenbaum %s %s %s\n", v.Version, v.Go, v.Platform)
-			fmt.Fprintf(out, "reader %d, fold %d, nats-server %s\n", v.Reader, v.Fold, cli.Dash(v.NATS))
+			fmt.Fprintf(out, "reader %d, fold %d, nats-server %s\n", v.Reader, v.Fold,
+				cli.Dash(v.NATS))
 			if v.Commit != "" {
 				fmt.Fprintf(out, "commit %s\n", v.Commit)
 			}

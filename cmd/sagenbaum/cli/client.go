@@ -41,7 +41,8 @@ func (s *Settings) Connect() (*Client, error) {
 	}
 	c := &Client{Tenant: s.Tenant, Server: Shown(s.Server), Timeout: s.Timeout}
 	options := []nats.Option{
-		nats.Name("sagenbaum cli"), nats.Timeout(s.Timeout), nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, ".")),
+		nats.Name("sagenbaum cli"), nats.Timeout(s.Timeout),
+		nats.CustomInboxPrefix(strings.TrimSuffix(s.Inbox, ".")),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				text := err.Error()
@@ -60,10 +61,14 @@ func (s *Settings) Connect() (*Client, error) {
 	switch {
 	case err == nil:
 		return c, nil
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
-		return nil, Fail(ExitNotAllowed, "pass the credentials of a user of this server with --creds FILE", "%s does not let us in: %v", c.Server, err)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
+		errors.Is(err, nats.ErrAuthRevoked):
+		return nil, Fail(ExitNotAllowed,
+			"pass the credentials of a user of this server with --creds FILE",
+			"%s does not let us in: %v", c.Server, err)
 	default:
-		return nil, Fail(ExitNoServer, "sagenbaum serve, or --server URL of one that runs", "no server at %s: %v", c.Server, err)
+		return nil, Fail(ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
+			"no server at %s: %v", c.Server, err)
 	}
 }
 
@@ -91,7 +96,9 @@ func (s *Settings) Credentials() (options []nats.Option, err error) {
 			continue
 		}
 		if _, err := os.Stat(file.name); err != nil {
-			return nil, Fail(ExitFailed, "--creds and --tls-ca: files that are there and can be read", "cannot read %s: %v", file.name, err)
+			return nil, Fail(ExitFailed,
+				"--creds and --tls-ca: files that are there and can be read", "cannot read %s: %v",
+				file.name, err)
 		}
 		options = append(options, file.option(file.name))
 	}
@@ -189,13 +196,17 @@ func hintFor(verb string) string {
 // Explain says what a request without an answer means.
 func (c *Client) Explain(what string, err error) error {
 	if denied := c.Denied.Load(); denied != nil {
-		return Fail(ExitNotAllowed, "credentials that may do this, with --creds FILE", "not allowed: %s", *denied)
+		return Fail(ExitNotAllowed, "credentials that may do this, with --creds FILE",
+			"not allowed: %s", *denied)
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return Fail(ExitNoServer, "sagenbaum serve --tenant "+c.Tenant+", or --tenant NAME of one that is served", "no executor serves tenant %s at %s", c.Tenant, c.Server)
+		return Fail(ExitNoServer,
+			"sagenbaum serve --tenant "+c.Tenant+", or --tenant NAME of one that is served",
+			"no executor serves tenant %s at %s", c.Tenant, c.Server)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return Fail(ExitNoServer, "sagenbaum doctor, or a longer --timeout", "no answer to %s within %s", what, c.Timeout)
+		return Fail(ExitNoServer, "sagenbaum doctor, or a longer --timeout",
+			"no answer to %s within %s", what, c.Timeout)
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrDisconnected):
 		return Fail(ExitNoServer, "sagenbaum doctor", "lost the connection to %s", c.Server)
 	default:
@@ -232,7 +243,8 @@ func (c *Client) Outcome(ctx context.Context, q api.OutcomeQuery) (api.OutcomeAn
 func (c *Client) Store(ctx context.Context) (*jetstream.Store, error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
-	reply, err := c.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+jetstream.StreamName(c.Tenant), nil)
+	reply, err := c.Conn.RequestWithContext(ctx,
+		"$JS.API.STREAM.INFO."+jetstream.StreamName(c.Tenant), nil)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, Fail(ExitNoServer, "sagenbaum serve", "JetStream is not on at %s", c.Server)
 	}
@@ -248,10 +260,13 @@ func (c *Client) Store(ctx context.Context) (*jetstream.Store, error) {
 		return nil, fmt.Errorf("cannot read stream info: %w", err)
 	}
 	if info.Error != nil {
-		return nil, Fail(ExitFailed, "sagenbaum serve --tenant "+c.Tenant+", or --tenant NAME of one that has a ledger", "tenant %s has no ledger at %s: %s", c.Tenant, c.Server, info.Error.Description)
+		return nil, Fail(ExitFailed,
+			"sagenbaum serve --tenant "+c.Tenant+", or --tenant NAME of one that has a ledger",
+			"tenant %s has no ledger at %s: %s", c.Tenant, c.Server, info.Error.Description)
 	}
 	// A reader relies on nothing that a lossy broker could take back.
-	store, err := jetstream.Open(ctx, jetstream.Config{Conn: c.Conn, Tenant: c.Tenant, AcceptLossyBroker: true})
+	store, err := jetstream.Open(ctx,
+		jetstream.Config{Conn: c.Conn, Tenant: c.Tenant, AcceptLossyBroker: true})
 	if err != nil && c.Denied.Load() != nil {
 		return nil, c.Explain("the stream of tenant "+c.Tenant, err)
 	}

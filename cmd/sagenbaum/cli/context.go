@@ -38,7 +38,8 @@ func configDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", Fail(ExitFailed, "XDG_CONFIG_HOME=DIR", "there is no folder for saved contexts: %v", err)
+		return "", Fail(ExitFailed, "XDG_CONFIG_HOME=DIR",
+			"there is no folder for saved contexts: %v", err)
 	}
 	return filepath.Join(home, ".config"), nil
 }
@@ -98,7 +99,8 @@ func ReadContext(name string) (Saved, error) {
 
 // ValidContext reports whether a name can be that of a context: one file name, not hidden.
 func ValidContext(name string) bool {
-	return name != "" && !strings.HasPrefix(name, ".") && !strings.ContainsAny(name, `/\`) && len(name) <= 128
+	return name != "" && !strings.HasPrefix(name, ".") && !strings.ContainsAny(name, `/\`) &&
+		len(name) <= 128
 }
 
 // ReadOwnContext reads a context of ours; it refuses a file that others may read.
@@ -112,14 +114,16 @@ func ReadOwnContext(name string) (c Saved, err error) {
 		return c, err
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return c, Fail(ExitUsage, "chmod 600 "+file, "others may read context %s (%v)", name, info.Mode().Perm())
+		return c, Fail(ExitUsage, "chmod 600 "+file, "others may read context %s (%v)", name,
+			info.Mode().Perm())
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return c, err
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return c, Fail(ExitFailed, "sagenbaum context rm "+name, "cannot read context %s: %v", name, err)
+		return c, Fail(ExitFailed, "sagenbaum context rm "+name, "cannot read context %s: %v", name,
+			err)
 	}
 	return c, nil
 }
@@ -129,7 +133,8 @@ func NatsContextURL(file string) string {
 	var c struct {
 		URL string `json:"url"`
 	}
-	if text, err := os.ReadFile(file); err == nil && json.Unmarshal(text, &c) == nil && c.URL != "" {
+	if text, err := os.ReadFile(file); err == nil && json.Unmarshal(text, &c) == nil &&
+		c.URL != "" {
 		return c.URL
 	}
 	return nats.DefaultURL

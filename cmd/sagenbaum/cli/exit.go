@@ -70,7 +70,8 @@ func Failed(verb string, err error) error {
 	case errors.As(err, &f), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &refused):
-		return Fail(ExitFailed, refused.Want, "cannot %s: %s: %s", verb, refused.Field, refused.Problem)
+		return Fail(ExitFailed, refused.Want, "cannot %s: %s: %s", verb, refused.Field,
+			refused.Problem)
 	default:
 		return Fail(ExitFailed, "", "cannot %s: %v", verb, err)
 	}

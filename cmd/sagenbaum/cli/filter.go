@@ -23,7 +23,9 @@ type ListFilter struct {
 func (f *ListFilter) Flag(cmd *cobra.Command, name, example string) {
 	f.name = name
 	cmd.PreRunE = func(*cobra.Command, []string) error { return f.check() }
-	cmd.Flags().StringVar(&f.expression, "filter", "", fmt.Sprintf("only where this CEL `EXPR` over the fields of -o json is true, as in '%s'", example))
+	cmd.Flags().StringVar(&f.expression, "filter", "",
+		fmt.Sprintf("only where this CEL `EXPR` over the fields of -o json is true, as in '%s'",
+			example))
 }
 
 // check compiles the expression, once.
@@ -34,7 +36,8 @@ func (f *ListFilter) check() error {
 	compiled, err := triggers.CompileListFilter(f.name, f.expression)
 	var bad *triggers.Error
 	if errors.As(err, &bad) {
-		return Fail(ExitUsage, bad.Hint, "--filter, line %d, column %d: %s", bad.Line, bad.Column, bad.Message)
+		return Fail(ExitUsage, bad.Hint, "--filter, line %d, column %d: %s", bad.Line, bad.Column,
+			bad.Message)
 	}
 	f.compiled = compiled
 	return err

@@ -40,6 +40,7 @@ func Exactly(names ...string) cobra.PositionalArgs {
 		if want == "" {
 			want = "no arguments"
 		}
-		return Fail(ExitUsage, cmd.CommandPath()+" --help", "%s takes %s, got %d arguments", cmd.CommandPath(), want, len(args))
+		return Fail(ExitUsage, cmd.CommandPath()+" --help", "%s takes %s, got %d arguments",
+			cmd.CommandPath(), want, len(args))
 	}
 }

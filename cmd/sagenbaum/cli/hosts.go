@@ -31,7 +31,8 @@ func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err erro
 		return nil, c.Explain("the hosts", err)
 	}
 	defer func() { _ = answers.Unsubscribe() }() // fails only on a closed connection
-	if err := c.Conn.PublishRequest(api.QuerySubject(c.Tenant, "host"), inbox, []byte("{}")); err != nil {
+	if err := c.Conn.PublishRequest(api.QuerySubject(c.Tenant, "host"), inbox,
+		[]byte("{}")); err != nil {
 		return nil, c.Explain("the hosts", err)
 	}
 	for len(views) < hostsMax {
@@ -65,7 +66,9 @@ func (c *Client) WithoutHolder(ctx context.Context, err error) error {
 	for _, h := range hosts {
 		texts = append(texts, StandbyText(h))
 	}
-	return Fail(ExitNoServer, "ask again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
+	return Fail(ExitNoServer,
+		"ask again in a few seconds: a host that stands by takes over when the lease of the last "+
+			"one has run out",
 		"the holder of tenant %s does not answer; %s", c.Tenant, strings.Join(texts, "; "))
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // Contracts asks page after page for published contracts.
-func (c *Client) Contracts(ctx context.Context, q executor.ContractQuery) ([]executor.ContractView, error) {
+func (c *Client) Contracts(ctx context.Context, q executor.ContractQuery) ([]executor.ContractView,
+	error) {
 	var all []executor.ContractView
 	for {
 		q.Limit = PageSize
@@ -30,19 +31,22 @@ func (c *Client) Contracts(ctx context.Context, q executor.ContractQuery) ([]exe
 			return all, nil
 		}
 		if page.Next <= q.After {
-			return nil, Fail(ExitFailed, "sagenbaum doctor", "contract.ls goes in a circle at %s", page.Next)
+			return nil, Fail(ExitFailed, "sagenbaum doctor", "contract.ls goes in a circle at %s",
+				page.Next)
 		}
 		q.After = page.Next
 	}
 }
 
 // Facts asks page after page until it has limit facts or there are no more.
-func (c *Client) Facts(ctx context.Context, q executor.FactsQuery, limit int) (executor.FactsAnswer, error) {
+func (c *Client) Facts(ctx context.Context, q executor.FactsQuery, limit int) (executor.FactsAnswer,
+	error) {
 	return c.FactsWhere(ctx, q, limit, nil)
 }
 
 // FactsWhere is facts with those only that a filter picks.
-func (c *Client) FactsWhere(ctx context.Context, q executor.FactsQuery, limit int, only *ListFilter) (executor.FactsAnswer, error) {
+func (c *Client) FactsWhere(ctx context.Context, q executor.FactsQuery, limit int,
+	only *ListFilter) (executor.FactsAnswer, error) {
 	all := executor.FactsAnswer{Facts: []executor.FactView{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Facts), only)
@@ -59,7 +63,8 @@ func (c *Client) FactsWhere(ctx context.Context, q executor.FactsQuery, limit in
 			return all, nil
 		}
 		if page.Next <= q.After { // this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor", "the pages of fact.ls go in a circle at %q", page.Next)
+			return all, Fail(ExitFailed, "sagenbaum doctor",
+				"the pages of fact.ls go in a circle at %q", page.Next)
 		}
 		q.After = page.Next
 	}
@@ -146,7 +151,8 @@ func (f Family) ForPeople() Family {
 const RepairWait = time.Hour
 
 // Administer asks the tenant's host for work on its copies of the ledger.
-func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, verb string, question, answer any) error {
+func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, verb string, question,
+	answer any) error {
 	c, err := s.Connect()
 	if err != nil {
 		return err
@@ -182,7 +188,8 @@ func (c *Client) Tenants(ctx context.Context) (names []string, err error) {
 			return nil, fmt.Errorf("cannot read the names of ledgers: %w", err)
 		}
 		for _, stream := range page.Streams {
-			if name, ours := strings.CutPrefix(stream, jetstream.StreamName("")); ours && ledger.ValidToken(name) {
+			if name, ours := strings.CutPrefix(stream, jetstream.StreamName("")); ours &&
+				ledger.ValidToken(name) {
 				names = append(names, name)
 			}
 		}
@@ -209,12 +216,14 @@ func LateRebuild(err error) error {
 const PageSize = 200
 
 // Plans asks page after page until it has limit plans or there are no more.
-func (c *Client) Plans(ctx context.Context, verb string, q executor.Filter, limit int) (executor.PlansAnswer, error) {
+func (c *Client) Plans(ctx context.Context, verb string, q executor.Filter,
+	limit int) (executor.PlansAnswer, error) {
 	return c.PlansWhere(ctx, verb, q, limit, nil)
 }
 
 // PlansWhere is plans with those only that a filter picks.
-func (c *Client) PlansWhere(ctx context.Context, verb string, q executor.Filter, limit int, only *ListFilter) (executor.PlansAnswer, error) {
+func (c *Client) PlansWhere(ctx context.Context, verb string, q executor.Filter, limit int,
+	only *ListFilter) (executor.PlansAnswer, error) {
 	all := executor.PlansAnswer{Plans: []executor.PlanView{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Plans), only)
@@ -231,7 +240,8 @@ func (c *Client) PlansWhere(ctx context.Context, verb string, q executor.Filter,
 			return all, nil
 		}
 		if page.Next <= q.After { // ids come in order, so this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor", "the pages of %s go in a circle at %s", verb, page.Next)
+			return all, Fail(ExitFailed, "sagenbaum doctor", "the pages of %s go in a circle at %s",
+				verb, page.Next)
 		}
 		q.After = page.Next
 	}
@@ -246,7 +256,8 @@ func CheckUndoQuery(q executor.UndoQuery, limit int) error {
 	case q.Action != "" && q.Plan == "":
 		return Fail(ExitUsage, which, "--action is one of a plan")
 	case q.Capability != "" && !ledger.ValidCapability(q.Capability):
-		return Fail(ExitUsage, "--capability NAME, as in git.branch.create", "%q is not a capability", q.Capability)
+		return Fail(ExitUsage, "--capability NAME, as in git.branch.create",
+			"%q is not a capability", q.Capability)
 	case limit < 1:
 		return Fail(ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 	}
@@ -254,13 +265,15 @@ func CheckUndoQuery(q executor.UndoQuery, limit int) error {
 }
 
 // Undos asks page after page until it has limit attempts or there are no more.
-func (c *Client) Undos(ctx context.Context, q executor.UndoQuery, limit int) (executor.UndosAnswer, error) {
+func (c *Client) Undos(ctx context.Context, q executor.UndoQuery, limit int) (executor.UndosAnswer,
+	error) {
 	return c.UndosWhere(ctx, q, limit, nil)
 }
 
 // UndosWhere is undos with those only that a filter picks; with one it may return more
 // than limit, up to the end of a page.
-func (c *Client) UndosWhere(ctx context.Context, q executor.UndoQuery, limit int, only *ListFilter) (executor.UndosAnswer, error) {
+func (c *Client) UndosWhere(ctx context.Context, q executor.UndoQuery, limit int,
+	only *ListFilter) (executor.UndosAnswer, error) {
 	all := executor.UndosAnswer{Undos: []executor.UndoView{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Undos), only)
@@ -273,7 +286,8 @@ func (c *Client) UndosWhere(ctx context.Context, q executor.UndoQuery, limit int
 			return all, nil
 		}
 		if len(page.Undos) == 0 || page.Next == q.After { // this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor", "the pages of undo.ls go in a circle at %s", page.Next)
+			return all, Fail(ExitFailed, "sagenbaum doctor",
+				"the pages of undo.ls go in a circle at %s", page.Next)
 		}
 		q.After = page.Next
 	}

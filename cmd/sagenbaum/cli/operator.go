@@ -37,12 +37,14 @@ func CheckActor(actor string) error {
 	if ledger.ValidToken(actor) {
 		return nil
 	}
-	return Fail(ExitUsage, "--actor NAME of 1 to 64 letters, digits, '-' or '_'", "%q cannot act: an operator's record needs a name", actor)
+	return Fail(ExitUsage, "--actor NAME of 1 to 64 letters, digits, '-' or '_'",
+		"%q cannot act: an operator's record needs a name", actor)
 }
 
 // Operate appends one operator record and waits until the executor has folded
 // it. Refused or void there means that the log decided otherwise: conflict.
-func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (api.OutcomeAnswer, uint64, error) {
+func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (api.OutcomeAnswer,
+	uint64, error) {
 	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassOperator, Name: actor}
 	if err := ledger.Check(record, source); err != nil {
 		return api.OutcomeAnswer{}, 0, err
@@ -51,16 +53,20 @@ func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (
 	if err != nil {
 		return api.OutcomeAnswer{}, 0, err
 	}
-	sequence, err := c.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := c.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		return api.OutcomeAnswer{}, 0, err
 	}
-	answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: record.Plan, Sequence: sequence, WaitMs: c.Timeout.Milliseconds() / 2})
+	answer, err := c.Outcome(ctx,
+		api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
+			WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
 		return answer, sequence, err
 	}
 	if len(answer.Refused) > 0 {
-		return answer, sequence, Fail(ExitConflict, "sagenbaum plan show "+record.Plan, "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+		return answer, sequence, Fail(ExitConflict, "sagenbaum plan show "+record.Plan,
+			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	}
 	return answer, sequence, nil
 }
@@ -88,15 +94,19 @@ func (c *Client) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	case denied != nil:
 		hint := "credentials of an operator, with --creds FILE"
 		if source, ok := ledger.ParseSubject(a.Subject); ok && source.Class == ledger.ClassFact {
-			hint = "--source NAME of one that your credentials may write as, or others with --creds FILE"
+			hint = "--source NAME of one that your credentials may write as, or others with " +
+				"--creds FILE"
 		}
 		return 0, Fail(ExitNotAllowed, hint, "not allowed: %s", *denied)
 	case errors.Is(err, ledger.ErrInDoubt):
-		return 0, Fail(ExitFailed, "look before you try again: sagenbaum ledger tail", "it is not known whether the record was stored: %v", err)
+		return 0, Fail(ExitFailed, "look before you try again: sagenbaum ledger tail",
+			"it is not known whether the record was stored: %v", err)
 	case errors.Is(err, jetstream.ErrNoStream):
-		return 0, Fail(ExitNoServer, "sagenbaum serve --tenant "+c.Tenant, "tenant %s has no ledger at %s", c.Tenant, c.Server)
+		return 0, Fail(ExitNoServer, "sagenbaum serve --tenant "+c.Tenant,
+			"tenant %s has no ledger at %s", c.Tenant, c.Server)
 	case errors.Is(err, ledger.ErrFull):
-		return 0, Fail(ExitFailed, "make room (sagenbaum doctor), then try again", "the record was not stored: %v", err)
+		return 0, Fail(ExitFailed, "make room (sagenbaum doctor), then try again",
+			"the record was not stored: %v", err)
 	default:
 		return 0, fmt.Errorf("cannot append the record: %w", err)
 	}
@@ -136,7 +146,8 @@ func (w OwnerWord) Record(plan, action string) *pb.Record {
 	outcome := pb.Resolution_RESOLUTION_UNSPECIFIED
 	switch w.As {
 	case AnswerRetry:
-		r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: w.Reason, Actor: w.Actor, Force: w.Force}}
+		r.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: w.Reason,
+			Actor: w.Actor, Force: w.Force}}
 		return r
 	case AnswerDone:
 		outcome = pb.Resolution_RESOLUTION_DONE
@@ -147,7 +158,8 @@ func (w OwnerWord) Record(plan, action string) *pb.Record {
 	case AnswerSkipped:
 		outcome = pb.Resolution_RESOLUTION_SKIPPED
 	}
-	r.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: w.Reason, Evidence: w.Evidence, Actor: w.Actor, Halt: w.Halt}}
+	r.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: w.Reason,
+		Evidence: w.Evidence, Actor: w.Actor, Halt: w.Halt}}
 	return r
 }
 
@@ -162,5 +174,6 @@ func (w OwnerWord) Check() error {
 // Flags are those that every answer has.
 func (w *OwnerWord) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&w.Actor, "actor", DefaultActor(), "`NAME` of the operator who answers; the server lets it write under that name or not")
+	cmd.Flags().StringVar(&w.Actor, "actor", DefaultActor(),
+		"`NAME` of the operator who answers; the server lets it write under that name or not")
 }

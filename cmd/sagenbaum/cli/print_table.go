@@ -125,7 +125,8 @@ func (t *Table) fit(room int) (widths []int, left []bool) {
 	for over > 0 {
 		widest := -1
 		for i, head := range t.Head {
-			if !left[i] && widths[i] > elasticMin && slices.Contains(t.Elastic, head) && (widest < 0 || widths[i] > widths[widest]) {
+			if !left[i] && widths[i] > elasticMin && slices.Contains(t.Elastic, head) &&
+				(widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}

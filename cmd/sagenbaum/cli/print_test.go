@@ -14,8 +14,10 @@ import (
 // like to a reader of YAML.
 func TestYAMLSaysWhatJSONSays(t *testing.T) {
 	value := map[string]any{
-		"texts": []string{"", "yes", "NO", "on", "null", "1e3", "0x10", "2026-01-01", "- a", "a: b", "#no", "two\nlines\n", "\t", " edge ", "\x1b[31m", "é\u202e日本😀", "'\"\\"},
-		"raw":   json.RawMessage(`{"b": 1, "a": [1.50, 12345678901234567890, -3, 1e400, true, null], "empty": {}, "none": [], "u": "\ud83d\ude00"}`),
+		"texts": []string{"", "yes", "NO", "on", "null", "1e3", "0x10", "2026-01-01", "- a", "a: b", "#no",
+			"two\nlines\n", "\t", " edge ", "\x1b[31m", "é\u202e日本😀", "'\"\\"},
+		"raw": json.RawMessage(
+			`{"b": 1, "a": [1.50, 12345678901234567890, -3, 1e400, true, null], "empty": {}, "none": [], "u": "\ud83d\ude00"}`),
 	}
 	var out bytes.Buffer
 	y := &YamlOut{Writer: &out}
@@ -32,7 +34,10 @@ func TestYAMLSaysWhatJSONSays(t *testing.T) {
 		}
 	}
 	text := out.String()
-	if !strings.Contains(text, `- "yes"`) || !strings.Contains(text, "- 1.50\n") || !strings.Contains(text, "12345678901234567890\n") || !strings.Contains(text, "1e400\n") || strings.Index(text, "b: 1") > strings.Index(text, "a:\n") || !strings.Contains(text, "empty: {}") || !strings.Contains(text, "none: []") {
+	if !strings.Contains(text, `- "yes"`) || !strings.Contains(text, "- 1.50\n") ||
+		!strings.Contains(text, "12345678901234567890\n") || !strings.Contains(text, "1e400\n") ||
+		strings.Index(text, "b: 1") > strings.Index(text, "a:\n") || !strings.Contains(text, "empty: {}") ||
+		!strings.Contains(text, "none: []") {
 		t.Errorf("numbers as they are written, and the order of the fields, in\n%s", text)
 	}
 	if !reflect.DeepEqual(back["raw"].(map[string]any)["u"], "😀") {
@@ -46,15 +51,19 @@ func TestYAMLSaysWhatJSONSays(t *testing.T) {
 
 func TestATableFitsItsTerminal(t *testing.T) {
 	table := func() *Table {
-		v := &Table{Head: []string{"PLAN", "LABEL", "OWNER", "NOTE"}, Elastic: []string{"LABEL"}, Spare: []string{"NOTE"}}
+		v := &Table{Head: []string{"PLAN", "LABEL", "OWNER", "NOTE"}, Elastic: []string{"LABEL"},
+			Spare: []string{"NOTE"}}
 		v.Add("01JD3BX7ABCDEFGH", "book a very long trip to 日本 and back", "-", "x")
 		v.Add("01JD3BX8ABCDEFGH", "short", "-", "y")
 		return v
 	}
 	for room, want := range map[int]string{
-		0:  "PLAN              LABEL                                   OWNER  NOTE\n01JD3BX7ABCDEFGH  book a very long trip to 日本 and back  -      x\n01JD3BX8ABCDEFGH  short                                   -      y\n",
-		62: "PLAN              LABEL                                   NOTE\n01JD3BX7ABCDEFGH  book a very long trip to 日本 and back  x\n01JD3BX8ABCDEFGH  short                                   y\n",
-		50: "PLAN              LABEL                       NOTE\n01JD3BX7ABCDEFGH  book a very long trip to …  x\n01JD3BX8ABCDEFGH  short                       y\n",
+		0: "PLAN              LABEL                                   OWNER  NOTE\n01JD3BX7ABCDEFGH  book a very " +
+			"long trip to 日本 and back  -      x\n01JD3BX8ABCDEFGH  short                                   -      y\n",
+		62: "PLAN              LABEL                                   NOTE\n01JD3BX7ABCDEFGH  book a very long trip " +
+			"to 日本 and back  x\n01JD3BX8ABCDEFGH  short                                   y\n",
+		50: "PLAN              LABEL                       NOTE\n01JD3BX7ABCDEFGH  book a very long trip to …  " +
+			"x\n01JD3BX8ABCDEFGH  short                       y\n",
 		10: "PLAN              LABEL\n01JD3BX7ABCDEFGH  book a …\n01JD3BX8ABCDEFGH  short\n",
 	} {
 		v := table()

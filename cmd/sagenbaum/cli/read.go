@@ -148,7 +148,8 @@ func (r *reading) same(ctx context.Context) error {
 		return contradiction("it ends before %d, which was read", r.last.Sequence)
 	}
 	now, was := messageOf(answer.Messages[0]), r.last
-	if now.StampNs != was.StampNs || now.Subject != was.Subject || !bytes.Equal(now.Data, was.Data) {
+	if now.StampNs != was.StampNs || now.Subject != was.Subject ||
+		!bytes.Equal(now.Data, was.Data) {
 		return contradiction("it has another record at %d than was read before", r.last.Sequence)
 	}
 	return nil

@@ -33,8 +33,11 @@ func (s *Settings) Recall(cmd *cobra.Command) error {
 		flag, variable, value string
 		set                   *string
 	}{
-		{"server", "SAGENBAUM_SERVER", c.Server, &s.Server}, {"creds", "SAGENBAUM_CREDS", c.Creds, &s.Creds}, {"tls-ca", "SAGENBAUM_TLS_CA", c.TLSCA, &s.TlsCA},
-		{"inbox", "SAGENBAUM_INBOX", c.Inbox, &s.Inbox}, {"tenant", "SAGENBAUM_TENANT", c.Tenant, &s.Tenant},
+		{"server", "SAGENBAUM_SERVER", c.Server, &s.Server},
+		{"creds", "SAGENBAUM_CREDS", c.Creds, &s.Creds},
+		{"tls-ca", "SAGENBAUM_TLS_CA", c.TLSCA, &s.TlsCA},
+		{"inbox", "SAGENBAUM_INBOX", c.Inbox, &s.Inbox},
+		{"tenant", "SAGENBAUM_TENANT", c.Tenant, &s.Tenant},
 	} {
 		if v.value != "" && !flags.Changed(v.flag) && os.Getenv(v.variable) == "" {
 			*v.set = v.value
@@ -55,7 +58,8 @@ func (s *Settings) Recall(cmd *cobra.Command) error {
 // talks is false for commands that a context means nothing to.
 func talks(cmd *cobra.Command) bool {
 	for c := cmd; c != nil; c = c.Parent() {
-		if slices.Contains([]string{"serve", "context", "demo", "completion", "man", "version", "help", "bench", "sim"}, c.Name()) && c.Parent() == cmd.Root() {
+		if slices.Contains([]string{"serve", "context", "demo", "completion", "man", "version",
+			"help", "bench", "sim"}, c.Name()) && c.Parent() == cmd.Root() {
 			return false
 		}
 	}
@@ -74,7 +78,8 @@ func (s *Settings) dial(options ...nats.Option) (*nats.Conn, error) {
 // FixedCompletion offers a closed set for a flag. It fails only for a flag that
 // the command does not have.
 func FixedCompletion(cmd *cobra.Command, flag string, values ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
 		panic("sagenbaum: completion: " + err.Error())
 	}
@@ -101,15 +106,22 @@ const serverDefault = "nats://127.0.0.1:4222"
 // Flags gives a root command the global flags, with what the environment says.
 func (s *Settings) Flags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.Server, "server", Environment("SAGENBAUM_SERVER", serverDefault), "NATS server `URL` (env SAGENBAUM_SERVER)")
-	flags.StringVar(&s.Creds, "creds", os.Getenv("SAGENBAUM_CREDS"), "NATS credentials `FILE` (env SAGENBAUM_CREDS)")
-	flags.StringVar(&s.Inbox, "inbox", Environment("SAGENBAUM_INBOX", nats.InboxPrefix), "`PREFIX` of the inboxes that this user may subscribe to (env SAGENBAUM_INBOX)")
-	flags.StringVar(&s.TlsCA, "tls-ca", os.Getenv("SAGENBAUM_TLS_CA"), "CA certificates `FILE` that the server must be signed by (env SAGENBAUM_TLS_CA)")
-	flags.StringVar(&s.Tenant, "tenant", Environment("SAGENBAUM_TENANT", "default"), "`TENANT` to work on (env SAGENBAUM_TENANT)")
-	flags.StringVar(&s.context, "context", os.Getenv("SAGENBAUM_CONTEXT"), "saved `CONTEXT` to take server, credentials and tenant from (env SAGENBAUM_CONTEXT)")
+	flags.StringVar(&s.Server, "server", Environment("SAGENBAUM_SERVER", serverDefault),
+		"NATS server `URL` (env SAGENBAUM_SERVER)")
+	flags.StringVar(&s.Creds, "creds", os.Getenv("SAGENBAUM_CREDS"),
+		"NATS credentials `FILE` (env SAGENBAUM_CREDS)")
+	flags.StringVar(&s.Inbox, "inbox", Environment("SAGENBAUM_INBOX", nats.InboxPrefix),
+		"`PREFIX` of the inboxes that this user may subscribe to (env SAGENBAUM_INBOX)")
+	flags.StringVar(&s.TlsCA, "tls-ca", os.Getenv("SAGENBAUM_TLS_CA"),
+		"CA certificates `FILE` that the server must be signed by (env SAGENBAUM_TLS_CA)")
+	flags.StringVar(&s.Tenant, "tenant", Environment("SAGENBAUM_TENANT", "default"),
+		"`TENANT` to work on (env SAGENBAUM_TENANT)")
+	flags.StringVar(&s.context, "context", os.Getenv("SAGENBAUM_CONTEXT"),
+		"saved `CONTEXT` to take server, credentials and tenant from (env SAGENBAUM_CONTEXT)")
 	flags.DurationVar(&s.Timeout, "timeout", 5*time.Second, "how long to wait for an answer")
 	// The help shows what is built in: the environment may hold a password.
-	for name, builtIn := range map[string]string{"server": serverDefault, "creds": "", "tls-ca": "", "inbox": nats.InboxPrefix, "tenant": "default", "context": ""} {
+	for name, builtIn := range map[string]string{"server": serverDefault, "creds": "", "tls-ca": "",
+		"inbox": nats.InboxPrefix, "tenant": "default", "context": ""} {
 		flags.Lookup(name).DefValue = builtIn
 	}
 }
@@ -129,7 +141,8 @@ func (s *Settings) check() error {
 	}
 	switch {
 	case !ledger.ValidToken(s.Tenant):
-		return Fail(ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", s.Tenant)
+		return Fail(ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant",
+			s.Tenant)
 	case !strings.HasPrefix(s.Inbox, "_"):
 		return Fail(ExitUsage, "--inbox _INBOX_operator1", "%q is no inbox prefix", s.Inbox)
 	case s.Timeout <= 0:
@@ -151,5 +164,6 @@ func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return Fail(ExitUsage, fmt.Sprintf("--%s %s", flag, strings.Join(allowed, "|")), "--%s cannot be %q", flag, value)
+	return Fail(ExitUsage, fmt.Sprintf("--%s %s", flag, strings.Join(allowed, "|")),
+		"--%s cannot be %q", flag, value)
 }

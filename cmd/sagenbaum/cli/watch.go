@@ -31,7 +31,8 @@ func Over(err error) error { return errOver{err} }
 func Watchable(s *Settings, cmd *cobra.Command) *cobra.Command {
 	var watch bool
 	var every time.Duration
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until an interrupt or its end")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"show it again whenever it changes, until an interrupt or its end")
 	cmd.Flags().DurationVar(&every, "every", watchEvery, "with --watch: `TIME` between two looks")
 	show := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -54,7 +55,8 @@ func onceOnly(err error) error {
 	return err
 }
 
-func watchOn(s *Settings, cmd *cobra.Command, args []string, show func(*cobra.Command, []string) error, every time.Duration) error {
+func watchOn(s *Settings, cmd *cobra.Command, args []string,
+	show func(*cobra.Command, []string) error, every time.Duration) error {
 	c, err := s.Connect()
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package clock is `sagenbaum clock`: whether deadlines fire, and the operator who confirms a clock.
+// Package clock is `sagenbaum clock`: whether deadlines fire, and the operator who confirms a
+// clock.
 package clock
 
 import (
@@ -35,8 +36,9 @@ type clockView struct {
 
 func newClockShow(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use:     "show",
-		Short:   "Show the clock guard, and the ledger's time beside this machine's (exit code 1 when no deadline fires)",
+		Use: "show",
+		Short: "Show the clock guard, and the ledger's time beside this machine's (exit code 1 " +
+			"when no deadline fires)",
 		Example: "  sagenbaum clock show",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +47,8 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 				return err
 			}
 			now := time.Now()
-			v := clockView{Mode: answer.Status.Mode, TimeNs: answer.Status.TimeNs, HereNs: now.UnixNano()}
+			v := clockView{Mode: answer.Status.Mode, TimeNs: answer.Status.TimeNs,
+				HereNs: now.UnixNano()}
 			if v.Mode == executor.ModeGuard {
 				v.Problem = answer.Status.Problem
 			}
@@ -53,10 +56,15 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 			if s.JSON() {
 				err = cli.PrintJSON(cmd.OutOrStdout(), v)
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n%-12s %s, %s by this machine's clock\n", "mode", s.Pen(cmd).State(v.Mode), "ledger", cli.Moment(v.TimeNs), cli.Relative(v.TimeNs, now))
+				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n%-12s %s, %s by this machine's clock\n",
+					"mode", s.Pen(cmd).State(v.Mode), "ledger", cli.Moment(v.TimeNs),
+					cli.Relative(v.TimeNs, now))
 				if v.Problem != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", "problem", cli.Printable(v.Problem))
-					fmt.Fprintln(cmd.ErrOrStderr(), "  next: look at the host's clock, then sagenbaum clock confirm --reason WHY")
+					fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", "problem",
+						cli.Printable(v.Problem))
+					fmt.Fprintln(cmd.ErrOrStderr(),
+						"  next: look at the host's clock, then sagenbaum clock confirm --reason "+
+							"WHY")
 				}
 			}
 			return cli.Look(err, v.Mode == executor.ModeGuard)
@@ -76,7 +84,8 @@ name, and holds for the host that holds the tenant now.`,
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
-				return cli.Fail(cli.ExitUsage, `--reason "compared with ntp"`, "a word on the clock needs a reason")
+				return cli.Fail(cli.ExitUsage, `--reason "compared with ntp"`,
+					"a word on the clock needs a reason")
 			}
 			if err := cli.CheckActor(actor); err != nil {
 				return err
@@ -91,7 +100,8 @@ name, and holds for the host that holds the tenant now.`,
 				return cli.Failed("confirm the clock", err)
 			}
 			err = s.Print(cmd, map[string]any{"mode": mode, "record": sequence}, func() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n", s.Pen(cmd).State(mode), actor, sequence)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n",
+					s.Pen(cmd).State(mode), actor, sequence)
 			})
 			return cli.Look(err, mode == executor.ModeGuard)
 		},
@@ -106,7 +116,8 @@ const confirmPoll = 50 * time.Millisecond
 
 // confirmClock appends an operator's word and waits until the guard has gone, or for as
 // long as an answer may take.
-func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mode string, sequence uint64, err error) {
+func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mode string,
+	sequence uint64, err error) {
 	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassOperator, Name: actor}
 	record := &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: actor, Reason: reason, WallNs: time.Now().UnixNano()}}}
 	if err := ledger.Check(record, source); err != nil {
@@ -116,12 +127,14 @@ func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mod
 	if err != nil {
 		return "", 0, err
 	}
-	if sequence, err = c.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
+	if sequence, err = c.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data}); err != nil {
 		return "", 0, err
 	}
 	for end := time.Now().Add(c.Timeout); ; {
 		status, err := c.Status(ctx)
-		if err != nil || status.Applied >= sequence && status.Mode != executor.ModeGuard || time.Now().After(end) {
+		if err != nil || status.Applied >= sequence && status.Mode != executor.ModeGuard ||
+			time.Now().After(end) {
 			return status.Mode, sequence, err
 		}
 		select {

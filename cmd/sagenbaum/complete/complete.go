@@ -36,7 +36,8 @@ var completers = map[string]func(cmd *cobra.Command, c *cli.Client, a wordsSoFar
 }
 
 // wordOfFlag says which word a flag means, where that has another name.
-var wordOfFlag = map[string]string{"plan": "PLAN", "action": "ACTION", "lease": "LEASE", "to": "SAVEPOINT", "capability": "CAPABILITY", "tenant": "TENANT"}
+var wordOfFlag = map[string]string{"plan": "PLAN", "action": "ACTION", "lease": "LEASE",
+	"to": "SAVEPOINT", "capability": "CAPABILITY", "tenant": "TENANT"}
 
 // Live gives every command below root its completions, but for those that
 // have their own or talk to no server.
@@ -45,7 +46,8 @@ func Live(root *cobra.Command, s *cli.Settings) {
 		Live(cmd, s)
 		words := usageWords(cmd)
 		if slices.ContainsFunc(words, func(w string) bool { return completers[w] != nil }) {
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string,
+				cobra.ShellCompDirective) {
 				at := len(args)
 				if last := len(words) - 1; at > last && strings.HasSuffix(cmd.Use, "...") {
 					at = last
@@ -62,9 +64,11 @@ func Live(root *cobra.Command, s *cli.Settings) {
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			if word := wordOfFlag[f.Name]; word != "" {
 				// It fails for a flag that has a completion already, which stays.
-				_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-					return LiveWord(s, cmd, words, args, word)
-				})
+				_ = cmd.RegisterFlagCompletionFunc(f.Name,
+					func(cmd *cobra.Command, args []string, _ string) ([]string,
+						cobra.ShellCompDirective) {
+						return LiveWord(s, cmd, words, args, word)
+					})
 			}
 		})
 	}
@@ -83,7 +87,8 @@ func usageWords(cmd *cobra.Command) (words []string) {
 }
 
 // LiveWord asks the server for the values of a word.
-func LiveWord(s *cli.Settings, cmd *cobra.Command, words, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func LiveWord(s *cli.Settings, cmd *cobra.Command, words, args []string, word string) ([]string,
+	cobra.ShellCompDirective) {
 	if completers[word] == nil || s.Recall(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -114,12 +119,14 @@ func LiveWord(s *cli.Settings, cmd *cobra.Command, words, args []string, word st
 
 // Choice is one value with its description.
 func Choice(value, format string, args ...any) string {
-	return cli.Printable(value) + "\t" + strings.TrimSpace(cli.Printable(fmt.Sprintf(format, args...)))
+	return cli.Printable(value) + "\t" + strings.TrimSpace(cli.Printable(fmt.Sprintf(format,
+		args...)))
 }
 
 func livePlans(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string, err error) {
 	verb := "plan.ls"
-	if strings.Contains(a.command, " quarantine ") || strings.HasSuffix(a.command, " resume") || strings.HasSuffix(a.command, " give-up") {
+	if strings.Contains(a.command, " quarantine ") || strings.HasSuffix(a.command, " resume") ||
+		strings.HasSuffix(a.command, " give-up") {
 		verb = "quarantine.ls"
 	}
 	answer, err := c.Plans(cmd.Context(), verb, executor.Filter{}, cli.PageSize)
@@ -135,7 +142,9 @@ func liveActions(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string,
 		if strings.Contains(a.command, " quarantine ") && action.Undo != cli.UndoQuarantined {
 			continue
 		}
-		out = append(out, Choice(fmt.Sprint(action.Number), "%s %s %s", action.Action, render.CapabilityOf(action), action.Undo))
+		out = append(out,
+			Choice(fmt.Sprint(action.Number), "%s %s %s", action.Action,
+				render.CapabilityOf(action), action.Undo))
 	}
 	return out, err
 }
@@ -147,7 +156,8 @@ func liveLeases(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string, 
 		leases = append(leases, action.Leases...)
 	}
 	for _, l := range leases {
-		if one := Choice(l.Name, "%s: %s", l.Truth, cli.Clip(l.Condition, 60)); !slices.Contains(out, one) {
+		if one := Choice(l.Name, "%s: %s", l.Truth,
+			cli.Clip(l.Condition, 60)); !slices.Contains(out, one) {
 			out = append(out, one)
 		}
 	}
@@ -175,7 +185,8 @@ func liveCapabilities(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []st
 	for _, v := range all {
 		out = append(out, Choice(v.Capability, "revision %d by %s", v.Revision, v.By))
 	}
-	if workers, err := c.Workers(cmd.Context()); err == nil && strings.Contains(cmd.CommandPath(), " worker ") {
+	if workers, err := c.Workers(cmd.Context()); err == nil &&
+		strings.Contains(cmd.CommandPath(), " worker ") {
 		out = nil
 		for _, w := range workers.Workers {
 			out = append(out, Choice(w.Capability, "%s", cli.CountOf(int(w.Held), "held undo")))

@@ -61,7 +61,8 @@ func contexts() (views []contextView, err error) {
 			return nil, cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot list contexts: %v", err)
 		}
 		for _, file := range files {
-			v := contextView{Name: strings.TrimSuffix(filepath.Base(file), ".json"), Kind: place.kind}
+			v := contextView{Name: strings.TrimSuffix(filepath.Base(file), ".json"),
+				Kind: place.kind}
 			if place.kind == "nats" {
 				if seen[v.Name] {
 					v.Name = cli.NatsPrefix + v.Name
@@ -95,15 +96,19 @@ func newContextLs(s *cli.Settings) *cobra.Command {
 			}
 			all = cli.Picked(&only, all)
 			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"contexts": append([]contextView{}, all...)})
+				return cli.PrintJSON(cmd.OutOrStdout(),
+					map[string]any{"contexts": append([]contextView{}, all...)})
 			}
 			if len(all) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no contexts\n  next: sagenbaum context add NAME --server URL")
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"no contexts\n  next: sagenbaum context add NAME --server URL")
 				return nil
 			}
-			t := cli.Table{Head: []string{"", "CONTEXT", "KIND", "SERVER", "TENANT", "CREDENTIALS"}, Elastic: []string{"SERVER", "CREDENTIALS"}}
+			t := cli.Table{Head: []string{"", "CONTEXT", "KIND", "SERVER", "TENANT", "CREDENTIALS"},
+				Elastic: []string{"SERVER", "CREDENTIALS"}}
 			for _, v := range all {
-				t.Add(map[bool]string{true: "*"}[v.Current], v.Name, v.Kind, cli.Dash(v.Server), cli.Dash(v.Tenant), cli.Dash(v.Creds))
+				t.Add(map[bool]string{true: "*"}[v.Current], v.Name, v.Kind, cli.Dash(v.Server),
+					cli.Dash(v.Tenant), cli.Dash(v.Creds))
 			}
 			t.Write(cmd.OutOrStdout())
 			return nil
@@ -132,9 +137,14 @@ func newContextShow(s *cli.Settings) *cobra.Command {
 			}
 			c.Server = cli.Shown(c.Server)
 			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), contextView{Name: args[0], Current: args[0] == cli.CurrentContext(), Kind: kindOf(c), Saved: c})
+				return cli.PrintJSON(cmd.OutOrStdout(),
+					contextView{Name: args[0], Current: args[0] == cli.CurrentContext(),
+						Kind: kindOf(c), Saved: c})
 			}
-			cli.PrintLines(cmd.OutOrStdout(), [][2]string{{"context", args[0]}, {"kind", kindOf(c)}, {"server", c.Server}, {"tenant", c.Tenant}, {"credentials", c.Creds}, {"tls ca", c.TLSCA}, {"inbox", c.Inbox}, {"timeout", c.Timeout}, {"about", c.Description}})
+			cli.PrintLines(cmd.OutOrStdout(),
+				[][2]string{{"context", args[0]}, {"kind", kindOf(c)}, {"server", c.Server},
+					{"tenant", c.Tenant}, {"credentials", c.Creds}, {"tls ca", c.TLSCA},
+					{"inbox", c.Inbox}, {"timeout", c.Timeout}, {"about", c.Description}})
 			return nil
 		},
 	}
@@ -189,7 +199,8 @@ the file, which only its owner may read.`,
 				return err
 			}
 			if !cli.ValidContext(args[0]) || strings.HasPrefix(args[0], cli.NatsPrefix) {
-				return cli.Fail(cli.ExitUsage, "sagenbaum context add work", "%q is no name of a context", args[0])
+				return cli.Fail(cli.ExitUsage, "sagenbaum context add work",
+					"%q is no name of a context", args[0])
 			}
 			file, err := cli.ContextFile(args[0])
 			if err != nil {
@@ -205,22 +216,26 @@ the file, which only its owner may read.`,
 			if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
 				return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot save the context: %v", err)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "saved in %s\n  next: sagenbaum context use %s\n", file, args[0])
+			fmt.Fprintf(cmd.ErrOrStderr(), "saved in %s\n  next: sagenbaum context use %s\n", file,
+				args[0])
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&description, "description", "", "what it is for")
-	cmd.Flags().StringVar(&from, "nats", "", "`NAME` of a context of the NATS CLI that server and credentials come from")
+	cmd.Flags().StringVar(&from, "nats", "",
+		"`NAME` of a context of the NATS CLI that server and credentials come from")
 	return cmd
 }
 
 // toSave is the context that the flags describe; files are kept by their whole path.
 func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.Saved, error) {
-	c := cli.Saved{Description: description, Server: s.Server, Creds: s.Creds, TLSCA: s.TlsCA, NATS: from}
+	c := cli.Saved{Description: description, Server: s.Server, Creds: s.Creds, TLSCA: s.TlsCA,
+		NATS: from}
 	flags := cmd.Root().PersistentFlags()
 	if from != "" {
 		if flags.Changed("server") || s.Creds != "" {
-			return c, cli.Fail(cli.ExitUsage, "one of the two", "--nats has a server and credentials of its own")
+			return c, cli.Fail(cli.ExitUsage, "one of the two",
+				"--nats has a server and credentials of its own")
 		}
 		if found, err := cli.ReadContext(cli.NatsPrefix + from); err != nil {
 			return found, err
@@ -236,7 +251,8 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 			_, err = os.Stat(whole)
 		}
 		if err != nil {
-			return c, cli.Fail(cli.ExitFailed, "a file that is there and can be read", "cannot read %s: %v", *file, err)
+			return c, cli.Fail(cli.ExitFailed, "a file that is there and can be read",
+				"cannot read %s: %v", *file, err)
 		}
 		*file = whole
 	}
@@ -250,7 +266,8 @@ func toSave(s *cli.Settings, cmd *cobra.Command, description, from string) (cli.
 		c.Timeout = s.Timeout.String()
 	}
 	if c.Tenant != "" && !ledger.ValidToken(c.Tenant) {
-		return c, cli.Fail(cli.ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", c.Tenant)
+		return c, cli.Fail(cli.ExitUsage, "a tenant of 1 to 64 letters, digits, '-' or '_'",
+			"%q is no tenant", c.Tenant)
 	}
 	return c, nil
 }
@@ -269,7 +286,8 @@ func newContextUse() *cobra.Command {
 			}
 			if args[0] == "-" {
 				if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot forget the context: %v", err)
+					return cli.Fail(cli.ExitFailed, cli.ContextHint,
+						"cannot forget the context: %v", err)
 				}
 				return nil
 			}
@@ -277,10 +295,12 @@ func newContextUse() *cobra.Command {
 				return err
 			}
 			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot choose the context: %v", err)
+				return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot choose the context: %v",
+					err)
 			}
 			if err := os.WriteFile(file, []byte(args[0]+"\n"), 0o600); err != nil {
-				return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot choose the context: %v", err)
+				return cli.Fail(cli.ExitFailed, cli.ContextHint, "cannot choose the context: %v",
+					err)
 			}
 			return nil
 		},
@@ -296,14 +316,16 @@ func newContextRm() *cobra.Command {
 		ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !cli.ValidContext(args[0]) {
-				return cli.Fail(cli.ExitUsage, "sagenbaum context ls", "%q is no name of a context", args[0])
+				return cli.Fail(cli.ExitUsage, "sagenbaum context ls", "%q is no name of a context",
+					args[0])
 			}
 			file, err := cli.ContextFile(args[0])
 			if err != nil {
 				return err
 			}
 			if err := os.Remove(file); err != nil {
-				return cli.Fail(cli.ExitFailed, "sagenbaum context ls", "there is no context %q of ours", args[0])
+				return cli.Fail(cli.ExitFailed, "sagenbaum context ls",
+					"there is no context %q of ours", args[0])
 			}
 			if cli.CurrentContext() == args[0] {
 				if file, err := cli.CurrentFile(); err == nil {

@@ -31,13 +31,14 @@ const (
 
 // contractDiff is one capability of diff and apply.
 type contractDiff struct {
-	Capability string            `json:"capability"`
-	State      string            `json:"state"`
-	File       string            `json:"file,omitempty"`
-	Line       int               `json:"line,omitempty"`
-	Revision   int               `json:"revision,omitempty"` // current one; after apply: the new one
-	Digest     string            `json:"digest,omitempty"`   // of the file
-	Changes    []contract.Change `json:"changes,omitempty"`
+	Capability string `json:"capability"`
+	State      string `json:"state"`
+	File       string `json:"file,omitempty"`
+	Line       int    `json:"line,omitempty"`
+	// current one; after apply: the new one
+	Revision int               `json:"revision,omitempty"`
+	Digest   string            `json:"digest,omitempty"` // of the file
+	Changes  []contract.Change `json:"changes,omitempty"`
 
 	compiled *contract.Compiled
 }
@@ -45,7 +46,8 @@ type contractDiff struct {
 // localContracts reads files that must be without errors; findings go to stderr.
 func localContracts(cmd *cobra.Command, paths []string) ([]localContract, error) {
 	if len(paths) == 0 {
-		return nil, cli.Fail(cli.ExitUsage, cmd.CommandPath()+" -f DIR", "%s takes -f FILE or -f DIR", cmd.CommandPath())
+		return nil, cli.Fail(cli.ExitUsage, cmd.CommandPath()+" -f DIR",
+			"%s takes -f FILE or -f DIR", cmd.CommandPath())
 	}
 	sources, findings, err := lintedContracts(paths)
 	if err != nil {
@@ -55,7 +57,8 @@ func localContracts(cmd *cobra.Command, paths []string) ([]localContract, error)
 		fmt.Fprintln(cmd.ErrOrStderr(), cli.Printable(f.String()))
 	}
 	if n := findings.Errors(); n > 0 {
-		return nil, cli.Fail(cli.ExitFailed, "sagenbaum contract lint "+paths[0], "the contracts have %s; nothing is published", cli.CountOf(n, "error"))
+		return nil, cli.Fail(cli.ExitFailed, "sagenbaum contract lint "+paths[0],
+			"the contracts have %s; nothing is published", cli.CountOf(n, "error"))
 	}
 	programs := triggers.NewCache(contractPrograms)
 	var local []localContract
@@ -73,7 +76,8 @@ const contractPrograms = 1024 // compiled expressions that one command remembers
 
 // compare says how contracts of files differ from the published ones. whole says
 // that the files are meant to be all there are.
-func compare(ctx context.Context, c *cli.Client, local []localContract, whole bool) ([]contractDiff, error) {
+func compare(ctx context.Context, c *cli.Client, local []localContract, whole bool) ([]contractDiff,
+	error) {
 	all, err := c.Contracts(ctx, executor.ContractQuery{})
 	if err != nil {
 		return nil, err
@@ -84,7 +88,8 @@ func compare(ctx context.Context, c *cli.Client, local []localContract, whole bo
 	}
 	var diffs []contractDiff
 	for _, l := range local {
-		d := contractDiff{Capability: l.Capability, State: contractNew, File: l.File, Line: l.Line, Digest: hex.EncodeToString(l.compiled.Digest[:]), compiled: l.compiled}
+		d := contractDiff{Capability: l.Capability, State: contractNew, File: l.File, Line: l.Line,
+			Digest: hex.EncodeToString(l.compiled.Digest[:]), compiled: l.compiled}
 		if v, ok := published[l.Capability]; ok {
 			d.Revision, d.State = v.Revision, ContractSame
 			if v.Digest != d.Digest {
@@ -99,7 +104,9 @@ func compare(ctx context.Context, c *cli.Client, local []localContract, whole bo
 	}
 	for _, v := range all { // in their order
 		if _, left := published[v.Capability]; left && whole {
-			diffs = append(diffs, contractDiff{Capability: v.Capability, State: contractMissing, Revision: v.Revision})
+			diffs = append(diffs,
+				contractDiff{Capability: v.Capability, State: contractMissing,
+					Revision: v.Revision})
 		}
 	}
 	return diffs, nil
@@ -108,7 +115,8 @@ func compare(ctx context.Context, c *cli.Client, local []localContract, whole bo
 func changesFrom(v executor.ContractView, to contract.Contract) ([]contract.Change, error) {
 	from, err := contract.Decode(v.Contract)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "a newer sagenbaum", "cannot read the published contract of %s: %v", v.Capability, err)
+		return nil, cli.Fail(cli.ExitFailed, "a newer sagenbaum",
+			"cannot read the published contract of %s: %v", v.Capability, err)
 	}
 	return contract.Diff(from, to)
 }
@@ -116,13 +124,15 @@ func changesFrom(v executor.ContractView, to contract.Contract) ([]contract.Chan
 func newContractDiff(s *cli.Settings) *cobra.Command {
 	var paths []string
 	cmd := &cobra.Command{
-		Use:   "diff -f DIR",
-		Short: "Compare contract files with the published contracts, field by field (exit code 1 when they differ)",
+		Use: "diff -f DIR",
+		Short: "Compare contract files with the published contracts, field by field (exit code 1 " +
+			"when they differ)",
 		Long: `Compare contract files with the published contracts, field by field. With a
 folder, what is published and in no file of it differs too. Exit code 1 says that
 something differs.`,
-		Example: "  sagenbaum contract diff -f contracts/\n  sagenbaum contract diff -f payment.yaml -o json",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum contract diff -f contracts/\n  sagenbaum contract diff -f " +
+			"payment.yaml -o json",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			local, err := localContracts(cmd, paths)
 			if err != nil {
@@ -137,7 +147,8 @@ something differs.`,
 			if err != nil {
 				return cli.Failed("compare the contracts", err)
 			}
-			err = s.Print(cmd, ContractsDiff{Contracts: append([]contractDiff{}, diffs...)}, func() { writeDiffs(cmd, diffs) })
+			err = s.Print(cmd, ContractsDiff{Contracts: append([]contractDiff{}, diffs...)},
+				func() { writeDiffs(cmd, diffs) })
 			if err != nil {
 				return err
 			}
@@ -161,7 +172,8 @@ type ContractsDiff struct {
 }
 
 func contractFileFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringArrayVarP(paths, "file", "f", nil, "`FILE` or folder of contracts; may be given again")
+	cmd.Flags().StringArrayVarP(paths, "file", "f", nil,
+		"`FILE` or folder of contracts; may be given again")
 }
 
 func anyFolder(paths []string) bool {
@@ -180,9 +192,11 @@ func writeDiffs(cmd *cobra.Command, diffs []contractDiff) {
 		case contractNew:
 			fmt.Fprintf(&text, "%s: new, in %s:%d\n", d.Capability, d.File, d.Line)
 		case contractMissing:
-			fmt.Fprintf(&text, "%s: missing: revision %d is published, and in no file\n", d.Capability, d.Revision)
+			fmt.Fprintf(&text, "%s: missing: revision %d is published, and in no file\n",
+				d.Capability, d.Revision)
 		case contractChanged:
-			fmt.Fprintf(&text, "%s: changed from revision %d, in %s:%d\n", d.Capability, d.Revision, d.File, d.Line)
+			fmt.Fprintf(&text, "%s: changed from revision %d, in %s:%d\n", d.Capability, d.Revision,
+				d.File, d.Line)
 		default:
 			fmt.Fprintf(&text, "%s: unchanged, revision %d\n", d.Capability, d.Revision)
 		}
@@ -242,7 +256,8 @@ withdrawn. Held compensations keep the contract that they were registered under.
 	return cmd
 }
 
-func applyContracts(cmd *cobra.Command, s *cli.Settings, c *cli.Client, actor string, dry bool, local []localContract) error {
+func applyContracts(cmd *cobra.Command, s *cli.Settings, c *cli.Client, actor string, dry bool,
+	local []localContract) error {
 	ctx := cmd.Context()
 	diffs, err := compare(ctx, c, local, false)
 	if err != nil {
@@ -267,10 +282,12 @@ func applyContracts(cmd *cobra.Command, s *cli.Settings, c *cli.Client, actor st
 	}
 	for _, d := range answer.Contracts {
 		if d.State == ContractSame {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: unchanged, revision %d\n", cli.Printable(d.Capability), d.Revision)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: unchanged, revision %d\n",
+				cli.Printable(d.Capability), d.Revision)
 			continue
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s %d\n", cli.Printable(d.Capability), d.State, verb, d.Revision)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s %d\n", cli.Printable(d.Capability), d.State,
+			verb, d.Revision)
 	}
 	return nil
 }
@@ -284,7 +301,8 @@ func warnUnserved(c *cli.Client, cmd *cobra.Command, local []localContract) {
 	}
 	findings, err := clientFindings(cmd.Context(), c, sources, false)
 	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "who serves these contracts is not known:", cli.Printable(err.Error()))
+		fmt.Fprintln(cmd.ErrOrStderr(), "who serves these contracts is not known:",
+			cli.Printable(err.Error()))
 	}
 	for _, f := range findings {
 		if f.Field == "inverse.call" {
@@ -295,7 +313,8 @@ func warnUnserved(c *cli.Client, cmd *cobra.Command, local []localContract) {
 
 // publish appends what differs, as many records to a commit as fit: each commit is
 // stored whole or not at all. It returns the sequence of the last one, or 0.
-func publish(ctx context.Context, c *cli.Client, actor string, diffs []contractDiff) (sequence uint64, err error) {
+func publish(ctx context.Context, c *cli.Client, actor string,
+	diffs []contractDiff) (sequence uint64, err error) {
 	source := ledger.Source{Tenant: c.Tenant, Class: ledger.ClassOperator, Name: actor}
 	var batch []*pb.Record
 	size := 0
@@ -307,7 +326,8 @@ func publish(ctx context.Context, c *cli.Client, actor string, diffs []contractD
 		if err != nil {
 			return err
 		}
-		sequence, err = c.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+		sequence, err = c.Append(ctx,
+			ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 		batch, size = nil, 0
 		return err
 	}
@@ -321,7 +341,8 @@ func publish(ctx context.Context, c *cli.Client, actor string, diffs []contractD
 		if err := ledger.Check(record, source); err != nil {
 			return sequence, err
 		}
-		if add := ledger.RecordSize(record); size+add > ledger.CommitSizeMax/2 || len(batch) == ledger.CommitLenMax {
+		if add := ledger.RecordSize(record); size+add > ledger.CommitSizeMax/2 ||
+			len(batch) == ledger.CommitLenMax {
 			if err := flush(); err != nil {
 				return sequence, err
 			}
@@ -351,7 +372,9 @@ func published(ctx context.Context, c *cli.Client, sequence uint64, diffs []cont
 		}
 		select {
 		case <-ctx.Done():
-			return cli.Fail(cli.ExitNoServer, "sagenbaum contract diff -f DIR", "the contracts are stored as record %d, which the executor has not read within %s", sequence, c.Timeout)
+			return cli.Fail(cli.ExitNoServer, "sagenbaum contract diff -f DIR",
+				"the contracts are stored as record %d, which the executor has not read within %s",
+				sequence, c.Timeout)
 		case <-time.After(foldPoll):
 		}
 	}
@@ -366,7 +389,9 @@ func published(ctx context.Context, c *cli.Client, sequence uint64, diffs []cont
 	for i := range diffs {
 		v := current[diffs[i].Capability]
 		if v.Digest != diffs[i].Digest {
-			return cli.Fail(cli.ExitConflict, "sagenbaum contract show "+diffs[i].Capability, "%s is not what was published: revision %d by %s is current", diffs[i].Capability, v.Revision, cli.Dash(v.By))
+			return cli.Fail(cli.ExitConflict, "sagenbaum contract show "+diffs[i].Capability,
+				"%s is not what was published: revision %d by %s is current", diffs[i].Capability,
+				v.Revision, cli.Dash(v.By))
 		}
 		diffs[i].Revision = v.Revision
 	}

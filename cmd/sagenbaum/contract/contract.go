@@ -33,7 +33,8 @@ docs/guide/contracts.md.`,
 		Example: `  sagenbaum contract lint contracts/
   sagenbaum contract diff -f contracts/
   sagenbaum contract apply -f contracts/`,
-	}, newContractLint(s), newContractApply(s), newContractLs(s), newContractShow(s), newContractDiff(s))
+	}, newContractLint(s), newContractApply(s), newContractLs(s), newContractShow(s),
+		newContractDiff(s))
 }
 
 // LintView is the answer of contract lint.
@@ -59,7 +60,8 @@ process knows of a capability only once it has sent a command to it.`,
   sagenbaum contract lint payment.yaml -o json | jq '.findings[].message'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%s takes FILE or DIR, got none", cmd.CommandPath())
+				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help",
+					"%s takes FILE or DIR, got none", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -85,18 +87,21 @@ process knows of a capability only once it has sent a command to it.`,
 				for _, f := range findings {
 					fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(f.String()))
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %s\n", cli.CountOf(view.Contracts, "contract"), cli.CountOf(view.Errors, "error"),
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %s\n",
+					cli.CountOf(view.Contracts, "contract"), cli.CountOf(view.Errors, "error"),
 					cli.CountOf(len(findings)-view.Errors, "warning"))
 			}
 			return cli.Look(nil, view.Errors > 0)
 		},
 	}
-	cmd.Flags().BoolVar(&workers, "workers", false, "ask the host, too, which calls no worker serves")
+	cmd.Flags().BoolVar(&workers, "workers", false,
+		"ask the host, too, which calls no worker serves")
 	return cmd
 }
 
 // servedFindings asks the host who serves what contracts call.
-func servedFindings(ctx context.Context, s *cli.Settings, sources []contract.Source) (contract.Findings, error) {
+func servedFindings(ctx context.Context, s *cli.Settings,
+	sources []contract.Source) (contract.Findings, error) {
 	c, err := s.Connect()
 	if err != nil {
 		return nil, err
@@ -106,12 +111,15 @@ func servedFindings(ctx context.Context, s *cli.Settings, sources []contract.Sou
 }
 
 // clientFindings leaves out what the host cannot know, unless doubt is wanted.
-func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Source, doubt bool) (contract.Findings, error) {
+func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Source,
+	doubt bool) (contract.Findings, error) {
 	known := map[contract.WorkerCall]contract.Serving{}
 	for calls := range slices.Chunk(contract.WorkerCalls(sources), servedAtOnce) {
 		var q executor.ServedQuery
 		for _, call := range calls {
-			q.Calls = append(q.Calls, executor.ServedCall{Capability: call.Capability, Undo: call.Undo, Version: call.Version})
+			q.Calls = append(q.Calls,
+				executor.ServedCall{Capability: call.Capability, Undo: call.Undo,
+					Version: call.Version})
 		}
 		var answer executor.ServedAnswer
 		if err := c.Ask(ctx, "worker.served", q, &answer); err != nil {
@@ -122,10 +130,12 @@ func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Sourc
 			if v.HeardNs != 0 || !doubt {
 				serving.Heard = cli.Relative(v.HeardNs, time.Now())
 			}
-			known[contract.WorkerCall{Capability: v.Capability, Undo: v.Undo, Version: v.Version}] = serving
+			known[contract.WorkerCall{Capability: v.Capability, Undo: v.Undo,
+				Version: v.Version}] = serving
 		}
 	}
-	return contract.LintWorkers(sources, func(call contract.WorkerCall) contract.Serving { return known[call] }), nil
+	return contract.LintWorkers(sources,
+		func(call contract.WorkerCall) contract.Serving { return known[call] }), nil
 }
 
 // servedAtOnce bounds the calls of one question to the host.
@@ -164,13 +174,15 @@ func YamlFiles(path, noun string) ([]string, error) {
 	}
 	var files []string
 	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
+		if err == nil && !entry.IsDir() &&
+			slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
 			files = append(files, name)
 		}
 		return err
 	})
 	if err == nil && len(files) == 0 {
-		err = cli.Fail(cli.ExitFailed, "a file, or a folder with *.yaml: docs/guide/contracts.md", "no %s in %s: no file there ends in .yaml or .yml", noun, path)
+		err = cli.Fail(cli.ExitFailed, "a file, or a folder with *.yaml: docs/guide/contracts.md",
+			"no %s in %s: no file there ends in .yaml or .yml", noun, path)
 	}
 	return files, err
 }
@@ -185,17 +197,20 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 	var revisions bool
 	var only cli.ListFilter
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the published contracts, the current revision of each",
-		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json\n  sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
-		Args:    cli.Exactly(),
+		Use:   "ls",
+		Short: "List the published contracts, the current revision of each",
+		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json\n  " +
+			"sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
+		Args: cli.Exactly(),
 		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			all, err := c.Contracts(cmd.Context(), executor.ContractQuery{Revisions: revisions})
 			if err != nil {
 				return cli.Failed("list contracts", err)
 			}
 			all = cli.Picked(&only, all)
-			return s.Print(cmd, executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)}, func() { writeContracts(cmd, all) })
+			return s.Print(cmd,
+				executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)},
+				func() { writeContracts(cmd, all) })
 		}),
 	}
 	cmd.Flags().BoolVar(&revisions, "revisions", false, "all revisions, not the current ones only")
@@ -209,7 +224,9 @@ func writeContracts(cmd *cobra.Command, all []executor.ContractView) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum contract apply -f DIR")
 		return
 	}
-	t := cli.Table{Head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY", "IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}, Elastic: []string{"BY", "INVERSE"}, Spare: []string{"IN DOUBT", "FIDELITY", "BY", "WINDOW", "DIGEST", "SINCE"}}
+	t := cli.Table{Head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY",
+		"IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}, Elastic: []string{"BY", "INVERSE"},
+		Spare: []string{"IN DOUBT", "FIDELITY", "BY", "WINDOW", "DIGEST", "SINCE"}}
 	for _, v := range all {
 		var c contract.Contract
 		if decoded, err := contract.Decode(v.Contract); err == nil {
@@ -229,7 +246,8 @@ func writeContracts(cmd *cobra.Command, all []executor.ContractView) {
 		if !v.Current {
 			revision += " (old)"
 		}
-		t.Add(v.Capability, revision, cli.Dash(string(c.Class)), inverse, cli.Dash(string(c.Fidelity)), cli.Dash(string(c.OnInDoubt)), window,
+		t.Add(v.Capability, revision, cli.Dash(string(c.Class)), inverse,
+			cli.Dash(string(c.Fidelity)), cli.Dash(string(c.OnInDoubt)), window,
 			v.Digest[:min(8, len(v.Digest))], v.By, cli.Moment(v.AtNs))
 	}
 	t.Write(cmd.OutOrStdout())
@@ -274,9 +292,13 @@ func askContract(ctx context.Context, c *cli.Client, name string) (executor.Cont
 	}
 	switch {
 	case len(all) == 0:
-		return executor.ContractView{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls", "no contract of %s is published", capability)
+		return executor.ContractView{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls",
+			"no contract of %s is published", capability)
 	case len(found) == 0:
-		return executor.ContractView{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls --revisions", "%s has no revision %q: give its number, or %d or more digits of its digest", capability, which, digestMin)
+		return executor.ContractView{}, cli.Fail(cli.ExitFailed,
+			"sagenbaum contract ls --revisions",
+			"%s has no revision %q: give its number, or %d or more digits of its digest",
+			capability, which, digestMin)
 	}
 	return found[len(found)-1], nil // the same text may have been published again
 }
@@ -290,8 +312,10 @@ func writeContract(cmd *cobra.Command, v executor.ContractView) error {
 	if v.Current {
 		current = ", current"
 	}
-	fmt.Fprintf(out, "# revision %d%s, published by %s at %s in %s\n# digest %s\n", v.Revision, current, cli.Printable(v.By),
-		time.Unix(0, v.AtNs).UTC().Format(time.RFC3339), cli.Printable(v.At), cli.Printable(v.Digest))
+	fmt.Fprintf(out, "# revision %d%s, published by %s at %s in %s\n# digest %s\n", v.Revision,
+		current, cli.Printable(v.By),
+		time.Unix(0, v.AtNs).UTC().Format(time.RFC3339), cli.Printable(v.At),
+		cli.Printable(v.Digest))
 	c, err := contract.Decode(v.Contract)
 	if err != nil { // of a version that knows more fields: as it is
 		return cli.PrintJSON(out, json.RawMessage(v.Contract))

@@ -33,7 +33,8 @@ type Script struct {
 // Scripts are the plans of each act, by the act's name.
 var Scripts = map[string][]Script{
 	"one": {{Plan: "act-one", branch: "feature/login", Tag: "v1.0.0", Deadline: time.Minute}},
-	"two": {{Plan: "act-two", branch: "feature/search", Tag: "v1.1.0", Deadline: 8 * time.Second, vanish: true}},
+	"two": {{Plan: "act-two", branch: "feature/search", Tag: "v1.1.0", Deadline: 8 * time.Second,
+		vanish: true}},
 	"three": {
 		{Plan: "act-three", branch: "release/2.0", Deadline: time.Minute},
 		{Plan: "sibling", branch: "feature/help", Deadline: time.Minute},
@@ -114,14 +115,16 @@ func (d *Demo) actTwo(ctx context.Context) error {
 		}
 	}
 	agent.Kill()
-	d.say("  kill -9 of the agent (pid %d), inside its push; no one has recorded whether it happened", agent.Command.Process.Pid)
+	d.say("  kill -9 of the agent (pid %d), inside its push; no one has recorded whether it "+
+		"happened", agent.Command.Process.Pid)
 	tip, err := Git{d.World.Remote()}.Tip(ctx, "refs/heads/"+act.branch)
 	if err != nil {
 		return err
 	}
 	d.check(tip != "", "the push did happen: the remote has "+act.branch)
 	d.server.Kill()
-	d.say("  kill -9 of the server (pid %d) before the plan's deadline, then the server starts again", d.server.Command.Process.Pid)
+	d.say("  kill -9 of the server (pid %d) before the plan's deadline, then the server starts "+
+		"again", d.server.Command.Process.Pid)
 	address, err := url.Parse(d.url)
 	if err != nil {
 		return err
@@ -129,7 +132,12 @@ func (d *Demo) actTwo(ctx context.Context) error {
 	if err := d.startServer(ctx, address.Host); err != nil {
 		return err
 	}
-	if err := d.again(ctx, func() error { _, err := plan.AwaitEnd(ctx, d.Client, act.Plan, 0, demoTimeout); return err }); err != nil {
+	if err := d.again(ctx,
+		func() error {
+			_,
+				err := plan.AwaitEnd(ctx, d.Client, act.Plan, 0, demoTimeout)
+			return err
+		}); err != nil {
 		return err
 	}
 	plan, err := d.showPlan(ctx, act.Plan)
@@ -144,7 +152,9 @@ func (d *Demo) actTwo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.check(slices.Equal(h.blind, []string{plan.Actions[3].Action}), "the push, of which no outcome is recorded, was undone blind; the others were not", fmt.Sprint(h.blind))
+	d.check(slices.Equal(h.blind, []string{plan.Actions[3].Action}),
+		"the push, of which no outcome is recorded, was undone blind; the others were not",
+		fmt.Sprint(h.blind))
 	return d.checkWorld(ctx, "repository and remote are byte-identical to the start", before)
 }
 
@@ -187,7 +197,8 @@ func (d *Demo) actThree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.check(len(left) > 0 && onlyAbout(left, act.branch, filepath.Base(worktreePath(d.World, act.branch))),
+	d.check(len(left) > 0 &&
+		onlyAbout(left, act.branch, filepath.Base(worktreePath(d.World, act.branch))),
 		"what is left behind is that plan's alone, and all of it", left...)
 	return d.resolveActThree(ctx, act, before)
 }
@@ -202,7 +213,8 @@ func (d *Demo) leftBehind(ctx context.Context, before []string) ([]string, error
 func onlyAbout(lines []string, words ...string) bool {
 	for _, line := range lines {
 		// The porcelain list of worktrees says more than a name about each of them.
-		about := strings.Contains(line, " worktree ") || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
+		about := strings.Contains(line, " worktree ") ||
+			slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 		if !about {
 			return false
 		}
@@ -212,15 +224,18 @@ func onlyAbout(lines []string, words ...string) bool {
 
 // resolveActThree: the owner decides, through the same command line as anybody.
 func (d *Demo) resolveActThree(ctx context.Context, act Script, before []string) error {
-	d.check(d.executed(ctx, "quarantine", "ls") == cli.ExitLook, "quarantine ls ends with exit code 1")
-	code := d.executed(ctx, "quarantine", "resolve", act.Plan, "4", "--as", "accepted", "--reason", "the release branch stays",
+	d.check(d.executed(ctx, "quarantine", "ls") == cli.ExitLook,
+		"quarantine ls ends with exit code 1")
+	code := d.executed(ctx, "quarantine", "resolve", act.Plan, "4", "--as", "accepted", "--reason",
+		"the release branch stays",
 		"--evidence", "ticket:REL-20", "--actor", "release-manager")
 	d.check(code == cli.ExitGood, "the owner accepts that the branch stays")
 	plan, err := d.awaitPlan(ctx, act.Plan)
 	if err != nil {
 		return err
 	}
-	d.check(plan.State != ledger.StateQuarantined && plan.Quarantined == 0, "nothing waits for the owner any more", "it is "+plan.State)
+	d.check(plan.State != ledger.StateQuarantined && plan.Quarantined == 0,
+		"nothing waits for the owner any more", "it is "+plan.State)
 	undone := len(plan.Actions) == 4 && plan.Actions[3].Undo == "resolved"
 	for _, a := range plan.Actions[:min(3, len(plan.Actions))] {
 		undone = undone && a.Undo == "compensated"
@@ -238,7 +253,9 @@ func (d *Demo) resolveActThree(ctx context.Context, act Script, before []string)
 		"+ clone for-each-ref refs/remotes/origin/" + act.branch + " " + tip,
 		"+ remote.git for-each-ref refs/heads/" + act.branch + " " + tip,
 	}
-	d.check(tip != "" && slices.Equal(left, kept), "exactly the accepted branch is left on the remote, with its tracking reference", left...)
-	d.check(d.executed(ctx, "quarantine", "ls") == cli.ExitGood, "quarantine ls ends with exit code 0")
+	d.check(tip != "" && slices.Equal(left, kept),
+		"exactly the accepted branch is left on the remote, with its tracking reference", left...)
+	d.check(d.executed(ctx, "quarantine", "ls") == cli.ExitGood,
+		"quarantine ls ends with exit code 0")
 	return nil
 }

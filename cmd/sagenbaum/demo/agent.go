@@ -24,11 +24,12 @@ import (
 
 const (
 	// AgentName is who the demo's agent is at its server.
-	AgentName        = "coder"
-	Attempts         = 3                      // of each compensation
-	demoBackoff      = 100 * time.Millisecond // before the second attempt
-	demoGrace        = 500 * time.Millisecond // for an agent that is about to say what came of a call
-	demoSettle       = time.Second            // how much longer a git may work than its caller waits
+	AgentName   = "coder"
+	Attempts    = 3                      // of each compensation
+	demoBackoff = 100 * time.Millisecond // before the second attempt
+	// for an agent that is about to say what came of a call
+	demoGrace        = 500 * time.Millisecond
+	demoSettle       = time.Second // how much longer a git may work than its caller waits
 	vanished         = "pushed, and about to say so"
 	demoAgentTimeout = time.Minute
 )
@@ -45,11 +46,20 @@ func Contracts() []contract.Contract {
 	reset := input("repository", "branch", "path", "previous")
 	reset["sha"] = "=output.sha" // null when the forward left no output
 	contracts := []contract.Contract{
-		{Capability: "git.branch.create", Inverse: &contract.Inverse{Call: "git.branch.delete", With: input("repository", "branch", "base")}},
-		{Capability: "git.worktree.add", Inverse: &contract.Inverse{Call: "git.worktree.remove", With: input("repository", "path")}},
-		{Capability: "git.commit", Inverse: &contract.Inverse{Call: "git.commit.reset", With: reset}},
-		{Capability: "git.push", Inverse: &contract.Inverse{Call: "git.push.delete", With: input("repository", "branch", "sha")}},
-		{Capability: "git.tag.create", Inverse: &contract.Inverse{Call: "git.tag.delete", With: input("repository", "tag", "sha")}},
+		{Capability: "git.branch.create",
+			Inverse: &contract.Inverse{Call: "git.branch.delete",
+				With: input("repository", "branch", "base")}},
+		{Capability: "git.worktree.add",
+			Inverse: &contract.Inverse{Call: "git.worktree.remove",
+				With: input("repository", "path")}},
+		{Capability: "git.commit",
+			Inverse: &contract.Inverse{Call: "git.commit.reset", With: reset}},
+		{Capability: "git.push",
+			Inverse: &contract.Inverse{Call: "git.push.delete",
+				With: input("repository", "branch", "sha")}},
+		{Capability: "git.tag.create",
+			Inverse: &contract.Inverse{Call: "git.tag.delete",
+				With: input("repository", "tag", "sha")}},
 	}
 	for i := range contracts {
 		c := &contracts[i]
@@ -75,7 +85,8 @@ func AgentCommand(s *cli.Settings) *cobra.Command {
 			defer cancel()
 			ctx, stop := context.WithTimeout(ctx, demoAgentTimeout)
 			defer stop()
-			return cli.Failed("play the agent", playAgent(ctx, s, World{dir}, scripts, cmd.OutOrStdout()))
+			return cli.Failed("play the agent",
+				playAgent(ctx, s, World{dir}, scripts, cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the demo's folder")
@@ -84,13 +95,15 @@ func AgentCommand(s *cli.Settings) *cobra.Command {
 }
 
 // playAgent plays the scripts of one act, one plan after the other.
-func playAgent(ctx context.Context, s *cli.Settings, world World, scripts []Script, out io.Writer) error {
+func playAgent(ctx context.Context, s *cli.Settings, world World, scripts []Script,
+	out io.Writer) error {
 	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	agent, err := coordinator.New(coordinator.Config{Conn: c.Conn, Tenant: s.Tenant, Agent: AgentName, Contracts: Contracts()})
+	agent, err := coordinator.New(coordinator.Config{Conn: c.Conn, Tenant: s.Tenant,
+		Agent: AgentName, Contracts: Contracts()})
 	if err != nil {
 		return err
 	}
@@ -105,7 +118,8 @@ func playAgent(ctx context.Context, s *cli.Settings, world World, scripts []Scri
 // PlayScript creates a branch, adds a worktree, commits a file, pushes and opens
 // a tag, then commits the plan. What goes wrong fails the plan, and that is all
 // the agent does about it.
-func PlayScript(ctx context.Context, agent *coordinator.Coordinator, world World, act Script, out io.Writer) error {
+func PlayScript(ctx context.Context, agent *coordinator.Coordinator, world World, act Script,
+	out io.Writer) error {
 	plan, err := agent.Begin(ctx, coordinator.PlanSpec{
 		ID: act.Plan, Label: "ship " + act.branch, Owner: "release-team", Deadline: act.Deadline,
 	})
@@ -120,13 +134,15 @@ func PlayScript(ctx context.Context, agent *coordinator.Coordinator, world World
 }
 
 // work does the actions of a script; it stops at the first one that fails.
-func work(ctx context.Context, plan *coordinator.Plan, world World, act Script, out io.Writer) error {
+func work(ctx context.Context, plan *coordinator.Plan, world World, act Script,
+	out io.Writer) error {
 	g, path := Git{Dir: world.Clone()}, worktreePath(world, act.branch)
 	base, err := g.Tip(ctx, "refs/heads/main")
 	if err != nil {
 		return err
 	}
-	do := func(capability, what string, input any, forward func(context.Context) (any, error)) (json.RawMessage, error) {
+	do := func(capability, what string, input any,
+		forward func(context.Context) (any, error)) (json.RawMessage, error) {
 		output, err := plan.Do(ctx, coordinator.Action{Capability: capability, Input: input},
 			func(ctx context.Context, _ coordinator.Call) (coordinator.Outcome, error) {
 				output, err := forward(ctx)
@@ -137,18 +153,23 @@ func work(ctx context.Context, plan *coordinator.Plan, world World, act Script, 
 		}
 		return output, err
 	}
-	if _, err := do("git.branch.create", act.branch, BranchInput{g.Dir, act.branch, base}, func(ctx context.Context) (any, error) {
-		return nil, g.CreateBranch(ctx, BranchInput{g.Dir, act.branch, base})
-	}); err != nil {
+	if _, err := do("git.branch.create", act.branch, BranchInput{g.Dir, act.branch, base},
+		func(ctx context.Context) (any, error) {
+			return nil, g.CreateBranch(ctx, BranchInput{g.Dir, act.branch, base})
+		}); err != nil {
 		return err
 	}
-	if _, err := do("git.worktree.add", filepath.Base(path), WorktreeInput{g.Dir, path, act.branch}, func(ctx context.Context) (any, error) {
-		return nil, g.AddWorktree(ctx, WorktreeInput{g.Dir, path, act.branch})
-	}); err != nil {
+	if _, err := do("git.worktree.add", filepath.Base(path), WorktreeInput{g.Dir, path, act.branch},
+		func(ctx context.Context) (any, error) {
+			return nil, g.AddWorktree(ctx, WorktreeInput{g.Dir, path, act.branch})
+		}); err != nil {
 		return err
 	}
-	in := CommitInput{Repository: g.Dir, Path: path, Branch: act.branch, Previous: base, File: "feature.go", Text: "package main\n\n// " + act.branch + "\n", Message: "add " + act.branch}
-	raw, err := do("git.commit", in.File, in, func(ctx context.Context) (any, error) { return g.CommitFile(ctx, in) })
+	in := CommitInput{Repository: g.Dir, Path: path, Branch: act.branch, Previous: base,
+		File: "feature.go", Text: "package main\n\n// " + act.branch + "\n",
+		Message: "add " + act.branch}
+	raw, err := do("git.commit", in.File, in,
+		func(ctx context.Context) (any, error) { return g.CommitFile(ctx, in) })
 	if err != nil {
 		return err
 	}
@@ -157,21 +178,23 @@ func work(ctx context.Context, plan *coordinator.Plan, world World, act Script, 
 		return err
 	}
 	push := PushInput{g.Dir, act.branch, commit.SHA}
-	if _, err := do("git.push", act.branch+" at "+shortSHA(commit.SHA), push, func(ctx context.Context) (any, error) {
-		if err := g.Push(ctx, push); err != nil || !act.vanish {
-			return nil, err
-		}
-		fmt.Fprintln(out, vanished)
-		<-ctx.Done() // the demo kills this process here
-		return nil, ctx.Err()
-	}); err != nil {
+	if _, err := do("git.push", act.branch+" at "+shortSHA(commit.SHA), push,
+		func(ctx context.Context) (any, error) {
+			if err := g.Push(ctx, push); err != nil || !act.vanish {
+				return nil, err
+			}
+			fmt.Fprintln(out, vanished)
+			<-ctx.Done() // the demo kills this process here
+			return nil, ctx.Err()
+		}); err != nil {
 		return err
 	}
 	if act.Tag == "" {
 		return errors.New("the review found a bug")
 	}
 	tag := TagInput{g.Dir, act.Tag, commit.SHA}
-	_, err = do("git.tag.create", act.Tag, tag, func(ctx context.Context) (any, error) { return nil, g.CreateTag(ctx, tag) })
+	_, err = do("git.tag.create", act.Tag, tag,
+		func(ctx context.Context) (any, error) { return nil, g.CreateTag(ctx, tag) })
 	return err
 }
 

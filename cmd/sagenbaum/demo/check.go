@@ -33,7 +33,9 @@ func (d *Demo) checkWorld(ctx context.Context, what string, before []string) err
 	if err != nil {
 		return err
 	}
-	d.check(slices.Equal(before, after), fmt.Sprintf("%s (%d refs, worktrees, settings and files compared)", what, len(before)), Difference(before, after)...)
+	d.check(slices.Equal(before, after),
+		fmt.Sprintf("%s (%d refs, worktrees, settings and files compared)", what, len(before)),
+		Difference(before, after)...)
 	return nil
 }
 
@@ -107,7 +109,10 @@ func (d *Demo) checkUnwound(ctx context.Context, plan executor.PlanView, numbers
 		capabilities = append(capabilities, fmt.Sprint(n))
 		once = once && h.Succeeded[a.Action] == 1
 	}
-	d.check(slices.Equal(h.dispatched, want), "undone latest first: "+strings.Join(capabilities, ", "), fmt.Sprint("dispatched ", h.dispatched))
-	d.check(once && len(h.Succeeded) == len(numbers), "each undo is recorded as done exactly once, and no other", fmt.Sprint(h.Succeeded))
+	d.check(slices.Equal(h.dispatched, want),
+		"undone latest first: "+strings.Join(capabilities, ", "),
+		fmt.Sprint("dispatched ", h.dispatched))
+	d.check(once && len(h.Succeeded) == len(numbers),
+		"each undo is recorded as done exactly once, and no other", fmt.Sprint(h.Succeeded))
 	return nil
 }

@@ -47,8 +47,9 @@ server, a worker and an agent, each in a process of its own:
 After each act it compares references, worktrees and files with the start. Then it
 exports its ledger and checks it as an auditor would, with a copy that was tampered
 with. It exits with 1 when a check fails. It needs the git program.`,
-		Example: "  sagenbaum demo\n  sagenbaum demo --dir /tmp/sagenbaum-demo   # keeps the folder, to look around",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum demo\n  sagenbaum demo --dir /tmp/sagenbaum-demo   # keeps the " +
+			"folder, to look around",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Failed("play the demo", playDemo(cmd, s, run, dir, keep))
 		},
@@ -100,7 +101,8 @@ func playDemo(cmd *cobra.Command, s *cli.Settings, run execution, dir string, ke
 		}
 	}
 	if d.broken > 0 {
-		return cli.Fail(cli.ExitLook, "sagenbaum demo --keep, then read the logs in its folder", "%d checks failed", d.broken)
+		return cli.Fail(cli.ExitLook, "sagenbaum demo --keep, then read the logs in its folder",
+			"%d checks failed", d.broken)
 	}
 	fmt.Fprintf(d.out, "\n%s in %s\n", d.pen.Bold("all checks hold"), cli.Span(time.Since(started)))
 	return nil
@@ -119,7 +121,8 @@ func demoDir(dir string) (string, error) {
 		return "", err
 	}
 	if len(entries) > 0 {
-		return "", cli.Fail(cli.ExitUsage, "--dir with an empty or new folder", "%s is not empty", dir)
+		return "", cli.Fail(cli.ExitUsage, "--dir with an empty or new folder", "%s is not empty",
+			dir)
 	}
 	return filepath.Abs(dir)
 }
@@ -136,7 +139,8 @@ func (d *Demo) start(ctx context.Context, dir string, timeout time.Duration) err
 	if err := d.startServer(ctx, "127.0.0.1:0"); err != nil {
 		return err
 	}
-	if d.worker, err = process.Start(d.self, d.World.dir, "worker", "demo-worker", "--server", d.url, "--tenant", Tenant); err != nil {
+	if d.worker, err = process.Start(d.self, d.World.dir, "worker", "demo-worker", "--server",
+		d.url, "--tenant", Tenant); err != nil {
 		return err
 	}
 	if _, err := d.worker.Line(ctx); err != nil {
@@ -144,7 +148,8 @@ func (d *Demo) start(ctx context.Context, dir string, timeout time.Duration) err
 	}
 	s := &cli.Settings{Server: d.url, Tenant: Tenant, Timeout: timeout, Inbox: "_INBOX"}
 	d.Client, err = s.Connect()
-	fmt.Fprintf(d.out, "a repository with a bare remote in %s\nserver pid %d on %s, worker pid %d\n",
+	fmt.Fprintf(d.out,
+		"a repository with a bare remote in %s\nserver pid %d on %s, worker pid %d\n",
 		d.World.dir, d.server.Command.Process.Pid, d.url, d.worker.Command.Process.Pid)
 	return err
 }
@@ -152,7 +157,8 @@ func (d *Demo) start(ctx context.Context, dir string, timeout time.Duration) err
 // startServer starts `serve` on an address and waits until it is ready.
 func (d *Demo) startServer(ctx context.Context, listen string) error {
 	var err error
-	d.server, err = process.Start(d.self, d.World.dir, "server", "serve", "--console", serve.ConsoleOff, "--data", d.World.Data(),
+	d.server, err = process.Start(d.self, d.World.dir, "server", "serve", "--console",
+		serve.ConsoleOff, "--data", d.World.Data(),
 		"--listen", listen, "--tenant", Tenant, "--stop-on-eof", "-o", "json")
 	if err != nil {
 		return err
@@ -191,7 +197,8 @@ func (d *Demo) act(title string) {
 
 // agent starts the agent process for one act.
 func (d *Demo) agent(act string) (*process.Process, error) {
-	return process.Start(d.self, d.World.dir, "agent", "demo-agent", "--server", d.url, "--tenant", Tenant, "--dir", d.World.dir, "--act", act)
+	return process.Start(d.self, d.World.dir, "agent", "demo-agent", "--server", d.url, "--tenant",
+		Tenant, "--dir", d.World.dir, "--act", act)
 }
 
 // awaitPlan waits until a plan has ended and shows its tree.
@@ -246,5 +253,6 @@ func shellText(args []string) string {
 
 // Ended reports whether a plan's state is one that stays by itself.
 func Ended(state string) bool {
-	return state != "" && state != ledger.StateOpen && state != ledger.StateCommitting && state != ledger.StateUnwinding
+	return state != "" && state != ledger.StateOpen && state != ledger.StateCommitting &&
+		state != ledger.StateUnwinding
 }

@@ -73,7 +73,8 @@ func gitEnvironment() []string {
 			env = append(env, e)
 		}
 	}
-	return append(env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	return append(env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 }
 
 // Tip returns the commit a full reference points to, "" when there is none.
@@ -97,7 +98,8 @@ func makeRepositories(ctx context.Context, remote, clone string) error {
 	if _, err := top.Run(ctx, "clone", remote, clone); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(clone, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(clone, "main.go"),
+		[]byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
 		return err
 	}
 	repository := Git{clone}
@@ -197,7 +199,8 @@ type TagInput struct {
 // nothing has happened anywhere and the failure is known.
 func (g Git) CreateTag(ctx context.Context, in TagInput) error {
 	ref := "refs/tags/" + in.Tag
-	if _, err := g.Run(ctx, "push", "--force-with-lease="+ref+":", "origin", in.SHA+":"+ref); err != nil {
+	if _, err := g.Run(ctx, "push", "--force-with-lease="+ref+":", "origin",
+		in.SHA+":"+ref); err != nil {
 		return err
 	}
 	_, err := g.Run(ctx, "update-ref", ref, in.SHA)
@@ -211,9 +214,11 @@ func Protect(world World, branch string) error {
 while read -r old new ref; do
 	case "$new $ref" in
 	*[!0]*" refs/heads/` + branch + `") ;;
-	*" refs/heads/` + branch + `") echo "branch ` + branch + ` is protected: deletion refused" >&2; exit 1 ;;
+	*" refs/heads/` + branch + `") echo "branch ` + branch +
+		` is protected: deletion refused" >&2; exit 1 ;;
 	esac
 done
 `
-	return os.WriteFile(filepath.Join(world.Remote(), "hooks", "pre-receive"), []byte(script), 0o755)
+	return os.WriteFile(filepath.Join(world.Remote(), "hooks", "pre-receive"), []byte(script),
+		0o755)
 }

@@ -20,8 +20,10 @@ import (
 // finds the copy in which one word was changed.
 func (d *Demo) proof(ctx context.Context) error {
 	d.act("Proof: an auditor checks it all, with one file and one public key")
-	file, forged := filepath.Join(d.World.dir, "demo.bundle"), filepath.Join(d.World.dir, "forged.bundle")
-	d.check(d.executed(ctx, "ledger", "export", "-f", file) == cli.ExitGood, "the ledger is exported")
+	file, forged := filepath.Join(d.World.dir, "demo.bundle"), filepath.Join(d.World.dir,
+		"forged.bundle")
+	d.check(d.executed(ctx, "ledger", "export", "-f", file) == cli.ExitGood,
+		"the ledger is exported")
 	status, err := d.Client.Status(ctx)
 	if err != nil {
 		return err
@@ -37,15 +39,19 @@ func (d *Demo) proof(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.check(r.Verdict == verify.Proven, "every record is proven to be the one that was stored, and to follow the rules")
-	if err := forgeBundle(file, forged, "the release branch stays", "the release branch moves"); err != nil {
+	d.check(r.Verdict == verify.Proven,
+		"every record is proven to be the one that was stored, and to follow the rules")
+	if err := forgeBundle(file, forged, "the release branch stays",
+		"the release branch moves"); err != nil {
 		return err
 	}
-	d.say("someone changes one word in a copy, and writes a file around it that is right in every sum")
+	d.say("someone changes one word in a copy, and writes a file around it that is right in " +
+		"every sum")
 	if r, err = d.verified(forged, key); err != nil {
 		return err
 	}
-	d.check(r.Verdict == verify.Found && r.Findings[0].Rule == "I2", "the verifier finds it, without asking anybody")
+	d.check(r.Verdict == verify.Found && r.Findings[0].Rule == "I2",
+		"the verifier finds it, without asking anybody")
 	return nil
 }
 
@@ -61,7 +67,8 @@ func (d *Demo) verified(file, key string) (*verify.Report, error) {
 		return nil, err
 	}
 	defer in.Close()
-	r, err := verify.Check(in, verify.Options{Keys: []string{string(bytes.TrimSpace(public))}, AtRest: true})
+	r, err := verify.Check(in,
+		verify.Options{Keys: []string{string(bytes.TrimSpace(public))}, AtRest: true})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func Snapshot(ctx context.Context, world World) ([]string, error) {
 			}
 		}
 	}
-	for _, dir := range []string{world.Clone(), world.Worktrees(), filepath.Join(world.Remote(), "hooks")} {
+	for _, dir := range []string{world.Clone(), world.Worktrees(),
+		filepath.Join(world.Remote(), "hooks")} {
 		files, err := listFiles(world.dir, dir)
 		if err != nil {
 			return nil, err

@@ -66,7 +66,8 @@ func Handler(undo func(context.Context, UndoArguments) error) worker.Handler {
 	return func(ctx context.Context, command api.Command) (worker.Result, error) {
 		var arguments UndoArguments
 		if err := json.Unmarshal(command.Arguments, &arguments); err != nil {
-			return worker.Result{}, worker.Stop(&StopError{"arguments", "cannot read arguments: " + err.Error()})
+			return worker.Result{}, worker.Stop(&StopError{"arguments",
+				"cannot read arguments: " + err.Error()})
 		}
 		err := undo(ctx, arguments)
 		var stop *StopError
@@ -85,7 +86,8 @@ func WorkerCommand(s *cli.Settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := process.UntilInputEnds(cmd.Context(), cmd.InOrStdin())
 			defer cancel()
-			return cli.Failed("play the worker", playWorker(ctx, s, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return cli.Failed("play the worker",
+				playWorker(ctx, s, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 }
@@ -96,7 +98,8 @@ func playWorker(ctx context.Context, s *cli.Settings, out, log io.Writer) error 
 		return err
 	}
 	defer c.Close()
-	w, err := worker.New(worker.Config{Conn: c.Conn, Tenant: s.Tenant, Name: "git", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	w, err := worker.New(worker.Config{Conn: c.Conn, Tenant: s.Tenant, Name: "git",
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,9 @@ func undoBranch(ctx context.Context, in UndoArguments) error {
 	case err != nil || tip == "":
 		return err
 	case tip != in.Base:
-		return &StopError{"moved", fmt.Sprintf("branch %s has moved to %s; deleting it would lose commits", in.Branch, shortSHA(tip))}
+		return &StopError{"moved",
+			fmt.Sprintf("branch %s has moved to %s; deleting it would lose commits", in.Branch,
+				shortSHA(tip))}
 	}
 	_, err = g.Run(ctx, "update-ref", "-d", ref, in.Base)
 	return err
@@ -142,7 +147,8 @@ func undoWorktree(ctx context.Context, in UndoArguments) error {
 		_, err = g.Run(ctx, "worktree", "prune")
 		return err
 	case missing == nil:
-		return &StopError{"foreign", fmt.Sprintf("%s exists and is no worktree of this repository", in.Path)}
+		return &StopError{"foreign",
+			fmt.Sprintf("%s exists and is no worktree of this repository", in.Path)}
 	}
 	return nil
 }
@@ -161,7 +167,9 @@ func UndoCommit(ctx context.Context, in UndoArguments) error {
 		}
 	}
 	if tip != in.Previous && tip != in.SHA {
-		return &StopError{"moved", fmt.Sprintf("branch %s has moved to %s; resetting it would lose commits", in.Branch, shortSHA(tip))}
+		return &StopError{"moved",
+			fmt.Sprintf("branch %s has moved to %s; resetting it would lose commits", in.Branch,
+				shortSHA(tip))}
 	}
 	if _, err := os.Stat(in.Path); err != nil {
 		_, err := g.Run(ctx, "update-ref", ref, in.Previous, tip)
@@ -205,7 +213,9 @@ func deleteOnRemote(ctx context.Context, g Git, ref, sha string) error {
 	case err != nil || tip == "":
 		return err
 	case tip != sha:
-		return &StopError{"moved", fmt.Sprintf("%s has moved to %s on the remote; deleting it would lose commits", ref, shortSHA(tip))}
+		return &StopError{"moved",
+			fmt.Sprintf("%s has moved to %s on the remote; deleting it would lose commits", ref,
+				shortSHA(tip))}
 	}
 	_, err = g.Run(ctx, "push", "--force-with-lease="+ref+":"+sha, "origin", ":"+ref)
 	var refused *gitError

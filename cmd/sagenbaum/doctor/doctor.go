@@ -60,14 +60,17 @@ answer, every attempt of an undo, and the records that were refused. Exit code 1
 when something in it is quarantined.
 
 It only reads: a second look changes nothing and finds the same.`,
-		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < /tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum doctor\n  sagenbaum doctor --old 72h\n  sagenbaum doctor --tenant " +
+			"default -o json\n  sagenbaum doctor >/tmp/doctor.txt || mail -s doctor ops < " +
+			"/tmp/doctor.txt  # in cron\n  sagenbaum doctor --plan 01JD3BX7",
+		Args: cli.Exactly(),
 		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			if cmd.Flags().Changed("plan") {
 				return cli.Failed("dump the plan", dumpPlan(cmd, s, c, plan))
 			}
 			findings := examine(cmd.Context(), c, time.Now(), old)
-			err := s.Print(cmd, map[string][]Finding{"checks": findings}, func() { writeFindings(cmd, s.Pen(cmd), findings) })
+			err := s.Print(cmd, map[string][]Finding{"checks": findings},
+				func() { writeFindings(cmd, s.Pen(cmd), findings) })
 			for _, f := range findings {
 				if err == nil && f.State != "ok" && f.State != "skip" {
 					return cli.ErrLook
@@ -77,13 +80,15 @@ It only reads: a second look changes nothing and finds the same.`,
 		}),
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
-	cmd.Flags().DurationVar(&old, "old", oldDefault, "warn of open plans without a deadline that are older than this `TIME`")
+	cmd.Flags().DurationVar(&old, "old", oldDefault,
+		"warn of open plans without a deadline that are older than this `TIME`")
 	return cmd
 }
 
 func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s%*s %-10s %s\n", p.State(f.State), 4-len(f.State), "", f.Check, cli.Printable(f.Text))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s%*s %-10s %s\n", p.State(f.State), 4-len(f.State), "",
+			f.Check, cli.Printable(f.Text))
 		for _, detail := range f.Details {
 			fmt.Fprintf(cmd.OutOrStdout(), "     %-10s %s\n", "", cli.Printable(detail))
 		}
@@ -96,10 +101,12 @@ func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
 // examine runs every check that still makes sense after the ones before it.
 func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) []Finding {
 	status, err := c.Status(ctx)
-	if err == nil && status.Mode == executor.ModeDegraded { // what it would say of the rest follows from that
+	// what it would say of the rest follows from that
+	if err == nil && status.Mode == executor.ModeDegraded {
 		return []Finding{examineServer(ctx, c), ExamineMode(status, now), examineDisks(status)}
 	}
-	findings := append([]Finding{examineServer(ctx, c), examineLedger(ctx, c)}, examineStream(ctx, c)...)
+	findings := append([]Finding{examineServer(ctx, c), examineLedger(ctx, c)},
+		examineStream(ctx, c)...)
 	if err != nil {
 		return append(findings, problem("executor", c.WithoutHolder(ctx, err)))
 	}
@@ -107,11 +114,14 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, ExamineFold(ctx, c, status))
 	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
-	findings = append(findings, examineDurable(status), examineDisks(status), examineClock(status, now))
+	findings = append(findings, examineDurable(status), examineDisks(status),
+		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)
 	findings = append(findings, examineReplies(status, now))
-	findings = append(findings, examineCapabilities(ctx, c, now), examineDeadlines(ctx, c, now, old))
-	findings = append(findings, examineQuarantine(ctx, c, status), ExamineWindows(ctx, c, now), examineConditions(status), ExaminePages(status, now))
+	findings = append(findings, examineCapabilities(ctx, c, now),
+		examineDeadlines(ctx, c, now, old))
+	findings = append(findings, examineQuarantine(ctx, c, status), ExamineWindows(ctx, c, now),
+		examineConditions(status), ExaminePages(status, now))
 	return append(findings, ExamineRefused(ctx, c, status))
 }
 
@@ -130,13 +140,15 @@ func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Find
 			last = max(last, head.Last)
 		}
 	}
-	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) && cli.Pause(ctx, foldPatience/20); {
+	for end := time.Now().Add(foldPatience); v.Applied < last && time.Now().Before(end) &&
+		cli.Pause(ctx, foldPatience/20); {
 		if later, err := c.Status(ctx); err == nil {
 			v.Applied = later.Applied
 		}
 	}
 	if v.Applied < last {
-		return warn("fold", "run doctor again; if it does not move, look at the server's log", "%d of %d commits folded after %s", v.Applied, last, foldPatience)
+		return warn("fold", "run doctor again; if it does not move, look at the server's log",
+			"%d of %d commits folded after %s", v.Applied, last, foldPatience)
 	}
 	return ok("fold", "all %d commits folded", last)
 }
@@ -144,27 +156,39 @@ func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Find
 // ExamineMode says who holds the tenant, and what to do where no host does.
 func ExamineMode(v executor.StatusView, now time.Time) Finding {
 	if v.Folding != nil && v.Mode != executor.ModeHolding && v.Mode != executor.ModeHalted {
-		return warn("executor", "wait: a host holds the tenant when it has folded its ledger; undos and deadlines wait with it",
+		return warn("executor",
+			"wait: a host holds the tenant when it has folded its ledger; undos and deadlines "+
+				"wait with it",
 			"no host holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
 	}
 	switch v.Mode {
 	case executor.ModeDegraded:
-		return broken("executor", "make room on the disk, or make it writable; the host then goes on by itself (docs/guide/failures.md)",
+		return broken("executor",
+			"make room on the disk, or make it writable; the host then goes on by itself "+
+				"(docs/guide/failures.md)",
 			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
 	case executor.ModeHolding:
 		if v.Problem != "" { // the stream takes nothing, or a disk is full
-			return broken("executor", "see room and disk below; the host goes on by itself", "tenant %s is held by %s, which cannot go on: %s", v.Tenant, render.HolderText(v, now), v.Problem)
+			return broken("executor", "see room and disk below; the host goes on by itself",
+				"tenant %s is held by %s, which cannot go on: %s", v.Tenant,
+				render.HolderText(v, now), v.Problem)
 		}
 		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
 	case executor.ModeStandby:
-		return warn("executor", "run doctor again in a few seconds: a host that stands by takes over when the lease of the last one has run out",
+		return warn("executor",
+			"run doctor again in a few seconds: a host that stands by takes over when the lease "+
+				"of the last one has run out",
 			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
 	case executor.ModeHalted:
-		return broken("executor", render.HaltedNext(v.Problem), "tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
+		return broken("executor", render.HaltedNext(v.Problem),
+			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
 	case executor.ModeGuard:
-		return broken("executor", "look at this machine's clock; deadlines fire when it agrees with itself again", "%s: %s", v.Mode, v.Problem)
+		return broken("executor",
+			"look at this machine's clock; deadlines fire when it agrees with itself again",
+			"%s: %s", v.Mode, v.Problem)
 	default:
-		return broken("executor", "wait a little; if it stays so, read the server's log", "%s: %s", v.Mode, cli.Dash(v.Problem))
+		return broken("executor", "wait a little; if it stays so, read the server's log", "%s: %s",
+			v.Mode, cli.Dash(v.Problem))
 	}
 }
 
@@ -177,13 +201,20 @@ func ExamineWorkers(v executor.StatusView, now time.Time) (findings []Finding) {
 		since := now.Sub(time.Unix(0, w.SinceNs))
 		switch {
 		case w.Handler != "" && !w.Working:
-			findings = append(findings, warn("handler", "run that agent's function under plan "+w.Plan+" again",
-				"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action, w.Handler, render.TriesText(w.Tries)))
+			findings = append(findings,
+				warn("handler", "run that agent's function under plan "+w.Plan+" again",
+					"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action,
+					w.Handler, render.TriesText(w.Tries)))
 		case !w.Working:
-			findings = append(findings, warn("worker", "start a worker for "+w.Capability, "%s for plan %s waits, no worker in %s", w.Capability, w.Plan, render.TriesText(w.Tries)))
+			findings = append(findings,
+				warn("worker", "start a worker for "+w.Capability,
+					"%s for plan %s waits, no worker in %s", w.Capability, w.Plan,
+					render.TriesText(w.Tries)))
 		case since >= workingLong:
-			findings = append(findings, warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
-				"%s for plan %s action %s was sent %s ago, and its worker still says working", w.Capability, w.Plan, w.Action, cli.Span(since)))
+			findings = append(findings,
+				warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
+					"%s for plan %s action %s was sent %s ago, and its worker still says working",
+					w.Capability, w.Plan, w.Action, cli.Span(since)))
 		}
 	}
 	if len(findings) > 0 {
@@ -261,11 +292,15 @@ func examineLedger(ctx context.Context, c *cli.Client) Finding {
 	case err != nil:
 		return problem("ledger", err)
 	case head.Deleted > 0:
-		return broken("ledger", render.KeepLedger, "%d records are missing from stream %s", head.Deleted, jetstream.StreamName(c.Tenant))
+		return broken("ledger", render.KeepLedger, "%d records are missing from stream %s",
+			head.Deleted, jetstream.StreamName(c.Tenant))
 	case head.First > 1: // after a repair, or the executor is halted and says so
-		return ok("ledger", "stream %s holds commits %d to %d without a gap; those before are in the tiles of its host", jetstream.StreamName(c.Tenant), head.First, head.Last)
+		return ok("ledger",
+			"stream %s holds commits %d to %d without a gap; those before are in the tiles of "+
+				"its host", jetstream.StreamName(c.Tenant), head.First, head.Last)
 	}
-	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.Tenant), head.Last)
+	return ok("ledger", "stream %s holds %d commits without a gap", jetstream.StreamName(c.Tenant),
+		head.Last)
 }
 
 // problem turns the error of a check into its finding.

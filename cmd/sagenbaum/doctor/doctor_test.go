@@ -18,8 +18,10 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"core", "the ledger is whole"},
 	} {
 		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
-		f := ExamineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem}, time.Now())
-		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") || !strings.Contains(f.Text, "broken") {
+		f := ExamineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem},
+			time.Now())
+		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") ||
+			!strings.Contains(f.Text, "broken") {
 			t.Errorf("%s: %+v", c.guard, f)
 		}
 	}

@@ -23,14 +23,24 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 		states string
 		text   string
 	}{
-		"signed":          {func(*executor.CheckpointView) {}, "ok", "7 of 9 records"},
-		"none":            {func(c *executor.CheckpointView) { c.Size = 0 }, "ok", "none signed yet"},
-		"no key":          {func(c *executor.CheckpointView) { c.Problem = "the key is away" }, "warn", "the key is away"},
-		"a fork":          {func(c *executor.CheckpointView) { c.Problem, c.Alarm = "another root", true }, "FAIL", "another root"},
-		"a witness":       {func(c *executor.CheckpointView) { c.Witness, c.Cosigned = "w", 7 }, "ok ok", "w has cosigned 7"},
-		"it is away":      {func(c *executor.CheckpointView) { c.Witness, c.Away = "w", "answers 502" }, "ok warn", "answers 502"},
-		"it saw a fork":   {func(c *executor.CheckpointView) { c.Witness, c.Away, c.WitnessAlarm = "w", "of 5 another", true }, "ok FAIL", "of 5 another"},
-		"a fork, by both": {func(c *executor.CheckpointView) { c.Alarm, c.Problem, c.Away, c.WitnessAlarm = true, "x", "y", true }, "FAIL FAIL", "x"},
+		"signed": {func(*executor.CheckpointView) {}, "ok", "7 of 9 records"},
+		"none":   {func(c *executor.CheckpointView) { c.Size = 0 }, "ok", "none signed yet"},
+		"no key": {func(c *executor.CheckpointView) { c.Problem = "the key is away" }, "warn",
+			"the key is away"},
+		"a fork": {func(c *executor.CheckpointView) { c.Problem, c.Alarm = "another root", true }, "FAIL",
+			"another root"},
+		"a witness": {func(c *executor.CheckpointView) { c.Witness, c.Cosigned = "w", 7 }, "ok ok",
+			"w has cosigned 7"},
+		"it is away": {func(c *executor.CheckpointView) { c.Witness, c.Away = "w", "answers 502" }, "ok warn",
+			"answers 502"},
+		"it saw a fork": {func(c *executor.CheckpointView) {
+			c.Witness, c.Away, c.WitnessAlarm = "w", "of 5 another",
+				true
+		}, "ok FAIL", "of 5 another"},
+		"a fork, by both": {func(c *executor.CheckpointView) {
+			c.Alarm, c.Problem, c.Away, c.WitnessAlarm = true, "x",
+				"y", true
+		}, "FAIL FAIL", "x"},
 	} {
 		v := view(c.change)
 		var states []string
@@ -45,7 +55,8 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 		}
 	}
 	standby := []executor.HostView{{Host: "h2", Mode: executor.ModeStandby, NoKey: "the key is not there"}}
-	if f := examineCheckpoints(view(func(*executor.CheckpointView) {}), standby, now); len(f) != 2 || f[1].State != "warn" || !strings.Contains(f[1].Text, "h2") {
+	if f := examineCheckpoints(view(func(*executor.CheckpointView) {}), standby, now); len(f) != 2 ||
+		f[1].State != "warn" || !strings.Contains(f[1].Text, "h2") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -34,16 +34,23 @@ func examineQuarantine(ctx context.Context, c *cli.Client, v executor.StatusView
 	if v.Quarantined+v.Cut == 1 {
 		wait = "waits for its owner"
 	}
-	f := warn("quarantine", "sagenbaum quarantine ls", "%s %s", cli.CountOf(int(v.Quarantined+v.Cut), "plan"), wait)
+	f := warn("quarantine", "sagenbaum quarantine ls", "%s %s",
+		cli.CountOf(int(v.Quarantined+v.Cut), "plan"), wait)
 	for _, plan := range answer.Plans {
 		for _, a := range render.Parked(plan) {
-			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, render.EntryText(a), cli.Dash(plan.Owner), cli.Clip(render.WhyParked(a), 100)))
+			f.Details = append(f.Details,
+				fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, render.EntryText(a),
+					cli.Dash(plan.Owner), cli.Clip(render.WhyParked(a), 100)))
 		}
 		for _, cut := range plan.Cuts {
-			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, render.CutName(cut), cli.Dash(plan.Owner), render.CutText(cut)))
+			f.Details = append(f.Details,
+				fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, render.CutName(cut),
+					cli.Dash(plan.Owner), render.CutText(cut)))
 		}
 		for _, orphan := range plan.Orphans {
-			f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, orphan, cli.Dash(plan.Owner), render.WhyOrphan))
+			f.Details = append(f.Details,
+				fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, orphan, cli.Dash(plan.Owner),
+					render.WhyOrphan))
 		}
 	}
 	if len(answer.Plans) > 0 {
@@ -68,7 +75,8 @@ func examineConditions(v executor.StatusView) Finding {
 	if len(v.FaultyPlans) > 0 {
 		next = "sagenbaum trigger explain " + v.FaultyPlans[0]
 	}
-	f := warn("conditions", next, "%s in error: as things are, nothing makes it fire", cli.CountOf(int(v.Faulty), "condition"))
+	f := warn("conditions", next, "%s in error: as things are, nothing makes it fire",
+		cli.CountOf(int(v.Faulty), "condition"))
 	for _, plan := range v.FaultyPlans {
 		f.Details = append(f.Details, "plan "+plan+": sagenbaum trigger explain "+plan)
 	}
@@ -96,7 +104,8 @@ const (
 )
 
 // windowStates are those in which an undo may still be owed.
-var windowStates = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding, ledger.StateQuarantined}
+var windowStates = []string{ledger.StateOpen, ledger.StateCommitting, ledger.StateUnwinding,
+	ledger.StateQuarantined}
 
 // ExamineWindows warns of plans of which something that is held cannot be undone
 // for much longer, or not any more.
@@ -120,19 +129,25 @@ func ExamineWindows(ctx context.Context, c *cli.Client, now time.Time) Finding {
 	if len(closing) == 0 {
 		return ok("windows", "no undo window of a held action closes within a day%s", more)
 	}
-	slices.SortStableFunc(closing, func(a, b executor.PlanView) int { return cmp.Compare(a.WindowClosesNs, b.WindowClosesNs) })
-	f := warn("windows", "sagenbaum plan preview "+closing[0].Plan, "an undo window of %s closes within a day, or has closed%s", cli.CountOf(len(closing), "plan"), more)
+	slices.SortStableFunc(closing,
+		func(a, b executor.PlanView) int { return cmp.Compare(a.WindowClosesNs, b.WindowClosesNs) })
+	f := warn("windows", "sagenbaum plan preview "+closing[0].Plan,
+		"an undo window of %s closes within a day, or has closed%s",
+		cli.CountOf(len(closing), "plan"), more)
 	for _, plan := range closing[:min(len(closing), status.StuckShown)] {
-		f.Details = append(f.Details, fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, plan.State, cli.Dash(plan.Owner), render.WindowWord(plan.WindowClosesNs, now)))
+		f.Details = append(f.Details,
+			fmt.Sprintf("%s %s, owner %s: %s", plan.Plan, plan.State, cli.Dash(plan.Owner),
+				render.WindowWord(plan.WindowClosesNs, now)))
 	}
 	return f
 }
 
 // PlanDump is all that can be asked about one plan, as -o json prints it.
 type PlanDump struct {
-	Plan        executor.PlanView       `json:"plan"` // with its refused records
-	Children    []executor.PlanView     `json:"children"`
-	Obligations []quarantine.Obligation `json:"obligations"` // what waits for the owner, of the plan and its children
+	Plan     executor.PlanView   `json:"plan"` // with its refused records
+	Children []executor.PlanView `json:"children"`
+	// what waits for the owner, of the plan and its children
+	Obligations []quarantine.Obligation `json:"obligations"`
 	Undos       []executor.UndoView     `json:"undos"`
 	More        string                  `json:"more,omitempty"` // further attempts: undo ls --after
 }
@@ -154,12 +169,14 @@ func dumpPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string) err
 	if err != nil {
 		return err
 	}
-	err = s.Print(cmd, dump, func() { writeDump(cmd.OutOrStdout(), s.Pen(cmd), f, dump, time.Now()) })
+	err = s.Print(cmd, dump,
+		func() { writeDump(cmd.OutOrStdout(), s.Pen(cmd), f, dump, time.Now()) })
 	return cli.Look(err, f.Quarantined())
 }
 
 func dump(ctx context.Context, c *cli.Client, f cli.Family) (PlanDump, error) {
-	dump := PlanDump{Plan: f.Root, Children: f.Plans()[1:], Obligations: []quarantine.Obligation{}, Undos: []executor.UndoView{}}
+	dump := PlanDump{Plan: f.Root, Children: f.Plans()[1:], Obligations: []quarantine.Obligation{},
+		Undos: []executor.UndoView{}}
 	for _, plan := range f.Plans() {
 		orphans := make([]executor.ActionView, 0, len(plan.Orphans))
 		for _, id := range plan.Orphans {
@@ -184,7 +201,8 @@ func dump(ctx context.Context, c *cli.Client, f cli.Family) (PlanDump, error) {
 		}
 		dump.Undos = append(dump.Undos, answer.Undos...)
 		if answer.Next != "" {
-			dump.More = fmt.Sprintf("sagenbaum undo ls --plan %s --after %s", plan.Plan, answer.Next)
+			dump.More = fmt.Sprintf("sagenbaum undo ls --plan %s --after %s", plan.Plan,
+				answer.Next)
 		}
 	}
 	return dump, nil

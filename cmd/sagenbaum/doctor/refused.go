@@ -56,12 +56,16 @@ func ExamineRefused(ctx context.Context, c *cli.Client, v executor.StatusView) F
 		}
 	}
 	if len(fresh) == 0 {
-		f := ok("records", "%d refused, none within a day before the ledger's time or about a plan that has not ended%s", v.Refused, requestsText(asked))
+		f := ok("records",
+			"%d refused, none within a day before the ledger's time or about a plan that has not "+
+				"ended%s", v.Refused, requestsText(asked))
 		f.Details = refusedDetails(newest)
 		return f
 	}
-	next := fmt.Sprintf("sagenbaum ledger tail --since %d", fresh[min(len(fresh), refusedShown)-1].Sequence)
-	f := warn("records", next, "%d refused, %d of the newest %d want a look%s", v.Refused, len(fresh), len(newest), requestsText(asked))
+	next := fmt.Sprintf("sagenbaum ledger tail --since %d",
+		fresh[min(len(fresh), refusedShown)-1].Sequence)
+	f := warn("records", next, "%d refused, %d of the newest %d want a look%s", v.Refused,
+		len(fresh), len(newest), requestsText(asked))
 	f.Details = refusedDetails(fresh)
 	return f
 }
@@ -78,13 +82,16 @@ func requestsText(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s of operators among them, answered when made", cli.CountOf(n, "request"))
+	return fmt.Sprintf("; %s of operators among them, answered when made",
+		cli.CountOf(n, "request"))
 }
 
 // refusedDetails names the first few, which are the newest.
 func refusedDetails(all []executor.RefusedView) (lines []string) {
 	for _, r := range all[:min(len(all), refusedShown)] {
-		lines = append(lines, fmt.Sprintf("%d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject, cli.Moment(r.StampNs), cli.Clip(r.Reason, 100)))
+		lines = append(lines,
+			fmt.Sprintf("%d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject,
+				cli.Moment(r.StampNs), cli.Clip(r.Reason, 100)))
 	}
 	return lines
 }
@@ -105,7 +112,8 @@ func settledForGood(ctx context.Context, c *cli.Client, plan string) bool {
 // newestRefused returns the newest refused records, newest first. The question
 // lists them from a sequence on, so it is asked from further and further back,
 // until there are enough, or too many to read.
-func newestRefused(ctx context.Context, c *cli.Client, applied uint64) (newest []executor.RefusedView, err error) {
+func newestRefused(ctx context.Context, c *cli.Client,
+	applied uint64) (newest []executor.RefusedView, err error) {
 	for window := uint64(refusedWindow); ; window *= 16 {
 		after := applied - min(window, applied)
 		found, whole, err := refusedAfter(ctx, c, after)
@@ -125,10 +133,12 @@ func newestRefused(ctx context.Context, c *cli.Client, applied uint64) (newest [
 // refusedAfter returns the last refused records after a sequence, in order, and
 // whether it got to the end of them. Void ones, which have lost a race, are left
 // out; so is what a page cuts off of its last commit, which is there in part.
-func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []executor.RefusedView, whole bool, err error) {
+func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []executor.RefusedView,
+	whole bool, err error) {
 	for range refusedPages {
 		var page executor.RefusedAnswer
-		if err := c.Ask(ctx, "refused.ls", executor.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
+		if err := c.Ask(ctx, "refused.ls",
+			executor.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
 			return nil, false, err
 		}
 		for _, r := range page.Refused {

@@ -78,8 +78,11 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 		return ok("replicas", "one server keeps the ledger; tiles are its second copy")
 	}
 	if n == 1 {
-		return warn("replicas", fmt.Sprintf("nats stream edit %s --replicas 3 (docs/guide/cluster.md)", jetstream.StreamName(tenant)),
-			"one server of cluster %s keeps the ledger: while it is down, nothing is stored", info.Cluster.Name)
+		return warn("replicas",
+			fmt.Sprintf("nats stream edit %s --replicas 3 (docs/guide/cluster.md)",
+				jetstream.StreamName(tenant)),
+			"one server of cluster %s keeps the ledger: while it is down, nothing is stored",
+			info.Cluster.Name)
 	}
 	var away []string
 	for _, r := range info.Cluster.Replicas {
@@ -88,30 +91,38 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 		}
 	}
 	if len(away) > 0 {
-		f := warn("replicas", "look at these servers: nats server list", "%d of %d servers that keep the ledger do not keep up", len(away), n)
+		f := warn("replicas", "look at these servers: nats server list",
+			"%d of %d servers that keep the ledger do not keep up", len(away), n)
 		f.Details = away
 		return f
 	}
-	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n, info.Cluster.Name)
+	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n,
+		info.Cluster.Name)
 }
 
 func judgeRoom(info streamInfo) Finding {
 	used, bound := info.State.Bytes, info.Config.MaxBytes
 	if bound <= 0 {
-		return ok("room", "the ledger takes %s, and has no bound of its own", render.BytesText(used))
+		return ok("room", "the ledger takes %s, and has no bound of its own",
+			render.BytesText(used))
 	}
 	percent := used * 100 / uint64(bound)
 	if percent >= ledgerFullMin {
-		return warn("room", "serve --max-store BYTES, or max_bytes of the stream", "the ledger takes %s of %s: a full one refuses everything", render.BytesText(used), render.BytesText(uint64(bound)))
+		return warn("room", "serve --max-store BYTES, or max_bytes of the stream",
+			"the ledger takes %s of %s: a full one refuses everything", render.BytesText(used),
+			render.BytesText(uint64(bound)))
 	}
-	return ok("room", "the ledger takes %s of %s", render.BytesText(used), render.BytesText(uint64(bound)))
+	return ok("room", "the ledger takes %s of %s", render.BytesText(used),
+		render.BytesText(uint64(bound)))
 }
 
 // examineDurable says whether what the server acknowledges is on disk.
 func examineDurable(v executor.StatusView) Finding {
 	if v.Lossy {
-		return warn("durability", `serve without --no-sync; with --nats: "sync_interval: always" and --system-nats, without --accept-lossy-broker`,
-			"the server may lose acknowledged records when the power fails: it need not sync each write, as serve was told")
+		return warn("durability",
+			`serve without --no-sync; with --nats: "sync_interval: always" and --system-nats, without --accept-lossy-broker`,
+			"the server may lose acknowledged records when the power fails: it need not sync "+
+				"each write, as serve was told")
 	}
 	return ok("durability", "every acknowledged record is synced to disk")
 }
@@ -121,14 +132,21 @@ func examineDisks(v executor.StatusView) Finding {
 	if len(v.Disks) == 0 {
 		return skipped("disk", "", "not checked: the executor does not tell")
 	}
-	worst := ok("disk", "%s", render.DiskText(slices.MinFunc(v.Disks, func(a, b executor.DiskView) int { return render.FreePercent(a) - render.FreePercent(b) })))
+	worst := ok("disk", "%s",
+		render.DiskText(slices.MinFunc(v.Disks,
+			func(a, b executor.DiskView) int {
+				return render.FreePercent(a) - render.FreePercent(
+					b)
+			})))
 	var details []string
 	for _, d := range v.Disks {
-		if d.FreeBytes >= diskFreeLow || render.FreePercent(d) >= diskFreeMin && d.FreeBytes >= diskFreeFew {
+		if d.FreeBytes >= diskFreeLow || render.FreePercent(d) >= diskFreeMin &&
+			d.FreeBytes >= diskFreeFew {
 			continue
 		}
 		details = append(details, render.DiskText(d))
-		next := "make room, or move --data or --tiles to a larger disk; a full one stops the ledger or the state, and loses nothing"
+		next := "make room, or move --data or --tiles to a larger disk; a full one stops the " +
+			"ledger or the state, and loses nothing"
 		if d.FreeBytes < diskFreeFew {
 			worst = broken("disk", next, "a disk is almost full")
 		} else if worst.State == "ok" {
@@ -145,15 +163,20 @@ func examineClock(v executor.StatusView, now time.Time) Finding {
 	ahead := time.Duration(v.TimeNs - now.UnixNano())
 	switch {
 	case v.Mode == executor.ModeGuard:
-		return broken("clock", `look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
+		return broken("clock",
+			`look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
 	case ahead > clocksApart:
-		return warn("clock", "compare the clocks of this machine, of the executor's host and of the NATS servers", "the ledger's time is %s ahead of this machine's clock: deadlines wait until it has caught up", cli.Span(ahead))
+		return warn("clock",
+			"compare the clocks of this machine, of the executor's host and of the NATS servers",
+			"the ledger's time is %s ahead of this machine's clock: deadlines wait until it has "+
+				"caught up", cli.Span(ahead))
 	}
 	return ok("clock", "the executor's clock is trusted")
 }
 
 // examineDeadlines warns of open plans that nothing but a person or their agent ends.
-func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) Finding {
+func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
+	old time.Duration) Finding {
 	answer, err := c.Plans(ctx, "plan.ls", executor.Filter{State: ledger.StateOpen}, windowsLooked)
 	if err != nil {
 		return problem("deadlines", err)
@@ -169,12 +192,18 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time, old tim
 		}
 	}
 	if len(endless) == 0 {
-		return ok("deadlines", "no open plan without a deadline is older than %s%s", cli.Span(old), more)
+		return ok("deadlines", "no open plan without a deadline is older than %s%s", cli.Span(old),
+			more)
 	}
-	f := warn("deadlines", fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan cancel", endless[0].Plan),
-		"%s without a deadline %s open for longer than %s%s", cli.CountOf(len(endless), "plan"), isOrAre(len(endless)), cli.Span(old), more)
+	f := warn("deadlines",
+		fmt.Sprintf("give plans a Deadline; this one: sagenbaum plan tree %s, then plan cancel",
+			endless[0].Plan),
+		"%s without a deadline %s open for longer than %s%s", cli.CountOf(len(endless), "plan"),
+		isOrAre(len(endless)), cli.Span(old), more)
 	for _, plan := range endless[:min(len(endless), status.StuckShown)] {
-		f.Details = append(f.Details, strings.TrimSpace(fmt.Sprintf("%s of agent %s, opened %s, %d held %s", plan.Plan, plan.Agent, cli.Relative(plan.OpenedNs, now), plan.Held, cli.Clip(plan.Label, 40))))
+		f.Details = append(f.Details,
+			strings.TrimSpace(fmt.Sprintf("%s of agent %s, opened %s, %d held %s", plan.Plan,
+				plan.Agent, cli.Relative(plan.OpenedNs, now), plan.Held, cli.Clip(plan.Label, 40))))
 	}
 	return f
 }
@@ -209,17 +238,24 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 			unknown = append(unknown, w)
 		}
 	}
-	f := ok("capability", "%s that would undo what is held: served, or heard", capabilities(len(answer.Workers)))
+	f := ok("capability", "%s that would undo what is held: served, or heard",
+		capabilities(len(answer.Workers)))
 	switch {
 	case len(answer.Workers) == 0:
 		f = ok("capability", "nothing is held that a worker would undo")
 	case len(gone) > 0:
-		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)", "no worker serves %s that would undo what is held", capabilities(len(gone)))
+		f = warn("capability", "start a worker for "+gone[0].Capability+" (docs/workers.md)",
+			"no worker serves %s that would undo what is held", capabilities(len(gone)))
 	case len(unknown) > 0:
-		f = ok("capability", "%s that would undo what is held; whether anybody serves them the server does not tell, and %d were not asked for since this executor started", capabilities(len(answer.Workers)), len(unknown))
+		f = ok("capability",
+			"%s that would undo what is held; whether anybody serves them the server does not "+
+				"tell, and %d were not asked for since this executor started",
+			capabilities(len(answer.Workers)), len(unknown))
 	}
 	for _, w := range gone[:min(len(gone), status.StuckShown)] {
-		f.Details = append(f.Details, fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability, cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now)))
+		f.Details = append(f.Details,
+			fmt.Sprintf("%s: %s held, %d due, as in plan %s; last heard %s", w.Capability,
+				cli.CountOf(int(w.Held), "action"), w.Due, w.Plan, cli.Relative(w.HeardNs, now)))
 	}
 	return f
 }

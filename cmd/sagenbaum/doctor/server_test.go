@@ -18,7 +18,8 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		return info
 	}
 	disk := func(free, total uint64) executor.StatusView {
-		return executor.StatusView{Disks: []executor.DiskView{{Store: "tiles", FreeBytes: 1 << 40, TotalBytes: 1 << 40}, {Store: "state", FreeBytes: free, TotalBytes: total}}}
+		return executor.StatusView{Disks: []executor.DiskView{{Store: "tiles", FreeBytes: 1 << 40, TotalBytes: 1 << 40},
+			{Store: "state", FreeBytes: free, TotalBytes: total}}}
 	}
 	for _, c := range []struct {
 		what  string
@@ -26,8 +27,11 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		state string
 		says  string
 	}{
-		{"guard", examineClock(executor.StatusView{Mode: executor.ModeGuard, Problem: "ahead"}, now), "FAIL", "no deadline fires: ahead"},
-		{"time ahead", examineClock(executor.StatusView{Mode: executor.ModeHolding, TimeNs: now.Add(time.Hour).UnixNano()}, now), "warn", "1h00m ahead"},
+		{"guard", examineClock(executor.StatusView{Mode: executor.ModeGuard, Problem: "ahead"}, now), "FAIL",
+			"no deadline fires: ahead"},
+		{"time ahead",
+			examineClock(executor.StatusView{Mode: executor.ModeHolding, TimeNs: now.Add(time.Hour).UnixNano()}, now),
+			"warn", "1h00m ahead"},
 		{"time", examineClock(executor.StatusView{Mode: executor.ModeHolding, TimeNs: now.UnixNano()}, now), "ok", ""},
 		{"full disk", examineDisks(disk(1<<29, 1<<40)), "FAIL", "almost full"},
 		{"filling disk", examineDisks(disk(5<<30, 100<<30)), "warn", "getting full"},
@@ -35,15 +39,23 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 		{"small disk", examineDisks(disk(5<<30, 8<<30)), "ok", ""},
 		{"no disk", examineDisks(executor.StatusView{}), "skip", ""},
 		{"one server", judgeReplicas(stream(`{"config":{"num_replicas":1}}`), "t"), "ok", "one server keeps"},
-		{"one of a cluster", judgeReplicas(stream(`{"config":{"num_replicas":1},"cluster":{"name":"c1","leader":"a"}}`), "t"), "warn", "cluster c1"},
-		{"one is away", judgeReplicas(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn", "1 of 3"},
-		{"all there", judgeReplicas(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},
-		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`)), "warn", "950 B of 1000 B"},
+		{"one of a cluster",
+			judgeReplicas(stream(`{"config":{"num_replicas":1},"cluster":{"name":"c1","leader":"a"}}`), "t"), "warn",
+			"cluster c1"},
+		{"one is away",
+			judgeReplicas(
+				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn", "1 of 3"},
+		{"all there", judgeReplicas(
+			stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},
+		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`)), "warn",
+			"950 B of 1000 B"},
 		{"ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":10}}`)), "ok", ""},
-		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`)), "ok", "no bound"},
+		{"ledger without bound", judgeRoom(stream(`{"config":{"max_bytes":-1},"state":{"bytes":10}}`)), "ok",
+			"no bound"},
 		{"lossy", examineDurable(executor.StatusView{Lossy: true}), "warn", "may lose"},
 	} {
-		if c.is.State != c.state || !strings.Contains(c.is.Text, c.says) || c.state != "ok" && c.state != "skip" && c.is.Next == "" {
+		if c.is.State != c.state || !strings.Contains(c.is.Text, c.says) || c.state != "ok" && c.state != "skip" &&
+			c.is.Next == "" {
 			t.Errorf("%s: %+v, want %s", c.what, c.is, c.state)
 		}
 	}

@@ -29,7 +29,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Example: `  sagenbaum fact put order/7 '{"status":"placed"}'
   sagenbaum fact get order/7
   sagenbaum fact history order/7`,
-	}, newFactPut(s), cli.Watchable(s, newFactGet(s)), cli.Watchable(s, newFactLs(s)), newFactHistory(s))
+	}, newFactPut(s), cli.Watchable(s, newFactGet(s)), cli.Watchable(s, newFactLs(s)),
+		newFactHistory(s))
 }
 
 // putting is what `fact put` was asked to do.
@@ -72,7 +73,8 @@ exit code 75 means that the log refused it.`,
 			return cli.Failed("write the fact", putFact(cmd, s, c, v.source, args[0], record))
 		},
 	}
-	cmd.Flags().StringVar(&v.source, "source", cli.DefaultActor(), "`NAME` of who observed it; by itself the user who runs this")
+	cmd.Flags().StringVar(&v.source, "source", cli.DefaultActor(),
+		"`NAME` of who observed it; by itself the user who runs this")
 	cmd.Flags().StringVar(&v.plan, "plan", "", "`PLAN` of the action that it is the effect of")
 	cmd.Flags().StringVar(&v.action, "action", "", "`ACTION` that it is the effect of, by its id")
 	cmd.Flags().BoolVar(&v.retract, "retract", false, "end the fact")
@@ -83,20 +85,27 @@ exit code 75 means that the log refused it.`,
 func (v putting) record(args []string) (*pb.Record, error) {
 	switch {
 	case !ledger.ValidToken(v.source):
-		return nil, cli.Fail(cli.ExitUsage, "--source NAME of who observed it: 1 to 64 letters, digits, '-' or '_'", "%q is no source, and each fact has one", v.source)
+		return nil, cli.Fail(cli.ExitUsage,
+			"--source NAME of who observed it: 1 to 64 letters, digits, '-' or '_'",
+			"%q is no source, and each fact has one", v.source)
 	case v.action != "" && v.plan == "":
-		return nil, cli.Fail(cli.ExitUsage, "--plan PLAN --action ACTION", "--action is one of a plan")
+		return nil, cli.Fail(cli.ExitUsage, "--plan PLAN --action ACTION",
+			"--action is one of a plan")
 	}
 	r := &pb.Record{Plan: v.plan, Action: v.action}
 	if v.retract {
 		r.Kind = &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: args[0]}}
 	} else {
 		if !json.Valid([]byte(args[1])) {
-			return nil, cli.Fail(cli.ExitUsage, fmt.Sprintf("sagenbaum fact put %s '\"text\"'; a text is JSON in quotes", KeyArg(args[0])), "%q is no JSON value", cli.Clip(args[1], 60))
+			return nil, cli.Fail(cli.ExitUsage,
+				fmt.Sprintf("sagenbaum fact put %s '\"text\"'; a text is JSON in quotes",
+					KeyArg(args[0])), "%q is no JSON value", cli.Clip(args[1], 60))
 		}
-		r.Kind = &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: args[0], Value: []byte(args[1])}}
+		r.Kind = &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: args[0],
+			Value: []byte(args[1])}}
 	}
-	if err := ledger.Check(r, ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: v.source}); err != nil {
+	if err := ledger.Check(r,
+		ledger.Source{Tenant: "t", Class: ledger.ClassFact, Name: v.source}); err != nil {
 		return nil, cli.Fail(cli.ExitUsage, "sagenbaum fact put --help", "%v", err)
 	}
 	return r, nil
@@ -108,13 +117,16 @@ type written struct {
 	Fact   executor.FactView `json:"fact"`
 }
 
-func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key string, record *pb.Record) error {
-	result, err := Write(cmd.Context(), c, ledger.Source{Tenant: c.Tenant, Class: ledger.ClassFact, Name: source}, key, record)
+func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key string,
+	record *pb.Record) error {
+	result, err := Write(cmd.Context(), c,
+		ledger.Source{Tenant: c.Tenant, Class: ledger.ClassFact, Name: source}, key, record)
 	if err != nil {
 		return err
 	}
 	return s.Print(cmd, result, func() {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", KeyText(key, KeyWhole), s.Pen(cmd).State(stateOf(result.Fact)), result.Record, unchanged(record, result))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s · record %d%s\n", KeyText(key, KeyWhole),
+			s.Pen(cmd).State(stateOf(result.Fact)), result.Record, unchanged(record, result))
 	})
 }
 
@@ -133,7 +145,8 @@ func unchanged(record *pb.Record, result written) string {
 		return ""
 	case v.State == "":
 		return " changes nothing: there is nothing to retract"
-	case v.State == executor.FactRetracted && !strings.HasPrefix(v.Tombstone, fmt.Sprintf("%d.", result.Record)):
+	case v.State == executor.FactRetracted &&
+		!strings.HasPrefix(v.Tombstone, fmt.Sprintf("%d.", result.Record)):
 		return " changes nothing: it was retracted at " + v.Tombstone
 	default:
 		return ""
@@ -170,7 +183,8 @@ func KeyArg(key string) string {
 
 // Write appends one record about a fact and waits until it is folded. A refusal
 // there means that the log decided otherwise.
-func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string, record *pb.Record) (written, error) {
+func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
+	record *pb.Record) (written, error) {
 	if err := ledger.Check(record, source); err != nil {
 		return written{}, err
 	}
@@ -178,16 +192,19 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	if err != nil {
 		return written{}, err
 	}
-	sequence, err := c.Append(ctx, ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
+	sequence, err := c.Append(ctx,
+		ledger.Append{Subject: source.Subject(), ID: jetstream.NewID(), Data: data})
 	if err != nil {
 		return written{}, err
 	}
 	var answer executor.FactAnswer
-	if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: sequence}, &answer); err != nil {
+	if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: sequence},
+		&answer); err != nil {
 		return written{}, err
 	}
 	if len(answer.Refused) > 0 {
-		return written{}, cli.Fail(cli.ExitConflict, "sagenbaum fact get "+KeyArg(key), "record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
+		return written{}, cli.Fail(cli.ExitConflict, "sagenbaum fact get "+KeyArg(key),
+			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	}
 	return written{sequence, answer.Fact}, nil
 }
@@ -207,7 +224,8 @@ back, and so does a lease that reads it.`,
 			if err != nil {
 				return cli.Failed("read the fact", err)
 			}
-			return s.Print(cmd, fact, func() { writeFact(cmd.OutOrStdout(), s.Pen(cmd), fact, time.Now()) })
+			return s.Print(cmd, fact,
+				func() { writeFact(cmd.OutOrStdout(), s.Pen(cmd), fact, time.Now()) })
 		}),
 	}
 }
@@ -233,7 +251,9 @@ func writeFact(out io.Writer, p cli.Pen, fact executor.FactView, now time.Time) 
 		line("", "evicted, read from the ledger at "+v.ReadFrom)
 	}
 	if v.Asserted != "" {
-		line("asserted", v.Asserted+" · "+cli.Relative(v.AssertedNs, now)+"; changed "+cli.Relative(v.ChangedNs, now))
+		line("asserted",
+			v.Asserted+" · "+cli.Relative(v.AssertedNs, now)+"; changed "+cli.Relative(v.ChangedNs,
+				now))
 	}
 	if v.Tombstone != "" {
 		line("retracted", v.Tombstone+" · "+cli.Relative(v.RetractedNs, now))
@@ -267,7 +287,8 @@ func purposeOf(v executor.FactView) string {
 	case v.Plan == "":
 		return ""
 	case v.Compensates:
-		return fmt.Sprintf("undo of %s/%s, registered at %s, dispatched at %s", v.Plan, v.Action, v.About, v.Cause)
+		return fmt.Sprintf("undo of %s/%s, registered at %s, dispatched at %s", v.Plan, v.Action,
+			v.About, v.Cause)
 	case v.Action == "":
 		return v.Plan
 	default:
@@ -281,16 +302,19 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 	var evicted, retracted bool
 	var only cli.ListFilter
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List facts in order of their keys",
-		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  sagenbaum fact ls --retracted -o json\n  sagenbaum fact ls --filter 'fact.bytes > 1000'",
-		Args:    cli.Exactly(),
+		Use:   "ls",
+		Short: "List facts in order of their keys",
+		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  " +
+			"sagenbaum fact ls --retracted -o json\n  sagenbaum fact ls --filter 'fact.bytes > " +
+			"1000'",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case limit < 1:
 				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 			case evicted && retracted:
-				return cli.Fail(cli.ExitUsage, "one of the two", "no fact is both evicted and retracted")
+				return cli.Fail(cli.ExitUsage, "one of the two",
+					"no fact is both evicted and retracted")
 			case evicted:
 				q.State = executor.FactEvicted
 			case retracted:
@@ -322,7 +346,8 @@ func writeFacts(cmd *cobra.Command, p cli.Pen, answer executor.FactsAnswer) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no facts")
 		return
 	}
-	t := cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"}, Elastic: []string{"VALUE", "FOR", "BY"}, Spare: []string{"BYTES", "FOR", "BY", "ASSERTED"}}
+	t := cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"},
+		Elastic: []string{"VALUE", "FOR", "BY"}, Spare: []string{"BYTES", "FOR", "BY", "ASSERTED"}}
 	t.Paint = cli.PaintColumn(1, func(cell string) string {
 		return p.State(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]
 	})
@@ -335,11 +360,14 @@ func writeFacts(cmd *cobra.Command, p cli.Pen, answer executor.FactsAnswer) {
 		if v.Compensates {
 			of = "undo of " + of
 		}
-		t.Add(KeyText(v.Key, KeyShown), v.State, fmt.Sprint(v.Bytes), cli.Relative(v.AssertedNs, now), sourceOf(v.By), cli.Dash(of), cli.Dash(cli.Clip(string(v.Value), 40)))
+		t.Add(KeyText(v.Key, KeyShown), v.State, fmt.Sprint(v.Bytes),
+			cli.Relative(v.AssertedNs, now), sourceOf(v.By), cli.Dash(of),
+			cli.Dash(cli.Clip(string(v.Value), 40)))
 	}
 	t.Write(cmd.OutOrStdout())
 	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n", cli.Printable(KeyArg(answer.Next)))
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n",
+			cli.Printable(KeyArg(answer.Next)))
 	}
 }
 
@@ -351,21 +379,25 @@ func newFactHistory(s *cli.Settings) *cobra.Command {
 		Long: `Show what the ledger says of a fact, the latest last: each assertion, retraction,
 eviction and re-ingestion with its address, who wrote it, and what it compensates:
 the act that an undo refers to, or the eviction that a re-ingestion takes back.`,
-		Example: "  sagenbaum fact history order/7\n  sagenbaum fact history order/7 --limit 1000 -o json",
-		Args:    cli.Exactly("KEY"),
+		Example: "  sagenbaum fact history order/7\n  sagenbaum fact history order/7 --limit " +
+			"1000 -o json",
+		Args: cli.Exactly("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > cli.PageSize {
-				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d", cli.PageSize, limit)
+				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
+					cli.PageSize, limit)
 			}
 			var answer executor.HistoryAnswer
-			if err := s.Question(cmd, "read the history of the fact", "fact.history", executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+			if err := s.Question(cmd, "read the history of the fact", "fact.history",
+				executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
 				return err
 			}
 			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			if answer.More {
-				fmt.Fprintln(cmd.ErrOrStderr(), "there are earlier ones: a larger --limit, or sagenbaum ledger tail --since 1")
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"there are earlier ones: a larger --limit, or sagenbaum ledger tail --since 1")
 			}
 			WriteEvents(cmd.OutOrStdout(), answer.Events, false)
 			return nil
@@ -382,7 +414,8 @@ func WriteEvents(out io.Writer, events []executor.FactEvent, keys bool) {
 		t.Head = append(t.Head[:2], append([]string{"KEY"}, t.Head[2:]...)...)
 	}
 	for _, e := range events {
-		cells := []string{e.At, cli.Moment(e.StampNs), strings.TrimPrefix(e.Kind, "fact_"), sourceOf(e.By), eventText(e)}
+		cells := []string{e.At, cli.Moment(e.StampNs), strings.TrimPrefix(e.Kind, "fact_"),
+			sourceOf(e.By), eventText(e)}
 		if keys {
 			cells = append(cells[:2], append([]string{KeyText(e.Key, KeyShown)}, cells[2:]...)...)
 		}

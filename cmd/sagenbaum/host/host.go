@@ -33,17 +33,21 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 			}
 			hosts = cli.Picked(&only, hosts)
 			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"hosts": append([]executor.HostView{}, hosts...)})
+				return cli.PrintJSON(cmd.OutOrStdout(),
+					map[string]any{"hosts": append([]executor.HostView{}, hosts...)})
 			}
 			if len(hosts) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no host answers\n  next: sagenbaum serve --tenant "+s.Tenant)
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"no host answers\n  next: sagenbaum serve --tenant "+s.Tenant)
 				return nil
 			}
 			p := s.Pen(cmd)
-			t := cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"}, Elastic: []string{"PROBLEM"}}
+			t := cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"},
+				Elastic: []string{"PROBLEM"}}
 			t.Paint = cli.PaintColumn(1, p.State)
 			for _, h := range hosts {
-				t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last), cli.Dash(h.Problem))
+				t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last),
+					cli.Dash(h.Problem))
 			}
 			t.Write(cmd.OutOrStdout())
 			return nil
@@ -81,10 +85,13 @@ func newHostShow(s *cli.Settings) *cobra.Command {
 				if s.JSON() {
 					return cli.PrintJSON(cmd.OutOrStdout(), h)
 				}
-				cli.PrintLines(cmd.OutOrStdout(), [][2]string{{"host", h.Host}, {"mode", h.Mode}, {"problem", h.Problem}, {"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
+				cli.PrintLines(cmd.OutOrStdout(),
+					[][2]string{{"host", h.Host}, {"mode", h.Mode}, {"problem", h.Problem},
+						{"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
 				return nil
 			}
-			return cli.Fail(cli.ExitFailed, "sagenbaum host ls", "no host %q answers for tenant %s", args[0], s.Tenant)
+			return cli.Fail(cli.ExitFailed, "sagenbaum host ls", "no host %q answers for tenant %s",
+				args[0], s.Tenant)
 		},
 	}
 }

@@ -49,7 +49,8 @@ key rotate replaces one.`,
 				return cli.Failed("read the keys", err)
 			}
 			if len(have) > 0 {
-				return cli.Fail(cli.ExitConflict, "sagenbaum key rotate --reason WHY", "tenant %s has a key in %s", s.Tenant, keys)
+				return cli.Fail(cli.ExitConflict, "sagenbaum key rotate --reason WHY",
+					"tenant %s has a key in %s", s.Tenant, keys)
 			}
 			key, err := host.NewKey(keys, s.Tenant)
 			if err != nil {
@@ -75,8 +76,9 @@ func newKeyLs(s *cli.Settings) *cobra.Command {
 key. It reads this machine's files only; sagenbaum status says which key the holder
 signs with. A folder that is none of keys is an error, exit code 2; a folder without a
 key of this tenant is none.`,
-		Example: "  sagenbaum key ls --keys /etc/sagenbaum/keys\n  sagenbaum key ls -o json | jq -r .[-1].verifier",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum key ls --keys /etc/sagenbaum/keys\n  sagenbaum key ls -o json | jq " +
+			"-r .[-1].verifier",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := host.CheckKeys(keys); err != nil {
 				return cli.Failed("read the keys", err)
@@ -128,21 +130,25 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.Reason == "" {
-				return cli.Fail(cli.ExitUsage, `--reason "a year is over"`, "a rotation needs a reason: it is a record that every audit shows")
+				return cli.Fail(cli.ExitUsage, `--reason "a year is over"`,
+					"a rotation needs a reason: it is a record that every audit shows")
 			}
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
 			var answer executor.RotationAnswer
-			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key", "key.rotate", q, &answer); err != nil {
+			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key",
+				"key.rotate", q, &answer); err != nil {
 				return err
 			}
 			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "new key  %s\nold key  %s\nfile     %s\n", answer.NewKey, answer.OldKey, cli.Printable(answer.File))
+			fmt.Fprintf(cmd.OutOrStdout(), "new key  %s\nold key  %s\nfile     %s\n", answer.NewKey,
+				answer.OldKey, cli.Printable(answer.File))
 			if !answer.Signed {
-				fmt.Fprintln(cmd.OutOrStdout(), "the old key was lost and has signed nothing: give auditors the new one")
+				fmt.Fprintln(cmd.OutOrStdout(),
+					"the old key was lost and has signed nothing: give auditors the new one")
 			}
 			return nil
 		},

@@ -27,13 +27,16 @@ func Command(s *cli.Settings) *cobra.Command {
 func newLeaseLs(s *cli.Settings) *cobra.Command {
 	var only cli.ListFilter
 	cmd := &cobra.Command{
-		Use:     "ls PLAN",
-		Short:   "List the leases of a plan and its actions: what each answers now, and what it waits for",
-		Example: "  sagenbaum lease ls 01JD3BX7\n  sagenbaum lease ls 01JD3BX7 --filter 'lease.truth == \"unknown\"'",
-		Args:    cli.Exactly("PLAN"),
+		Use: "ls PLAN",
+		Short: "List the leases of a plan and its actions: what each answers now, and what it " +
+			"waits for",
+		Example: "  sagenbaum lease ls 01JD3BX7\n  sagenbaum lease ls 01JD3BX7 --filter " +
+			"'lease.truth == \"unknown\"'",
+		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var answer executor.ExplainAnswer
-			if err := s.Question(cmd, "list leases", "trigger.explain", executor.ExplainQuery{Plan: args[0]}, &answer); err != nil {
+			if err := s.Question(cmd, "list leases", "trigger.explain",
+				executor.ExplainQuery{Plan: args[0]}, &answer); err != nil {
 				return err
 			}
 			answer.Explain.Leases = cli.Picked(&only, answer.Explain.Leases)
@@ -41,9 +44,12 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
 			}
 			now := time.Now()
-			t := cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR", "CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}}
+			t := cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR",
+				"CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}}
 			for _, l := range answer.Explain.Leases {
-				t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.LeaseView), cli.Relative(l.WakeNs, now), cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
+				t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.LeaseView),
+					cli.Relative(l.WakeNs, now),
+					cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
 			}
 			if len(t.Rows) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no leases")
@@ -51,7 +57,9 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 			}
 			t.Write(cmd.OutOrStdout())
 			if answer.Explain.Omitted {
-				fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum trigger explain %s --action NUMBER\n", cli.Printable(args[0]))
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"there are more: sagenbaum trigger explain %s --action NUMBER\n",
+					cli.Printable(args[0]))
 			}
 			return nil
 		},
@@ -63,10 +71,11 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 func newLeaseShow(s *cli.Settings) *cobra.Command {
 	var q executor.ExplainQuery
 	cmd := &cobra.Command{
-		Use:     "show PLAN LEASE",
-		Short:   "Show one lease of a plan: its truth, what it waits for and what it read",
-		Example: "  sagenbaum lease show 01JD3BX7 deadline\n  sagenbaum lease show 01JD3BX7 late --action 3",
-		Args:    cli.Exactly("PLAN", "LEASE"),
+		Use:   "show PLAN LEASE",
+		Short: "Show one lease of a plan: its truth, what it waits for and what it read",
+		Example: "  sagenbaum lease show 01JD3BX7 deadline\n  sagenbaum lease show 01JD3BX7 late " +
+			"--action 3",
+		Args: cli.Exactly("PLAN", "LEASE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan, q.Lease = args[0], args[1]
 			var answer executor.ExplainAnswer
@@ -74,10 +83,19 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 				return err
 			}
 			if len(answer.Explain.Leases) == 0 {
-				return cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0], "plan %s has no lease %q", args[0], args[1])
+				return cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0],
+					"plan %s has no lease %q", args[0], args[1])
 			}
-			slices.SortStableFunc(answer.Explain.Leases, func(a, b executor.HeldLease) int { return cmp.Compare(len(a.Action), len(b.Action)) })
-			return s.Print(cmd, answer.Explain, func() { render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now()) })
+			slices.SortStableFunc(answer.Explain.Leases,
+				func(a, b executor.HeldLease) int {
+					return cmp.Compare(len(a.Action),
+						len(b.Action))
+				})
+			return s.Print(cmd, answer.Explain,
+				func() {
+					render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd),
+						cli.ForPeople(answer.Explain), time.Now())
+				})
 		},
 	}
 	cmd.Flags().StringVar(&q.Action, "action", "", "the lease of this `ACTION`, by number or id")

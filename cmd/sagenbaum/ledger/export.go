@@ -42,7 +42,8 @@ can be checked and nothing else be seen. Such a file is written from the start e
 			case e.file == "":
 				return cli.Fail(cli.ExitUsage, "-f FILE", "an export needs a file")
 			case e.plan != "" && e.since > 0:
-				return cli.Fail(cli.ExitUsage, "--plan PLAN, or --since SEQUENCE", "--plan and --since exclude each other")
+				return cli.Fail(cli.ExitUsage, "--plan PLAN, or --since SEQUENCE",
+					"--plan and --since exclude each other")
 			case e.plan != "" && !ledger.ValidDerived(e.plan):
 				return cli.Fail(cli.ExitFailed, "sagenbaum plan ls", "%q is not a plan id", e.plan)
 			}
@@ -60,9 +61,11 @@ can be checked and nothing else be seen. Such a file is written from the start e
 		},
 	}
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "the bundle, a `FILE`")
-	cmd.Flags().StringVar(&e.plan, "plan", "", "only this `PLAN`, its child plans and what undoes them")
+	cmd.Flags().StringVar(&e.plan, "plan", "",
+		"only this `PLAN`, its child plans and what undoes them")
 	cmd.Flags().Uint64Var(&e.since, "since", 0, "only from this `SEQUENCE` on")
-	cmd.Flags().StringArrayVar(&e.before, "before", nil, "with --plan: a checkpoint in a `FILE` that its reader has kept, to be checked against")
+	cmd.Flags().StringArrayVar(&e.before, "before", nil,
+		"with --plan: a checkpoint in a `FILE` that its reader has kept, to be checked against")
 	return cmd
 }
 
@@ -81,7 +84,8 @@ func writeExport(w io.Writer, v exported) {
 	fmt.Fprintf(w, "%s: %d records, %d bytes", cli.Printable(v.File), v.Size, v.Bytes)
 	switch {
 	case v.Selected != nil:
-		fmt.Fprintf(w, ": %d shown, of %s, the others withheld by their hashes", v.Shown, plansText(len(v.Plans)))
+		fmt.Fprintf(w, ": %d shown, of %s, the others withheld by their hashes", v.Shown,
+			plansText(len(v.Plans)))
 	case v.Added == 0:
 		fmt.Fprint(w, ": nothing new is signed")
 	case v.Added < v.Size:
@@ -89,7 +93,8 @@ func writeExport(w io.Writer, v exported) {
 	}
 	fmt.Fprintln(w)
 	if v.Selected != nil && v.Shared > 0 {
-		fmt.Fprintf(w, "%d commits in JSON speak of other plans, too; they are withheld\n", v.Shared)
+		fmt.Fprintf(w, "%d commits in JSON speak of other plans, too; they are withheld\n",
+			v.Shared)
 	}
 	if v.Unsigned {
 		fmt.Fprintln(w, "no checkpoint is signed yet: sagenbaum-verify cannot tell who wrote it")
@@ -142,7 +147,9 @@ func (e *exporter) exportPlan(ctx context.Context) (v exported, err error) {
 		}
 		head, ok := verify.Claimed(string(text))
 		if !ok {
-			return v, cli.Fail(cli.ExitFailed, "the file checkpoint of a host's tiles, or of an earlier bundle", "%s is no checkpoint", name)
+			return v, cli.Fail(cli.ExitFailed,
+				"the file checkpoint of a host's tiles, or of an earlier bundle",
+				"%s is no checkpoint", name)
 		}
 		keep = append(keep, head.Size)
 	}
@@ -151,7 +158,8 @@ func (e *exporter) exportPlan(ctx context.Context) (v exported, err error) {
 		return v, err
 	}
 	defer func() { _ = errors.Join(whole.Close(), os.Remove(whole.Name())) }()
-	if v, err = e.download(ctx, whole, bundle.Header{Tenant: e.client.Tenant, Holds: bundle.Whole}); err != nil {
+	if v, err = e.download(ctx, whole,
+		bundle.Header{Tenant: e.client.Tenant, Holds: bundle.Whole}); err != nil {
 		return v, err
 	}
 	out, err := os.CreateTemp(filepath.Dir(e.file), ".export-*")
@@ -182,24 +190,30 @@ type download struct {
 	signed bool
 }
 
-func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header) (v exported, err error) {
+func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header) (v exported,
+	err error) {
 	v.Holds = h.Holds
 	part, err := bundle.Scan(file)
 	switch {
 	case errors.Is(err, bundle.ErrCut), isEmpty(file):
 		part = bundle.Part{Header: h}
 	case err != nil:
-		return v, cli.Fail(cli.ExitFailed, "another file, or none", "cannot continue %s: %v", e.file, err)
+		return v, cli.Fail(cli.ExitFailed, "another file, or none", "cannot continue %s: %v",
+			e.file, err)
 	case part.Header != h:
-		return v, cli.Fail(cli.ExitFailed, "another file", "%s holds something else: %+v", e.file, part.Header)
+		return v, cli.Fail(cli.ExitFailed, "another file", "%s holds something else: %+v", e.file,
+			part.Header)
 	}
-	d := &download{exporter: e, tree: part.Tree, size: int(min(e.client.Conn.MaxPayload()/2, 512<<10))}
+	d := &download{exporter: e, tree: part.Tree,
+		size: int(min(e.client.Conn.MaxPayload()/2, 512<<10))}
 	first, err := d.begin(ctx, part.Size)
 	if err != nil {
 		return v, err
 	}
 	if !sameNodes(part.Tree.Nodes(), first.Nodes) {
-		return v, cli.Fail(cli.ExitFailed, "another file; keep this one: sagenbaum-verify says where they part", "%s is of another history than the ledger that is served", e.file)
+		return v, cli.Fail(cli.ExitFailed,
+			"another file; keep this one: sagenbaum-verify says where they part",
+			"%s is of another history than the ledger that is served", e.file)
 	}
 	if head, ok := verify.Claimed(first.Checkpoint); ok {
 		d.end, d.signed = head.Size, true
@@ -241,7 +255,8 @@ const (
 
 // begin asks for what there is after so many records. The holder is asked to sign it
 // first; where that does not come, the export ends at the checkpoint before.
-func (d *download) begin(ctx context.Context, size uint64) (first executor.ExportAnswer, err error) {
+func (d *download) begin(ctx context.Context, size uint64) (first executor.ExportAnswer,
+	err error) {
 	var due executor.SignAnswer
 	if err := d.client.Administer(ctx, "ledger.sign", struct{}{}, &due); err != nil {
 		due.Size = 0 // a host that cannot sign can still be read
@@ -268,15 +283,19 @@ func isEmpty(file *os.File) bool {
 }
 
 // start cuts off what is not whole, and what comes before --since is one subtree each.
-func (d *download) start(ctx context.Context, file *os.File, part bundle.Part, h bundle.Header) error {
+func (d *download) start(ctx context.Context, file *os.File, part bundle.Part,
+	h bundle.Header) error {
 	var before executor.ExportAnswer
 	var err error
 	if h.Holds == bundle.Since && part.Size == 0 {
-		if before, err = d.ask(ctx, executor.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
+		if before, err = d.ask(ctx,
+			executor.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
 			return err
 		}
 		if before.Index > d.end {
-			return cli.Fail(cli.ExitFailed, fmt.Sprintf("an earlier --since, or wait for the next checkpoint: the last one covers %d records", d.end), "sequence %d is not signed yet", h.Since)
+			return cli.Fail(cli.ExitFailed,
+				fmt.Sprintf("an earlier --since, or wait for the next checkpoint: the last one "+
+					"covers %d records", d.end), "sequence %d is not signed yet", h.Since)
 		}
 	}
 	if err := file.Truncate(part.Offset); err != nil {
@@ -357,7 +376,8 @@ func (d *download) record(entry []byte) error {
 func (d *download) sign(note string) error {
 	head, _ := verify.Claimed(note)
 	if head.Root != d.tree.Root() {
-		return cli.Fail(cli.ExitFailed, "sagenbaum ledger scrub", "the signed checkpoint of %d records is not of those in the tiles", head.Size)
+		return cli.Fail(cli.ExitFailed, "sagenbaum ledger scrub",
+			"the signed checkpoint of %d records is not of those in the tiles", head.Size)
 	}
 	return d.w.Checkpoint(note)
 }
@@ -374,7 +394,8 @@ func sameNodes(have []bundle.Node, want []executor.ExportNode) bool {
 	return true
 }
 
-func (d *download) ask(ctx context.Context, q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
+func (d *download) ask(ctx context.Context, q executor.ExportQuery) (answer executor.ExportAnswer,
+	err error) {
 	err = d.client.Administer(ctx, "ledger.export", q, &answer)
 	return answer, err
 }

@@ -26,7 +26,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Use:     "ledger",
 		Short:   "Read the ledger itself, export it, hold it against its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
-	}, newLedgerTail(s), newLedgerShow(s), cli.Watchable(s, newLedgerLs(s)), newLedgerExport(s), newLedgerScrub(s), newLedgerRepair(s))
+	}, newLedgerTail(s), newLedgerShow(s), cli.Watchable(s, newLedgerLs(s)), newLedgerExport(s),
+		newLedgerScrub(s), newLedgerRepair(s))
 }
 
 // tailDefault is how many commits tail shows when it is not told where to start.
@@ -51,11 +52,13 @@ bits are text. A host reads them out for it, from its second copy, byte for byte
   sagenbaum ledger tail --since 1 -o json | jq -r .kind | sort | uniq -c`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := tailer{out: cmd.OutOrStdout(), pen: s.Pen(cmd), json: s.JSON(), plan: only, tenant: s.Tenant}
+			t := tailer{out: cmd.OutOrStdout(), pen: s.Pen(cmd), json: s.JSON(), plan: only,
+				tenant: s.Tenant}
 			if where != "" {
 				var err error
 				if t.where, err = triggers.CompileFilter(where); err != nil {
-					return cli.Fail(cli.ExitUsage, `--filter 'kind == "plan_opened"'`, "--filter: %v", err)
+					return cli.Fail(cli.ExitUsage, `--filter 'kind == "plan_opened"'`,
+						"--filter: %v", err)
 				}
 			}
 			c, err := s.Connect()
@@ -67,7 +70,8 @@ bits are text. A host reads them out for it, from its second copy, byte for byte
 			defer cancel()
 			err = t.tail(ctx, c, since, follow)
 			if t.picked == 0 && t.unanswered > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "nothing is picked; of %d records --filter could not be answered, first of %s\n", t.unanswered, cli.Printable(t.why))
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"nothing is picked; of %d records --filter could not be answered, first of %s\n", t.unanswered, cli.Printable(t.why))
 			}
 			switch {
 			case follow && cmd.Context().Err() != nil:
@@ -79,9 +83,11 @@ bits are text. A host reads them out for it, from its second copy, byte for byte
 		},
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as records arrive, until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
+		"go on as records arrive, until interrupted")
 	cmd.Flags().StringVar(&only, "plan", "", "only records of this `PLAN`")
-	cmd.Flags().StringVar(&where, "filter", "", "only records for which this `CEL` expression is true")
+	cmd.Flags().StringVar(&where, "filter", "",
+		"only records for which this `CEL` expression is true")
 	return cmd
 }
 
@@ -172,7 +178,8 @@ func recordView(m ledger.Message, e ledger.Entry) triggers.RecordView {
 	if k := e.Record.GetVerdictGiven(); k != nil {
 		v.Verdict = strings.ToLower(strings.TrimPrefix(k.Outcome.String(), "VERDICT_OUTCOME_"))
 	}
-	if raw, err := protojson.Marshal(e.Record); err == nil && json.Unmarshal(raw, &v.Record) != nil {
+	if raw, err := protojson.Marshal(e.Record); err == nil &&
+		json.Unmarshal(raw, &v.Record) != nil {
 		v.Record = nil
 	}
 	return v
@@ -213,12 +220,14 @@ func tailLineOf(m ledger.Message, e ledger.Entry) (TailLine, error) {
 		if err != nil {
 			return line, err
 		}
-		line.Kind, line.Plan, line.Action, line.Record = ledger.KindOf(e.Record).Name, e.Record.Plan, e.Record.Action, raw
+		line.Kind, line.Plan, line.Action, line.Record = ledger.KindOf(
+			e.Record).Name, e.Record.Plan, e.Record.Action, raw
 	}
 	return line, nil
 }
 
-// line is one record for people; entries are all of its commit. Columns are as wide as they usually need.
+// line is one record for people; entries are all of its commit. Columns are as wide as they usually
+// need.
 func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) string {
 	source := e.Source.Class.String()
 	if e.Source.Name != "" {
@@ -228,11 +237,13 @@ func (t tailer) line(m ledger.Message, e ledger.Entry, entries []ledger.Entry) s
 		source = m.Subject
 	}
 	source = cli.Printable(source)
-	text := fmt.Sprintf("%-16s %s  %-18s ", ledger.FormatAddress(e.Address), cli.Clock(m.StampNs), source)
+	text := fmt.Sprintf("%-16s %s  %-18s ", ledger.FormatAddress(e.Address), cli.Clock(m.StampNs),
+		source)
 	if e.Record == nil {
 		return text + t.pen.In("31", "not a record") + "  " + cli.Clip(e.Err.Error(), 160)
 	}
-	text += fmt.Sprintf("%-24s %-12s ", ledger.KindOf(e.Record).Name, cli.Dash(cli.Printable(e.Record.Plan)))
+	text += fmt.Sprintf("%-24s %-12s ", ledger.KindOf(e.Record).Name,
+		cli.Dash(cli.Printable(e.Record.Plan)))
 	if e.Record.Action != "" {
 		text += cli.Printable(e.Record.Action) + " "
 	}
@@ -272,7 +283,9 @@ func fieldsText(message protoreflect.Message) string {
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {
 		if field := fields.Get(i); message.Has(field) {
-			parts = append(parts, strings.TrimSuffix(string(field.Name()), "_ns")+"="+fieldText(field, message.Get(field)))
+			parts = append(parts,
+				strings.TrimSuffix(string(field.Name()), "_ns")+"="+fieldText(field,
+					message.Get(field)))
 		}
 	}
 	return strings.Join(parts, " ")

@@ -35,7 +35,8 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case q.Reason == "":
-				return cli.Fail(cli.ExitUsage, `--reason "bit rot on disk 3"`, "a repair needs a reason: it is a record that every audit shows")
+				return cli.Fail(cli.ExitUsage, `--reason "bit rot on disk 3"`,
+					"a repair needs a reason: it is a record that every audit shows")
 			case limit <= 0:
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
@@ -43,10 +44,12 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 				return err
 			}
 			var answer executor.RepairAnswer
-			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q, &answer); err != nil {
+			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q,
+				&answer); err != nil {
 				return err
 			}
-			if err := s.Print(cmd, answer, func() { writeRepair(cmd.OutOrStdout(), answer) }); err != nil {
+			if err := s.Print(cmd, answer,
+				func() { writeRepair(cmd.OutOrStdout(), answer) }); err != nil {
 				return err
 			}
 			return cli.Look(nil, answer.Lost+answer.Carried+answer.Dropped != "nonenonenone")
@@ -55,7 +58,8 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "say what it would do, and change nothing")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of the operator who asks")
-	cmd.Flags().DurationVar(&limit, "wait-timeout", limit, "how long to wait at most; the repair goes on after that")
+	cmd.Flags().DurationVar(&limit, "wait-timeout", limit,
+		"how long to wait at most; the repair goes on after that")
 	return cmd
 }
 
@@ -68,7 +72,8 @@ func writeRepair(w io.Writer, v executor.RepairAnswer) {
 		did = "would be"
 	}
 	line("problem", "%s", v.Problem)
-	line(did, "sequences 1 to %d as they were, %d records; the new stream starts at %d", v.Through, v.Size, v.Through+1)
+	line(did, "sequences 1 to %d as they were, %d records; the new stream starts at %d", v.Through,
+		v.Size, v.Through+1)
 	if v.Through > v.Tiles {
 		line("added", "%d to %d, which the old stream had after the tiles", v.Tiles+1, v.Through)
 	}
@@ -99,10 +104,12 @@ when there is one.`,
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
 			var v executor.ScrubAnswer
-			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{}, &v); err != nil {
+			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{},
+				&v); err != nil {
 				return err
 			}
-			if err := s.Print(cmd, v, func() { writeScrub(cmd.OutOrStdout(), s.Pen(cmd), v) }); err != nil {
+			if err := s.Print(cmd, v,
+				func() { writeScrub(cmd.OutOrStdout(), s.Pen(cmd), v) }); err != nil {
 				return err
 			}
 			return cli.Look(nil, v.Differs != 0)
@@ -119,11 +126,14 @@ func writeScrub(w io.Writer, p cli.Pen, v executor.ScrubAnswer) {
 		alone = fmt.Sprintf(", %d before a repair are in the tiles only", v.Alone)
 	}
 	if v.Differs == 0 {
-		fmt.Fprintf(w, "%s · %d commits of the stream are as in the tiles%s, %d records, in %s\n", p.State("ok"), v.Compared, alone, v.Records, took)
+		fmt.Fprintf(w, "%s · %d commits of the stream are as in the tiles%s, %d records, in %s\n",
+			p.State("ok"), v.Compared, alone, v.Records, took)
 		return
 	}
-	fmt.Fprintf(w, "%s · sequence %d differs: %s\n", p.State("FAIL"), v.Differs, cli.Printable(v.Problem))
-	fmt.Fprintf(w, "the tenant is halted; next: sagenbaum ledger repair --dry-run --reason \"...\"\n")
+	fmt.Fprintf(w, "%s · sequence %d differs: %s\n", p.State("FAIL"), v.Differs,
+		cli.Printable(v.Problem))
+	fmt.Fprintf(w,
+		"the tenant is halted; next: sagenbaum ledger repair --dry-run --reason \"...\"\n")
 }
 
 // ledgerListed is what ledger ls shows.
@@ -142,22 +152,27 @@ func newLedgerLs(s *cli.Settings) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer executor.StatusAnswer
-			if err := s.Question(cmd, "show the ledger", "status", struct{}{}, &answer); err != nil {
+			if err := s.Question(cmd, "show the ledger", "status", struct{}{},
+				&answer); err != nil {
 				return err
 			}
-			v := ledgerListed{answer.Status.Tenant, answer.Status.Mode, answer.Status.Last, answer.Status.Copy}
+			v := ledgerListed{answer.Status.Tenant, answer.Status.Mode, answer.Status.Last,
+				answer.Status.Copy}
 			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(), v)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s · %d commits · %s\n", s.Pen(cmd).Bold(v.Tenant), v.Last, s.Pen(cmd).State(v.Mode))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s · %d commits · %s\n", s.Pen(cmd).Bold(v.Tenant),
+				v.Last, s.Pen(cmd).State(v.Mode))
 			if v.Copy == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "the second copy is not open yet")
 				return nil
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), render.CopyText(*v.Copy, time.Now()))
-			t := cli.Table{Head: []string{"REPAIR", "THROUGH", "LOST", "CARRIED", "DROPPED", "BY", "WHEN", "WHY"}}
+			t := cli.Table{Head: []string{"REPAIR", "THROUGH", "LOST", "CARRIED", "DROPPED", "BY",
+				"WHEN", "WHY"}}
 			for _, r := range v.Copy.Repairs {
-				t.Add(r.At, fmt.Sprint(r.Through), r.Lost, r.Carried, r.Dropped, r.Actor, cli.Moment(r.StampNs), r.Reason)
+				t.Add(r.At, fmt.Sprint(r.Through), r.Lost, r.Carried, r.Dropped, r.Actor,
+					cli.Moment(r.StampNs), r.Reason)
 			}
 			if len(t.Rows) > 0 {
 				t.Write(cmd.OutOrStdout())

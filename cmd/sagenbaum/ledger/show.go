@@ -53,7 +53,10 @@ code 2 when another record is there.`,
 				}
 			}
 			if shown == 0 {
-				return cli.Fail(cli.ExitFailed, fmt.Sprintf("sagenbaum ledger show %d", at.sequence), "no record at %s: commit %d has %s, and none of that address", args[0], at.sequence, cli.CountOf(len(entries), "record"))
+				return cli.Fail(cli.ExitFailed,
+					fmt.Sprintf("sagenbaum ledger show %d", at.sequence),
+					"no record at %s: commit %d has %s, and none of that address", args[0],
+					at.sequence, cli.CountOf(len(entries), "record"))
 			}
 			return nil
 		},
@@ -70,7 +73,9 @@ func showRecord(cmd *cobra.Command, s *cli.Settings, m ledger.Message, e ledger.
 	if s.JSON() {
 		return cli.PrintJSON(cmd.OutOrStdout(), line)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s  %s\n", s.Pen(cmd).Bold(ledger.FormatFullAddress(e.Address)), line.Kind, cli.Moment(m.StampNs), cli.Printable(m.Subject))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  %s  %s  %s\n",
+		s.Pen(cmd).Bold(ledger.FormatFullAddress(e.Address)), line.Kind, cli.Moment(m.StampNs),
+		cli.Printable(m.Subject))
 	if line.Refused != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "  refused: %s\n", cli.Printable(line.Refused))
 	}
@@ -108,7 +113,9 @@ func parsePlace(text string) (place, error) {
 	}
 	at, err := ledger.ParseAddress(text)
 	if err != nil {
-		return place{}, cli.Fail(cli.ExitUsage, "sagenbaum ledger show 14, or an address as plan show has it: 14.0-0fd319a7", "%q is neither a sequence nor an address", text)
+		return place{}, cli.Fail(cli.ExitUsage,
+			"sagenbaum ledger show 14, or an address as plan show has it: 14.0-0fd319a7",
+			"%q is neither a sequence nor an address", text)
 	}
 	return place{sequence: at.Sequence, address: text}, nil
 }

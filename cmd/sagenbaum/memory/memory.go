@@ -25,7 +25,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Example: `  sagenbaum memory status
   sagenbaum memory queue
   sagenbaum memory rebuild --check`,
-	}, cli.Watchable(s, newMemoryStatus(s)), cli.Watchable(s, newMemoryQueue(s)), newMemoryEvict(s), newMemoryRestore(s), newMemoryRebuild(s))
+	}, cli.Watchable(s, newMemoryStatus(s)), cli.Watchable(s, newMemoryQueue(s)), newMemoryEvict(s),
+		newMemoryRestore(s), newMemoryRebuild(s))
 }
 
 func newMemoryStatus(s *cli.Settings) *cobra.Command {
@@ -36,10 +37,12 @@ func newMemoryStatus(s *cli.Settings) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer executor.MemoryAnswer
-			if err := s.Question(cmd, "read working memory", "memory.status", struct{}{}, &answer); err != nil {
+			if err := s.Question(cmd, "read working memory", "memory.status", struct{}{},
+				&answer); err != nil {
 				return err
 			}
-			return s.Print(cmd, answer.Memory, func() { fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory)) })
+			return s.Print(cmd, answer.Memory,
+				func() { fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory)) })
 		},
 	}
 }
@@ -49,7 +52,9 @@ func memoryLine(m executor.MemoryView) string {
 	if m.Capacity > 0 {
 		of = fmt.Sprintf("%.1f %% of %d", 100*float64(m.Bytes)/float64(m.Capacity), m.Capacity)
 	}
-	return fmt.Sprintf("%d bytes, %s · %d facts in memory · %d evicted · %d tombstones · %d evictions so far · as of sequence %d",
+	return fmt.Sprintf(
+		"%d bytes, %s · %d facts in memory · %d evicted · %d tombstones · %d evictions so far · "+
+			"as of sequence %d",
 		m.Bytes, of, m.Facts, m.Evicted, m.Tombstones, m.Evictions, m.Applied)
 }
 
@@ -68,10 +73,12 @@ the ledger, and no condition changes its answer.`,
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > cli.PageSize {
-				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d", cli.PageSize, limit)
+				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
+					cli.PageSize, limit)
 			}
 			var answer executor.QueueAnswer
-			if err := s.Question(cmd, "read the eviction queue", "memory.queue", executor.QueueQuery{Limit: limit}, &answer); err != nil {
+			if err := s.Question(cmd, "read the eviction queue", "memory.queue",
+				executor.QueueQuery{Limit: limit}, &answer); err != nil {
 				return err
 			}
 			return s.Print(cmd, answer, func() { writeQueue(cmd, answer) })
@@ -96,7 +103,8 @@ func writeQueue(cmd *cobra.Command, answer executor.QueueAnswer) {
 			case i == 0 || answer.Next[i-1].Oversize:
 				why = "asserted longest ago"
 			}
-			t.Add(fmt.Sprint(i+1), factcmd.KeyText(v.Key, factcmd.KeyShown), fmt.Sprint(v.Bytes), cli.Relative(v.SinceNs, now), why)
+			t.Add(fmt.Sprint(i+1), factcmd.KeyText(v.Key, factcmd.KeyShown), fmt.Sprint(v.Bytes),
+				cli.Relative(v.SinceNs, now), why)
 		}
 		t.Write(out)
 	}
@@ -126,8 +134,10 @@ example because a fact is evicted already.`,
 		Example: "  sagenbaum memory evict report/2025 report/2024 --reason \"read once a year\"",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, executor.FactEvicted, &pb.Record{Kind: &pb.Record_EvictRequested{
-				EvictRequested: &pb.EvictRequested{Keys: args, Reason: v.reason, Actor: v.actor}}})
+			return askAbout(cmd, s, args, v, executor.FactEvicted,
+				&pb.Record{Kind: &pb.Record_EvictRequested{
+					EvictRequested: &pb.EvictRequested{Keys: args, Reason: v.reason,
+						Actor: v.actor}}})
 		},
 	}
 	v.flags(cmd)
@@ -146,8 +156,10 @@ that the log refused it.`,
 		Example: "  sagenbaum memory restore report/2025",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, executor.FactInMemory, &pb.Record{Kind: &pb.Record_RestoreRequested{
-				RestoreRequested: &pb.RestoreRequested{Keys: args, Reason: v.reason, Actor: v.actor}}})
+			return askAbout(cmd, s, args, v, executor.FactInMemory,
+				&pb.Record{Kind: &pb.Record_RestoreRequested{
+					RestoreRequested: &pb.RestoreRequested{Keys: args, Reason: v.reason,
+						Actor: v.actor}}})
 		},
 	}
 	v.flags(cmd)
@@ -157,13 +169,15 @@ that the log refused it.`,
 // keysOf wants the keys of facts, as many as one request takes.
 func keysOf(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || len(args) > ledger.RequestKeysMax {
-		return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%s takes 1 to %d keys, got %d", cmd.CommandPath(), ledger.RequestKeysMax, len(args))
+		return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%s takes 1 to %d keys, got %d",
+			cmd.CommandPath(), ledger.RequestKeysMax, len(args))
 	}
 	return nil
 }
 
 // askAbout appends a request and waits until it is carried out.
-func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, state string, record *pb.Record) error {
+func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, state string,
+	record *pb.Record) error {
 	if err := cli.CheckActor(v.actor); err != nil {
 		return err
 	}
@@ -196,10 +210,13 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 		facts = append(facts, fact)
 	}
 	if s.JSON() {
-		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"record": result.Record, "facts": facts})
+		return cli.PrintJSON(cmd.OutOrStdout(),
+			map[string]any{"record": result.Record, "facts": facts})
 	}
 	for _, fact := range facts {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d%s\n", factcmd.KeyText(fact.Key, factcmd.KeyWhole), s.Pen(cmd).State(fact.State), sinceText(fact), result.Record, overtaken(fact, state))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d%s\n",
+			factcmd.KeyText(fact.Key, factcmd.KeyWhole), s.Pen(cmd).State(fact.State),
+			sinceText(fact), result.Record, overtaken(fact, state))
 	}
 	return nil
 }
@@ -224,7 +241,8 @@ func overtaken(fact executor.FactView, asked string) string {
 	if fact.State == asked {
 		return ""
 	}
-	return ", after which another record changed it: sagenbaum fact history " + factcmd.KeyArg(fact.Key)
+	return ", after which another record changed it: sagenbaum fact history " +
+		factcmd.KeyArg(fact.Key)
 }
 
 // fit refuses to ask for facts that never fit into working memory: they would be
@@ -239,11 +257,15 @@ func fit(ctx context.Context, c *cli.Client, keys []string) error {
 	}
 	for _, key := range keys {
 		var fact executor.FactAnswer
-		if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: 1}, &fact); err != nil {
+		if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: 1},
+			&fact); err != nil {
 			return err
 		}
-		if fact.Fact.State == executor.FactEvicted && fact.Fact.Bytes > uint64(answer.Memory.Capacity) {
-			return cli.Fail(cli.ExitConflict, "serve --memory-bytes; sagenbaum fact get "+factcmd.KeyArg(key)+" reads it from the ledger",
+		if fact.Fact.State == executor.FactEvicted &&
+			fact.Fact.Bytes > uint64(answer.Memory.Capacity) {
+			return cli.Fail(cli.ExitConflict,
+				"serve --memory-bytes; sagenbaum fact get "+factcmd.KeyArg(key)+
+					" reads it from the ledger",
 				"fact %q: %d bytes do not fit in %d", key, fact.Fact.Bytes, answer.Memory.Capacity)
 		}
 	}
@@ -259,7 +281,9 @@ func carriedOut(ctx context.Context, c *cli.Client, key string) (executor.FactVi
 			return fact, err
 		}
 		if !time.Now().Before(deadline) {
-			return fact, cli.Fail(cli.ExitFailed, "sagenbaum status", "the request of %s about fact %q is recorded and not carried out yet", fact.Asked, key)
+			return fact, cli.Fail(cli.ExitFailed, "sagenbaum status",
+				"the request of %s about fact %q is recorded and not carried out yet", fact.Asked,
+				key)
 		}
 		select {
 		case <-ctx.Done():
@@ -283,12 +307,14 @@ compare working memory and the whole state, byte for byte. It changes nothing. E
 code 1 when the two differ: then the state is not what the ledger says, and
 "sagenbaum rebuild" drops it and folds again: the state is a cache. It takes as long
 as a fold of the whole ledger; --wait-timeout bounds it.`,
-		Example: "  sagenbaum memory rebuild --check\n  sagenbaum memory rebuild --check -o json | jq .equal",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum memory rebuild --check\n  sagenbaum memory rebuild --check -o json " +
+			"| jq .equal",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !check:
-				return cli.Fail(cli.ExitUsage, "sagenbaum memory rebuild --check", "this one only checks; to rebuild the state: sagenbaum rebuild")
+				return cli.Fail(cli.ExitUsage, "sagenbaum memory rebuild --check",
+					"this one only checks; to rebuild the state: sagenbaum rebuild")
 			case limit <= 0:
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}

@@ -19,7 +19,8 @@ func TestAFactThatChangedMeanwhileIsShownAsItIs(t *testing.T) {
 		{executor.FactView{State: executor.FactInMemory, Asserted: "4.0"}, "at 4.0", false},
 		{executor.FactView{State: executor.FactRetracted, Tombstone: "5.0"}, "at 5.0", false},
 	} {
-		if got, more := sinceText(c.fact), overtaken(c.fact, executor.FactEvicted); got != c.at || (more == "") != c.same {
+		if got, more := sinceText(c.fact), overtaken(c.fact, executor.FactEvicted); got != c.at ||
+			(more == "") != c.same {
 			t.Errorf("%+v: %s%s", c.fact, got, more)
 		}
 	}

@@ -72,7 +72,8 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 		return err // an unknown plan never reaches the ledger
 	}
 	request := &pb.CancelRequested{Reason: v.reason, Actor: v.actor}
-	answer, sequence, err := c.Operate(ctx, v.actor, &pb.Record{Plan: id, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
+	answer, sequence, err := c.Operate(ctx, v.actor,
+		&pb.Record{Plan: id, Kind: &pb.Record_CancelRequested{CancelRequested: request}})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,8 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 		return err
 	}
 	err = s.Print(cmd, answer, func() {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id, s.Pen(cmd).State(answer.State), v.actor, sequence)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id,
+			s.Pen(cmd).State(answer.State), v.actor, sequence)
 	})
 	if err != nil || !v.wait {
 		return err
@@ -98,16 +100,20 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	if Moving(answer.State) {
 		sayUnfinished(ctx, cmd, c, id, v.limit)
 	}
-	return cli.Look(nil, !slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed}, answer.State))
+	return cli.Look(nil,
+		!slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed}, answer.State))
 }
 
 func sayWaiting(w io.Writer, id string, limit time.Duration) {
-	fmt.Fprintf(w, "waiting for the end of %s, at most %s; to interrupt this stops the waiting, not the undoing\n", id, limit)
+	fmt.Fprintf(w,
+		"waiting for the end of %s, at most %s; to interrupt this stops the waiting, not the "+
+			"undoing\n", id, limit)
 }
 
 // sayUnfinished says on stderr what a plan waits for whose end did not come in
 // time; what cannot be asked is left out, for the answer is there.
-func sayUnfinished(ctx context.Context, cmd *cobra.Command, c *cli.Client, id string, limit time.Duration) {
+func sayUnfinished(ctx context.Context, cmd *cobra.Command, c *cli.Client, id string,
+	limit time.Duration) {
 	stderr := cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "%s has not ended after %s; undoing goes on\n", id, limit)
 	plan, err := c.Plan(ctx, id, 0)
@@ -125,7 +131,8 @@ func outstanding(plan executor.PlanView, now time.Time) (lines []string) {
 	for _, a := range slices.Backward(plan.Actions) {
 		switch a.Undo {
 		case "ready", "dispatched", "waiting":
-			line := fmt.Sprintf("action %d %s: %s", a.Number, render.CapabilityOf(a), render.UndoLine(cli.Pen{}, a, now, render.TreeWidth))
+			line := fmt.Sprintf("action %d %s: %s", a.Number, render.CapabilityOf(a),
+				render.UndoLine(cli.Pen{}, a, now, render.TreeWidth))
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -134,16 +141,20 @@ func outstanding(plan executor.PlanView, now time.Time) (lines []string) {
 
 // Moving are the states that a plan leaves by itself.
 func Moving(state string) bool {
-	return state == ledger.StateOpen || state == ledger.StateCommitting || state == ledger.StateUnwinding
+	return state == ledger.StateOpen || state == ledger.StateCommitting ||
+		state == ledger.StateUnwinding
 }
 
 // AwaitEnd asks until the plan has ended, for at most limit; the answer is then
 // the state that it has. It returns earlier when the context ends.
-func AwaitEnd(ctx context.Context, c *cli.Client, id string, sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
+func AwaitEnd(ctx context.Context, c *cli.Client, id string, sequence uint64,
+	limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for {
 		wait := max(min(time.Until(deadline), c.Timeout/2), time.Millisecond)
-		answer, err := c.Outcome(ctx, api.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true, WaitMs: max(wait.Milliseconds(), 1)})
+		answer, err := c.Outcome(ctx,
+			api.OutcomeQuery{Plan: id, Sequence: sequence, Ended: true,
+				WaitMs: max(wait.Milliseconds(), 1)})
 		if err != nil {
 			return answer, err
 		}
@@ -158,7 +169,8 @@ func AwaitEnd(ctx context.Context, c *cli.Client, id string, sequence uint64, li
 
 // Settled is what becomes of a plan right after an operator's record: an end
 // that follows within milliseconds is told instead of the way there.
-func Settled(ctx context.Context, c *cli.Client, id string, sequence uint64, answer api.OutcomeAnswer) (api.OutcomeAnswer, error) {
+func Settled(ctx context.Context, c *cli.Client, id string, sequence uint64,
+	answer api.OutcomeAnswer) (api.OutcomeAnswer, error) {
 	if !Moving(answer.State) {
 		return answer, nil
 	}

@@ -25,7 +25,9 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 		"plan p was declared failed by agent: no card (8.0-cd)\n": {step(func(s *executor.WhyStep) {
 			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
 		})},
-		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(s *executor.WhyStep) {
+		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease " +
+			"plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(
+			s *executor.WhyStep) {
 			s.Lease, s.Said, s.ToSavepoint, s.Actor, s.Reason, s.At = "plan.cancelled", "unwind", "sp", "root", "back", "8.0-cd"
 		})},
 		"plan p was told to unwind by root (8.0-cd)\n": {step(func(s *executor.WhyStep) {
@@ -34,18 +36,27 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 		"action 3 of plan p completed late: it stands (8.0-cd)\n": {step(func(s *executor.WhyStep) {
 			s.Lease, s.Said, s.SaidOf, s.Reason, s.At = "plan.cancelled", "late", "3", "it stands", "8.0-cd"
 		})},
-		"the deadline of plan p passed: 1970-01-01 00:00:09Z, set when it was opened (2.0-cd)\n": {step(func(s *executor.WhyStep) { s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd" })},
+		"the deadline of plan p passed: 1970-01-01 00:00:09Z, set when it was opened (2.0-cd)\n": {step(func(
+			s *executor.WhyStep) {
+			s.Lease, s.DeadlineNs, s.At = "plan.deadline", 9e9, "2.0-cd"
+		})},
 		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *executor.WhyStep) {
 			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
 		})},
-		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) { s.TurnedNs = 9e9 })},
-		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) {
+		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(
+			s *executor.WhyStep) {
+			s.TurnedNs = 9e9
+		})},
+		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was " +
+			"undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *executor.WhyStep) {
 			s.Key, s.Source, s.Value, s.Fact, s.FactNs, s.TurnedNs = "stock", "store", "0", "7.0-ef", 9e9, 9e9
 		})},
-		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(s *executor.WhyStep) {
+		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(
+			s *executor.WhyStep) {
 			s.Key, s.Fact, s.FactNs, s.TurnedNs, s.Retracted = "stock", "7.0-ef", 8e9, 9e9, true
 		})},
-		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan p, and its plan was undone (9.0-ab)\n": {
+		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan " +
+			"p, and its plan was undone (9.0-ab)\n": {
 			step(func(s *executor.WhyStep) { s.Plan = "o" }),
 			step(func(s *executor.WhyStep) {
 				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef", true, "3", 2
@@ -58,7 +69,9 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			t.Errorf("%s\ndoes not say %q", got, want)
 		}
 	}
-	if got := told(executor.WhyView{Plan: "child", State: "compensated", Steps: []executor.WhyStep{step(func(*executor.WhyStep) {})}}); !strings.Contains(got, "plan child is a part of it, and is undone with it") {
+	if got := told(executor.WhyView{Plan: "child", State: "compensated",
+		Steps: []executor.WhyStep{step(func(*executor.WhyStep) {})}}); !strings.Contains(got,
+		"plan child is a part of it, and is undone with it") {
 		t.Error(got)
 	}
 	if got := told(executor.WhyView{Plan: "a\x1b[31m", State: "open"}); strings.Contains(got, "\x1b") {
@@ -69,23 +82,29 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 // TestAnAnswerFindsItsActionByNumberOrID, and a refusal names it.
 func TestAnAnswerFindsItsActionByNumberOrID(t *testing.T) {
 	t.Parallel()
-	plan := executor.PlanView{Plan: "p", Actions: []executor.ActionView{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}}, Cuts: []executor.CutView{
-		{Lease: "low"}, {Lease: "low", Number: 2, Action: "y"}, {Lease: "high", Number: 2, Action: "y"}, {Lease: "low", Number: 700, Action: "far"},
-	}}
+	plan := executor.PlanView{Plan: "p",
+		Actions: []executor.ActionView{{Number: 1, Action: "x"}, {Number: 2, Action: "y"}, {Number: 3, Action: "z"}},
+		Cuts: []executor.CutView{
+			{Lease: "low"}, {Lease: "low", Number: 2, Action: "y"}, {Lease: "high", Number: 2, Action: "y"},
+			{Lease: "low", Number: 700, Action: "far"},
+		}}
 	for _, c := range []struct {
 		action, lease string
 		meant         int
 		refusal       string
 	}{
-		{"", "", 4, ""}, {"", "low", 3, ""}, {"2", "", 2, ""}, {"y", "", 2, ""}, {"y", "high", 1, ""}, {"700", "", 1, ""}, {"far", "low", 1, ""},
-		{"1", "", 0, "action 1 of plan p is not cut; cut: lease low, lease low of action y, lease high of action y, lease low of action far"},
+		{"", "", 4, ""}, {"", "low", 3, ""}, {"2", "", 2, ""}, {"y", "", 2, ""}, {"y", "high", 1, ""},
+		{"700", "", 1, ""}, {"far", "low", 1, ""},
+		{"1", "", 0, "action 1 of plan p is not cut; cut: lease low, lease low of action y, lease high of action y, " +
+			"lease low of action far"},
 		{"z", "low", 0, "lease low of action z of plan p is not cut"},
 		{"2", "third", 0, "lease third of action 2 of plan p is not cut"},
 		{"", "third", 0, "lease third of plan p is not cut"},
 		{"nope", "", 0, `plan p has no action "nope"`},
 	} {
 		meant, err := cutsMeant(plan, c.action, c.lease)
-		if len(meant) != c.meant || (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+		if len(meant) != c.meant || (err == nil) != (c.refusal == "") || err != nil &&
+			!strings.Contains(err.Error(), c.refusal) {
 			t.Errorf("%s %s: %+v, %v", c.action, c.lease, meant, err)
 		}
 	}

@@ -52,7 +52,8 @@ Again is harmless. Copies of the keys that were made before, in a backup, are no
 				return err
 			}
 			if v.reason == "" {
-				return cli.Fail(cli.ExitUsage, `--reason "asked for by the customer"`, "an erasure needs a reason: it is for good")
+				return cli.Fail(cli.ExitUsage, `--reason "asked for by the customer"`,
+					"an erasure needs a reason: it is for good")
 			}
 			if v.limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
@@ -72,8 +73,10 @@ Again is harmless. Copies of the keys that were made before, in a backup, are no
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record; required")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of who erases")
-	cmd.Flags().BoolVar(&v.force, "force", false, "also while undos are held or owed: those that take sealed values are their owner's then")
-	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault, "how long to wait at most until the key is gone")
+	cmd.Flags().BoolVar(&v.force, "force", false,
+		"also while undos are held or owed: those that take sealed values are their owner's then")
+	cmd.Flags().DurationVar(&v.limit, "wait-timeout", waitDefault,
+		"how long to wait at most until the key is gone")
 	return cmd
 }
 
@@ -86,7 +89,8 @@ func erase(ctx context.Context, c *cli.Client, id string, v erasing) (erased, er
 	sequence := uint64(0)
 	if plan.Erasure == nil {
 		request := &pb.PlanErased{Reason: v.reason, Actor: v.actor, Force: v.force}
-		if _, sequence, err = c.Operate(ctx, v.actor, &pb.Record{Plan: id, Kind: &pb.Record_PlanErased{PlanErased: request}}); err != nil {
+		if _, sequence, err = c.Operate(ctx, v.actor,
+			&pb.Record{Plan: id, Kind: &pb.Record_PlanErased{PlanErased: request}}); err != nil {
 			return erased{}, err
 		}
 	}
@@ -95,10 +99,12 @@ func erase(ctx context.Context, c *cli.Client, id string, v erasing) (erased, er
 			return erased{}, err
 		}
 		if plan.Erasure == nil {
-			return erased{}, cli.Fail(cli.ExitFailed, "sagenbaum plan show "+id, "plan %s is not erased", id)
+			return erased{}, cli.Fail(cli.ExitFailed, "sagenbaum plan show "+id,
+				"plan %s is not erased", id)
 		}
 		if plan.Erasure.Destroyed != "" || !time.Now().Before(deadline) {
-			return erased{Plan: id, State: plan.State, Erasure: plan.Erasure, Children: cli.ChildrenOf(plan)}, nil
+			return erased{Plan: id, State: plan.State, Erasure: plan.Erasure,
+				Children: cli.ChildrenOf(plan)}, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -114,12 +120,17 @@ const erasePoll = 100 * time.Millisecond
 func writeErased(cmd *cobra.Command, p cli.Pen, answer erased) {
 	answer = cli.ForPeople(answer)
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s %s, %s\n", p.Bold(answer.Plan), p.State(answer.State), render.ErasureText(answer.Erasure))
+	fmt.Fprintf(out, "%s %s, %s\n", p.Bold(answer.Plan), p.State(answer.State),
+		render.ErasureText(answer.Erasure))
 	for _, child := range answer.Children {
-		fmt.Fprintf(out, "  plan %s is a part of it, with a key of its own: sagenbaum plan erase %s --reason WHY\n", child, child)
+		fmt.Fprintf(out,
+			"  plan %s is a part of it, with a key of its own: sagenbaum plan erase %s --reason "+
+				"WHY\n", child, child)
 	}
 	if answer.Erasure.Destroyed == "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the key is not destroyed yet; the executor tries on\n  next: sagenbaum plan show %s\n", answer.Plan)
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"the key is not destroyed yet; the executor tries on\n  next: sagenbaum plan show %s\n",
+			answer.Plan)
 	}
 }
 
@@ -130,6 +141,7 @@ func revealed(ctx context.Context, c *cli.Client, id string) (executor.PlanView,
 		return executor.PlanView{}, err
 	}
 	var answer executor.PlanAnswer
-	err := c.Request(ctx, api.RevealSubject(c.Tenant), "reveal", executor.PlanQuery{Plan: id}, &answer)
+	err := c.Request(ctx, api.RevealSubject(c.Tenant), "reveal", executor.PlanQuery{Plan: id},
+		&answer)
 	return answer.Plan, err
 }

@@ -17,17 +17,20 @@ import (
 )
 
 var planStates = []string{
-	ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted, ledger.StateUnwinding, ledger.StateCompensated,
+	ledger.StateOpen, ledger.StateCommitting, ledger.StateCommitted, ledger.StateUnwinding,
+	ledger.StateCompensated,
 	ledger.StateQuarantined, ledger.StateFailed, ledger.StateResolved,
 }
 
 // Command is `sagenbaum plan` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
-		Use:     "plan",
-		Short:   "Look at plans, cancel or unwind them, answer a cut cascade",
-		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan preview 01JD3BX7",
-	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s), newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
+		Use:   "plan",
+		Short: "Look at plans, cancel or unwind them, answer a cut cascade",
+		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  " +
+			"sagenbaum plan preview 01JD3BX7",
+	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s),
+		newPlanWhy(s), newPlanCancel(s), newPlanUnwind(s), newPlanErase(s),
 		newPlanResume(s), newPlanGiveUp(s))
 }
 
@@ -36,8 +39,9 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	var limit int
 	var only cli.ListFilter
 	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List plans in the order of their ids, which is that of time unless an agent chose them",
+		Use: "ls",
+		Short: "List plans in the order of their ids, which is that of time unless an agent " +
+			"chose them",
 		Example: `  sagenbaum plan ls
   sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'
   sagenbaum plan ls --filter 'plan.held > 3 && plan.opened_ns / 1000000000 < int(now) - 86400'
@@ -64,7 +68,8 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 			return s.Print(cmd, answer, func() { writePlans(cmd, s.Pen(cmd), answer) })
 		},
 	}
-	cmd.Flags().StringVar(&q.State, "state", "", "only plans in this `STATE`: "+strings.Join(planStates, ", "))
+	cmd.Flags().StringVar(&q.State, "state", "",
+		"only plans in this `STATE`: "+strings.Join(planStates, ", "))
 	cmd.Flags().StringVar(&q.Label, "label", "", "only plans with this `LABEL`")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
 	cmd.Flags().StringVar(&q.After, "after", "", "start after this `PLAN`")
@@ -81,20 +86,25 @@ func writePlans(cmd *cobra.Command, p cli.Pen, answer executor.PlansAnswer) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no plans")
 		return
 	}
-	t := cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD", "DEADLINE", "OPENED"}}
-	t.Elastic, t.Spare = []string{"LABEL", "OWNER", "AGENT"}, []string{"ACTIONS", "OPENED", "AGENT", "OWNER"}
+	t := cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD",
+		"DEADLINE", "OPENED"}}
+	t.Elastic, t.Spare = []string{"LABEL", "OWNER", "AGENT"}, []string{"ACTIONS", "OPENED", "AGENT",
+		"OWNER"}
 	t.Paint = cli.PaintColumn(4, p.State)
 	for _, plan := range answer.Plans {
 		deadline := "-"
 		if plan.State == ledger.StateOpen {
 			deadline = cli.Relative(plan.DeadlineNs, now)
 		}
-		t.Add(plan.Plan, cli.Dash(cli.Clip(plan.Label, 40)), plan.Agent, cli.Dash(plan.Owner), plan.State,
-			fmt.Sprint(plan.ActionCount), fmt.Sprint(plan.Held), deadline, cli.Relative(plan.OpenedNs, now))
+		t.Add(plan.Plan, cli.Dash(cli.Clip(plan.Label, 40)), plan.Agent, cli.Dash(plan.Owner),
+			plan.State,
+			fmt.Sprint(plan.ActionCount), fmt.Sprint(plan.Held), deadline,
+			cli.Relative(plan.OpenedNs, now))
 	}
 	t.Write(out)
 	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum plan ls --after %s\n", answer.Next)
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum plan ls --after %s\n",
+			answer.Next)
 	}
 }
 
@@ -107,7 +117,8 @@ records, its leases and the records that were refused or lost a race. Fields tha
 contract marks sensitive show as [sealed FIELD]; with --reveal the host opens them, for
 operators who may ask it (reveal.TENANT).
 Exit code 1 when something in it is quarantined.`,
-		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json\n  sagenbaum plan show 01JD3BX7 --reveal",
+		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json\n  " +
+			"sagenbaum plan show 01JD3BX7 --reveal",
 	}, true, func(cmd *cobra.Command, f cli.Family) {
 		render.WritePlan(cmd.OutOrStdout(), s.Pen(cmd), f, time.Now())
 	})
@@ -125,16 +136,23 @@ Exit code 1 when something in it is quarantined.`,
 	})
 }
 
-func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool, write func(*cobra.Command, cli.Family)) *cobra.Command {
+func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool,
+	write func(*cobra.Command, cli.Family)) *cobra.Command {
 	cmd.Args = cli.Exactly("PLAN")
 	reveal := false
 	if reveals {
 		cmd.Flags().BoolVar(&reveal, "reveal", false, "show sensitive fields in the clear")
 	}
 	cmd.RunE = s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-		ask := func(ctx context.Context, id string) (executor.PlanView, error) { return c.Plan(ctx, id, 0) }
+		ask := func(ctx context.Context, id string) (executor.PlanView,
+			error) {
+			return c.Plan(ctx, id, 0)
+		}
 		if reveal {
-			ask = func(ctx context.Context, id string) (executor.PlanView, error) { return revealed(ctx, c, id) }
+			ask = func(ctx context.Context, id string) (executor.PlanView,
+				error) {
+				return revealed(ctx, c, id)
+			}
 		}
 		plan, err := ask(cmd.Context(), args[0])
 		if err != nil {

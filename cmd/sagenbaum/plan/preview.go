@@ -35,8 +35,9 @@ side. The executor decides them with the code that unwinds, taking every worker 
 say done and every effect in doubt to be there.
 
 Exit code 1 when it would leave something to an owner, or could not begin.`,
-		Example: "  sagenbaum plan preview 01JD39QK\n  sagenbaum plan preview 01JD39QK --to drafted -o json",
-		Args:    cli.Exactly("PLAN"),
+		Example: "  sagenbaum plan preview 01JD39QK\n  sagenbaum plan preview 01JD39QK --to " +
+			"drafted -o json",
+		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
 			var answer executor.PreviewAnswer
@@ -44,17 +45,21 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 			if err != nil {
 				return err
 			}
-			err = s.Print(cmd, answer.Preview, func() { writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now()) })
+			err = s.Print(cmd, answer.Preview,
+				func() { writePreview(cmd.OutOrStdout(), s.Pen(cmd), answer.Preview, time.Now()) })
 			return cli.Look(err, !endsWell(answer.Preview))
 		},
 	}
-	cmd.Flags().StringVar(&q.To, "to", "", "only what came after this `SAVEPOINT`; the plan stays open")
+	cmd.Flags().StringVar(&q.To, "to", "",
+		"only what came after this `SAVEPOINT`; the plan stays open")
 	return cmd
 }
 
 // endsWell reports whether an unwind would leave nothing to an owner.
 func endsWell(v executor.PreviewView) bool {
-	return v.Refused == "" && slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed, ledger.StateOpen}, v.End)
+	return v.Refused == "" &&
+		slices.Contains([]string{ledger.StateCompensated, ledger.StateFailed, ledger.StateOpen},
+			v.End)
 }
 
 // writePreview prints the steps of an unwind, a line or three each:
@@ -80,12 +85,14 @@ func writePreview(w io.Writer, p cli.Pen, v executor.PreviewView, now time.Time)
 		}
 		return
 	}
-	t := cli.Table{Head: []string{"STAGE", "#", "STEP", "CAPABILITY", "CLASS", "FIDELITY", "VALID UNTIL"}}
+	t := cli.Table{Head: []string{"STAGE", "#", "STEP", "CAPABILITY", "CLASS", "FIDELITY",
+		"VALID UNTIL"}}
 	t.Paint = cli.PaintColumn(2, func(cell string) string { return p.In(stepColors[cell], cell) })
 	probed := map[string]bool{}
 	for _, step := range v.Steps {
 		number := numberOf(v.Plan, step)
-		t.Add(fmt.Sprint(step.Stage), number, step.Step, callText(step), step.Class, cli.Dash(step.Fidelity), validText(step.ClosesNs, now))
+		t.Add(fmt.Sprint(step.Stage), number, step.Step, callText(step), step.Class,
+			cli.Dash(step.Fidelity), validText(step.ClosesNs, now))
 		t.Note(3, stepNotes(step, probed[number])...)
 		probed[number] = probed[number] || step.Step == stepProbe
 	}
@@ -117,7 +124,8 @@ func waitsBehind(v executor.PreviewView) string {
 }
 
 // stepColors are the SGR codes of the steps of a preview.
-var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", stepSkip: "2", stepQuarantine: "31;1"}
+var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", stepSkip: "2",
+	stepQuarantine: "31;1"}
 
 // numberOf names an action: of a child plan together with it.
 func numberOf(plan string, step executor.PreviewStep) string {
@@ -208,7 +216,8 @@ func wouldLine(p cli.Pen, v executor.PreviewView) string {
 	}
 	var parts []string
 	for _, kind := range []struct{ name, text string }{
-		{"exact", "exact"}, {"semantic", "semantic"}, {"lossy", "lossy"}, {"", "of unsaid fidelity"}, {stepSkip, "skipped"},
+		{"exact", "exact"}, {"semantic", "semantic"}, {"lossy", "lossy"},
+		{"", "of unsaid fidelity"}, {stepSkip, "skipped"},
 	} {
 		if n := kinds[kind.name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, kind.text))
@@ -220,7 +229,8 @@ func wouldLine(p cli.Pen, v executor.PreviewView) string {
 	if len(parts) == 0 {
 		parts = []string{"nothing to do"}
 	}
-	return fmt.Sprintf("would: %s · %d in doubt · ends %s", strings.Join(parts, ", "), len(doubts), p.State(v.End))
+	return fmt.Sprintf("would: %s · %d in doubt · ends %s", strings.Join(parts, ", "), len(doubts),
+		p.State(v.End))
 }
 
 // refusalLines takes a refusal that lists what has become irreversible apart.

@@ -31,10 +31,14 @@ func TestPreviewEndsWellOrIsToBeLookedAt(t *testing.T) {
 
 func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	view := executor.PreviewView{Plan: "p1", State: "open", End: "compensated", Owner: "travel", Steps: []executor.PreviewStep{
-		{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate, Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown", ClosesNs: now.Add(26 * time.Hour).UnixNano()},
-		{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: stepSkip, Class: "effectless", Outcome: "completed", Reason: "effectless: nothing to undo"},
-	}}
+	view := executor.PreviewView{Plan: "p1", State: "open", End: "compensated", Owner: "travel",
+		Steps: []executor.PreviewStep{
+			{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate,
+				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown",
+				ClosesNs: now.Add(26 * time.Hour).UnixNano()},
+			{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: stepSkip, Class: "effectless",
+				Outcome: "completed", Reason: "effectless: nothing to undo"},
+		}}
 	var out strings.Builder
 	writePreview(&out, cli.Pen{}, view, now)
 	want := `p1  open, an unwind now:

@@ -10,10 +10,13 @@ import (
 
 func TestProgressCountsWhatIsSettled(t *testing.T) {
 	plan := executor.PlanView{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []executor.ActionView{
-		{Undo: "held"}, {Undo: "compensated"}, {Undo: "skipped"}, {Undo: "dispatched"}, {Undo: "dispatched", WaitsFor: "a worker: nobody serves x.y, tries: 3"},
+		{Undo: "held"}, {Undo: "compensated"}, {Undo: "skipped"}, {Undo: "dispatched"},
+		{Undo: "dispatched", WaitsFor: "a worker: nobody serves x.y, tries: 3"},
 		{Undo: "waiting"}, {Undo: cli.UndoQuarantined}, {Undo: "owed"}, {Undo: "retired"},
 	}}
-	if got, want := progressText(plan), "[#####...............] 2 of 7 settled, 1 at work, 1 to be tried again, 1 without a worker, 1 quarantined"; got != want {
+	if got, want := progressText(
+		plan), "[#####...............] 2 of 7 settled, 1 at work, 1 to be tried again, 1 without a worker, 1 "+
+		"quarantined"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := progressText(executor.PlanView{Plan: "p", State: ledger.StateOpen}); got != "open" {

@@ -65,7 +65,8 @@ func progressText(plan executor.PlanView) string {
 			all++
 		case "dispatched":
 			all++
-			if strings.HasPrefix(a.WaitsFor, "a worker: nobody") || strings.Contains(a.WaitsFor, "no process offers it") {
+			if strings.HasPrefix(a.WaitsFor, "a worker: nobody") ||
+				strings.Contains(a.WaitsFor, "no process offers it") {
 				lost++
 			} else {
 				working++
@@ -81,11 +82,13 @@ func progressText(plan executor.PlanView) string {
 		return plan.State
 	}
 	bar := settled * progressWidth / all
-	parts := []string{fmt.Sprintf("[%s%s] %d of %d settled", strings.Repeat("#", bar), strings.Repeat(".", progressWidth-bar), settled, all)}
+	parts := []string{fmt.Sprintf("[%s%s] %d of %d settled", strings.Repeat("#", bar),
+		strings.Repeat(".", progressWidth-bar), settled, all)}
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{working, "at work"}, {waiting, "to be tried again"}, {lost, "without a worker"}, {plan.Quarantined, "quarantined"}} {
+	}{{working, "at work"}, {waiting, "to be tried again"}, {lost, "without a worker"},
+		{plan.Quarantined, "quarantined"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}

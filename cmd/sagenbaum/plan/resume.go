@@ -69,31 +69,36 @@ func newCascadeAnswer(s *cli.Settings, w *cascadeWord, cmd *cobra.Command) *cobr
 		return cli.Failed("answer the cascade", answerCascade(cmd, s, c, args[0], w))
 	}
 	w.Flags(cmd)
-	cmd.Flags().StringVar(&w.lease, "lease", "", "only the lease of this `NAME`; all that are cut otherwise")
-	cmd.Flags().StringVar(&w.action, "action", "", "only leases of this `ACTION`: its number in the plan, or its id")
+	cmd.Flags().StringVar(&w.lease, "lease", "",
+		"only the lease of this `NAME`; all that are cut otherwise")
+	cmd.Flags().StringVar(&w.action, "action", "",
+		"only leases of this `ACTION`: its number in the plan, or its id")
 	return cmd
 }
 
 // cascadeAnswered is what became of an owner's answer, as -o json prints it.
 type cascadeAnswered struct {
-	Plan     string   `json:"plan"`
-	Answer   string   `json:"answer"` // resume, give-up
-	By       string   `json:"by"`
-	Record   uint64   `json:"record"` // sequence of the answer in the ledger
-	Leases   []string `json:"leases"`
-	Proposal string   `json:"proposal,omitempty"` // the plan waits for a second operator to say the same
+	Plan   string   `json:"plan"`
+	Answer string   `json:"answer"` // resume, give-up
+	By     string   `json:"by"`
+	Record uint64   `json:"record"` // sequence of the answer in the ledger
+	Leases []string `json:"leases"`
+	// the plan waits for a second operator to say the same
+	Proposal string `json:"proposal,omitempty"`
 	api.OutcomeAnswer
 }
 
-func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, w *cascadeWord) error {
+func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string,
+	w *cascadeWord) error {
 	ctx := cmd.Context()
 	plan, err := c.Plan(ctx, id, 0)
 	if err != nil {
 		return err
 	}
-	record := &pb.Record{Plan: id, Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{
-		Resume: w.resume, Lease: w.lease, Reason: w.Reason, Actor: w.Actor,
-	}}}
+	record := &pb.Record{Plan: id,
+		Kind: &pb.Record_CascadeAnswered{CascadeAnswered: &pb.CascadeAnswered{
+			Resume: w.resume, Lease: w.lease, Reason: w.Reason, Actor: w.Actor,
+		}}}
 	meant, err := cutsMeant(plan, w.action, w.lease)
 	if err != nil {
 		return err
@@ -125,7 +130,8 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 		}
 	}
 	if result.Proposal == "" && w.resume {
-		if result.OutcomeAnswer, err = Settled(ctx, c, id, result.Record, result.OutcomeAnswer); err != nil {
+		if result.OutcomeAnswer, err = Settled(ctx, c, id, result.Record,
+			result.OutcomeAnswer); err != nil {
 			return err
 		}
 	}
@@ -138,12 +144,19 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView, error) {
 	next := "sagenbaum plan why " + plan.Plan
 	if len(plan.Cuts) == 0 {
-		return nil, cli.Fail(cli.ExitConflict, next, "no lease of plan %s waits after a cut cascade: it is %s", plan.Plan, plan.State)
+		return nil, cli.Fail(cli.ExitConflict, next,
+			"no lease of plan %s waits after a cut cascade: it is %s", plan.Plan, plan.State)
 	}
 	id, what := action, "lease "+lease
-	if at := slices.IndexFunc(plan.Cuts, func(c executor.CutView) bool { return c.Action != "" && fmt.Sprint(c.Number) == action }); at >= 0 {
+	if at := slices.IndexFunc(plan.Cuts,
+		func(c executor.CutView) bool {
+			return c.Action != "" &&
+				fmt.Sprint(c.Number) == action
+		}); at >= 0 {
 		id = plan.Cuts[at].Action
-	} else if action != "" && !slices.ContainsFunc(plan.Cuts, func(c executor.CutView) bool { return c.Action == action }) {
+	} else if action != "" &&
+		!slices.ContainsFunc(plan.Cuts,
+			func(c executor.CutView) bool { return c.Action == action }) {
 		a, err := render.FindAction(plan, action)
 		if err != nil {
 			return nil, err
@@ -159,7 +172,8 @@ func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView
 	case action != "":
 		what += " of action " + action
 	}
-	return nil, cli.Fail(cli.ExitConflict, next, "%s of plan %s is not cut; cut: %s", what, plan.Plan, render.CutNames(plan.Cuts))
+	return nil, cli.Fail(cli.ExitConflict, next, "%s of plan %s is not cut; cut: %s", what,
+		plan.Plan, render.CutNames(plan.Cuts))
 }
 
 // cutsOf are the cuts of an action's leases, of leases of a name, or of both.
@@ -191,17 +205,21 @@ func resumeCommand(plan string, cuts []executor.CutView, resume bool) string {
 	return line
 }
 
-func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan executor.PlanView, w *cascadeWord) {
+func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan executor.PlanView,
+	w *cascadeWord) {
 	r = cli.ForPeople(r)
 	out, leases := cmd.OutOrStdout(), "lease "+strings.Join(r.Leases, ", ")
 	if r.Proposal != "" {
-		fmt.Fprintf(out, "%s %s: %s proposed by %s · record %d · waits for a second operator\n", r.Plan, leases, r.Answer, w.Actor, r.Record)
-		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", resumeCommand(r.Plan, plan.Cuts, w.resume), "(by the second operator)")
+		fmt.Fprintf(out, "%s %s: %s proposed by %s · record %d · waits for a second operator\n",
+			r.Plan, leases, r.Answer, w.Actor, r.Record)
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", resumeCommand(r.Plan, plan.Cuts, w.resume),
+			"(by the second operator)")
 		return
 	}
 	said := "given up"
 	if w.resume {
 		said = "goes on from depth 1"
 	}
-	fmt.Fprintf(out, "%s %s %s, as told by %s · record %d · plan now %s\n", r.Plan, leases, said, w.Actor, r.Record, p.State(r.State))
+	fmt.Fprintf(out, "%s %s %s, as told by %s · record %d · plan now %s\n", r.Plan, leases, said,
+		w.Actor, r.Record, p.State(r.State))
 }

@@ -22,14 +22,17 @@ import (
 //	             read plan.status = "failed" (sequence 9)
 func writeStory(w io.Writer, p cli.Pen, why executor.WhyView) {
 	for _, wait := range why.Waits {
-		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action, p.State(wait.Undo), wait.For)
+		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action,
+			p.State(wait.Undo), wait.For)
 	}
 	of := ""
 	if why.Action != "" {
 		of = " of action " + why.Action
 	}
 	if len(why.Records) > 0 {
-		fmt.Fprintf(w, "records%s, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE\n", of)
+		fmt.Fprintf(w,
+			"records%s, in the order of the ledger; any of them: sagenbaum ledger show SEQUENCE\n",
+			of)
 	}
 	width := 0
 	for _, line := range why.Records {
@@ -46,7 +49,8 @@ func writeStory(w io.Writer, p cli.Pen, why executor.WhyView) {
 	}
 }
 
-func writeStoryLine(w io.Writer, p cli.Pen, why executor.WhyView, line ledger.StoryLine, width int) {
+func writeStoryLine(w io.Writer, p cli.Pen, why executor.WhyView, line ledger.StoryLine,
+	width int) {
 	text := line.Text
 	switch {
 	case line.Plan != "" && line.Plan != why.Plan && line.Action != "":
@@ -56,7 +60,9 @@ func writeStoryLine(w io.Writer, p cli.Pen, why executor.WhyView, line ledger.St
 	case line.Action != "":
 		text = "action " + line.Action + ": " + text
 	}
-	fmt.Fprintf(w, "  %-8s %s  %s %s\n", line.Role, p.Bold(line.Record)+strings.Repeat(" ", width-len(line.Record)), cli.Clip(text, 240), p.Dim("("+line.By+", "+cli.Moment(line.TimeNs)+")"))
+	fmt.Fprintf(w, "  %-8s %s  %s %s\n", line.Role,
+		p.Bold(line.Record)+strings.Repeat(" ", width-len(line.Record)), cli.Clip(text, 240),
+		p.Dim("("+line.By+", "+cli.Moment(line.TimeNs)+")"))
 	note := func(format string, args ...any) {
 		fmt.Fprintf(w, "  %-8s   %s\n", "", fmt.Sprintf(format, args...))
 	}

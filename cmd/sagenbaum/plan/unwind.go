@@ -76,7 +76,8 @@ func (v unwinding) check() error {
 
 // Unwound is what became of an unwind, as -o json prints it.
 type Unwound struct {
-	Plan   string   `json:"plan"`                   // the one that is undone: of a committed one, the plan that undoes it
+	// the one that is undone: of a committed one, the plan that undoes it
+	Plan   string   `json:"plan"`
 	Origin string   `json:"origin,omitempty"`       // the committed plan
 	To     string   `json:"to,omitempty"`           // savepoint
 	Record uint64   `json:"record"`                 // sequence of the request in the ledger
@@ -95,7 +96,9 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	}
 	result := Unwound{Plan: id, To: v.to}
 	request := &pb.CompensationRequested{Reason: v.reason, Actor: v.actor, ToSavepoint: v.to}
-	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, v.actor, &pb.Record{Plan: id, Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
+	result.OutcomeAnswer, result.Record, err = c.Operate(ctx, v.actor,
+		&pb.Record{Plan: id,
+			Kind: &pb.Record_CompensationRequested{CompensationRequested: request}})
 	if err != nil {
 		return refusedUnwind(cmd, s, result, err)
 	}
@@ -140,7 +143,8 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 	case r.State == ledger.StateUnwinding, r.State == ledger.StateOpen && !open:
 		sayUnfinished(cmd.Context(), cmd, c, r.Plan, v.limit)
 		return cli.ErrLook
-	case open && r.State == ledger.StateOpen, r.State == ledger.StateCompensated, r.State == ledger.StateFailed:
+	case open && r.State == ledger.StateOpen, r.State == ledger.StateCompensated,
+		r.State == ledger.StateFailed:
 		return nil
 	default:
 		return cli.ErrLook
@@ -159,7 +163,9 @@ func hasSavepoint(plan executor.PlanView, name string) error {
 		}
 		known = append(known, sp.Name)
 	}
-	return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan, "compensation_requested.to_savepoint: plan %s has no savepoint %q; it has %s", plan.Plan, name, cli.Dash(strings.Join(known, ", ")))
+	return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
+		"compensation_requested.to_savepoint: plan %s has no savepoint %q; it has %s", plan.Plan,
+		name, cli.Dash(strings.Join(known, ", ")))
 }
 
 // refusedUnwind prints what has become irreversible, one line each, where that is
@@ -182,7 +188,9 @@ func refusedUnwind(cmd *cobra.Command, s *cli.Settings, r Unwound, cause error) 
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
 	}
-	return cli.Fail(cli.ExitConflict, "sagenbaum plan preview "+r.Plan, "nothing of %s was unwound, record %d has no effect: undo windows have closed", r.Plan, r.Record)
+	return cli.Fail(cli.ExitConflict, "sagenbaum plan preview "+r.Plan,
+		"nothing of %s was unwound, record %d has no effect: undo windows have closed", r.Plan,
+		r.Record)
 }
 
 func writeUnwound(cmd *cobra.Command, p cli.Pen, r Unwound, v unwinding) {
@@ -205,7 +213,8 @@ const (
 
 // awaitRewound asks until a plan has gone back to a savepoint and is open again, or
 // stopped on the way, for at most limit. Before is the plan as it was asked.
-func awaitRewound(ctx context.Context, c *cli.Client, before executor.PlanView, to string, sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
+func awaitRewound(ctx context.Context, c *cli.Client, before executor.PlanView, to string,
+	sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
 		plan, err := c.Plan(ctx, before.Plan, sequence)
@@ -246,4 +255,5 @@ func wentBack(before, plan executor.PlanView, to string) bool {
 }
 
 // unsettledUndos are the states of an undo that is still to come or under way.
-var unsettledUndos = []string{"held", "owed", "ready", "dispatched", "waiting", "exhausted", cli.UndoQuarantined}
+var unsettledUndos = []string{"held", "owed", "ready", "dispatched", "waiting", "exhausted",
+	cli.UndoQuarantined}

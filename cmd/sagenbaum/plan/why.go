@@ -16,8 +16,9 @@ import (
 
 func newPlanWhy(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use:   "why PLAN [ACTION]",
-		Short: "Tell why a plan unwinds, or what became of one action and why: every record, with its address",
+		Use: "why PLAN [ACTION]",
+		Short: "Tell why a plan unwinds, or what became of one action and why: every record, " +
+			"with its address",
 		Long: `Tell why a plan unwinds or has unwound: what happened first, which lease that
 turned, what the undo of that plan made, which lease that turned in its turn, and
 so on, with the address of each record. A chain that comes round is called a cycle.
@@ -29,10 +30,12 @@ what a record was caused by. Records that were refused or lost a race are told w
 reason. With an ACTION (its number or id) all of that action, and what led there.
 For a plan with a lease that a cascade limit holds, it tells why that one is cut, and
 the commands that answer it; exit code 1 then.`,
-		Example: "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 2\n  sagenbaum plan why 01JD3BX7 -o json | jq -r '.records[].record'",
-		Args:    planAndAction,
+		Example: "  sagenbaum plan why 01JD3BX7\n  sagenbaum plan why 01JD3BX7 2\n  sagenbaum " +
+			"plan why 01JD3BX7 -o json | jq -r '.records[].record'",
+		Args: planAndAction,
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-			why, err := why(cmd.Context(), c, executor.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
+			why, err := why(cmd.Context(), c,
+				executor.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
 			if err != nil {
 				return cli.Failed("tell why", err)
 			}
@@ -62,7 +65,8 @@ func why(ctx context.Context, c *cli.Client, q executor.WhyQuery) (executor.WhyV
 		known = known || a.Action == q.Action || fmt.Sprint(a.Number) == q.Action
 	}
 	if !known {
-		return answer.Why, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+q.Plan, "plan %s has no action %s; it has %d", q.Plan, q.Action, plan.ActionCount)
+		return answer.Why, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+q.Plan,
+			"plan %s has no action %s; it has %d", q.Plan, q.Action, plan.ActionCount)
 	}
 	err = c.Ask(ctx, "plan.why", q, &answer)
 	return answer.Why, err
@@ -85,7 +89,8 @@ func writeWhy(w io.Writer, p cli.Pen, why executor.WhyView) {
 		fmt.Fprintf(w, "it undoes the committed plan %s\n", why.Origin)
 	}
 	if len(why.Steps) == 0 {
-		fmt.Fprintf(w, "no lease of it has fired; what it holds: sagenbaum plan show %s\n", why.Plan)
+		fmt.Fprintf(w, "no lease of it has fired; what it holds: sagenbaum plan show %s\n",
+			why.Plan)
 		writeAnswers(w, p, why)
 		writeStory(w, p, why)
 		return
@@ -120,7 +125,8 @@ func writeWhy(w io.Writer, p cli.Pen, why executor.WhyView) {
 func writeAnswers(w io.Writer, p cli.Pen, why executor.WhyView) {
 	for _, a := range why.Answers {
 		name := render.CutName(executor.CutView{Action: a.Action, Lease: a.Lease})
-		fmt.Fprintf(w, "%s was cut %s, %s; %s, %s\n", name, p.Dim("("+a.Cut+")"), a.Why, answeredText(p, a.WordView), cli.Moment(a.AtNs))
+		fmt.Fprintf(w, "%s was cut %s, %s; %s, %s\n", name, p.Dim("("+a.Cut+")"), a.Why,
+			answeredText(p, a.WordView), cli.Moment(a.AtNs))
 	}
 }
 
@@ -161,10 +167,12 @@ func whyLines(p cli.Pen, step, before executor.WhyStep, held bool) []string {
 		if step.Retracted {
 			verb = "retracted"
 		}
-		began := fmt.Sprintf("the undo of %s of plan %s %s fact %s%s", undoneText(step), step.UndonePlan, verb, p.Bold(step.Key), address(p, step.Fact))
+		began := fmt.Sprintf("the undo of %s of plan %s %s fact %s%s", undoneText(step),
+			step.UndonePlan, verb, p.Bold(step.Key), address(p, step.Fact))
 		return []string{began, turned, condition}
 	case "part":
-		return []string{fmt.Sprintf("plan %s is a part of plan %s: %s fired, %s", before.Plan, step.Plan, lease, end)}
+		return []string{fmt.Sprintf("plan %s is a part of plan %s: %s fired, %s", before.Plan,
+			step.Plan, lease, end)}
 	}
 	if step.Key != "" {
 		return []string{whyFact(p, step), turned, condition}
@@ -181,13 +189,15 @@ func undoneText(step executor.WhyStep) string {
 
 // whyFact tells the last fact that the condition of the first lease read.
 func whyFact(p cli.Pen, step executor.WhyStep) string {
-	text := "fact " + p.Bold(step.Key) + " was asserted" + bySource(step.Source) + colon(cli.Clip(step.Value, 80))
+	text := "fact " + p.Bold(step.Key) + " was asserted" +
+		bySource(step.Source) + colon(cli.Clip(step.Value, 80))
 	if step.Retracted {
 		text = "fact " + p.Bold(step.Key) + " was retracted" + bySource(step.Source)
 	}
 	text += address(p, step.Fact)
 	if step.TurnedNs > step.FactNs {
-		text += "; what lease " + step.Lease + " waits for became true at " + cli.Moment(step.TurnedNs)
+		text += "; what lease " + step.Lease + " waits for became true at " +
+			cli.Moment(step.TurnedNs)
 	}
 	return text
 }
@@ -215,11 +225,13 @@ func whyBegan(p cli.Pen, step executor.WhyStep) string {
 	case step.Lease == "plan.cancelled":
 		return plan + " was cancelled" + said
 	case step.Lease == "plan.deadline":
-		return fmt.Sprintf("the deadline of plan %s passed: %s, set when it was opened%s", step.Plan, cli.Moment(step.DeadlineNs), address(p, step.At))
+		return fmt.Sprintf("the deadline of plan %s passed: %s, set when it was opened%s",
+			step.Plan, cli.Moment(step.DeadlineNs), address(p, step.At))
 	case step.Said != "":
 		return "a verdict on action " + step.Action + " of " + plan + " was " + step.Said + said
 	case step.TurnedNs > 0:
-		return "what it waits for became true at " + cli.Moment(step.TurnedNs) + ": " + cli.Clip(step.Condition, 160)
+		return "what it waits for became true at " + cli.Moment(step.TurnedNs) + ": " +
+			cli.Clip(step.Condition, 160)
 	default:
 		return "what it waits for became true: " + cli.Clip(step.Condition, 160)
 	}
@@ -251,7 +263,8 @@ func colon(text string) string {
 // type.
 func writeCuts(w io.Writer, p cli.Pen, why executor.WhyView) {
 	for _, cut := range why.Cuts {
-		fmt.Fprintf(w, "%s %s since %s: %s, owner %s\n", render.CutName(cut), p.In("31;1", "waits"), cli.Moment(cut.AtNs), render.CutText(cut), cli.Dash(why.Owner))
+		fmt.Fprintf(w, "%s %s since %s: %s, owner %s\n", render.CutName(cut), p.In("31;1", "waits"),
+			cli.Moment(cut.AtNs), render.CutText(cut), cli.Dash(why.Owner))
 	}
 	if len(why.Cuts) == 0 {
 		return

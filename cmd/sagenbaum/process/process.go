@@ -31,7 +31,8 @@ const linesMax = 64
 // Start starts a child whose standard error goes to a file in dir. Two
 // goroutines serve it until it ends: one reads its output, one waits for it.
 func Start(self, dir, name string, args ...string) (*Process, error) {
-	p := &Process{name: name, Lines: make(chan string, linesMax), ended: make(chan struct{}), log: dir + "/" + name + ".log"}
+	p := &Process{name: name, Lines: make(chan string, linesMax), ended: make(chan struct{}),
+		log: dir + "/" + name + ".log"}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,8 @@ func (p *Process) Line(ctx context.Context) (string, error) {
 	case line, ok := <-p.Lines:
 		if !ok {
 			<-p.ended
-			return "", fmt.Errorf("%s ended before it said anything more (%v); its log is %s", p.name, p.err, p.log)
+			return "", fmt.Errorf("%s ended before it said anything more (%v); its log is %s",
+				p.name, p.err, p.log)
 		}
 		return line, nil
 	case <-ctx.Done():

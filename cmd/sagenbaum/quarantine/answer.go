@@ -74,14 +74,17 @@ same answer; the command says so and ends with 1.`,
 				return err
 			}
 			if w.Evidence == "" {
-				return cli.Fail(cli.ExitUsage, "--evidence ticket:OPS-91; or sagenbaum quarantine skip, which claims nothing", "%s is a claim and needs its evidence", w.As)
+				return cli.Fail(cli.ExitUsage,
+					"--evidence ticket:OPS-91; or sagenbaum quarantine skip, which claims nothing",
+					"%s is a claim and needs its evidence", w.As)
 			}
 			return answerQuarantine(cmd, s, args[0], args[1], w)
 		},
 	}
 	cmd.Flags().StringVar(&w.As, "as", "", "`OUTCOME`: done, lost or accepted")
 	w.Flags(cmd)
-	cmd.Flags().StringVar(&w.Evidence, "evidence", "", "reference to the evidence, as ticket:OPS-91")
+	cmd.Flags().StringVar(&w.Evidence, "evidence", "",
+		"reference to the evidence, as ticket:OPS-91")
 	cmd.Flags().BoolVar(&w.Halt, "halt", false, "leave what this action came after as it is")
 	cli.FixedCompletion(cmd, "as", cli.Resolutions...)
 	return cmd
@@ -122,13 +125,15 @@ type Answered struct {
 	api.OutcomeAnswer
 }
 
-func answerQuarantine(cmd *cobra.Command, s *cli.Settings, id, action string, w cli.OwnerWord) error {
+func answerQuarantine(cmd *cobra.Command, s *cli.Settings, id, action string,
+	w cli.OwnerWord) error {
 	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	verb := map[string]string{cli.AnswerRetry: "retry the undo", cli.AnswerSkipped: "skip the action"}[w.As]
+	verb := map[string]string{cli.AnswerRetry: "retry the undo",
+		cli.AnswerSkipped: "skip the action"}[w.As]
 	if verb == "" {
 		verb = "resolve the action"
 	}
@@ -147,7 +152,8 @@ func pointsBack(a executor.ActionView) (about, cause *pb.Address, err error) {
 	return about, cause, err
 }
 
-func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action string, w cli.OwnerWord) error {
+func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action string,
+	w cli.OwnerWord) error {
 	ctx := cmd.Context()
 	plan, err := c.Plan(ctx, id, 0)
 	if err != nil {
@@ -175,39 +181,51 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 		}
 	}
 	if result.Proposal == "" {
-		if result.OutcomeAnswer, err = plancmd.Settled(ctx, c, id, result.Record, result.OutcomeAnswer); err != nil {
+		if result.OutcomeAnswer, err = plancmd.Settled(ctx, c, id, result.Record,
+			result.OutcomeAnswer); err != nil {
 			return err
 		}
 	}
-	err = s.Print(cmd, result, func() { writeAnswered(cmd, s.Pen(cmd), cli.ForPeople(found), result, w) })
+	err = s.Print(cmd, result,
+		func() { writeAnswered(cmd, s.Pen(cmd), cli.ForPeople(found), result, w) })
 	return cli.Look(err, result.Proposal != "")
 }
 
 // answerable says why an answer cannot be given as things are, before anything
 // is sent. The log has the last word.
-func answerable(plan executor.PlanView, a executor.ActionView, w cli.OwnerWord, now time.Time) error {
+func answerable(plan executor.PlanView, a executor.ActionView, w cli.OwnerWord,
+	now time.Time) error {
 	show := fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
 	switch {
 	case a.Child != "":
-		return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+a.Child, "action %d of %s is plan %s: answer what is quarantined there", a.Number, plan.Plan, a.Child)
+		return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+a.Child,
+			"action %d of %s is plan %s: answer what is quarantined there", a.Number, plan.Plan,
+			a.Child)
 	case a.Undo != cli.UndoQuarantined && !a.Owed:
-		return cli.Fail(cli.ExitConflict, "sagenbaum plan tree "+plan.Plan, "action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
+		return cli.Fail(cli.ExitConflict, "sagenbaum plan tree "+plan.Plan,
+			"action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
 	case w.As != cli.AnswerRetry:
 		return nil
 	case render.IsOrphan(a):
-		return cli.Fail(cli.ExitFailed, "sagenbaum quarantine resolve, or sagenbaum quarantine skip", "there is nothing to retry: %s", a.Note)
+		return cli.Fail(cli.ExitFailed,
+			"sagenbaum quarantine resolve, or sagenbaum quarantine skip",
+			"there is nothing to retry: %s", a.Note)
 	case a.Compensation == "":
-		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse", a.Capability)
+		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s has no inverse",
+			a.Capability)
 	case render.Alive(a, now) && !w.Force:
-		return cli.Fail(cli.ExitConflict, fmt.Sprintf("wait until then; --force is a decision of its own (%s)", show),
-			"attempt %d of action %d had no answer and may be at work until %s (%s)", a.Attempt, a.Number, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
+		return cli.Fail(cli.ExitConflict,
+			fmt.Sprintf("wait until then; --force is a decision of its own (%s)", show),
+			"attempt %d of action %d had no answer and may be at work until %s (%s)", a.Attempt,
+			a.Number, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
 	}
 	return nil
 }
 
 // proposal is the answer that an action waits with for a second operator once
 // the record at sequence is folded; empty when none is needed any more.
-func proposal(ctx context.Context, c *cli.Client, id, action string, sequence uint64) (string, error) {
+func proposal(ctx context.Context, c *cli.Client, id, action string, sequence uint64) (string,
+	error) {
 	plan, err := c.Plan(ctx, id, sequence)
 	if err != nil {
 		return "", err
@@ -224,7 +242,8 @@ func proposal(ctx context.Context, c *cli.Client, id, action string, sequence ui
 	return a.Proposal, nil
 }
 
-func writeAnswered(cmd *cobra.Command, p cli.Pen, a executor.ActionView, r Answered, w cli.OwnerWord) {
+func writeAnswered(cmd *cobra.Command, p cli.Pen, a executor.ActionView, r Answered,
+	w cli.OwnerWord) {
 	out := cmd.OutOrStdout()
 	name := fmt.Sprintf("%s action %d (%s)", r.Plan, a.Number, render.CapabilityOf(a))
 	if render.IsOrphan(a) {
@@ -235,13 +254,16 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a executor.ActionView, r Answe
 		evidence = ", evidence " + cli.Printable(w.Evidence)
 	}
 	if r.Proposal != "" {
-		fmt.Fprintf(out, "%s: %s proposed by %s%s · record %d · waits for a second operator\n", name, render.AnswerWord(w.As+flagsOf(w)), w.Actor, evidence, r.Record)
+		fmt.Fprintf(out, "%s: %s proposed by %s%s · record %d · waits for a second operator\n",
+			name, render.AnswerWord(w.As+flagsOf(w)), w.Actor, evidence, r.Record)
 		if before, by := render.ProposalOf(a); a.Proposal != "" && by != w.Actor {
-			fmt.Fprintf(out, "  it differs from what %s proposed (%s), and takes its place\n", by, render.AnswerWord(before))
+			fmt.Fprintf(out, "  it differs from what %s proposed (%s), and takes its place\n", by,
+				render.AnswerWord(before))
 		} else if a.Proposal != "" {
 			fmt.Fprintf(out, "  %s has proposed before; it takes another operator to confirm\n", by)
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", confirmation(r.Plan, a, w), "(by the second operator)")
+		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", confirmation(r.Plan, a, w),
+			"(by the second operator)")
 		return
 	}
 	said := "resolved as " + w.As
@@ -251,7 +273,8 @@ func writeAnswered(cmd *cobra.Command, p cli.Pen, a executor.ActionView, r Answe
 	case cli.AnswerSkipped:
 		said = "skipped"
 	}
-	fmt.Fprintf(out, "%s %s by %s%s · record %d · plan now %s\n", name, said, w.Actor, evidence, r.Record, p.State(r.State))
+	fmt.Fprintf(out, "%s %s by %s%s · record %d · plan now %s\n", name, said, w.Actor, evidence,
+		r.Record, p.State(r.State))
 	switch r.State {
 	case ledger.StateQuarantined:
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum doctor --plan "+r.Plan)
@@ -284,10 +307,14 @@ func answerCommand(plan string, a executor.ActionView, as string) string {
 	}
 	switch as {
 	case cli.AnswerRetry:
-		return fmt.Sprintf("sagenbaum quarantine retry %s %s --reason WHY --actor NAME", plan, action)
+		return fmt.Sprintf("sagenbaum quarantine retry %s %s --reason WHY --actor NAME", plan,
+			action)
 	case cli.AnswerSkipped:
-		return fmt.Sprintf("sagenbaum quarantine skip %s %s --reason WHY --actor NAME", plan, action)
+		return fmt.Sprintf("sagenbaum quarantine skip %s %s --reason WHY --actor NAME", plan,
+			action)
 	default:
-		return fmt.Sprintf("sagenbaum quarantine resolve %s %s --as %s --reason WHY --evidence REF --actor NAME", plan, action, as)
+		return fmt.Sprintf(
+			"sagenbaum quarantine resolve %s %s --as %s --reason WHY --evidence REF --actor NAME",
+			plan, action, as)
 	}
 }

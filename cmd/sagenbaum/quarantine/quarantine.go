@@ -21,7 +21,8 @@ func Command(s *cli.Settings) *cobra.Command {
   sagenbaum quarantine show 01JD3BX7 4
   sagenbaum quarantine retry 01JD3BX7 4 --reason "the branch is no longer protected"
   sagenbaum quarantine resolve 01JD3BX7 4 --as done --reason "deleted by hand" --evidence ticket:OPS-91`,
-	}, cli.Watchable(s, newQuarantineLs(s)), newQuarantineShow(s), newQuarantineRetry(s), newQuarantineResolve(s), newQuarantineSkip(s))
+	}, cli.Watchable(s, newQuarantineLs(s)), newQuarantineShow(s), newQuarantineRetry(s),
+		newQuarantineResolve(s), newQuarantineSkip(s))
 }
 
 func newQuarantineLs(s *cli.Settings) *cobra.Command {
@@ -29,10 +30,13 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 	var limit int
 	var only cli.ListFilter
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the actions and cut leases that wait for their owner (exit code 1 when there are any)",
-		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json\n  sagenbaum quarantine ls --filter 'plan.owner == \"travel\"'\n  sagenbaum quarantine ls --watch",
-		Args:    cli.Exactly(),
+		Use: "ls",
+		Short: "List the actions and cut leases that wait for their owner (exit code 1 when " +
+			"there are any)",
+		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json\n  " +
+			"sagenbaum quarantine ls --filter 'plan.owner == \"travel\"'\n  sagenbaum quarantine " +
+			"ls --watch",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
@@ -64,28 +68,33 @@ func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is quarantined")
 		return
 	}
-	t := cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"}, Elastic: []string{"WHY", "OWNER"}, Spare: []string{"SINCE"}}
+	t := cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},
+		Elastic: []string{"WHY", "OWNER"}, Spare: []string{"SINCE"}}
 	first := ""
 	for _, plan := range answer.Plans {
 		for _, a := range render.Parked(plan) {
 			if first == "" && a.Child == "" {
 				first = fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
 			}
-			t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner), cli.Moment(a.SettledNs), cli.Clip(render.WhyParked(a), 100))
+			t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner),
+				cli.Moment(a.SettledNs), cli.Clip(render.WhyParked(a), 100))
 		}
 		for _, cut := range plan.Cuts {
 			if first == "" {
 				first = "sagenbaum plan why " + plan.Plan
 			}
-			t.Add(plan.Plan, cli.Dash(cut.Action), "lease "+cut.Lease, cli.Dash(plan.Owner), cli.Moment(cut.AtNs), cli.Clip(render.CutText(cut), 100))
+			t.Add(plan.Plan, cli.Dash(cut.Action), "lease "+cut.Lease, cli.Dash(plan.Owner),
+				cli.Moment(cut.AtNs), cli.Clip(render.CutText(cut), 100))
 		}
 		for _, orphan := range plan.Orphans {
-			t.Add(plan.Plan, orphan, "?", cli.Dash(plan.Owner), cli.Moment(plan.EndedNs), render.WhyOrphan)
+			t.Add(plan.Plan, orphan, "?", cli.Dash(plan.Owner), cli.Moment(plan.EndedNs),
+				render.WhyOrphan)
 		}
 	}
 	t.Write(cmd.OutOrStdout())
 	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum quarantine ls --after %s\n", answer.Next)
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum quarantine ls --after %s\n",
+			answer.Next)
 	}
 	if first != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", first)

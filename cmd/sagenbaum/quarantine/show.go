@@ -21,8 +21,9 @@ type Obligation struct {
 	Plan     executor.PlanView   `json:"plan"` // without its actions
 	Action   executor.ActionView `json:"action"`
 	Attempts []executor.UndoView `json:"attempts"` // of its undo, in order
-	Waiting  []string            `json:"waiting"`  // actions that are undone once it is answered, unless with --halt
-	Answers  []ownerChoice       `json:"answers"`  // empty when it is not quarantined
+	// actions that are undone once it is answered, unless with --halt
+	Waiting []string      `json:"waiting"`
+	Answers []ownerChoice `json:"answers"` // empty when it is not quarantined
 }
 
 // ownerChoice is an answer that the owner could give.
@@ -41,14 +42,16 @@ func newQuarantineShow(s *cli.Settings) *cobra.Command {
 each attempt and how it ended, what a probe found, why it waits and for whom, what
 each answer would do, and the commands to type. ACTION is its number in the plan or
 its id. Exit code 1 while it is quarantined.`,
-		Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 -o json | jq .attempts",
-		Args:    cli.Exactly("PLAN", "ACTION"),
+		Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 " +
+			"-o json | jq .attempts",
+		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			o, err := obligation(cmd.Context(), c, args[0], args[1])
 			if err != nil {
 				return cli.Failed("show the action", err)
 			}
-			err = s.Print(cmd, o, func() { WriteObligation(cmd.OutOrStdout(), s.Pen(cmd), o, time.Now()) })
+			err = s.Print(cmd, o,
+				func() { WriteObligation(cmd.OutOrStdout(), s.Pen(cmd), o, time.Now()) })
 			return cli.Look(err, o.Action.Undo == cli.UndoQuarantined)
 		}),
 	}
@@ -68,10 +71,13 @@ func obligation(ctx context.Context, c *cli.Client, id, action string) (Obligati
 }
 
 // ObligationOf asks for the attempts of an action's undo and says what its owner can answer.
-func ObligationOf(ctx context.Context, c *cli.Client, plan executor.PlanView, a executor.ActionView) (Obligation, error) {
-	o := Obligation{Action: a, Attempts: []executor.UndoView{}, Waiting: waitingFor(plan, a), Answers: choices(plan, a, time.Now())}
+func ObligationOf(ctx context.Context, c *cli.Client, plan executor.PlanView,
+	a executor.ActionView) (Obligation, error) {
+	o := Obligation{Action: a, Attempts: []executor.UndoView{}, Waiting: waitingFor(plan, a),
+		Answers: choices(plan, a, time.Now())}
 	if !render.IsOrphan(a) {
-		answer, err := c.Undos(ctx, executor.UndoQuery{Plan: plan.Plan, Action: a.Action}, undosOfOne)
+		answer, err := c.Undos(ctx, executor.UndoQuery{Plan: plan.Plan, Action: a.Action},
+			undosOfOne)
 		if err != nil {
 			return Obligation{}, err
 		}
@@ -122,7 +128,8 @@ func choices(plan executor.PlanView, a executor.ActionView, now time.Time) []own
 		cli.AnswerAccepted: "records that the effect stays, deliberately",
 		cli.AnswerSkipped:  "claims nothing about the effect, which may remain",
 	}
-	for _, as := range []string{cli.AnswerRetry, cli.AnswerDone, cli.AnswerLost, cli.AnswerAccepted, cli.AnswerSkipped} {
+	for _, as := range []string{cli.AnswerRetry, cli.AnswerDone, cli.AnswerLost, cli.AnswerAccepted,
+		cli.AnswerSkipped} {
 		choice := ownerChoice{Answer: as, Does: does[as], Command: answerCommand(plan.Plan, a, as)}
 		if err := answerable(plan, a, cli.OwnerWord{As: as}, now); err != nil {
 			choice.Refused = err.Error()
@@ -144,7 +151,8 @@ func retryText(a executor.ActionView) string {
 	if a.Attempt > 0 {
 		again = " again"
 	}
-	return fmt.Sprintf("asks %s%s, %s, same key", a.Compensation, again, cli.CountOf(a.Attempts, "attempt"))
+	return fmt.Sprintf("asks %s%s, %s, same key", a.Compensation, again,
+		cli.CountOf(a.Attempts, "attempt"))
 }
 
 // WriteObligation prints one obligation for people.
@@ -162,14 +170,17 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	fmt.Fprintf(w, "%s  %s\n", p.Bold(title), state)
 	l := render.Lines{W: w, Width: 11, Indent: "  "}
 	l.Line("why", "%s", cli.Dash(a.Note))
-	l.Line("plan", "%s · %s · agent %s", cli.Dash(plan.Label), p.State(plan.State)+render.Because(plan.Reason), plan.Agent)
+	l.Line("plan", "%s · %s · agent %s", cli.Dash(plan.Label),
+		p.State(plan.State)+render.Because(plan.Reason), plan.Agent)
 	l.Line("owner", "%s", ownerText(plan))
 	if a.Proposal != "" {
 		answer, operator := render.ProposalOf(a)
-		l.Line("proposed", "%s by %s; it counts when another operator has given the same answer", render.AnswerWord(answer), operator)
+		l.Line("proposed", "%s by %s; it counts when another operator has given the same answer",
+			render.AnswerWord(answer), operator)
 	}
 	if a.Resolution != "" {
-		l.Line("answered", "%s by %s: %s%s", a.Resolution, a.ResolvedBy, a.ResolvedReason, render.EvidenceText(a))
+		l.Line("answered", "%s by %s: %s%s", a.Resolution, a.ResolvedBy, a.ResolvedReason,
+			render.EvidenceText(a))
 	}
 	switch {
 	case a.Child != "":
@@ -228,7 +239,8 @@ func writeUndo(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 		l.Line("attempts", "none")
 	}
 	if render.Alive(a, now) {
-		l.Line("alive", "attempt %d had no answer and may be at work until %s (%s)", a.Attempt, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
+		l.Line("alive", "attempt %d had no answer and may be at work until %s (%s)", a.Attempt,
+			cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
 	}
 }
 
@@ -271,7 +283,8 @@ func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	}
 	then := "nothing else of the plan waits for it"
 	if len(o.Waiting) > 0 {
-		then = "undoes " + cli.Clip(strings.Join(o.Waiting, ", "), 400) + "; --halt leaves that as it is"
+		then = "undoes " + cli.Clip(strings.Join(o.Waiting, ", "),
+			400) + "; --halt leaves that as it is"
 	}
 	fmt.Fprintf(w, "  %-11s %s\n", "then", then)
 }

@@ -49,7 +49,8 @@ byte; it changes nothing. Exit code 1 when they differ.`,
 func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	start := time.Now()
 	var dropped executor.DroppedAnswer
-	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{}, &dropped); err != nil {
+	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{},
+		&dropped); err != nil {
 		return err
 	}
 	c, err := s.Connect()
@@ -64,23 +65,30 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 		if status, err = c.Status(ctx); err != nil {
 			return cli.Failed("see how the rebuild goes", err)
 		}
-		again = status.Mode == executor.ModeStarting || status.Mode != executor.ModeHalted && status.Applied < dropped.Applied
+		again = status.Mode == executor.ModeStarting || status.Mode != executor.ModeHalted &&
+			status.Applied < dropped.Applied
 		if !again {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return cli.Fail(cli.ExitFailed, "sagenbaum status", "the state is folded up to %d of %d so far; it goes on", status.Applied, dropped.Applied)
+			return cli.Fail(cli.ExitFailed, "sagenbaum status",
+				"the state is folded up to %d of %d so far; it goes on", status.Applied,
+				dropped.Applied)
 		case <-time.After(cli.TenantPause):
 		}
 	}
 	if status.Mode == executor.ModeHalted {
-		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s", status.Tenant, status.Problem)
+		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s",
+			status.Tenant, status.Problem)
 	}
 	took := time.Since(start)
-	return s.Print(cmd, map[string]any{"applied": status.Applied, "records": status.Records, "took_ms": took.Milliseconds()}, func() {
-		fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded again, %d records, in %s\n", status.Applied, status.Records, cli.Span(took))
-	})
+	return s.Print(cmd,
+		map[string]any{"applied": status.Applied, "records": status.Records,
+			"took_ms": took.Milliseconds()}, func() {
+			fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded again, %d records, in %s\n",
+				status.Applied, status.Records, cli.Span(took))
+		})
 }
 
 // CheckRebuild compares the state with a fold beside it.
@@ -105,8 +113,10 @@ func writeRebuild(cmd *cobra.Command, p cli.Pen, answer executor.RebuildAnswer) 
 	if !answer.Equal {
 		word = p.In(cli.StateColors["FAIL"], "DIFFERENT")
 	}
-	fmt.Fprintf(out, "%s · sequences 1 to %d folded again in %s\n", word, answer.Applied, cli.Span(time.Duration(answer.TookMs)*time.Millisecond))
-	fmt.Fprintf(out, "working memory  %s, %d facts\n  folded again  %s\n", answer.Facts, answer.Rows, answer.Refolded)
+	fmt.Fprintf(out, "%s · sequences 1 to %d folded again in %s\n", word, answer.Applied,
+		cli.Span(time.Duration(answer.TookMs)*time.Millisecond))
+	fmt.Fprintf(out, "working memory  %s, %d facts\n  folded again  %s\n", answer.Facts,
+		answer.Rows, answer.Refolded)
 	fmt.Fprintf(out, "whole state     %s\n  folded again  %s\n", answer.State, answer.Rebuilt)
 	for _, row := range answer.Differ {
 		fmt.Fprintln(out, "  "+cli.Printable(row))

@@ -11,7 +11,8 @@ import (
 
 // KeepLedger is what to do first when the ledger is damaged: look what a repair
 // would keep.
-const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" (docs/guide/repair.md)"
+const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" " +
+	"(docs/guide/repair.md)"
 
 // HaltedNext says what a guard that has failed asks for. The problem begins as
 // ledger.Halted prints it.
@@ -20,13 +21,17 @@ func HaltedNext(problem string) string {
 	case strings.Contains(problem, "halted by G1 "):
 		return "records are missing: " + KeepLedger
 	case strings.Contains(problem, "halted by G2 "):
-		return "this is not the ledger that was folded before: if the state folder is the one that came from elsewhere, sagenbaum rebuild; else " + KeepLedger
+		return "this is not the ledger that was folded before: if the state folder is the one " +
+			"that came from elsewhere, sagenbaum rebuild; else " + KeepLedger
 	case strings.Contains(problem, "halted by G3 "), strings.Contains(problem, "halted by G4 "):
 		return "the stream is not what its copy in tiles says: " + KeepLedger
 	case strings.Contains(problem, "halted by core "):
-		return "the ledger is whole, and this version cannot go on from it: keep its data folder as it is, report the problem, and run a later version on the same folder (docs/architecture.md, Guards)"
+		return "the ledger is whole, and this version cannot go on from it: keep its data folder " +
+			"as it is, report the problem, and run a later version on the same folder " +
+			"(docs/architecture.md, Guards)"
 	case strings.Contains(problem, "halted by reader "):
-		return "a newer sagenbaum wrote this: run that version or a later one on the same folder (docs/architecture.md, Guards)"
+		return "a newer sagenbaum wrote this: run that version or a later one on the same folder " +
+			"(docs/architecture.md, Guards)"
 	default:
 		return KeepLedger
 	}
@@ -55,7 +60,8 @@ func FreePercent(d executor.DiskView) int {
 
 // DiskText says how much of a disk is free.
 func DiskText(d executor.DiskView) string {
-	return fmt.Sprintf("%s of %s are free for the %s (%d %%)", BytesText(d.FreeBytes), BytesText(d.TotalBytes), d.Store, FreePercent(d))
+	return fmt.Sprintf("%s of %s are free for the %s (%d %%)", BytesText(d.FreeBytes),
+		BytesText(d.TotalBytes), d.Store, FreePercent(d))
 }
 
 // BytesText prints a size by its largest unit.
@@ -84,7 +90,8 @@ func HolderText(v executor.StatusView, now time.Time) string {
 func CheckpointText(p cli.Pen, v executor.CheckpointView, records uint64, now time.Time) string {
 	text := "none signed yet"
 	if v.Size > 0 {
-		text = fmt.Sprintf("%d of %d records, signed %s", v.Size, records, cli.Relative(v.StampNs, now))
+		text = fmt.Sprintf("%d of %d records, signed %s", v.Size, records,
+			cli.Relative(v.StampNs, now))
 	}
 	if v.Witness != "" {
 		text += fmt.Sprintf(" · %s has cosigned %d", v.Witness, v.Cosigned)
@@ -105,14 +112,16 @@ func CheckpointText(p cli.Pen, v executor.CheckpointView, records uint64, now ti
 
 // CopyText says how far the second copy is and when it was held against the stream.
 func CopyText(v executor.CopyView, now time.Time) string {
-	parts := []string{fmt.Sprintf("tiles up to %d, %s", v.Last, cli.CountOf(int(v.Records), "record"))}
+	parts := []string{fmt.Sprintf("tiles up to %d, %s", v.Last,
+		cli.CountOf(int(v.Records), "record"))}
 	switch {
 	case v.Scrubbing > 0:
 		parts = append(parts, fmt.Sprintf("scrub at %d", v.Scrubbing))
 	case v.ScrubbedNs == 0:
 		parts = append(parts, "never scrubbed, next "+cli.Relative(v.NextScrubNs, now))
 	default:
-		parts = append(parts, "scrubbed "+cli.Relative(v.ScrubbedNs, now)+", next "+cli.Relative(v.NextScrubNs, now))
+		parts = append(parts,
+			"scrubbed "+cli.Relative(v.ScrubbedNs, now)+", next "+cli.Relative(v.NextScrubNs, now))
 	}
 	if n := len(v.Repairs); n > 0 {
 		parts = append(parts, cli.CountOf(n, "repair"))

@@ -43,7 +43,8 @@ func askingText(question string) string {
 
 // WriteExplain prints leases with their conditions and what each reads.
 func WriteExplain(w io.Writer, p cli.Pen, e executor.ExplainView, now time.Time) {
-	fmt.Fprintf(w, "plan %s is %s; answers as of %s by the executor's clock\n", p.Bold(e.Plan), p.State(e.State), cli.Moment(e.TimeNs))
+	fmt.Fprintf(w, "plan %s is %s; answers as of %s by the executor's clock\n", p.Bold(e.Plan),
+		p.State(e.State), cli.Moment(e.TimeNs))
 	for _, l := range e.Leases {
 		of := "the plan"
 		if l.Action != "" {
@@ -110,7 +111,8 @@ func readingText(r executor.ReadingView) string {
 
 // asked reports whether the condition of a lease is still asked by itself.
 func asked(l executor.LeaseView) bool {
-	return !l.Fired && !l.Moot && l.Retired == "" && l.Suspended == "" && l.Cascade != "cut" && l.Cascade != "given up"
+	return !l.Fired && !l.Moot && l.Retired == "" && l.Suspended == "" && l.Cascade != "cut" &&
+		l.Cascade != "given up"
 }
 
 // mootWhy says why a moot lease never fires.

@@ -40,7 +40,8 @@ func CutText(cut executor.CutView) string {
 // cutLines are what plan show and tree say of leases that are cut.
 func cutLines(w io.Writer, p cli.Pen, plan executor.PlanView, now time.Time) {
 	for _, cut := range plan.Cuts {
-		fmt.Fprintf(w, "%s is held for its owner since %s: %s\n", p.In("31;1", CutName(cut)), cli.Relative(cut.AtNs, now), CutText(cut))
+		fmt.Fprintf(w, "%s is held for its owner since %s: %s\n", p.In("31;1", CutName(cut)),
+			cli.Relative(cut.AtNs, now), CutText(cut))
 	}
 	if len(plan.Cuts) > 0 {
 		fmt.Fprintf(w, "  next: sagenbaum plan why %s\n", plan.Plan)
@@ -68,7 +69,8 @@ func WhyParked(a executor.ActionView) string {
 	}
 	if a.Proposal != "" {
 		answer, operator := ProposalOf(a)
-		why = fmt.Sprintf("%s proposed by %s, waits for a second operator: %s", AnswerWord(answer), operator, why)
+		why = fmt.Sprintf("%s proposed by %s, waits for a second operator: %s", AnswerWord(answer),
+			operator, why)
 	}
 	return why
 }
@@ -109,7 +111,9 @@ func FindAction(plan executor.PlanView, name string) (executor.ActionView, error
 			return a, nil
 		}
 	}
-	return executor.ActionView{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan, "plan %s has no action %q; it has %s", plan.Plan, name, cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
+	return executor.ActionView{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
+		"plan %s has no action %q; it has %s", plan.Plan, name,
+		cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
 }
 
 // Orphan names an act whose record was refused.
@@ -197,7 +201,8 @@ func ClassText(a executor.ActionView) string {
 	for _, part := range []struct {
 		is   bool
 		text string
-	}{{a.Fidelity != "", a.Fidelity}, {a.Pivot, "pivot"}, {a.Approve, "its undo asks for the owner's word"}} {
+	}{{a.Fidelity != "", a.Fidelity}, {a.Pivot, "pivot"},
+		{a.Approve, "its undo asks for the owner's word"}} {
 		if part.is {
 			parts = append(parts, part.text)
 		}
@@ -211,8 +216,10 @@ func WindowText(a executor.ActionView, now time.Time) string {
 	case a.ClosesNs == 0:
 		return ""
 	case a.ClosesNs <= now.UnixNano():
-		return fmt.Sprintf("closed %s, at %s", cli.Relative(a.ClosesNs, now), cli.Moment(a.ClosesNs))
+		return fmt.Sprintf("closed %s, at %s", cli.Relative(a.ClosesNs, now),
+			cli.Moment(a.ClosesNs))
 	default:
-		return fmt.Sprintf("closes %s, at %s", cli.Relative(a.ClosesNs, now), cli.Moment(a.ClosesNs))
+		return fmt.Sprintf("closes %s, at %s", cli.Relative(a.ClosesNs, now),
+			cli.Moment(a.ClosesNs))
 	}
 }

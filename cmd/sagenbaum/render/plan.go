@@ -43,7 +43,8 @@ func WritePlan(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	}
 	writeLeases(w, p, "", plan.Leases)
 	for _, r := range plan.Refused {
-		fmt.Fprintf(w, "%s %d.%d %s on %s: %s\n", refusedWord(r), r.Sequence, r.Index, cli.Dash(r.Kind), r.Subject, r.Reason)
+		fmt.Fprintf(w, "%s %d.%d %s on %s: %s\n", refusedWord(r), r.Sequence, r.Index,
+			cli.Dash(r.Kind), r.Subject, r.Reason)
 	}
 }
 
@@ -65,7 +66,8 @@ func writeAction(w io.Writer, p cli.Pen, a executor.ActionView, now time.Time) {
 		l.Line("see", "sagenbaum plan show %s", a.Child)
 		return
 	}
-	fmt.Fprintf(w, "\n%s  %s, %s, %s\n", p.Bold(EntryText(a)), ClassText(a), outcomeWord(a), p.State(a.Undo))
+	fmt.Fprintf(w, "\n%s  %s, %s, %s\n", p.Bold(EntryText(a)), ClassText(a), outcomeWord(a),
+		p.State(a.Undo))
 	l.Line("action", "%s", a.Action)
 	l.Line("registered", "%s %s", cli.Moment(a.AtNs), a.Registered)
 	l.Line("outcome", "%s", a.OutcomeAt)
@@ -95,7 +97,8 @@ func writeAction(w io.Writer, p cli.Pen, a executor.ActionView, now time.Time) {
 	l.Line("failure", "%s", a.Failure)
 	l.Line("proposed", "%s", a.Proposal)
 	if a.Resolution != "" {
-		l.Line("resolved", "%s by %s: %s%s", a.Resolution, a.ResolvedBy, a.ResolvedReason, EvidenceText(a))
+		l.Line("resolved", "%s by %s: %s%s", a.Resolution, a.ResolvedBy, a.ResolvedReason,
+			EvidenceText(a))
 	}
 	l.Line("input", "%s", cli.Clip(string(a.Input), 400))
 	l.Line("before", "%s", cli.Clip(string(a.Before), 400))
@@ -106,7 +109,8 @@ func writeAction(w io.Writer, p cli.Pen, a executor.ActionView, now time.Time) {
 
 func writeLeases(w io.Writer, p cli.Pen, indent string, leases []executor.LeaseView) {
 	for _, l := range leases {
-		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, cli.Clip(l.Condition, 120), p.Bold(LeaseWord(l)))
+		fmt.Fprintf(w, "%slease %s: %s  %s", indent, l.Name, cli.Clip(l.Condition, 120),
+			p.Bold(LeaseWord(l)))
 		if len(l.Waits) > 0 && asked(l) {
 			fmt.Fprintf(w, ", waits for %s", strings.Join(l.Waits, ", "))
 		}

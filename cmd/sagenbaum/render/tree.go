@@ -36,7 +36,8 @@ func WriteTree(w io.Writer, p cli.Pen, f cli.Family, now time.Time) {
 	t := treeWriter{w: w, p: p, family: f, now: now, drawn: map[string]bool{plan.Plan: true}}
 	t.actions(plan, "")
 	for _, o := range plan.Orphans {
-		fmt.Fprintf(w, "!! the record of %s was refused: it may have happened, and nothing undoes it\n", o)
+		fmt.Fprintf(w,
+			"!! the record of %s was refused: it may have happened, and nothing undoes it\n", o)
 	}
 	for _, omitted := range plan.Omitted {
 		fmt.Fprintf(w, "not shown, for the answer would be too long: %s\n", omitted)
@@ -63,7 +64,8 @@ func errorLines(w io.Writer, p cli.Pen, plan executor.PlanView) {
 		note(fmt.Sprintf("%d ", a.Number), a.Leases)
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(w, "%s: %s\n  next: sagenbaum trigger explain %s\n", p.In("33", "in error"), cli.Clip("lease "+strings.Join(names, ", lease "), TreeWidth), plan.Plan)
+		fmt.Fprintf(w, "%s: %s\n  next: sagenbaum trigger explain %s\n", p.In("33", "in error"),
+			cli.Clip("lease "+strings.Join(names, ", lease "), TreeWidth), plan.Plan)
 	}
 }
 
@@ -97,7 +99,8 @@ func (t treeWriter) actions(plan executor.PlanView, prefix string) {
 		room := TreeWidth - utf8.RuneCountInString(line) - outcome - utf8.RuneCountInString("  ── ")
 		marks := undoMarks(a, t.now)
 		fits := utf8.RuneCountInString(t.undo(cli.Pen{}, a, room)+markText(marks)) <= room
-		fmt.Fprintf(t.w, "%s%s%s  ── %s", line, t.p.State(word), strings.Repeat(" ", outcome-len(word)), t.undo(t.p, a, room))
+		fmt.Fprintf(t.w, "%s%s%s  ── %s", line, t.p.State(word),
+			strings.Repeat(" ", outcome-len(word)), t.undo(t.p, a, room))
 		if fits {
 			fmt.Fprintln(t.w, t.p.Dim(markText(marks)))
 		} else {
@@ -179,7 +182,8 @@ func stateLine(p cli.Pen, plan executor.PlanView, now time.Time) string {
 	if plan.ToSavepoint != "" {
 		line += " back to savepoint " + plan.ToSavepoint
 	}
-	for _, link := range []struct{ what, plan string }{{"part of", plan.Parent}, {"undoes", plan.Origin}, {"undone as", plan.UndoneAs}} {
+	for _, link := range []struct{ what, plan string }{{"part of", plan.Parent},
+		{"undoes", plan.Origin}, {"undone as", plan.UndoneAs}} {
 		if link.plan != "" {
 			line += ", " + link.what + " " + p.Bold(link.plan)
 		}
@@ -220,7 +224,8 @@ func undoWord(a executor.ActionView, now time.Time) string {
 		for _, part := range []struct {
 			is   bool
 			text string
-		}{{a.Fidelity != "", a.Fidelity}, {a.ClosesNs != 0, "window " + WindowWord(a.ClosesNs, now)}} {
+		}{{a.Fidelity != "", a.Fidelity},
+			{a.ClosesNs != 0, "window " + WindowWord(a.ClosesNs, now)}} {
 			if part.is {
 				line += ", " + part.text
 			}
@@ -241,9 +246,11 @@ func undoWord(a executor.ActionView, now time.Time) string {
 		}
 	case "waiting":
 		if a.Asking != "" {
-			line += fmt.Sprintf(", asks again %s %s", cli.Relative(a.DueNs, now), askingText(a.Asking))
+			line += fmt.Sprintf(", asks again %s %s", cli.Relative(a.DueNs, now),
+				askingText(a.Asking))
 		} else {
-			line += fmt.Sprintf(", attempt %d of %d %s", a.Attempt+1, a.Attempts, cli.Relative(a.DueNs, now))
+			line += fmt.Sprintf(", attempt %d of %d %s", a.Attempt+1, a.Attempts,
+				cli.Relative(a.DueNs, now))
 		}
 	case "resolved":
 		if a.Child != "" { // each of its actions says how
@@ -273,13 +280,16 @@ func undoMarks(a executor.ActionView, now time.Time) (marks []string) {
 		{a.DutyOf != "", "owed once more: an effect of " + a.DutyOf},
 		{a.Presence == "duplicate", "the probe found it more than once"},
 		{a.Presence == "present" && a.Outcome != "completed", "the probe found it present"},
-		{a.Proposal != "", AnswerWord(answer) + " proposed by " + operator + ", waits for a second operator"},
+		{a.Proposal != "",
+			AnswerWord(answer) + " proposed by " + operator + ", waits for a second operator"},
 		{a.WaitsFor != "", "waits for " + a.WaitsFor},
-		{a.Undo == cli.UndoQuarantined && Alive(a, now), "an attempt may be at work until " + cli.Clock(a.AliveNs)},
+		{a.Undo == cli.UndoQuarantined && Alive(a, now),
+			"an attempt may be at work until " + cli.Clock(a.AliveNs)},
 		{a.Pivot, "pivot"},
 		{a.Approve && a.Undo == "held", "asks for the owner's word"},
 		{a.Class != "compensable" && a.Class != "" && a.Child == "", a.Class},
-		{len(a.After) > 0 && !slices.Equal(a.After, []int{a.Number - 1}) && a.DutyOf == "", "after " + joinNumbers(a.After)},
+		{len(a.After) > 0 && !slices.Equal(a.After, []int{a.Number - 1}) && a.DutyOf == "",
+			"after " + joinNumbers(a.After)},
 	} {
 		if mark.is {
 			marks = append(marks, mark.text)
@@ -297,7 +307,8 @@ func joinNumbers(numbers []int) string {
 }
 
 func countLine(plan executor.PlanView) string {
-	line := fmt.Sprintf("held %d · compensated %d · skipped %d · quarantined %d", plan.Held, plan.Compensated, plan.Skipped, plan.Quarantined)
+	line := fmt.Sprintf("held %d · compensated %d · skipped %d · quarantined %d", plan.Held,
+		plan.Compensated, plan.Skipped, plan.Quarantined)
 	if plan.Owner != "" {
 		line += " · owner " + plan.Owner
 	}

@@ -13,19 +13,30 @@ func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	child := executor.PlanView{Plan: "c1", State: "committed", Label: "the hotel", Actions: []executor.ActionView{
-		{Number: 1, Action: "1", Capability: "hotel.book", Class: "compensable", Outcome: "completed", Undo: "held", Fidelity: "semantic"},
+		{Number: 1, Action: "1", Capability: "hotel.book", Class: "compensable", Outcome: "completed", Undo: "held",
+			Fidelity: "semantic"},
 	}}
 	plan := executor.PlanView{
-		Plan: "p1", Label: "to the sea", State: "unwinding", ToSavepoint: "paid", Reason: "wrong dates (ana)", Parent: "p0", Owner: "travel",
-		OnUndoFailure: "continue", SecondApprover: true, Held: 5, Savepoints: []executor.SavepointView{{Name: "begun"}, {Name: "paid", Actions: 2}, {Name: "last", Actions: 7}},
+		Plan: "p1", Label: "to the sea", State: "unwinding", ToSavepoint: "paid", Reason: "wrong dates (ana)",
+		Parent: "p0", Owner: "travel",
+		OnUndoFailure: "continue", SecondApprover: true, Held: 5,
+		Savepoints: []executor.SavepointView{{Name: "begun"}, {Name: "paid", Actions: 2}, {Name: "last", Actions: 7}},
 		Actions: []executor.ActionView{
-			{Number: 1, Action: "1", Capability: "card.charge", Class: "compensable", Outcome: "completed", Undo: "held", Fidelity: "semantic", ClosesNs: at(2 * time.Hour), Pivot: true},
-			{Number: 2, Action: "plan:c1", Child: "c1", Class: "undeclared", Outcome: "unknown", Undo: "held", After: []int{1}},
-			{Number: 3, Action: "3", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Undo: "dispatched", Asking: "effect", WaitsFor: "an answer of room.look", After: []int{2}},
-			{Number: 4, Action: "4", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "quarantined", Note: "irreversible: mail.send has no inverse", Proposal: "done by ana at 9.0.abc", After: []int{3}},
-			{Number: 5, Action: "5", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Presence: "duplicate", Undo: "compensated", SettledNs: at(-time.Minute), After: []int{2}},
-			{Number: 6, Action: "5~1", Capability: "room.book", Class: "compensable", Outcome: "in_doubt", Presence: "present", Undo: "owed", DutyOf: "5", After: []int{5}},
-			{Number: 7, Action: "7", Capability: "card.charge", Class: "compensable", Outcome: "completed", Undo: "held", ClosesNs: at(-time.Hour), Approve: true, After: []int{6}},
+			{Number: 1, Action: "1", Capability: "card.charge", Class: "compensable", Outcome: "completed",
+				Undo: "held", Fidelity: "semantic", ClosesNs: at(2 * time.Hour), Pivot: true},
+			{Number: 2, Action: "plan:c1", Child: "c1", Class: "undeclared", Outcome: "unknown", Undo: "held",
+				After: []int{1}},
+			{Number: 3, Action: "3", Capability: "room.book", Class: "compensable", Outcome: "in_doubt",
+				Undo: "dispatched", Asking: "effect", WaitsFor: "an answer of room.look", After: []int{2}},
+			{Number: 4, Action: "4", Capability: "mail.send", Class: "irreversible", Outcome: "completed",
+				Undo: "quarantined", Note: "irreversible: mail.send has no inverse", Proposal: "done by ana at 9.0.abc",
+				After: []int{3}},
+			{Number: 5, Action: "5", Capability: "room.book", Class: "compensable", Outcome: "in_doubt",
+				Presence: "duplicate", Undo: "compensated", SettledNs: at(-time.Minute), After: []int{2}},
+			{Number: 6, Action: "5~1", Capability: "room.book", Class: "compensable", Outcome: "in_doubt",
+				Presence: "present", Undo: "owed", DutyOf: "5", After: []int{5}},
+			{Number: 7, Action: "7", Capability: "card.charge", Class: "compensable", Outcome: "completed",
+				Undo: "held", ClosesNs: at(-time.Hour), Approve: true, After: []int{6}},
 		},
 	}
 	var out strings.Builder
@@ -58,9 +69,11 @@ func TestTheTreeOfAResolvedPlanWaitsForNothing(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	at := now.Add(-time.Minute).UnixNano()
 	plan := executor.PlanView{Plan: "p1", State: "resolved", EndedNs: at, Actions: []executor.ActionView{
-		{Number: 1, Action: "1", Capability: "a.b", Class: "compensable", Outcome: "completed", Undo: "owed", WaitsFor: "what came after it"},
+		{Number: 1, Action: "1", Capability: "a.b", Class: "compensable", Outcome: "completed", Undo: "owed",
+			WaitsFor: "what came after it"},
 		{Number: 2, Action: "plan:c1", Child: "c1", Undo: "resolved", SettledNs: at, After: []int{1}},
-		{Number: 3, Action: "3", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "resolved", Resolution: "skipped", ResolvedBy: "ana", SettledNs: at, After: []int{2}},
+		{Number: 3, Action: "3", Capability: "mail.send", Class: "irreversible", Outcome: "completed", Undo: "resolved",
+			Resolution: "skipped", ResolvedBy: "ana", SettledNs: at, After: []int{2}},
 	}}
 	child := executor.PlanView{Plan: "c1", State: "resolved"}
 	var out strings.Builder

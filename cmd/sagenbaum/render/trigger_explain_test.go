@@ -29,7 +29,8 @@ func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
 		var shown strings.Builder
 		l.Name, l.Condition, l.Waits = "n", "c", []string{"fact k"}
 		writeLeases(&shown, cli.Pen{}, "", []executor.LeaseView{l})
-		if !strings.HasPrefix(shown.String(), "lease n: c  "+want) || strings.Contains(shown.String(), "waits for") != asked(l) {
+		if !strings.HasPrefix(shown.String(), "lease n: c  "+want) ||
+			strings.Contains(shown.String(), "waits for") != asked(l) {
 			t.Errorf("plan show says %q, want %q", shown.String(), want)
 		}
 	}
@@ -64,7 +65,8 @@ func TestAReadingSaysWhetherThereIsSuchAFact(t *testing.T) {
 // What waits to be decided is due now, not some time ago.
 func TestNothingIsDueInThePast(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for ns, want := range map[int64]string{0: "-", 1: "now", now.UnixNano(): "now", now.Add(5 * time.Minute).UnixNano(): "in 5m00s"} {
+	for ns, want := range map[int64]string{0: "-", 1: "now", now.UnixNano(): "now",
+		now.Add(5 * time.Minute).UnixNano(): "in 5m00s"} {
 		if got := DueText(ns, now); got != want {
 			t.Errorf("%d: %q, want %q", ns, got, want)
 		}

@@ -11,17 +11,23 @@ import (
 
 // WriteUndos prints attempts as a table, with their plans when those differ.
 func WriteUndos(w io.Writer, p cli.Pen, undos []executor.UndoView, plans bool) {
-	t := cli.Table{Head: []string{"#", "ACTION", "UNDO BY", "TRY", "STATE", "DISPATCHED", "WAITED", "QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"}, Elastic: []string{"UNDO BY", "WORKER", "CODE"}, Spare: []string{"SETUP", "TOOL", "LLM", "QUEUED", "WAITED", "DISPATCHED"}}
+	t := cli.Table{Head: []string{"#", "ACTION", "UNDO BY", "TRY", "STATE", "DISPATCHED", "WAITED",
+		"QUEUED", "WORK", "SETUP", "TOOL", "LLM", "WORKER", "CODE"},
+		Elastic: []string{"UNDO BY", "WORKER", "CODE"},
+		Spare:   []string{"SETUP", "TOOL", "LLM", "QUEUED", "WAITED", "DISPATCHED"}}
 	state := 4
 	if plans {
 		t.Head = append([]string{"PLAN"}, t.Head...)
 		state++
 	}
-	t.Paint = cli.PaintColumn(state, func(cell string) string { return p.In(UndoColors[cell], cell) })
+	t.Paint = cli.PaintColumn(state,
+		func(cell string) string { return p.In(UndoColors[cell], cell) })
 	for _, u := range undos {
 		row := []string{
-			fmt.Sprint(u.Number), u.Action, u.Compensation, fmt.Sprint(u.Attempt), u.State, cli.Clock(u.DispatchedNs),
-			Lasted(u.WaitedNs), Lasted(u.QueuedNs), Lasted(u.WorkNs), Lasted(u.SetupNs), Lasted(u.ToolNs), Lasted(u.LLMNs),
+			fmt.Sprint(u.Number), u.Action, u.Compensation, fmt.Sprint(u.Attempt), u.State,
+			cli.Clock(u.DispatchedNs),
+			Lasted(u.WaitedNs), Lasted(u.QueuedNs), Lasted(u.WorkNs), Lasted(u.SetupNs),
+			Lasted(u.ToolNs), Lasted(u.LLMNs),
 			cli.Dash(u.Worker), cli.Dash(u.Code),
 		}
 		if plans {
@@ -33,7 +39,8 @@ func WriteUndos(w io.Writer, p cli.Pen, undos []executor.UndoView, plans bool) {
 }
 
 // UndoColors are the SGR codes of the states of an attempt.
-var UndoColors = map[string]string{"dispatched": "33", "done": "32", "failed": "31;1", "in_doubt": "33", "superseded": "2"}
+var UndoColors = map[string]string{"dispatched": "33", "done": "32", "failed": "31;1",
+	"in_doubt": "33", "superseded": "2"}
 
 // Lasted prints a duration in ns, "-" for one that is not known.
 func Lasted(ns int64) string {

@@ -24,10 +24,16 @@ type clustering struct {
 
 func (v *clustering) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&v.replicas, "replicas", 1, "`N` NATS servers, 1 to 5, that keep each new ledger; 3 outlives the loss of one")
-	f.StringVar(&v.holder, "holder", "", "`NAME` of this host among those that may hold the tenants; default one that is made at the first start and kept in --data")
-	f.DurationVar(&v.leaseTTL, "lease-ttl", jetstream.LeaseTTL, "`TIME`, whole seconds, after which another host takes over from one that is gone")
-	f.StringVar(&v.systemCreds, "system-creds", "", "`FILE` with credentials of the external server's system account, to see that it syncs every write")
+	f.IntVar(&v.replicas, "replicas", 1,
+		"`N` NATS servers, 1 to 5, that keep each new ledger; 3 outlives the loss of one")
+	f.StringVar(&v.holder, "holder", "",
+		"`NAME` of this host among those that may hold the tenants; default one that is made at "+
+			"the first start and kept in --data")
+	f.DurationVar(&v.leaseTTL, "lease-ttl", jetstream.LeaseTTL,
+		"`TIME`, whole seconds, after which another host takes over from one that is gone")
+	f.StringVar(&v.systemCreds, "system-creds", "",
+		"`FILE` with credentials of the external server's system account, to see that it syncs "+
+			"every write")
 	const system = "`URL` with a user of the external server's system account, where that has no " +
 		"credentials file (env SAGENBAUM_SYSTEM_NATS)"
 	f.StringVar(&v.systemNATS, "system-nats", os.Getenv("SAGENBAUM_SYSTEM_NATS"), system)
@@ -36,13 +42,17 @@ func (v *clustering) flags(cmd *cobra.Command) {
 func (v *clustering) check(external bool) error {
 	switch {
 	case !external && (v.replicas != 1 || v.systemCreds != "" || v.systemNATS != ""):
-		return cli.Fail(cli.ExitUsage, "drop them, or add --nats URL", "--replicas, --system-creds and --system-nats are for --nats")
+		return cli.Fail(cli.ExitUsage, "drop them, or add --nats URL",
+			"--replicas, --system-creds and --system-nats are for --nats")
 	case v.replicas < 1 || v.replicas > 5:
 		return cli.Fail(cli.ExitUsage, "--replicas 3", "--replicas cannot be %d", v.replicas)
 	case v.holder != "" && !ledger.ValidToken(v.holder):
-		return cli.Fail(cli.ExitUsage, "--holder of 1 to 64 letters, digits, '-' or '_'", "%q is no name of a host", v.holder)
-	case v.leaseTTL < jetstream.LeaseTTLMin || v.leaseTTL > jetstream.LeaseTTLMax || v.leaseTTL%time.Second != 0:
-		return cli.Fail(cli.ExitUsage, "--lease-ttl of whole seconds, 1s to 1h", "--lease-ttl cannot be %v", v.leaseTTL)
+		return cli.Fail(cli.ExitUsage, "--holder of 1 to 64 letters, digits, '-' or '_'",
+			"%q is no name of a host", v.holder)
+	case v.leaseTTL < jetstream.LeaseTTLMin || v.leaseTTL > jetstream.LeaseTTLMax ||
+		v.leaseTTL%time.Second != 0:
+		return cli.Fail(cli.ExitUsage, "--lease-ttl of whole seconds, 1s to 1h",
+			"--lease-ttl cannot be %v", v.leaseTTL)
 	}
 	return nil
 }
@@ -57,7 +67,8 @@ const (
 // steadyOptions keep a host's connection for as long as the host runs.
 func steadyOptions(name string, timeout time.Duration) []nats.Option {
 	return []nats.Option{
-		nats.Name(name), nats.Timeout(min(timeout, dialMax)), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.Name(name), nats.Timeout(min(timeout, dialMax)), nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsMax),
 	}
 }
@@ -75,7 +86,9 @@ func (v *clustering) system(external string, timeout time.Duration) (*nats.Conn,
 	switch {
 	case v.systemCreds != "":
 		if _, err := os.Stat(v.systemCreds); err != nil {
-			return nil, cli.Fail(cli.ExitFailed, "--system-creds: a file that is there and can be read", "cannot read %s: %v", v.systemCreds, err)
+			return nil, cli.Fail(cli.ExitFailed,
+				"--system-creds: a file that is there and can be read", "cannot read %s: %v",
+				v.systemCreds, err)
 		}
 		options = append(options, nats.UserCredentials(v.systemCreds))
 		if url == "" {
@@ -86,7 +99,9 @@ func (v *clustering) system(external string, timeout time.Duration) (*nats.Conn,
 	}
 	conn, err := nats.Connect(url, options...)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitNotAllowed, "a user of the system account: --system-creds FILE or --system-nats URL", "cannot connect to the system account: %v", err)
+		return nil, cli.Fail(cli.ExitNotAllowed,
+			"a user of the system account: --system-creds FILE or --system-nats URL",
+			"cannot connect to the system account: %v", err)
 	}
 	return conn, nil
 }

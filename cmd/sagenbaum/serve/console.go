@@ -33,31 +33,37 @@ const (
 	ConsoleOff = "off"
 )
 
-const consoleUsage = "`HOST:PORT|off` of the console in a browser, which answers to " + console.LocalName +
+const consoleUsage = "`HOST:PORT|off` of the console in a browser, which answers to " +
+	console.LocalName +
 	" on a loopback address; port 0 takes a free one, an address that others can reach needs " +
 	"--console-cert and --console-key"
 
 func (v *consoling) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.console, "console", consoleDefault, consoleUsage)
-	f.StringVar(&v.operators, "console-operators", "", "`FILE` of who may act in the console: a name and a token, one a line (default DATA/console/operators, made with one token)")
+	f.StringVar(&v.operators, "console-operators", "",
+		"`FILE` of who may act in the console: a name and a token, one a line (default "+
+			"DATA/console/operators, made with one token)")
 	f.StringVar(&v.cert, "console-cert", "", "PEM `FILE` of the console's certificate")
 	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of its key")
 }
 
 // flagsOfConsole are the flags behind the fields of the console's configuration.
 var flagsOfConsole = map[string]string{
-	"listen": "--console 127.0.0.1:4280, or with --console-cert and --console-key; --console off for none", "operators": "--console-operators FILE", "operator": "--console-operators FILE",
+	"listen": "--console 127.0.0.1:4280, or with --console-cert and --console-key; --console off " +
+		"for none", "operators": "--console-operators FILE", "operator": "--console-operators FILE",
 	"tls": "--console-cert and --console-key: PEM files that fit each other",
 }
 
 // check refuses what cannot be an address, before anything is made.
 func (v *consoling) check() error {
 	if _, _, err := net.SplitHostPort(v.console); err != nil && v.console != ConsoleOff {
-		return cli.Fail(cli.ExitUsage, "--console 127.0.0.1:4280, or --console off", "%q is no address for the console", v.console)
+		return cli.Fail(cli.ExitUsage, "--console 127.0.0.1:4280, or --console off",
+			"%q is no address for the console", v.console)
 	}
 	if (v.cert == "") != (v.key == "") {
-		return cli.Fail(cli.ExitUsage, "--console-cert FILE --console-key FILE", "--console-cert and --console-key go together")
+		return cli.Fail(cli.ExitUsage, "--console-cert FILE --console-key FILE",
+			"--console-cert and --console-key go together")
 	}
 	return nil
 }
@@ -74,22 +80,27 @@ func (v *serving) startConsole(log *slog.Logger) error {
 		operators = filepath.Join(v.data, "console", "operators")
 	}
 	server, err := console.Start(console.Config{
-		Listen: v.console, TLSCert: v.cert, TLSKey: v.key, Operators: operators, Operator: cli.DefaultActor(),
+		Listen: v.console, TLSCert: v.cert, TLSKey: v.key, Operators: operators,
+		Operator: cli.DefaultActor(),
 		// Without users, whoever is on this machine may read and write through NATS.
-		OpenRead: v.cert == "" && v.users == "" && v.external == "", Version: cli.ReadVersion().Version, Logger: log,
+		OpenRead: v.cert == "" && v.users == "" && v.external == "",
+		Version:  cli.ReadVersion().Version, Logger: log,
 	})
 	var refused *ledger.Refused
 	switch {
 	case errors.As(err, &refused) && refused.Field == "open_read": // the address is what is wrong
-		return cli.Fail(cli.ExitUsage, flagsOfConsole["listen"], "cannot serve the console: %s, and it has no certificate", refused.Problem)
+		return cli.Fail(cli.ExitUsage, flagsOfConsole["listen"],
+			"cannot serve the console: %s, and it has no certificate", refused.Problem)
 	case errors.As(err, &refused):
 		field, _, _ := strings.Cut(refused.Field, " ") // operators line 3
-		return cli.Fail(cli.ExitUsage, flagsOfConsole[field], "cannot serve the console: %s: %s", refused.Field, refused.Problem)
+		return cli.Fail(cli.ExitUsage, flagsOfConsole[field], "cannot serve the console: %s: %s",
+			refused.Field, refused.Problem)
 	case err != nil && !v.chosen:
 		log.Warn("no console: its address is taken; choose another with --console, or --console off", "cause", err)
 		return nil
 	case err != nil:
-		return cli.Fail(cli.ExitFailed, "--console 127.0.0.1:0 takes a free port", "cannot serve: %v", err)
+		return cli.Fail(cli.ExitFailed, "--console 127.0.0.1:0 takes a free port",
+			"cannot serve: %v", err)
 	}
 	v.shown = server
 	log.Info("console", "url", server.URL(), "operators", operators)

@@ -22,7 +22,8 @@ import (
 // openHost opens the host. While the disk of its state cannot be written it stands in for
 // it and tries on; nil and no error: ctx has ended. A folder that this user may not write
 // is a mistake of the command line.
-func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logger, cfg host.Config) (*host.Host, error) {
+func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logger,
+	cfg host.Config) (*host.Host, error) {
 	var leave func()
 	said := ""
 	for {
@@ -52,15 +53,19 @@ func (v *serving) openHost(ctx context.Context, setup hostSetup, log *slog.Logge
 }
 
 // standIn says in the host's place what is wrong, until leave is called.
-func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log *slog.Logger, cause error) (leave func()) {
-	log.Error("degraded: nothing is folded or dispatched until the disk can be written", "cause", cause)
+func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log *slog.Logger,
+	cause error) (leave func()) {
+	log.Error("degraded: nothing is folded or dispatched until the disk can be written", "cause",
+		cause)
 	tenants := make([]host.TenantHealth, 0, len(v.tenants))
 	for _, tenant := range v.tenants {
-		tenants = append(tenants, host.TenantHealth{Tenant: tenant, Mode: executor.ModeDegraded, Problem: cause.Error()})
+		tenants = append(tenants,
+			host.TenantHealth{Tenant: tenant, Mode: executor.ModeDegraded, Problem: cause.Error()})
 	}
 	v.watch.degraded.Store(&tenants)
 	s, err := host.NewStandIn(host.StandInConfig{
-		Conn: conn, Tenants: v.tenants, Holder: v.holder, Problem: cause.Error(), Elsewhere: external, Disks: disks, Metrics: v.watch.metrics,
+		Conn: conn, Tenants: v.tenants, Holder: v.holder, Problem: cause.Error(),
+		Elsewhere: external, Disks: disks, Metrics: v.watch.metrics,
 	})
 	if err != nil {
 		log.Warn("no one can be told over NATS what is wrong", "error", err)
@@ -76,18 +81,21 @@ func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log
 // standInAlone starts a server without streams in place of one whose folder cannot be
 // written, and returns when that has changed, or ctx has ended. An append finds no stream
 // there, which is busy: its caller tries on. It returns the port to go on with.
-func (v *serving) standInAlone(ctx context.Context, config embedded.Config, log *slog.Logger, cause error) (port int) {
+func (v *serving) standInAlone(ctx context.Context, config embedded.Config, log *slog.Logger,
+	cause error) (port int) {
 	config.NoStreams = true
 	server, err := embedded.Start(config)
 	if err != nil {
-		log.Error("the ledger's folder cannot be written, and no server can stand in", "dir", config.Dir, "cause", cause, "error", err)
+		log.Error("the ledger's folder cannot be written, and no server can stand in", "dir",
+			config.Dir, "cause", cause, "error", err)
 		return config.Port
 	}
 	defer server.Close()
 	port = portOf(server.URL(), config.Port)
 	conn, err := server.Connect(nats.Name("sagenbaum stand-in"))
 	if err != nil {
-		log.Error("the ledger's folder cannot be written, and no one can be told over NATS", "dir", config.Dir, "cause", cause, "error", err)
+		log.Error("the ledger's folder cannot be written, and no one can be told over NATS", "dir",
+			config.Dir, "cause", cause, "error", err)
 		return port
 	}
 	defer conn.Close()
@@ -109,7 +117,8 @@ func (s hostSetup) disks(v *serving) []host.Disk {
 	if tiles == "" {
 		tiles = filepath.Join(v.data, "executor", "tiles")
 	}
-	all := []host.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")}, {Store: "tiles", Dir: tiles}}
+	all := []host.Disk{{Store: "state", Dir: filepath.Join(v.data, "executor")},
+		{Store: "tiles", Dir: tiles}}
 	if s.store != "" {
 		all = append(all, host.Disk{Store: "ledger", Dir: s.store})
 	}

@@ -28,20 +28,24 @@ func (v *serving) masterKey() ([]byte, error) {
 		}
 		file = filepath.Join(v.data, masterKeyFile)
 		if err := makeMasterKey(file); err != nil {
-			return nil, cli.Fail(cli.ExitFailed, "--master-key FILE", "cannot make the master key: %v", err)
+			return nil, cli.Fail(cli.ExitFailed, "--master-key FILE",
+				"cannot make the master key: %v", err)
 		}
 	}
-	const hint = "openssl rand -hex 32 > FILE; chmod 600 FILE; the same on every host of these tenants"
+	const hint = "openssl rand -hex 32 > FILE; chmod 600 FILE; the same on every host of these " +
+		"tenants"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, cli.Fail(cli.ExitFailed, hint, "cannot read the master key: %v", err)
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, cli.Fail(cli.ExitFailed, "chmod 600 "+file, "the master key %s can be read by others (mode %04o)", file, info.Mode().Perm())
+		return nil, cli.Fail(cli.ExitFailed, "chmod 600 "+file,
+			"the master key %s can be read by others (mode %04o)", file, info.Mode().Perm())
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != host.MasterKeySize {
-		return nil, cli.Fail(cli.ExitFailed, hint, "the master key %s is not %d hex digits", file, 2*host.MasterKeySize)
+		return nil, cli.Fail(cli.ExitFailed, hint, "the master key %s is not %d hex digits", file,
+			2*host.MasterKeySize)
 	}
 	return key, nil
 }

@@ -51,18 +51,22 @@ func (w *Watching) flags(cmd *cobra.Command) {
 	const name = "`NAME` by which --metrics may be asked, beside addresses, localhost and the name " +
 		"of this machine; may be given more than once"
 	cmd.Flags().StringArrayVar(&w.names, "metrics-name", nil, name)
-	cmd.Flags().StringVar(&w.address, "metrics", "", "`HOST:PORT` for /metrics (Prometheus), /healthz and /readyz; port 0 takes a free one; default none")
+	cmd.Flags().StringVar(&w.address, "metrics", "",
+		"`HOST:PORT` for /metrics (Prometheus), /healthz and /readyz; port 0 takes a free one; "+
+			"default none")
 }
 
 func (w *Watching) check() error {
 	if w.address == "" && len(w.names) > 0 {
-		return cli.Fail(cli.ExitUsage, "--metrics HOST:PORT, too", "--metrics-name is for --metrics")
+		return cli.Fail(cli.ExitUsage, "--metrics HOST:PORT, too",
+			"--metrics-name is for --metrics")
 	}
 	if w.address == "" {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(w.address); err != nil || port == "" {
-		return cli.Fail(cli.ExitUsage, "--metrics 127.0.0.1:9464", "%q is no address for --metrics", w.address)
+		return cli.Fail(cli.ExitUsage, "--metrics 127.0.0.1:9464", "%q is no address for --metrics",
+			w.address)
 	}
 	return nil
 }
@@ -125,13 +129,16 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 	listener, err := net.Listen("tcp", w.address)
 	if err != nil {
 		w.traces.stop()
-		return nil, cli.Fail(cli.ExitFailed, "--metrics 127.0.0.1:0 takes a free port", "cannot listen for --metrics: %v", err)
+		return nil, cli.Fail(cli.ExitFailed, "--metrics 127.0.0.1:0 takes a free port",
+			"cannot listen for --metrics: %v", err)
 	}
 	w.bound = listener.Addr().String()
 	if ip := listener.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
-		log.Warn("--metrics is not on loopback: whoever reaches it reads the names of tenants and how much they do", "address", w.bound)
+		log.Warn("--metrics is not on loopback: whoever reaches it reads the names of tenants "+
+			"and how much they do", "address", w.bound)
 	}
-	server := &http.Server{Handler: w.handler(), ReadHeaderTimeout: readHeaderMax, WriteTimeout: writeMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: w.handler(), ReadHeaderTimeout: readHeaderMax,
+		WriteTimeout: writeMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	go func() { // ends with stop
 		if err := server.Serve(listener); err != http.ErrServerClosed {
 			log.Error("--metrics is no longer served", "cause", err)
@@ -149,8 +156,10 @@ func (w *Watching) start(v *serving, log *slog.Logger) (stop func(), err error) 
 func (w *Watching) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", w.metrics.Handler())
-	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, _ *http.Request) { WriteHealth(out, health{OK: true}) })
-	mux.HandleFunc("GET /readyz", func(out http.ResponseWriter, _ *http.Request) { WriteHealth(out, w.Health()) })
+	mux.HandleFunc("GET /healthz",
+		func(out http.ResponseWriter, _ *http.Request) { WriteHealth(out, health{OK: true}) })
+	mux.HandleFunc("GET /readyz",
+		func(out http.ResponseWriter, _ *http.Request) { WriteHealth(out, w.Health()) })
 	return w.named(mux)
 }
 
@@ -173,7 +182,8 @@ func (w *Watching) Health() health {
 	}
 	answer := health{OK: true, Tenants: h.Health()}
 	for _, t := range answer.Tenants {
-		answer.OK = answer.OK && (t.Mode == executor.ModeHolding || t.Mode == executor.ModeStandby && t.Problem != "")
+		answer.OK = answer.OK &&
+			(t.Mode == executor.ModeHolding || t.Mode == executor.ModeStandby && t.Problem != "")
 	}
 	return answer
 }

@@ -41,7 +41,8 @@ const (
 func newOTLP(endpoint, headers string) (*otlp, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, cli.Fail(cli.ExitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "the endpoint for traces is no http or https URL")
+		return nil, cli.Fail(cli.ExitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
+			"the endpoint for traces is no http or https URL")
 	}
 	client := &http.Client{Timeout: otlpTimeout, CheckRedirect: noRedirect}
 	o := &otlp{endpoint: endpoint, headers: map[string]string{}, client: client, pause: otlpPause}
@@ -52,7 +53,8 @@ func newOTLP(endpoint, headers string) (*otlp, error) {
 		name, value, found := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if !found || err != nil {
-			return nil, cli.Fail(cli.ExitUsage, "OTEL_EXPORTER_OTLP_HEADERS=name=value,name=value", "a header for traces is not name=value")
+			return nil, cli.Fail(cli.ExitUsage, "OTEL_EXPORTER_OTLP_HEADERS=name=value,name=value",
+				"a header for traces is not name=value")
 		}
 		o.headers[strings.TrimSpace(name)] = value
 	}
@@ -68,7 +70,8 @@ func (o *otlp) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	if len(spans) == 0 {
 		return nil
 	}
-	body, err := proto.Marshal(&collectorpb.ExportTraceServiceRequest{ResourceSpans: resourceSpans(spans)})
+	body, err := proto.Marshal(
+		&collectorpb.ExportTraceServiceRequest{ResourceSpans: resourceSpans(spans)})
 	if err != nil {
 		return fmt.Errorf("cannot encode spans: %w", err)
 	}
@@ -87,7 +90,8 @@ func (o *otlp) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 
 // post sends one batch; again says that a later try may do better.
 func (o *otlp) post(ctx context.Context, body []byte) (again bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.endpoint, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.endpoint,
+		bytes.NewReader(body))
 	if err != nil {
 		return false, fmt.Errorf("cannot send spans: %w", err)
 	}
@@ -105,7 +109,8 @@ func (o *otlp) post(ctx context.Context, body []byte) (again bool, err error) {
 	switch code := answer.StatusCode; {
 	case code/100 == 2:
 		return false, nil
-	case code == http.StatusTooManyRequests || code == http.StatusBadGateway || code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
+	case code == http.StatusTooManyRequests || code == http.StatusBadGateway ||
+		code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
 		return true, fmt.Errorf("cannot send spans: the collector answered %d", code)
 	case code/100 == 3:
 		const text = "cannot send spans: the collector answered %d, and redirects are not followed"
@@ -123,7 +128,8 @@ func (o *otlp) Shutdown(context.Context) error {
 
 // resourceSpans are spans of one process, by their scope.
 func resourceSpans(spans []sdktrace.ReadOnlySpan) []*tracepb.ResourceSpans {
-	of := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{Attributes: attributes(spans[0].Resource().Attributes())}}
+	of := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{Attributes: attributes(
+		spans[0].Resource().Attributes())}}
 	scopes := map[string]*tracepb.ScopeSpans{}
 	for _, s := range spans {
 		name := s.InstrumentationScope().Name
@@ -139,9 +145,11 @@ func resourceSpans(spans []sdktrace.ReadOnlySpan) []*tracepb.ResourceSpans {
 func spanOf(s sdktrace.ReadOnlySpan) *tracepb.Span {
 	id, traceID := s.SpanContext().SpanID(), s.SpanContext().TraceID()
 	out := &tracepb.Span{
-		TraceId: traceID[:], SpanId: id[:], Name: s.Name(), Kind: tracepb.Span_SpanKind(s.SpanKind()), Attributes: attributes(s.Attributes()),
-		StartTimeUnixNano: uint64(s.StartTime().UnixNano()), EndTimeUnixNano: uint64(s.EndTime().UnixNano()),
-		Flags: uint32(s.SpanContext().TraceFlags()),
+		TraceId: traceID[:], SpanId: id[:], Name: s.Name(),
+		Kind: tracepb.Span_SpanKind(s.SpanKind()), Attributes: attributes(s.Attributes()),
+		StartTimeUnixNano: uint64(s.StartTime().UnixNano()),
+		EndTimeUnixNano:   uint64(s.EndTime().UnixNano()),
+		Flags:             uint32(s.SpanContext().TraceFlags()),
 	}
 	if parent := s.Parent(); parent.SpanID().IsValid() {
 		id := parent.SpanID()
@@ -149,10 +157,13 @@ func spanOf(s sdktrace.ReadOnlySpan) *tracepb.Span {
 	}
 	for _, l := range s.Links() {
 		id, traceID := l.SpanContext.SpanID(), l.SpanContext.TraceID()
-		out.Links = append(out.Links, &tracepb.Span_Link{TraceId: traceID[:], SpanId: id[:], Attributes: attributes(l.Attributes), Flags: uint32(l.SpanContext.TraceFlags())})
+		out.Links = append(out.Links,
+			&tracepb.Span_Link{TraceId: traceID[:], SpanId: id[:],
+				Attributes: attributes(l.Attributes), Flags: uint32(l.SpanContext.TraceFlags())})
 	}
 	if status := s.Status(); status.Code == codes.Error {
-		out.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: status.Description}
+		out.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR,
+			Message: status.Description}
 	}
 	return out
 }

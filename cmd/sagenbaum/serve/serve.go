@@ -96,32 +96,44 @@ the disk was full, the embedded server is restarted on the same folder.`,
 			return cli.Failed("serve", serve(ctx, cmd, s, v))
 		},
 	}
+	v.flags(cmd)
+	return cmd
+}
+
+// flags adds the flags of serve.
+func (v *serving) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.data, "data", "sagenbaum-data", "`DIR` of all data; made if missing")
-	f.StringVar(&v.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 takes a free one")
-	f.StringArrayVar(&v.tenants, "tenant", []string{"default"}, "`TENANT` to serve; may be given more than once")
-	f.StringVar(&v.external, "nats", os.Getenv("SAGENBAUM_NATS"), "`URL` of a NATS server that runs "+
-		"elsewhere, instead of the embedded one (env SAGENBAUM_NATS, which no list of processes shows)")
-	f.BoolVar(&v.noSync, "no-sync", false, "acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
-	f.BoolVar(&v.lossy, "accept-lossy-broker", false, "use an external server that may lose acknowledged records when the power fails")
-	f.Int64Var(&v.maxStore, "max-store", 0, "`BYTES` of all ledgers; 0 is three quarters of the disk")
-	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault, "`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
-	f.StringVar(&v.tiles, "tiles", "", "`DIR` of the second copy of each ledger, best on another disk (default DATA/executor/tiles)")
-	f.StringVar(&v.keys, "keys", "", "`DIR` of the keys that sign checkpoints (default DATA/executor/keys)")
-	f.StringVar(&v.witness.URL, "witness", "", "`URL` of a C2SP tlog-witness that cosigns checkpoints; it delays nothing")
+	f.StringVar(&v.listen, "listen", "127.0.0.1:4222",
+		"`HOST:PORT` of the embedded server; port 0 takes a free one")
+	f.StringArrayVar(&v.tenants, "tenant", []string{"default"},
+		"`TENANT` to serve; may be given more than once")
+	f.StringVar(&v.external, "nats", os.Getenv("SAGENBAUM_NATS"),
+		"`URL` of a NATS server that runs elsewhere, instead of the embedded one (env "+
+			"SAGENBAUM_NATS, which no list of processes shows)")
+	f.BoolVar(&v.noSync, "no-sync", false,
+		"acknowledge before the disk has synced: faster, and a power cut LOSES acknowledged records")
+	f.BoolVar(&v.lossy, "accept-lossy-broker", false,
+		"use an external server that may lose acknowledged records when the power fails")
+	f.Int64Var(&v.maxStore, "max-store", 0,
+		"`BYTES` of all ledgers; 0 is three quarters of the disk")
+	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault,
+		"`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
+	f.StringVar(&v.tiles, "tiles", "",
+		"`DIR` of the second copy of each ledger, best on another disk (default "+
+			"DATA/executor/tiles)")
+	f.StringVar(&v.keys, "keys", "",
+		"`DIR` of the keys that sign checkpoints (default DATA/executor/keys)")
+	f.StringVar(&v.witness.URL, "witness", "",
+		"`URL` of a C2SP tlog-witness that cosigns checkpoints; it delays nothing")
 	f.StringVar(&v.witness.Key, "witness-key", "", "`VERIFIER-KEY` of its cosignatures")
-	f.StringVar(&v.users, "users", "", "`FILE` of users who may connect to the embedded server (docs/cli.md)")
+	f.StringVar(&v.users, "users", "",
+		"`FILE` of users who may connect to the embedded server (docs/cli.md)")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
 	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
-	f.StringVar(&v.clientCA, "tls-client-ca", "", "PEM `FILE`: clients must show a certificate signed by it")
-	f.StringArrayVar(&v.webhooks, "webhook", nil, "`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every hook without one of its own; may be given more than once")
-	f.StringVar(&v.secret, "webhook-secret", "", "`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default DATA/webhook.secret, made when missing)")
-	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute, "after this `TIME` a page that no one has taken goes to the hook operators, too")
-	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute, "`TIME` without a worker, or with one that says working, after which the hook operators is called")
-	f.StringVar(&v.master, "master-key", "", "`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on every host (default DATA/master.key, made if missing; none with --nats)")
-	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault, "`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits for its plan's owner")
-	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault, "`N` leases of one plan may fire by what undos make, until its owner answers")
-	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault, "`N` leases of a tenant may fire by what undos make in an hour")
+	f.StringVar(&v.clientCA, "tls-client-ca", "",
+		"PEM `FILE`: clients must show a certificate signed by it")
+	v.workFlags(cmd)
 	v.clustering.flags(cmd)
 	v.watch.flags(cmd)
 	f.StringVar(&v.logs, "log", logText, "`FORMAT` of the log on stderr: text or json")
@@ -130,8 +142,34 @@ the disk was full, the embedded server is restarted on the same folder.`,
 		f.Lookup(name).DefValue = ""
 	}
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
-	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a program that starts a server of its own")
-	return cmd
+	f.BoolVar(&v.stopOnEOF, "stop-on-eof", false,
+		"stop when standard input ends, for a program that starts a server of its own")
+}
+
+// workFlags adds what goes for pages, keys and cascades.
+func (v *serving) workFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&v.webhooks, "webhook", nil,
+		"`[HOOK=][slack+|teams+]URL` that pages are posted to: those of one hook, or of every "+
+			"hook without one of its own; may be given more than once")
+	f.StringVar(&v.secret, "webhook-secret", "",
+		"`FILE` of the secret that signs what is posted, whsec_ and base64, one a line (default "+
+			"DATA/webhook.secret, made when missing)")
+	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute,
+		"after this `TIME` a page that no one has taken goes to the hook operators, too")
+	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute,
+		"`TIME` without a worker, or with one that says working, after which the hook operators "+
+			"is called")
+	f.StringVar(&v.master, "master-key", "",
+		"`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on "+
+			"every host (default DATA/master.key, made if missing; none with --nats)")
+	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
+		"`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits "+
+			"for its plan's owner")
+	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault,
+		"`N` leases of one plan may fire by what undos make, until its owner answers")
+	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault,
+		"`N` leases of a tenant may fire by what undos make in an hour")
 }
 
 // memoryDefault is the capacity of a tenant's working memory, in bytes.
@@ -140,19 +178,26 @@ const memoryDefault = 256 << 20
 func (v *serving) check() error {
 	for i, tenant := range v.tenants {
 		if !ledger.ValidToken(tenant) {
-			return cli.Fail(cli.ExitUsage, "--tenant of 1 to 64 letters, digits, '-' or '_'", "%q is no tenant", tenant)
+			return cli.Fail(cli.ExitUsage, "--tenant of 1 to 64 letters, digits, '-' or '_'",
+				"%q is no tenant", tenant)
 		}
 		for _, other := range v.tenants[:i] {
 			if other == tenant {
-				return cli.Fail(cli.ExitUsage, "name each tenant once", "tenant %s is given twice", tenant)
+				return cli.Fail(cli.ExitUsage, "name each tenant once", "tenant %s is given twice",
+					tenant)
 			}
 		}
 	}
-	if v.external != "" && (v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" || v.maxStore != 0) {
-		return cli.Fail(cli.ExitUsage, "configure the external server itself", "--no-sync, --users, --max-store and --tls-* are for the embedded server, not for --nats")
+	if v.external != "" &&
+		(v.noSync || v.users != "" || v.tlsCert != "" || v.tlsKey != "" || v.clientCA != "" ||
+			v.maxStore != 0) {
+		return cli.Fail(cli.ExitUsage, "configure the external server itself",
+			"--no-sync, --users, --max-store and --tls-* are for the embedded server, not for "+
+				"--nats")
 	}
 	if v.external == "" && v.lossy {
-		return cli.Fail(cli.ExitUsage, "drop it, or add --nats URL", "--accept-lossy-broker is for --nats")
+		return cli.Fail(cli.ExitUsage, "drop it, or add --nats URL",
+			"--accept-lossy-broker is for --nats")
 	}
 	if err := v.clustering.check(v.external != ""); err != nil {
 		return err
@@ -164,13 +209,17 @@ func (v *serving) check() error {
 	case v.stuck <= 0:
 		return cli.Fail(cli.ExitUsage, "--stuck-after 10m", "--stuck-after cannot be %s", v.stuck)
 	case v.escalate <= 0:
-		return cli.Fail(cli.ExitUsage, "--page-escalate 15m", "--page-escalate cannot be %s", v.escalate)
+		return cli.Fail(cli.ExitUsage, "--page-escalate 15m", "--page-escalate cannot be %s",
+			v.escalate)
 	case v.maxMemory < 0:
-		return cli.Fail(cli.ExitUsage, "--memory-bytes BYTES, or 0 for no limit", "--memory-bytes cannot be %d", v.maxMemory)
+		return cli.Fail(cli.ExitUsage, "--memory-bytes BYTES, or 0 for no limit",
+			"--memory-bytes cannot be %d", v.maxMemory)
 	case v.maxStore < 0:
-		return cli.Fail(cli.ExitUsage, "--max-store BYTES, or 0 for three quarters of the disk", "--max-store cannot be %d", v.maxStore)
+		return cli.Fail(cli.ExitUsage, "--max-store BYTES, or 0 for three quarters of the disk",
+			"--max-store cannot be %d", v.maxStore)
 	case (v.tlsCert == "") != (v.tlsKey == ""):
-		return cli.Fail(cli.ExitUsage, "--tls-cert FILE --tls-key FILE", "--tls-cert and --tls-key go together")
+		return cli.Fail(cli.ExitUsage, "--tls-cert FILE --tls-key FILE",
+			"--tls-cert and --tls-key go together")
 	}
 	if err := errors.Join(v.checkCascade(), v.consoling.check()); err != nil {
 		return err
@@ -180,7 +229,9 @@ func (v *serving) check() error {
 	}
 	var refused *ledger.Refused
 	if err := host.CheckWitness(v.witness); errors.As(err, &refused) {
-		return cli.Fail(cli.ExitUsage, "--witness URL and --witness-key KEY go together; "+refused.Want, "the witness cannot be used: %s: %s", refused.Field, refused.Problem)
+		return cli.Fail(cli.ExitUsage,
+			"--witness URL and --witness-key KEY go together; "+refused.Want,
+			"the witness cannot be used: %s: %s", refused.Field, refused.Problem)
 	}
 	_, err := v.hooks()
 	return err
@@ -192,15 +243,18 @@ func (v *serving) checkCascade() error {
 	for _, l := range [...]struct {
 		name, hint string
 		zero       bool
-	}{{"depth", "; with 1 nothing fires by what an undo makes", limits.Depth == 0}, {"plan", "", limits.Plan == 0}, {"tenant", "", limits.Tenant == 0}} {
+	}{{"depth", "; with 1 nothing fires by what an undo makes", limits.Depth == 0},
+		{"plan", "", limits.Plan == 0}, {"tenant", "", limits.Tenant == 0}} {
 		if l.zero {
-			return cli.Fail(cli.ExitUsage, "--cascade-"+l.name+" of at least 1"+l.hint, "--cascade-%s cannot be 0", l.name)
+			return cli.Fail(cli.ExitUsage, "--cascade-"+l.name+" of at least 1"+l.hint,
+				"--cascade-%s cannot be 0", l.name)
 		}
 	}
 	var refused *ledger.Refused
 	if errors.As(limits.Check(), &refused) {
 		flag := strings.ReplaceAll(refused.Field, ".", "-")
-		return cli.Fail(cli.ExitUsage, "--"+flag+" of "+refused.Want, "--%s cannot be %s", flag, refused.Problem)
+		return cli.Fail(cli.ExitUsage, "--"+flag+" of "+refused.Want, "--%s cannot be %s", flag,
+			refused.Problem)
 	}
 	return nil
 }
@@ -214,11 +268,15 @@ func (v *serving) hooks() (map[string]string, error) {
 			hook, webhook = api.PageDefault, given
 		}
 		if _, twice := hooks[hook]; twice {
-			return nil, cli.Fail(cli.ExitUsage, "one --webhook for each hook, and one without a hook for all others", "--webhook for %s is given twice", hook)
+			return nil, cli.Fail(cli.ExitUsage,
+				"one --webhook for each hook, and one without a hook for all others",
+				"--webhook for %s is given twice", hook)
 		}
 		var refused *ledger.Refused
 		if err := host.CheckWebhook(hook, webhook); errors.As(err, &refused) {
-			return nil, cli.Fail(cli.ExitUsage, "--webhook [HOOK=][slack+|teams+]URL; "+refused.Want, "the --webhook for %s cannot be used: %s", hook, refused.Problem)
+			return nil, cli.Fail(cli.ExitUsage,
+				"--webhook [HOOK=][slack+|teams+]URL; "+refused.Want,
+				"the --webhook for %s cannot be used: %s", hook, refused.Problem)
 		}
 		hooks[hook] = webhook
 	}
@@ -228,8 +286,12 @@ func (v *serving) hooks() (map[string]string, error) {
 // flagsOfServer are the flags behind the fields of the embedded server's
 // configuration, for a refusal that a command line can correct.
 var flagsOfServer = map[string]string{
-	"dir": "--data DIR", "host": "--listen 127.0.0.1:4222, or with --tls-cert, --tls-key and --users", "port": listenHint,
-	"max_store": "--max-store BYTES", "tls": "--tls-cert, --tls-key and --tls-client-ca: PEM files that fit each other", "users": "--users FILE",
+	"dir":       "--data DIR",
+	"host":      "--listen 127.0.0.1:4222, or with --tls-cert, --tls-key and --users",
+	"port":      listenHint,
+	"max_store": "--max-store BYTES",
+	"tls":       "--tls-cert, --tls-key and --tls-client-ca: PEM files that fit each other",
+	"users":     "--users FILE",
 }
 
 const listenHint = "--listen 127.0.0.1:4222; a port is 1 to 65535, 0 takes a free one"
@@ -239,16 +301,20 @@ const listenHint = "--listen 127.0.0.1:4222; a port is 1 to 65535, 0 takes a fre
 func (v *serving) explainStart(err error) error {
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
-		field, _, _ := strings.Cut(strings.ReplaceAll(refused.Field, "[", " "), " ") // users line 3, users[2]
+		// users line 3, users[2]
+		field, _, _ := strings.Cut(strings.ReplaceAll(refused.Field, "[", " "), " ")
 		if hint := flagsOfServer[field]; hint != "" {
 			return cli.Fail(cli.ExitUsage, hint, "cannot serve: %s", refused.Problem)
 		}
 	}
 	if strings.Contains(err.Error(), "another server uses it") {
-		return cli.Fail(cli.ExitFailed, "stop the other server of this folder, or choose another one with --data DIR", "cannot serve: %v", err)
+		return cli.Fail(cli.ExitFailed,
+			"stop the other server of this folder, or choose another one with --data DIR",
+			"cannot serve: %v", err)
 	}
 	if strings.Contains(err.Error(), "cannot listen on") {
-		return cli.Fail(cli.ExitFailed, "--listen 127.0.0.1:0 takes a free port", "cannot serve: %v", err)
+		return cli.Fail(cli.ExitFailed, "--listen 127.0.0.1:0 takes a free port",
+			"cannot serve: %v", err)
 	}
 	return err
 }
@@ -263,7 +329,7 @@ type Ready struct {
 	Console string   `json:"console,omitempty"` // URL
 }
 
-// serve runs until the context ends. When the embedded server falls mute it is
+// serve runs until the context ends. When the embedded server stops answering it is
 // started again on the same folder and port.
 func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving) error {
 	level := slog.LevelInfo
@@ -291,7 +357,8 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		return serveExternal(ctx, s, v, log, announce)
 	}
 	if v.noSync {
-		log.Warn("--no-sync: acknowledged records are LOST when the power fails; use it for tests only")
+		log.Warn("--no-sync: acknowledged records are LOST when the power fails; use it for " +
+			"tests only")
 	}
 	return serveEmbedded(ctx, v, log, announce)
 }
@@ -307,7 +374,9 @@ func writeReady(out io.Writer, asJSON bool, r Ready) {
 	if r.Metrics != "" {
 		metrics = " · metrics http://" + r.Metrics + "/metrics"
 	}
-	fmt.Fprintf(out, "nats %s%s · data %s · tenants %s%s · ready in %s\n", r.URL, consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics, time.Duration(r.ReadyMs)*time.Millisecond)
+	fmt.Fprintf(out, "nats %s%s · data %s · tenants %s%s · ready in %s\n", r.URL,
+		consoleText(r.Console), r.Data, strings.Join(r.Tenants, ", "), metrics,
+		time.Duration(r.ReadyMs)*time.Millisecond)
 }
 
 const (
@@ -333,16 +402,19 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 		case err != nil && !again:
 			return v.explainStart(err)
 		case err != nil:
-			log.Error("cannot start the embedded server again; trying on", "dir", config.Dir, "cause", err)
+			log.Error("cannot start the embedded server again; trying on", "dir", config.Dir,
+				"cause", err)
 		default:
 			config.Port = portOf(server.URL(), config.Port) // keep it over a restart
 			err = runOn(ctx, server, v, log, func() {
-				announce(Ready{URL: server.URL(), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+				announce(Ready{URL: server.URL(), Data: v.data, Tenants: v.tenants,
+					ReadyMs: time.Since(started).Milliseconds()})
 			})
 			server.Close()
 			switch {
 			case errors.Is(err, host.ErrMute):
-				log.Error("JetStream is mute after a write error; starting the embedded server again", "dir", config.Dir, "cause", err)
+				log.Error("JetStream is mute after a write error; starting the embedded server "+
+					"again", "dir", config.Dir, "cause", err)
 			default:
 				return err
 			}
@@ -357,7 +429,8 @@ func serveEmbedded(ctx context.Context, v *serving, log *slog.Logger, announce f
 
 // runOn runs a host on the embedded server until the context ends or the server
 // cannot store any more, which is host.ErrMute.
-func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger, ready func()) error {
+func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.Logger,
+	ready func()) error {
 	giveUp := ctx.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -374,7 +447,10 @@ func runOn(ctx context.Context, server *embedded.Server, v *serving, log *slog.L
 		}
 	}()
 	return runHost(ctx, v, log, hostSetup{
-		connect: func() (*nats.Conn, error) { return server.Connect(nats.Name("sagenbaum executor")) },
+		connect: func() (*nats.Conn,
+			error) {
+			return server.Connect(nats.Name("sagenbaum executor"))
+		},
 		durable: server.DurableID(),
 		store:   filepath.Join(v.data, "nats"),
 		seen:    server.Interest,
@@ -388,14 +464,16 @@ func (v *serving) embeddedConfig(log *slog.Logger) (embedded.Config, error) {
 	address, port, err := net.SplitHostPort(v.listen)
 	number, err2 := strconv.Atoi(port)
 	if err != nil || err2 != nil || number < 0 || number > 65535 {
-		return embedded.Config{}, cli.Fail(cli.ExitUsage, listenHint, "%q is no address to listen on", v.listen)
+		return embedded.Config{}, cli.Fail(cli.ExitUsage, listenHint,
+			"%q is no address to listen on", v.listen)
 	}
 	if number == 0 {
 		number = -1 // a free one
 	}
 	config := embedded.Config{
-		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync, MaxStore: v.maxStore,
-		TLSCert: v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
+		Dir: filepath.Join(v.data, "nats"), Host: address, Port: number, NoSync: v.noSync,
+		MaxStore: v.maxStore,
+		TLSCert:  v.tlsCert, TLSKey: v.tlsKey, TLSCA: v.clientCA, Logger: log,
 	}
 	if v.users != "" {
 		if config.Users, err = embedded.ReadUsers(v.users); err != nil {
@@ -413,7 +491,8 @@ func portOf(serverURL string, otherwise int) int {
 	return otherwise
 }
 
-func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.Logger, announce func(Ready)) error {
+func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.Logger,
+	announce func(Ready)) error {
 	started := time.Now()
 	options, err := s.Credentials()
 	if err != nil {
@@ -427,7 +506,8 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 			return nats.Connect(v.external, append(steady, options...)...)
 		},
 		ready: func() {
-			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.tenants, ReadyMs: time.Since(started).Milliseconds()})
+			announce(Ready{URL: cli.Shown(v.external), Data: v.data, Tenants: v.tenants,
+				ReadyMs: time.Since(started).Milliseconds()})
 		},
 	}
 	if setup.system, err = v.system(v.external, s.Timeout); err != nil {
@@ -453,7 +533,7 @@ type hostSetup struct {
 }
 
 // runHost runs one host on one connection until the context ends or the server
-// falls mute.
+// stops answering.
 func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
 	hooks, err := v.hooks()
 	if err != nil {
@@ -469,7 +549,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 	}
 	conn, err := setup.connect()
 	if err != nil {
-		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
+		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",
+			err)
 	}
 	defer conn.Close()
 	if v.clock == nil { // the first host: from now on the process knows how time passes
@@ -479,9 +560,12 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		Conn: conn, Tenants: v.tenants, Dir: filepath.Join(v.data, "executor"), Logger: log,
 		DurableServer: setup.durable, System: setup.system, AcceptLossyBroker: v.lossy || v.noSync,
 		Replicas: v.replicas, Holder: v.holder, LeaseTTL: v.leaseTTL,
-		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness, Interest: setup.seen,
-		GiveUp: setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck, EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
+		TilesDir: v.tiles, StoreDir: setup.store, KeysDir: v.keys, Witness: v.witness,
+		Interest: setup.seen,
+		GiveUp:   setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
+		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
+		MasterKey: master, Clock: v.clock, Metrics: v.watch.metrics,
+		Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil || h == nil {
 		return err

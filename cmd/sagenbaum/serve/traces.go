@@ -34,13 +34,22 @@ func tracesFromEnvironment(log *slog.Logger) (*traces, error) {
 	if endpoint == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return &traces{log: log}, nil
 	}
-	exporter, err := newOTLP(endpoint, cli.Environment("OTEL_EXPORTER_OTLP_TRACES_HEADERS", os.Getenv("OTEL_EXPORTER_OTLP_HEADERS")))
+	exporter, err := newOTLP(endpoint,
+		cli.Environment("OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+			os.Getenv("OTEL_EXPORTER_OTLP_HEADERS")))
 	if err != nil {
 		return nil, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are lost", "error", err) }))
-	of := resource.NewSchemaless(attribute.String("service.name", cli.Environment("OTEL_SERVICE_NAME", "sagenbaum")), attribute.String("service.version", cli.ReadVersion().Version))
-	return &traces{log: log, provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(of))}, nil
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces are lost",
+			"error", err)
+	}))
+	of := resource.NewSchemaless(attribute.String("service.name",
+		cli.Environment("OTEL_SERVICE_NAME", "sagenbaum")),
+		attribute.String("service.version", cli.ReadVersion().Version))
+	return &traces{log: log,
+		provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
+			sdktrace.WithResource(of))}, nil
 }
 
 // tracer is nil while traces are off.

@@ -33,14 +33,17 @@ func (v *serving) webhookKeys() ([][]byte, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE", "cannot read the webhooks' secret: %v", err)
+		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
+			"cannot read the webhooks' secret: %v", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return nil, cli.Fail(cli.ExitUsage, "chmod 600 "+path, "others may read the webhooks' secret in %s (%v)", path, info.Mode().Perm())
+		return nil, cli.Fail(cli.ExitUsage, "chmod 600 "+path,
+			"others may read the webhooks' secret in %s (%v)", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE", "cannot read the webhooks' secret: %v", err)
+		return nil, cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
+			"cannot read the webhooks' secret: %v", err)
 	}
 	var keys [][]byte
 	for line := range strings.Lines(string(text)) {
@@ -50,12 +53,16 @@ func (v *serving) webhookKeys() ([][]byte, error) {
 		encoded, ok := strings.CutPrefix(line, secretPrefix)
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if !ok || err != nil || len(key) < host.WebhookKeyMin {
-			return nil, cli.Fail(cli.ExitUsage, "a line "+secretPrefix+" and at least 24 bytes in base64, as of: openssl rand -base64 32", "line %d of %s is no secret", len(keys)+1, path)
+			return nil, cli.Fail(cli.ExitUsage,
+				"a line "+secretPrefix+
+					" and at least 24 bytes in base64, as of: openssl rand -base64 32",
+				"line %d of %s is no secret", len(keys)+1, path)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, cli.Fail(cli.ExitUsage, "a line "+secretPrefix+" and at least 24 bytes in base64", "%s holds no secret", path)
+		return nil, cli.Fail(cli.ExitUsage,
+			"a line "+secretPrefix+" and at least 24 bytes in base64", "%s holds no secret", path)
 	}
 	return keys, nil
 }
@@ -67,12 +74,14 @@ func makeSecret(path string) error {
 	}
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return cli.Fail(cli.ExitFailed, "--webhook-secret FILE", "cannot make the webhooks' secret: %v", err)
+		return cli.Fail(cli.ExitFailed, "--webhook-secret FILE",
+			"cannot make the webhooks' secret: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secret: %v", err)
 	}
-	if err := os.WriteFile(path, []byte(secretPrefix+base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(secretPrefix+base64.StdEncoding.EncodeToString(key)+"\n"),
+		0o600); err != nil {
 		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secret: %v", err)
 	}
 	return nil

@@ -25,8 +25,9 @@ func Command(s *cli.Settings) *cobra.Command {
 what unwinds, what waits for a worker and which plans wait for their owner. Exit
 code 1 when something is quarantined or cut, a command waits for a worker, or the
 executor does not hold the tenant.`,
-		Example: "  sagenbaum status\n  sagenbaum status --watch\n  sagenbaum status --tenant default -o json",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum status\n  sagenbaum status --watch\n  sagenbaum status --tenant " +
+			"default -o json",
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ShowStatus(cmd, s)
 		},
@@ -44,7 +45,8 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return cli.Failed("show the status", err)
 	}
-	if err := s.Print(cmd, status, func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
+	if err := s.Print(cmd, status,
+		func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
 		return err
 	}
 	return cli.Look(nil, WantsLook(status.StatusView))
@@ -52,7 +54,8 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 
 // WantsLook reports whether someone should look at a tenant.
 func WantsLook(v executor.StatusView) bool {
-	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != executor.ModeHolding || v.Problem != ""
+	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != executor.ModeHolding ||
+		v.Problem != ""
 }
 
 // TenantStatus is a tenant's status with the plans that wait for their owner, some
@@ -99,11 +102,13 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	for _, h := range cli.Standbys(v.Hosts) {
 		line("host", "%s", cli.StandbyText(h))
 	}
-	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records, cli.Moment(v.TimeNs))
+	line("folded", "%d of %d, %d records, logical time %s", v.Applied, v.Last, v.Records,
+		cli.Moment(v.TimeNs))
 	if v.Folding != nil {
 		line("folding", "%s", render.FoldingText(*v.Folding))
 	}
-	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding, quarantinedText(p, v.Quarantined), v.Ended)
+	line("plans", "%d open, %d unwinding, %s, %d ended", v.Open, v.Unwinding,
+		quarantinedText(p, v.Quarantined), v.Ended)
 	line("held", "%d registrations, next due %s", v.Held, render.DueText(v.NextDueNs, now))
 	line("in flight", "%d", v.InFlight)
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
@@ -119,7 +124,8 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	}
 	line("refused", "%d, void %d", v.Refused, v.Void)
 	for _, plan := range v.Stuck {
-		line("stuck", "%s, owner %s: %s", p.In("31;1", plan.Plan), cli.Dash(plan.Owner), cli.Clip(strings.Join(obligationNames(plan), ", "), 160))
+		line("stuck", "%s, owner %s: %s", p.In("31;1", plan.Plan), cli.Dash(plan.Owner),
+			cli.Clip(strings.Join(obligationNames(plan), ", "), 160))
 	}
 	if n := int(v.Quarantined+v.Cut) - len(v.Stuck); n > 0 && len(v.Stuck) == StuckShown {
 		line("stuck", "and %d more: sagenbaum quarantine ls", n)
@@ -127,11 +133,13 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	for _, waiting := range v.Waiting {
 		if waiting.Working {
 			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
-				waiting.Capability, waiting.Plan, waiting.Action, cli.Relative(waiting.SinceNs, now))
+				waiting.Capability, waiting.Plan, waiting.Action,
+				cli.Relative(waiting.SinceNs, now))
 			continue
 		}
 		line("waiting", "%s for plan %s action %s: sent %s, no worker in %s",
-			p.In("33", waiting.Capability), waiting.Plan, waiting.Action, cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
+			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
+			cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries))
 	}
 }
 

@@ -40,16 +40,23 @@ func newTenantLs(s *cli.Settings) *cobra.Command {
 		Short: "List the tenants that have a ledger at the server, with the status of each",
 		Long: `List the tenants that have a ledger at the server, with the status of each.
 Exit code 1 when something of one wants to be looked at, as with 'status'.`,
-		Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter 'tenant.status.quarantined > 0'",
-		Args:    cli.Exactly(),
+		Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter " +
+			"'tenant.status.quarantined > 0'",
+		Args: cli.Exactly(),
 		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
 			all, err := tenantsListed(cmd.Context(), c)
 			if err != nil {
 				return cli.Failed("list tenants", err)
 			}
 			all = cli.Picked(&only, all)
-			err = s.Print(cmd, map[string]any{"tenants": append([]tenantListed{}, all...)}, func() { writeTenants(cmd, s.Pen(cmd), all) })
-			return cli.Look(err, slices.ContainsFunc(all, func(t tenantListed) bool { return t.Status == nil || status.WantsLook(*t.Status) }))
+			err = s.Print(cmd, map[string]any{"tenants": append([]tenantListed{}, all...)},
+				func() { writeTenants(cmd, s.Pen(cmd), all) })
+			return cli.Look(err,
+				slices.ContainsFunc(all,
+					func(t tenantListed) bool {
+						return t.Status == nil ||
+							status.WantsLook(*t.Status)
+					}))
 		}),
 	}
 	only.Flag(cmd, "tenant", "tenant.status.quarantined > 0")
@@ -83,15 +90,20 @@ func tenantsListed(ctx context.Context, c *cli.Client) (all []tenantListed, err 
 
 func writeTenants(cmd *cobra.Command, p cli.Pen, all []tenantListed) {
 	if len(all) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME")
 		return
 	}
 	now := time.Now()
-	t := cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED", "NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"}, Spare: []string{"HOLDER", "NEXT DUE"}}
+	t := cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED",
+		"NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
+		Spare: []string{"HOLDER", "NEXT DUE"}}
 	t.Paint = cli.PaintColumn(1, p.State)
 	for _, one := range all {
 		if v := one.Status; v != nil {
-			t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding), fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)), render.DueText(v.NextDueNs, now), cli.Dash(v.Holder))
+			t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open),
+				fmt.Sprint(v.Unwinding), fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)),
+				render.DueText(v.NextDueNs, now), cli.Dash(v.Holder))
 		} else {
 			t.Add(one.Tenant, "unknown", "-", "-", "-", "-", "-", "-", "-")
 			t.Note(1, one.Problem)

@@ -20,18 +20,25 @@ func newTriggerExplain(s *cli.Settings) *cobra.Command {
 unknown waits for, when time alone could change it, the facts that it is indexed by
 and the values it read. Failure, cancellation, deadline, verdicts and extra effects
 are conditions like any other.`,
-		Example: "  sagenbaum trigger explain 01JD39QK\n  sagenbaum trigger explain 01JD39QK --action charge --lease unconfirmed",
-		Args:    cli.Exactly("PLAN"),
+		Example: "  sagenbaum trigger explain 01JD39QK\n  sagenbaum trigger explain 01JD39QK " +
+			"--action charge --lease unconfirmed",
+		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan = args[0]
 			var answer executor.ExplainAnswer
-			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q, &answer); err != nil {
+			if err := s.Question(cmd, "explain the triggers", "trigger.explain", q,
+				&answer); err != nil {
 				return err
 			}
-			return s.Print(cmd, answer.Explain, func() { render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer.Explain), time.Now()) })
+			return s.Print(cmd, answer.Explain,
+				func() {
+					render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd),
+						cli.ForPeople(answer.Explain), time.Now())
+				})
 		},
 	}
-	cmd.Flags().StringVar(&q.Action, "action", "", "only the conditions of `ACTION`, by number or id")
+	cmd.Flags().StringVar(&q.Action, "action", "",
+		"only the conditions of `ACTION`, by number or id")
 	cmd.Flags().StringVar(&q.Lease, "lease", "", "only the condition of this `NAME`")
 	return cmd
 }

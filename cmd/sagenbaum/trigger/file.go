@@ -101,7 +101,8 @@ type timelineCase struct {
 
 // ReadTriggerTest reads a file of trigger test whose lease is armed at an instant.
 // The error is a contract.Findings.
-func ReadTriggerTest(name string, data []byte, armed time.Time, programs *triggers.Cache) (*TriggerTest, error) {
+func ReadTriggerTest(name string, data []byte, armed time.Time,
+	programs *triggers.Cache) (*TriggerTest, error) {
 	var f triggerFile
 	document, err := contract.ReadDocument(name, data, &f)
 	if err != nil {
@@ -118,7 +119,8 @@ func ReadTriggerTest(name string, data []byte, armed time.Time, programs *trigge
 		test.Cases = append(test.Cases, r.read("", &f.triggerCase))
 	}
 	if len(f.Cases) > triggerCasesMax {
-		r.refuse("cases", fmt.Sprint(len(f.Cases)), fmt.Sprintf("at most %d, or several files", triggerCasesMax))
+		r.refuse("cases", fmt.Sprint(len(f.Cases)),
+			fmt.Sprintf("at most %d, or several files", triggerCasesMax))
 		f.Cases = nil
 	}
 	for i := range f.Cases {
@@ -156,7 +158,8 @@ func (r *triggerReader) condition(test *TriggerTest, programs *triggers.Cache) {
 	if errors.As(err, &refused) {
 		r.findings = append(r.findings, r.document.ExpressionFinding("condition", test.text,
 			contract.Problem{
-				Line: refused.Line, Column: refused.Column, Message: refused.Message, Hint: refused.Hint,
+				Line: refused.Line, Column: refused.Column, Message: refused.Message,
+				Hint: refused.Hint,
 			}))
 	}
 	test.condition = condition
@@ -172,7 +175,8 @@ func (r *triggerReader) offset(field, text string) int64 {
 		r.refuse(field, err.Error(), "")
 	}
 	if d > contract.DurationMax || d < -contract.DurationMax {
-		r.refuse(field, text+" is out of reach", "at most "+contract.FormatDuration(contract.DurationMax))
+		r.refuse(field, text+" is out of reach",
+			"at most "+contract.FormatDuration(contract.DurationMax))
 		return 0
 	}
 	return int64(d)
@@ -208,23 +212,27 @@ func (r *triggerReader) read(at string, c *triggerCase) timelineCase {
 		if at != "" {
 			field = at + "action"
 		}
-		r.refuse(field, "the condition reads action, and there is none", "add action: {} for a trigger of an action")
+		r.refuse(field, "the condition reads action, and there is none",
+			"add action: {} for a trigger of an action")
 	}
 	out := timelineCase{name: c.Name, timeline: triggers.Timeline{
 		Scope:   triggers.Scope{Plan: r.plan(at, c), Action: r.action(at, c), ArmedNs: r.armedNs},
 		UntilNs: r.offset(at+"until", c.Until),
 	}}
 	if out.timeline.UntilNs <= 0 && c.Until != "" {
-		r.refuse(at+"until", fmt.Sprintf("%q is not after arming", c.Until), "an offset above zero, as in 1h")
+		r.refuse(at+"until", fmt.Sprintf("%q is not after arming", c.Until),
+			"an offset above zero, as in 1h")
 	}
 	if r.steps += len(c.Steps); r.steps > triggers.EventsMax {
-		r.refuse(at+"steps", fmt.Sprintf("%d steps so far", r.steps), fmt.Sprintf("at most %d in a file", triggers.EventsMax))
+		r.refuse(at+"steps", fmt.Sprintf("%d steps so far", r.steps),
+			fmt.Sprintf("at most %d in a file", triggers.EventsMax))
 		return out
 	}
 	for i := range c.Steps {
 		e := r.step(fmt.Sprintf("%ssteps[%d]", at, i), &c.Steps[i], c.Action != nil)
 		if out.timeline.UntilNs > 0 && e.AtNs > out.timeline.UntilNs {
-			r.refuse(fmt.Sprintf("%ssteps[%d].at", at, i), c.Steps[i].At+" is after until", "a later until, or none")
+			r.refuse(fmt.Sprintf("%ssteps[%d].at", at, i), c.Steps[i].At+" is after until",
+				"a later until, or none")
 		}
 		out.timeline.Events = append(out.timeline.Events, e)
 	}
@@ -239,20 +247,25 @@ func (r *triggerReader) possible(at string, t *triggers.Timeline) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Events[a].AtNs, t.Events[b].AtNs) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return cmp.Compare(t.Events[a].AtNs, t.Events[b].AtNs) })
 	outcome, count := "", t.Scope.Plan.Actions
 	for _, i := range order {
 		field := fmt.Sprintf("%ssteps[%d].", at, i)
 		switch e := &t.Events[i]; e.Kind {
 		case triggers.EventOutcome:
-			late := outcome == ledger.StateFailed && e.Text == "completed" // the failure was not known to be none
-			if outcome != "" && outcome != "in_doubt" && !late || outcome == "in_doubt" && e.Text == "in_doubt" {
-				r.refuse(field+"outcome", "the forward is "+outcome+" already", "one outcome; after in_doubt completed or failed, after failed completed")
+			// the failure was not known to be none
+			late := outcome == ledger.StateFailed && e.Text == "completed"
+			if outcome != "" && outcome != "in_doubt" && !late || outcome == "in_doubt" &&
+				e.Text == "in_doubt" {
+				r.refuse(field+"outcome", "the forward is "+outcome+" already",
+					"one outcome; after in_doubt completed or failed, after failed completed")
 			}
 			outcome = e.Text
 		case triggers.EventActions:
 			if e.Count < count {
-				r.refuse(field+"actions", fmt.Sprintf("%d, after %d", e.Count, count), "a number that never goes down")
+				r.refuse(field+"actions", fmt.Sprintf("%d, after %d", e.Count, count),
+					"a number that never goes down")
 			}
 			count = e.Count
 		}
@@ -260,7 +273,8 @@ func (r *triggerReader) possible(at string, t *triggers.Timeline) {
 }
 
 // planStatuses are what plan.status may be.
-var planStatuses = []string{ledger.StateOpen, ledger.StateFailed, "cancelled", ledger.StateUnwinding, ledger.StateCommitting, ledger.StateCommitted,
+var planStatuses = []string{ledger.StateOpen, ledger.StateFailed, "cancelled",
+	ledger.StateUnwinding, ledger.StateCommitting, ledger.StateCommitted,
 	ledger.StateCompensated, ledger.StateQuarantined, ledger.StateResolved}
 
 func (r *triggerReader) plan(at string, c *triggerCase) triggers.Plan {
@@ -311,7 +325,8 @@ func (r *triggerReader) action(at string, c *triggerCase) *triggers.Action {
 	if !r.document.Has(at + "action") {
 		at = ""
 	}
-	a := &triggers.Action{ID: "a1", Capability: "act", AtNs: r.armedNs + r.offset(at+"action.at", w.At), Labels: w.Labels}
+	a := &triggers.Action{ID: "a1", Capability: "act",
+		AtNs: r.armedNs + r.offset(at+"action.at", w.At), Labels: w.Labels}
 	if w.ID != "" {
 		a.ID = w.ID
 	}
@@ -341,10 +356,12 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 		}
 	}
 	if len(happens) != 1 {
-		r.refuse(at, fmt.Sprintf("%d things that happen", len(happens)), "one of fact, plan, actions, outcome, verdict")
+		r.refuse(at, fmt.Sprintf("%d things that happen", len(happens)),
+			"one of fact, plan, actions, outcome, verdict")
 		return e
 	}
-	for _, beside := range [][2]string{{"value", "fact"}, {"retract", "fact"}, {"output", "outcome"}, {"by", "verdict"}, {"reason", "verdict"}} {
+	for _, beside := range [][2]string{{"value", "fact"}, {"retract", "fact"},
+		{"output", "outcome"}, {"by", "verdict"}, {"reason", "verdict"}} {
 		if has(beside[0]) && happens[0] != beside[1] {
 			r.refuse(at+"."+beside[0], "beside "+happens[0], "it belongs to "+beside[1])
 		}
@@ -373,7 +390,8 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 
 func (r *triggerReader) fact(at string, s *triggerStep, e *triggers.Event) {
 	if s.Fact == "" || len(s.Fact) > ledger.FactKeyMax {
-		r.refuse(at+".fact", fmt.Sprintf("a key of %d bytes", len(s.Fact)), fmt.Sprintf("1 to %d", ledger.FactKeyMax))
+		r.refuse(at+".fact", fmt.Sprintf("a key of %d bytes", len(s.Fact)),
+			fmt.Sprintf("1 to %d", ledger.FactKeyMax))
 	}
 	e.Kind, e.Key = triggers.EventAssert, s.Fact
 	switch written := r.document.Has(at + ".value"); {

@@ -70,8 +70,9 @@ type spanView struct {
 func newTriggerTest(s *cli.Settings) *cobra.Command {
 	var at, svg string
 	cmd := &cobra.Command{
-		Use:   "test FILE|DIR...",
-		Short: "Run conditions against timelines and show their truth over time, offline (exit code 1 when one goes otherwise than expected)",
+		Use: "test FILE|DIR...",
+		Short: "Run conditions against timelines and show their truth over time, offline (exit " +
+			"code 1 when one goes otherwise than expected)",
 		Long: `Run conditions against timelines, on a clock of their own: what happens is read from
 a YAML file, the condition is evaluated at arming, at every event and at every
 instant at which the clock alone could change its answer. Shows the truth over
@@ -82,14 +83,16 @@ time as a table and as a strip. docs/triggers.md explains the format.`,
   sagenbaum trigger test absence.yaml -o json | jq '.[].fires_ns'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%s takes FILE or DIR, got none", cmd.CommandPath())
+				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help",
+					"%s takes FILE or DIR, got none", cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			armed, err := time.Parse(time.RFC3339Nano, at)
 			if err != nil || armed.Year() < armedYears[0] || armed.Year() > armedYears[1] {
-				return cli.Fail(cli.ExitUsage, "--at "+ArmedDefault, "%q is no instant between %d and %d", at, armedYears[0], armedYears[1])
+				return cli.Fail(cli.ExitUsage, "--at "+ArmedDefault,
+					"%q is no instant between %d and %d", at, armedYears[0], armedYears[1])
 			}
 			tests, err := readTriggerTests(cmd.ErrOrStderr(), args, armed)
 			if err != nil {
@@ -144,7 +147,8 @@ func readTriggerTests(stderr io.Writer, paths []string, armed time.Time) ([]*Tri
 		}
 	}
 	if wrong > 0 {
-		return nil, cli.Fail(cli.ExitFailed, "docs/triggers.md has the format", "cannot read the timelines: %s; nothing was run", cli.CountOf(wrong, "error"))
+		return nil, cli.Fail(cli.ExitFailed, "docs/triggers.md has the format",
+			"cannot read the timelines: %s; nothing was run", cli.CountOf(wrong, "error"))
 	}
 	return tests, nil
 }
@@ -170,9 +174,12 @@ func RunTriggerTests(tests []*TriggerTest, armed time.Time) ([]CourseView, error
 	return views, nil
 }
 
-func viewOf(test *TriggerTest, c *timelineCase, course triggers.Course, armed time.Time) CourseView {
-	v := CourseView{File: test.file, Case: c.name, Condition: test.text, Armed: armed.UTC().Format(time.RFC3339Nano),
-		Unmet: c.unmet(&course), Fires: course.Fires, Moot: course.Moot, Retired: course.Retired, EndNs: course.EndNs, Evaluations: course.Evaluations,
+func viewOf(test *TriggerTest, c *timelineCase, course triggers.Course,
+	armed time.Time) CourseView {
+	v := CourseView{File: test.file, Case: c.name, Condition: test.text,
+		Armed: armed.UTC().Format(time.RFC3339Nano),
+		Unmet: c.unmet(&course), Fires: course.Fires, Moot: course.Moot, Retired: course.Retired,
+		EndNs: course.EndNs, Evaluations: course.Evaluations,
 		Events: []eventView{}, course: course, expects: c.Expects}
 	v.OK = v.Unmet == ""
 	if course.Fires {
@@ -189,7 +196,9 @@ func viewOf(test *TriggerTest, c *timelineCase, course triggers.Course, armed ti
 	}
 	for i := range course.Spans {
 		span := &course.Spans[i]
-		view := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(), Moot: span.Moot, Waits: span.Waits, Events: span.Events, After: span.After, Retired: span.Retired}
+		view := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(),
+			Moot: span.Moot, Waits: span.Waits, Events: span.Events, After: span.After,
+			Retired: span.Retired}
 		if span.Err != nil {
 			view.Error = span.Err.Error()
 		}
@@ -198,7 +207,8 @@ func viewOf(test *TriggerTest, c *timelineCase, course triggers.Course, armed ti
 	return v
 }
 
-func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest, views []CourseView) error {
+func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest,
+	views []CourseView) error {
 	unmet := 0
 	for i := range views {
 		if !views[i].OK {
@@ -218,7 +228,8 @@ func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest
 			WriteCourse(cmd.OutOrStdout(), s.Pen(cmd), &views[i], first)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", s.Pen(cmd).Dim(stripLegend))
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %d not as expected\n", cli.CountOf(len(tests), "file"), cli.CountOf(len(views), "case"), unmet)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %d not as expected\n",
+			cli.CountOf(len(tests), "file"), cli.CountOf(len(views), "case"), unmet)
 	}
 	return cli.Look(nil, unmet > 0)
 }
@@ -227,7 +238,8 @@ func finishTriggerTest(cmd *cobra.Command, s *cli.Settings, tests []*TriggerTest
 const stripWidth = 78
 
 // stripLegend explains the marks of all strips.
-const stripLegend = "F fires, x moot, R retired, 1-9 a-z what happens, * beyond z, ~ the clock, // drawn short, + a nanosecond later"
+const stripLegend = "F fires, x moot, R retired, 1-9 a-z what happens, * beyond z, ~ the clock, " +
+	"// drawn short, + a nanosecond later"
 
 // truthColors are the SGR codes of the truths, and of what is said of a case.
 var truthColors = map[string]string{"true": "33;1", "unknown": "36", "false": "2"}
@@ -242,12 +254,13 @@ func WriteCourse(out io.Writer, p cli.Pen, v *CourseView, first bool) {
 		fmt.Fprintln(out)
 	}
 	fmt.Fprintln(out, v.verdict(p))
-	t := cli.Table{Head: []string{"AT", "", "WHAT HAPPENS", "TRUTH", ""}, Paint: func(column int, cell string) string {
-		if column == 3 {
-			return p.In(truthColors[strings.TrimSpace(cell)], cell)
-		}
-		return cell
-	}}
+	t := cli.Table{Head: []string{"AT", "", "WHAT HAPPENS", "TRUTH", ""},
+		Paint: func(column int, cell string) string {
+			if column == 3 {
+				return p.In(truthColors[strings.TrimSpace(cell)], cell)
+			}
+			return cell
+		}}
 	for _, m := range v.rows() {
 		t.Add(triggers.FormatOffset(m.atNs), m.mark, cli.Clip(m.what, 44), m.truth, m.why)
 	}
@@ -304,7 +317,8 @@ func (v *CourseView) rows() []courseRow {
 	upTo := func(ns int64) {
 		for ; events < len(c.Events) && c.Events[events].AtNs <= ns; events++ {
 			e := &c.Events[events]
-			rows = append(rows, courseRow{atNs: e.AtNs, mark: string(c.Mark(events)), what: e.String()})
+			rows = append(rows,
+				courseRow{atNs: e.AtNs, mark: string(c.Mark(events)), what: e.String()})
 		}
 	}
 	for i := range c.Spans {

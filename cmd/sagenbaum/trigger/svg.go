@@ -57,9 +57,12 @@ func DrawCourses(views []CourseView) []byte {
 	}
 	d.legend()
 	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img">`+"\n", svgWidth, d.y, svgWidth, d.y)
-	fmt.Fprintf(&out, "<title>%s</title>\n", escaped("truth over time of "+cli.CountOf(len(views), "case")))
-	fmt.Fprintf(&out, "%s<rect width=\"100%%\" height=\"100%%\" fill=\"#FFFFFF\"/>\n%s</svg>\n", svgHead, d.out.String())
+	fmt.Fprintf(&out,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img">`+"\n", svgWidth, d.y, svgWidth, d.y)
+	fmt.Fprintf(&out, "<title>%s</title>\n",
+		escaped("truth over time of "+cli.CountOf(len(views), "case")))
+	fmt.Fprintf(&out, "%s<rect width=\"100%%\" height=\"100%%\" fill=\"#FFFFFF\"/>\n%s</svg>\n",
+		svgHead, d.out.String())
 	return out.Bytes()
 }
 
@@ -79,11 +82,13 @@ type drawing struct {
 }
 
 func (d *drawing) text(x, y float64, class, text string) {
-	fmt.Fprintf(&d.out, `<text x="%.1f" y="%.1f" class="%s" xml:space="preserve">%s</text>`+"\n", x, y, class, escaped(text))
+	fmt.Fprintf(&d.out, `<text x="%.1f" y="%.1f" class="%s" xml:space="preserve">%s</text>`+"\n", x,
+		y, class, escaped(text))
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, style string) {
-	fmt.Fprintf(&d.out, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, style)
+	fmt.Fprintf(&d.out, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2,
+		style)
 }
 
 // heading is the file and its condition.
@@ -134,7 +139,8 @@ type drawnStrip struct {
 func (d *drawing) course(v *CourseView) {
 	s := &drawnStrip{drawing: d, view: v, strip: triggers.NewStrip(v.course)}
 	s.places = s.strip.Place(svgRight-svgLeft, func(i int) float64 {
-		return max(float64(len(triggers.FormatOffset(s.strip.Stretches[i].FromNs)))*svgText+10, 2*svgNumber+4)
+		return max(float64(len(triggers.FormatOffset(s.strip.Stretches[i].FromNs)))*svgText+10,
+			2*svgNumber+4)
 	})
 	s.header()
 	s.top = d.y
@@ -191,7 +197,9 @@ func (s *drawnStrip) laneTop(lane int) float64 { return s.top + float64(lane)*(s
 func (s *drawnStrip) lanes() {
 	for i := range svgLanes {
 		y := s.laneTop(i)
-		fmt.Fprintf(&s.out, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#F3F4F6"/>`+"\n", svgLeft, y, svgRight-svgLeft, svgLane)
+		fmt.Fprintf(&s.out,
+			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#F3F4F6"/>`+"\n", svgLeft, y,
+			svgRight-svgLeft, svgLane)
 		s.text(svgLeft-12, y+svgLane/2+4.5, "end quiet", svgLanes[i].truth.String())
 	}
 	spans := s.strip.Course.Spans
@@ -205,10 +213,12 @@ func (s *drawnStrip) lanes() {
 		if span.After || span.Moot || span.Retired {
 			pale = ` opacity="0.4"` // no lease looks any more
 		}
-		fmt.Fprintf(&s.out, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"%s/>`+"\n", from, s.laneTop(lane), max(to-from, 1), svgLane, svgLanes[lane].fill, pale)
+		fmt.Fprintf(&s.out, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"%s/>`+"\n",
+			from, s.laneTop(lane), max(to-from, 1), svgLane, svgLanes[lane].fill, pale)
 		if i > 0 {
 			before := laneOf(spans[i-1].Truth)
-			s.line(from, s.laneTop(min(before, lane)), from, s.laneTop(max(before, lane))+svgLane, `stroke="#1F2328" stroke-width="1.2"`)
+			s.line(from, s.laneTop(min(before, lane)), from, s.laneTop(max(before, lane))+svgLane,
+				`stroke="#1F2328" stroke-width="1.2"`)
 		}
 	}
 }
@@ -220,7 +230,9 @@ func (s *drawnStrip) breaks() {
 			continue
 		}
 		x, top, bottom := svgLeft+(s.places[i]+s.places[i+1])/2, s.top-3, s.bottom+5
-		fmt.Fprintf(&s.out, `<path d="M%.1f %.1fL%.1f %.1fL%.1f %.1fL%.1f %.1fZ" fill="#FFFFFF"/>`+"\n", x-1, top, x+9, top, x+1, bottom, x-9, bottom)
+		fmt.Fprintf(&s.out,
+			`<path d="M%.1f %.1fL%.1f %.1fL%.1f %.1fL%.1f %.1fZ" fill="#FFFFFF"/>`+"\n", x-1, top,
+			x+9, top, x+1, bottom, x-9, bottom)
 		for _, shift := range []float64{-1, 9} {
 			s.line(x+shift, top, x+shift-8, bottom, `stroke="#59636E" stroke-width="1.2"`)
 		}
@@ -230,10 +242,12 @@ func (s *drawnStrip) breaks() {
 // ending draws the firing, or where the condition turned moot.
 func (s *drawnStrip) ending() {
 	c := &s.strip.Course
-	at, text, class, style := int64(0), "", "quiet middle", `stroke="#59636E" stroke-width="1.5" stroke-dasharray="4 3"`
+	at, text, class, style := int64(
+		0), "", "quiet middle", `stroke="#59636E" stroke-width="1.5" stroke-dasharray="4 3"`
 	switch {
 	case c.Fires:
-		at, text, class, style = c.FiresNs, "fires at "+triggers.FormatOffset(c.FiresNs), "fires middle", `stroke="#1F2328" stroke-width="2.2"`
+		at, text, class, style = c.FiresNs, "fires at "+
+			triggers.FormatOffset(c.FiresNs), "fires middle", `stroke="#1F2328" stroke-width="2.2"`
 	case c.Moot:
 		at, text = c.MootNs, "moot since "+triggers.FormatOffset(c.MootNs)
 	case c.Retired:
@@ -279,7 +293,8 @@ func (s *drawnStrip) flips(y float64) {
 	for i := range s.strip.Course.Spans {
 		span := &s.strip.Course.Spans[i]
 		if span.FromNs > 0 && len(span.Events) == 0 {
-			fmt.Fprintf(&s.out, `<path d="M%.1f %.1fl6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+"\n", s.x(span.FromNs), y-6)
+			fmt.Fprintf(&s.out,
+				`<path d="M%.1f %.1fl6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+"\n", s.x(span.FromNs), y-6)
 		}
 	}
 }
@@ -308,8 +323,10 @@ func (s *drawnStrip) numbers(y float64) {
 			continue
 		}
 		full = x + half
-		fmt.Fprintf(&numbers, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+"\n", x-half, y-svgNumber, 2*half, 2*svgNumber, svgNumber)
-		fmt.Fprintf(&numbers, `<text x="%.1f" y="%.1f" class="number">%s</text>`+"\n", x, y+4, escaped(text))
+		fmt.Fprintf(&numbers,
+			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`+"\n", x-half, y-svgNumber, 2*half, 2*svgNumber, svgNumber)
+		fmt.Fprintf(&numbers, `<text x="%.1f" y="%.1f" class="number">%s</text>`+"\n", x, y+4,
+			escaped(text))
 	}
 	s.out.Write(numbers.Bytes())
 }
@@ -369,11 +386,14 @@ func (d *drawing) legend() {
 		x += 26 + float64(utf8.RuneCountInString(text))*svgText + 16
 	}
 	for i := range svgLanes {
-		sample(fmt.Sprintf(`<rect y="-7" width="18" height="14" fill="%s"/>`, svgLanes[i].fill), svgLanes[i].truth.String())
+		sample(fmt.Sprintf(`<rect y="-7" width="18" height="14" fill="%s"/>`, svgLanes[i].fill),
+			svgLanes[i].truth.String())
 	}
-	sample(`<rect y="-7" width="18" height="14" fill="#D55E00" opacity="0.4"/>`, "no lease looks any more")
+	sample(`<rect y="-7" width="18" height="14" fill="#D55E00" opacity="0.4"/>`,
+		"no lease looks any more")
 	sample(`<circle cx="9" r="8" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/><text x="9" y="4" class="number">1</text>`, "what happens")
-	sample(`<path d="M9 -6l6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`, "the clock")
+	sample(`<path d="M9 -6l6 6l-6 6l-6 -6Z" fill="#FFFFFF" stroke="#1F2328" stroke-width="1.3"/>`,
+		"the clock")
 	sample(`<path d="M4 7l4 -14M11 7l4 -14" stroke="#59636E" stroke-width="1.2"/>`, "drawn short")
 	d.y += 24
 }

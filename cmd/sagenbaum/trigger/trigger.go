@@ -84,7 +84,9 @@ func newTriggerLint(s *cli.Settings) *cobra.Command {
 				}
 			}
 			if given != 1 {
-				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%s takes one of EXPR, --file FILE, --file - and --contract FILE|DIR", cmd.CommandPath())
+				return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help",
+					"%s takes one of EXPR, --file FILE, --file - and --contract FILE|DIR",
+					cmd.CommandPath())
 			}
 			return nil
 		},
@@ -101,7 +103,8 @@ func newTriggerLint(s *cli.Settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "read the condition from `FILE`, - for standard input")
-	cmd.Flags().StringVar(&contracts, "contract", "", "check all triggers in the contracts of `FILE|DIR`")
+	cmd.Flags().StringVar(&contracts, "contract", "",
+		"check all triggers in the contracts of `FILE|DIR`")
 	return cmd
 }
 
@@ -134,7 +137,9 @@ func conditionText(stdin io.Reader, file string, args []string) (string, error) 
 		return "", err
 	}
 	if more > 0 {
-		return "", &ledger.Refused{Field: "file", Problem: fmt.Sprintf("%d bytes", conditionMax+more), Want: fmt.Sprintf("at most %d", ledger.ExpressionMax)}
+		return "", &ledger.Refused{Field: "file",
+			Problem: fmt.Sprintf("%d bytes", conditionMax+more),
+			Want:    fmt.Sprintf("at most %d", ledger.ExpressionMax)}
 	}
 	return strings.TrimRight(strings.TrimPrefix(string(text), byteOrderMark), " \t\r\n"), nil
 }
@@ -152,13 +157,15 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 		return v
 	}
 	digest := condition.Digest()
-	v.OK, v.Digest, v.Normal, v.StepsMax = true, hex.EncodeToString(digest[:]), triggers.Normalise(text), condition.StepsMax()
+	v.OK, v.Digest, v.Normal, v.StepsMax = true, hex.EncodeToString(digest[:]), triggers.Normalise(
+		text), condition.StepsMax()
 	constant, computed := condition.Keys()
 	v.Keys, v.Computed = append(v.Keys, constant...), computed
 	for _, root := range []struct {
 		name string
 		read bool
-	}{{"action", condition.ReadsAction()}, {"clock", condition.ReadsClock()}, {"facts", computed || len(constant) > 0},
+	}{{"action", condition.ReadsAction()}, {"clock", condition.ReadsClock()},
+		{"facts", computed || len(constant) > 0},
 		{"plan", condition.ReadsPlan()}, {"verdict", condition.ReadsVerdict()}} {
 		if root.read {
 			v.Reads = append(v.Reads, root.name)
@@ -168,7 +175,8 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 	case truth == triggers.True:
 		v.Fires, v.Why = firesAtOnce, "it is true whatever is known"
 	case stopped != nil:
-		v.Fires, v.Why = never, "an error whatever is known: "+strings.TrimPrefix(stopped.Error(), "cannot evaluate condition: ")
+		v.Fires, v.Why = never, "an error whatever is known: "+strings.TrimPrefix(stopped.Error(),
+			"cannot evaluate condition: ")
 	case truth == triggers.False:
 		v.Fires, v.Why = never, "no future makes it true"
 	default:
@@ -201,7 +209,8 @@ func writeTriggerView(out io.Writer, p cli.Pen, v *TriggerView) {
 		if v.Hint != "" {
 			hint = "; " + v.Hint
 		}
-		fmt.Fprintf(out, "%s%s %d:%d: %s\n", name, p.In("31;1", "refused"), v.Line, v.Column, cli.Printable(v.Message+hint))
+		fmt.Fprintf(out, "%s%s %d:%d: %s\n", name, p.In("31;1", "refused"), v.Line, v.Column,
+			cli.Printable(v.Message+hint))
 		for _, line := range Pointed(v.text, v.Line, v.Column) {
 			fmt.Fprintln(out, "  "+line)
 		}
@@ -214,14 +223,17 @@ func writeTriggerView(out io.Writer, p cli.Pen, v *TriggerView) {
 	if v.Computed {
 		keys = append(keys, "computed ones")
 	}
-	fires := map[string]string{FiresMay: "may, it depends on what happens", firesAtOnce: "at once", never: never}[v.Fires]
+	fires := map[string]string{FiresMay: "may, it depends on what happens", firesAtOnce: "at once",
+		never: never}[v.Fires]
 	if v.Why != "" {
 		fires += ": " + cli.Printable(v.Why)
 	}
 	fmt.Fprintf(out, "%s%s\n", name, p.In("32", "OK"))
 	for _, line := range [][2]string{
-		{"digest", v.Digest}, {"normal form", cli.Printable(v.Normal)}, {"reads", cli.Dash(strings.Join(v.Reads, ", "))},
-		{"facts", cli.Dash(strings.Join(keys, ", "))}, {"fires", fires}, {"cost", fmt.Sprintf("at most %d steps an evaluation", v.StepsMax)},
+		{"digest", v.Digest}, {"normal form", cli.Printable(v.Normal)},
+		{"reads", cli.Dash(strings.Join(v.Reads, ", "))},
+		{"facts", cli.Dash(strings.Join(keys, ", "))}, {"fires", fires},
+		{"cost", fmt.Sprintf("at most %d steps an evaluation", v.StepsMax)},
 	} {
 		fmt.Fprintf(out, "  %-12s %s\n", line[0], line[1])
 	}
@@ -252,7 +264,8 @@ func Pointed(text string, line, column int) []string {
 		}
 	}
 	shown := before + cli.Printable(string(runes[from:at]))
-	return []string{shown + cli.Printable(string(runes[at:])) + after, strings.Repeat(" ", utf8.RuneCountInString(shown)) + "^"}
+	return []string{shown + cli.Printable(string(runes[at:])) + after,
+		strings.Repeat(" ", utf8.RuneCountInString(shown)) + "^"}
 }
 
 // ContractTriggersView is the answer of trigger lint --contract.
@@ -309,7 +322,8 @@ func contractTriggers(programs *triggers.Cache, source *contract.Source) []Trigg
 		if !v.OK {
 			at := contract.Problem{Line: v.Line, Column: v.Column}
 			place := source.ExpressionFinding(field, text, at)
-			v.Source = fmt.Sprintf("%s:%d:%d: %s %s", source.File, place.Line, place.Column, source.Capability, field)
+			v.Source = fmt.Sprintf("%s:%d:%d: %s %s", source.File, place.Line, place.Column,
+				source.Capability, field)
 		}
 		views = append(views, v)
 	}

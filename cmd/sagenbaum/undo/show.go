@@ -27,7 +27,8 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("show the undo", err)
 			}
-			answer, err := c.Undos(cmd.Context(), executor.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
+			answer, err := c.Undos(cmd.Context(),
+				executor.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
 			if err != nil {
 				return cli.Failed("show the undo", err)
 			}
@@ -54,9 +55,13 @@ func writeAttempt(cmd *cobra.Command, p cli.Pen, u executor.UndoView) {
 		ended = u.Ended + " at " + cli.Moment(u.EndedNs)
 	}
 	for _, line := range [...][2]string{
-		{"attempt", strconv.Itoa(u.Attempt) + " " + p.In(render.UndoColors[u.State], u.State)}, {"action", fmt.Sprintf("%d %s, %s", u.Number, u.Action, u.Capability)},
-		{"undo by", u.Compensation}, {"key", u.Key}, {"forward", u.About}, {"dispatched", u.Dispatched + " at " + cli.Moment(u.DispatchedNs)}, {"ended", ended},
-		{"waited", render.Lasted(u.WaitedNs)}, {"queued", render.Lasted(u.QueuedNs)}, {"work", fmt.Sprintf("%s: setup %s, tools %s, model %s", render.Lasted(u.WorkNs), render.Lasted(u.SetupNs), render.Lasted(u.ToolNs), render.Lasted(u.LLMNs))},
+		{"attempt", strconv.Itoa(u.Attempt) + " " + p.In(render.UndoColors[u.State], u.State)},
+		{"action", fmt.Sprintf("%d %s, %s", u.Number, u.Action, u.Capability)},
+		{"undo by", u.Compensation}, {"key", u.Key}, {"forward", u.About},
+		{"dispatched", u.Dispatched + " at " + cli.Moment(u.DispatchedNs)}, {"ended", ended},
+		{"waited", render.Lasted(u.WaitedNs)}, {"queued", render.Lasted(u.QueuedNs)},
+		{"work", fmt.Sprintf("%s: setup %s, tools %s, model %s", render.Lasted(u.WorkNs),
+			render.Lasted(u.SetupNs), render.Lasted(u.ToolNs), render.Lasted(u.LLMNs))},
 		{"worker", u.Worker}, {"code", u.Code}, {"message", u.Message},
 	} {
 		if line[1] != "" {

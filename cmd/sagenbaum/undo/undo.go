@@ -15,9 +15,10 @@ import (
 // Command is `sagenbaum undo` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
-		Use:     "undo",
-		Short:   "Look at the attempts of undos",
-		Example: "  sagenbaum undo ls --plan 01JD3BX7\n  sagenbaum undo ls --capability payments.charge",
+		Use:   "undo",
+		Short: "Look at the attempts of undos",
+		Example: "  sagenbaum undo ls --plan 01JD3BX7\n  sagenbaum undo ls --capability " +
+			"payments.charge",
 	}, cli.Watchable(s, newUndoLs(s)), cli.Watchable(s, newUndoShow(s)))
 }
 
@@ -51,15 +52,19 @@ of one action of it, or of everything that a capability did.
 		},
 	}
 	cmd.Flags().StringVar(&q.Plan, "plan", "", "attempts of this `PLAN`")
-	cmd.Flags().StringVar(&q.Action, "action", "", "only of this `ACTION` of the plan, by its number or id")
-	cmd.Flags().StringVar(&q.Capability, "capability", "", "attempts to undo what this `CAPABILITY` did, in the order of dispatch")
+	cmd.Flags().StringVar(&q.Action, "action", "",
+		"only of this `ACTION` of the plan, by its number or id")
+	cmd.Flags().StringVar(&q.Capability, "capability", "",
+		"attempts to undo what this `CAPABILITY` did, in the order of dispatch")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` attempts")
-	cmd.Flags().StringVar(&q.After, "after", "", "go on after this `PLACE`, as printed when there are more")
+	cmd.Flags().StringVar(&q.After, "after", "",
+		"go on after this `PLACE`, as printed when there are more")
 	only.Flag(cmd, "undo", `undo.state == "failed"`)
 	return cmd
 }
 
-func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q executor.UndoQuery, limit int, only *cli.ListFilter) error {
+func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q executor.UndoQuery, limit int,
+	only *cli.ListFilter) error {
 	ctx := cmd.Context()
 	if q.Plan != "" && q.Action != "" {
 		plan, err := c.Plan(ctx, q.Plan, 0)
