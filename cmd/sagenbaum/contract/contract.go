@@ -25,7 +25,7 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "contract",
-		Short: "Check, publish and look at what undoes what",
+		Short: "Check, publish and show contracts: what undoes what",
 		Long: `Check, publish and look at contracts: what a capability does, what undoes it and
 how. A published contract is a record; a registration freezes the one that its
 agent uses, so that a later one touches no held compensation. The format is in

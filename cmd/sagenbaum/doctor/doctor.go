@@ -49,7 +49,7 @@ func Command(s *cli.Settings) *cobra.Command {
 	var old time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the server, the ledger, the executor and what waits",
+		Short: "Check the server, the ledger, the executor and what is waiting",
 		Long: `Check the server, the ledger, the executor and what waits, and say what to do
 about each finding. Exit code 1 when a check found something. A check that the
 user has no permission for is skipped and says so.

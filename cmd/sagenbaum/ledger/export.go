@@ -26,13 +26,14 @@ func newLedgerExport(s *cli.Settings) *cobra.Command {
 		Short: "Write the ledger, or one plan's part of it, into a bundle that is checked offline",
 		Long: `Write the ledger into a bundle: one file that sagenbaum-verify checks with nothing but
 a public key (docs/audit.md). The holder signs a checkpoint first, and the file ends
-there; records after it come with the next export. A file that is there is continued where it ends, also when it
-was cut off, so that an export can be stopped and repeated.
+there; later records come with the next export. A file that exists is continued where
+it ends, even when it was cut off, so that an export can be stopped and repeated.
 
-With --since only what comes from a sequence on, for those who have the rest. With --plan only
-the records of a plan, of its child plans and of what undoes them, with the facts that
-their conditions have read; of all others the hashes, so that their place in the ledger
-can be checked and nothing else be seen. Such a file is written from the start each time.`,
+With --since only the records from a sequence on, for those who have the earlier ones.
+With --plan only the records of a plan, of its child plans and of what undoes them, with
+the facts that their conditions have read; of all others only the hashes, so that their
+place in the ledger can be checked and nothing else be seen. Such a file is written from
+the start each time.`,
 		Example: `  sagenbaum ledger export -f acme.bundle
   sagenbaum ledger export --plan 01JD3BX7 -f plan.bundle
   sagenbaum-verify acme.bundle --key acme.pub`,

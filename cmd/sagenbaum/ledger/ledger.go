@@ -24,7 +24,7 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:     "ledger",
-		Short:   "Read the ledger itself, export it, hold it against its copy, repair it",
+		Short:   "Read the ledger, export it, compare it with its copy, repair it",
 		Example: "  sagenbaum ledger tail --follow\n  sagenbaum ledger scrub",
 	}, newLedgerTail(s), newLedgerShow(s), cli.Watchable(s, newLedgerLs(s)), newLedgerExport(s),
 		newLedgerScrub(s), newLedgerRepair(s))

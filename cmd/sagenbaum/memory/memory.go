@@ -20,8 +20,9 @@ import (
 // Command is `sagenbaum memory` with all below it.
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
-		Use:   "memory",
-		Short: "See what is in working memory, what goes next, and whether the ledger says the same",
+		Use: "memory",
+		Short: "See what is in working memory, what is evicted next, and whether it matches the " +
+			"ledger",
 		Example: `  sagenbaum memory status
   sagenbaum memory queue
   sagenbaum memory rebuild --check`,

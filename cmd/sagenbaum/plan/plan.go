@@ -26,7 +26,7 @@ var planStates = []string{
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "plan",
-		Short: "Look at plans, cancel or unwind them, answer a cut cascade",
+		Short: "See plans, cancel or unwind them, decide about a cut cascade",
 		Example: "  sagenbaum plan ls --state quarantined\n  sagenbaum plan tree 01JD3BX7\n  " +
 			"sagenbaum plan preview 01JD3BX7",
 	}, cli.Watchable(s, newPlanLs(s)), newPlanShow(s), newPlanTree(s), newPlanPreview(s),

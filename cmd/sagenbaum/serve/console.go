@@ -42,10 +42,10 @@ func (v *consoling) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.console, "console", consoleDefault, consoleUsage)
 	f.StringVar(&v.operators, "console-operators", "",
-		"`FILE` of who may act in the console: a name and a token, one a line (default "+
+		"`FILE` of those who may act in the console: a name and a token, one a line (default "+
 			"DATA/console/operators, made with one token)")
 	f.StringVar(&v.cert, "console-cert", "", "PEM `FILE` of the console's certificate")
-	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of its key")
+	f.StringVar(&v.key, "console-key", "", "PEM `FILE` of that certificate's key")
 }
 
 // flagsOfConsole are the flags behind the fields of the console's configuration.

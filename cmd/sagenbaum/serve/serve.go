@@ -116,7 +116,7 @@ func (v *serving) flags(cmd *cobra.Command) {
 	f.BoolVar(&v.lossy, "accept-lossy-broker", false,
 		"use an external server that may lose acknowledged records when the power fails")
 	f.Int64Var(&v.maxStore, "max-store", 0,
-		"`BYTES` of all ledgers; 0 is three quarters of the disk")
+		"most `BYTES` that all ledgers may use; 0 is three quarters of the disk")
 	f.Int64Var(&v.maxMemory, "memory-bytes", memoryDefault,
 		"`BYTES` of facts that each tenant keeps in working memory; 0 is no limit")
 	f.StringVar(&v.tiles, "tiles", "",
@@ -130,7 +130,7 @@ func (v *serving) flags(cmd *cobra.Command) {
 	f.StringVar(&v.users, "users", "",
 		"`FILE` of users who may connect to the embedded server (docs/cli.md)")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "PEM `FILE` of the embedded server's certificate")
-	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of its key")
+	f.StringVar(&v.tlsKey, "tls-key", "", "PEM `FILE` of that certificate's key")
 	f.StringVar(&v.clientCA, "tls-client-ca", "",
 		"PEM `FILE`: clients must show a certificate signed by it")
 	v.workFlags(cmd)
@@ -158,18 +158,19 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 	f.DurationVar(&v.escalate, "page-escalate", 15*time.Minute,
 		"after this `TIME` a page that no one has taken goes to the hook operators, too")
 	f.DurationVar(&v.stuck, "stuck-after", 10*time.Minute,
-		"`TIME` without a worker, or with one that says working, after which the hook operators "+
-			"is called")
+		"after this `TIME` without a worker, or with one that still says working, the hook "+
+			"operators is called")
 	f.StringVar(&v.master, "master-key", "",
 		"`FILE` of the key that the keys of plans are wrapped with: 64 hex digits, the same on "+
 			"every host (default DATA/master.key, made if missing; none with --nats)")
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
-		"`N` leases, 1 to 64, may fire one after the other by what undos make; the next waits "+
-			"for its plan's owner")
+		"at most `N` leases, 1 to 64, may fire in a chain because of what undos changed; the "+
+			"next waits for its plan's owner")
 	f.Uint32Var(&v.cascade.Plan, "cascade-plan", executor.CascadePlanDefault,
-		"`N` leases of one plan may fire by what undos make, until its owner answers")
+		"at most `N` leases of one plan may fire because of what undos changed, until its owner "+
+			"answers")
 	f.Uint64Var(&v.cascade.Tenant, "cascade-tenant", executor.CascadeTenantDefault,
-		"`N` leases of a tenant may fire by what undos make in an hour")
+		"at most `N` leases of a tenant may fire in an hour because of what undos changed")
 }
 
 // memoryDefault is the capacity of a tenant's working memory, in bytes.

@@ -20,7 +20,7 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show a tenant's executor: holder, term, what is held, what waits",
+		Short: "Show a tenant's executor: holder, term, what is held, what is waiting",
 		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
 what unwinds, what waits for a worker and which plans wait for their owner. Exit
 code 1 when something is quarantined or cut, a command waits for a worker, or the

@@ -29,7 +29,7 @@ const triggerPrograms = 256
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "trigger",
-		Short: "Check conditions, try them over time, explain what held ones answer",
+		Short: "Check conditions, test them over time, explain what armed ones answer",
 		Long: `Check conditions and try them over time, offline: what a condition reads, whether
 it can fire at all, and its truth at every instant of a timeline. explain asks the
 executor what the held conditions of a plan answer now. The language is in

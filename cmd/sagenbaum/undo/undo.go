@@ -16,7 +16,7 @@ import (
 func Command(s *cli.Settings) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "undo",
-		Short: "Look at the attempts of undos",
+		Short: "See each attempt to undo an action",
 		Example: "  sagenbaum undo ls --plan 01JD3BX7\n  sagenbaum undo ls --capability " +
 			"payments.charge",
 	}, cli.Watchable(s, newUndoLs(s)), cli.Watchable(s, newUndoShow(s)))
