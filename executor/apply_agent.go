@@ -232,9 +232,10 @@ func (s *State) compensationRegistered(e ledger.Entry, p *plan, c *pb.Compensati
 	a.begun = true
 	s.change(a)
 	if before := e.Record.Payload.GetBefore(); len(before) > 0 {
-		payload := s.payload(a.id)
+		key := rows.Payloads.Key(a.id)
+		payload := s.payloadAt(key)
 		payload.Before = before
-		rows.Payloads.Set(s.tx, a.id, payload)
+		rows.Payloads.SetKey(s.tx, key, payload)
 	}
 	s.windowOf(p, a)
 	s.reconsider(p, a)
@@ -324,18 +325,11 @@ func (s *State) keepOutput(a *action, output []byte) {
 	if len(output) == 0 {
 		return
 	}
-	payload := s.payload(a.id)
+	key := rows.Payloads.Key(a.id)
+	payload := s.payloadAt(key)
 	payload.Output = output
-	rows.Payloads.Set(s.tx, a.id, payload)
+	rows.Payloads.SetKey(s.tx, key, payload)
 	a.row.HasOutput = bindable(output)
-}
-
-// payload is what the action's process has sent along; never nil.
-func (s *State) payload(id rows.Action) *pb.Payload {
-	if payload := rows.Payloads.Find(s.tx, id); payload != nil {
-		return payload
-	}
-	return new(pb.Payload)
 }
 
 // planCommitted retires the whole held set at once (S62), if the plan is still

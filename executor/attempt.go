@@ -14,13 +14,13 @@ func (s *State) attemptDispatched(e ledger.Entry, p *plan, a *action, k *pb.Comp
 	if s.base != nil {
 		return // a scratch fold shows nobody its attempts
 	}
-	id := rows.Attempt{Action: a.id, Attempt: k.Attempt}
-	rows.Attempts.Set(s.tx, id, &rowspb.AttemptRow{
+	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: k.Attempt})
+	rows.Attempts.SetKey(s.tx, key, &rowspb.AttemptRow{
 		Attempt: k.Attempt, Dispatched: e.Address, DispatchedNs: s.meta.TimeNs, WaitedNs: k.WaitedNs, State: "dispatched",
 		BlindCleanup: k.BlindCleanup, DirtyFailure: k.DirtyFailure, HasForwardOutput: k.HasForwardOutput,
 	})
 	undone := rows.NamedPlace{Name: a.fixed.Forward.Capability, At: rows.At(e.Address)}
-	rows.Undone.Put(s.tx, undone, rows.Attempts.Key(id)[1:])
+	rows.Undone.Put(s.tx, undone, key[1:])
 }
 
 // attemptEnd is what became of an attempt.
@@ -33,8 +33,8 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 	if s.base != nil {
 		return
 	}
-	id := rows.Attempt{Action: a.id, Attempt: attempt}
-	row := rows.Attempts.Find(s.tx, id)
+	key := rows.Attempts.Key(rows.Attempt{Action: a.id, Attempt: attempt})
+	row := rows.Attempts.FindKey(s.tx, key)
 	if row == nil {
 		return
 	}
@@ -49,5 +49,5 @@ func (s *State) attemptEnded(e ledger.Entry, a *action, attempt uint32, end atte
 	if end.timing != nil {
 		row.Timing = end.timing
 	}
-	rows.Attempts.Set(s.tx, id, row)
+	rows.Attempts.SetKey(s.tx, key, row)
 }

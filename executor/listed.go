@@ -10,7 +10,7 @@ import (
 // and label. Each list is in order of opening, the latest first, so that a page of
 // one is a scan from its key and nothing is counted.
 // phaseValue is a phase as the list of states has it.
-func phaseValue(phase rowspb.Phase) string { return string('0' + rune(phase)) }
+func phaseValue(phase rowspb.Phase) string { return "0123456789"[phase : phase+1] }
 
 // list keeps the entries of a plan in the lists true to its row.
 func (s *State) list(p *plan) {

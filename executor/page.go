@@ -84,11 +84,11 @@ func pageID(plan string, n uint32, kind string) rows.Paged {
 // unpage closes the page of a kind that its owner has answered, or that has lost its
 // subject, and reports whether it was open; a is nil for one about a plan.
 func (s *State) unpage(p *plan, a *action, kind string) (open bool) {
-	id := pageID(p.id, number(a), kind)
-	if _, open = rows.Pages.Get(s.tx, id); !open {
+	key := rows.Pages.Key(pageID(p.id, number(a), kind))
+	if _, open = s.tx.Get(key); !open {
 		return false
 	}
-	rows.Pages.Delete(s.tx, id)
+	s.tx.Delete(key)
 	s.pages = slices.DeleteFunc(s.pages, func(page Page) bool { // asked for since the last Pages
 		return page.Plan == p.id && page.Number == number(a) && page.Kind == kind
 	})

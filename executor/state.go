@@ -270,9 +270,11 @@ func (s *State) cache(counted *int, bytes, leases int) {
 func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic, row *rowspb.ActionRow) *action {
 	a := &action{id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true}
 	s.actions[a.id] = a
-	if p := s.plan(planID); p.numbers != nil {
-		p.numbers[fixed.Id] = n
+	p := s.plan(planID)
+	if p.numbers == nil {
+		p.numbers = map[string]uint32{}
 	}
+	p.numbers[fixed.Id] = n
 	name := rows.Name{Plan: planID, Action: fixed.Id}
 	rows.Numbers.Put(s.tx, name, binary.BigEndian.AppendUint32(nil, n))
 	s.change(a)
@@ -289,9 +291,11 @@ func (s *State) change(a *action) {
 
 // number returns the number of an action by its id; 0: unknown.
 func (s *State) number(planID, actionName string) uint32 {
-	if s.base != nil { // a scratch fold registers duties only
-		if v, ok := s.tx.Written(rows.Numbers.Key(rows.Name{Plan: planID, Action: actionName})); ok && len(v) == 4 {
-			return binary.BigEndian.Uint32(v)
+	if s.base != nil { // of a scratch fold, its plans have what it registers itself
+		if p, ok := s.plans[planID]; ok {
+			if n, ok := p.numbers[actionName]; ok {
+				return n
+			}
 		}
 		return s.base.number(planID, actionName)
 	}
@@ -319,6 +323,16 @@ func (s *State) byName(planID, actionName string) *action {
 		return nil
 	}
 	return s.action(planID, n)
+}
+
+// payload is what the action's process has sent along; never nil.
+func (s *State) payload(id rows.Action) *pb.Payload { return s.payloadAt(rows.Payloads.Key(id)) }
+
+func (s *State) payloadAt(key []byte) *pb.Payload {
+	if payload := rows.Payloads.FindKey(s.tx, key); payload != nil {
+		return payload
+	}
+	return new(pb.Payload)
 }
 
 // Flush writes what changed since the last Flush into the KV. State and cursor

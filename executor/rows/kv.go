@@ -63,7 +63,9 @@ func NewMemoryKV() *MemoryKV { return &MemoryKV{} }
 func (m *MemoryKV) find(key []byte) (b *block, i int, found bool) {
 	if !m.holds(m.at, key) {
 		// The last block that begins at or before the key; the first, if none does.
-		next := sort.Search(len(m.blocks), func(i int) bool { return m.blocks[i].items[0].key > string(key) })
+		next := sort.Search(len(m.blocks), func(i int) bool {
+			return m.blocks[i].items[0].key > string(key)
+		})
 		m.at = max(0, next-1)
 	}
 	b = m.blocks[m.at]
@@ -73,7 +75,10 @@ func (m *MemoryKV) find(key []byte) (b *block, i int, found bool) {
 
 // holds reports whether key lies between the first keys of block i and of the next.
 func (m *MemoryKV) holds(i int, key []byte) bool {
-	return i < len(m.blocks) && m.blocks[i].items[0].key <= string(key) && (i+1 == len(m.blocks) || string(key) < m.blocks[i+1].items[0].key)
+	if i >= len(m.blocks) || m.blocks[i].items[0].key > string(key) {
+		return false
+	}
+	return i+1 == len(m.blocks) || string(key) < m.blocks[i+1].items[0].key
 }
 
 // Get implements KV.

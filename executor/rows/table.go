@@ -94,8 +94,11 @@ func table[K, R any, M Message[R]](
 }
 
 // Find reads a row; nil: there is none.
-func (t *Table[K, R, M]) Find(tx *Tx, k K) *R {
-	v, ok := tx.Get(t.Key(k))
+func (t *Table[K, R, M]) Find(tx *Tx, k K) *R { return t.FindKey(tx, t.Key(k)) }
+
+// FindKey is Find by a key of the table, for a caller that sets the row next.
+func (t *Table[K, R, M]) FindKey(tx *Tx, key []byte) *R {
+	v, ok := tx.Get(key)
 	if !ok {
 		return nil
 	}
@@ -133,7 +136,12 @@ func (t *Table[K, R, M]) Decode(op string, v []byte) *R {
 
 // Set writes a row and returns its size in bytes.
 func (t *Table[K, R, M]) Set(tx *Tx, k K, row *R) (bytes int) {
+	return t.SetKey(tx, t.Key(k), row)
+}
+
+// SetKey is Set by a key of the table.
+func (t *Table[K, R, M]) SetKey(tx *Tx, key []byte, row *R) (bytes int) {
 	v := Encode(M(row))
-	tx.Set(t.Key(k), v)
+	tx.Set(key, v)
 	return len(v)
 }

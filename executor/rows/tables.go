@@ -31,10 +31,11 @@ var (
 	Erasures = index('Z', "plan", "", named)
 
 	// What was refused, fired, published and signed.
-	Refused     = table[Place, rowspb.RefusedRow]('r', "sequence index", ofPlace)
-	Refusals    = index('R', "plan 00 sequence index", "", ofNamedPlace)
-	Firings     = table[Place, rowspb.Firing]('z', "sequence index", ofPlace)
-	Contracts   = table[NamedPlace, rowspb.ContractRow]('C', "capability 00 sequence index", ofNamedPlace)
+	Refused   = table[Place, rowspb.RefusedRow]('r', "sequence index", ofPlace)
+	Refusals  = index('R', "plan 00 sequence index", "", ofNamedPlace)
+	Firings   = table[Place, rowspb.Firing]('z', "sequence index", ofPlace)
+	Contracts = table[NamedPlace, rowspb.ContractRow]('C',
+		"capability 00 sequence index", ofNamedPlace)
 	Repairs     = table[Place, rowspb.RepairRow]('L', "sequence index", ofPlace)
 	Checkpoints = table[struct{}, rowspb.CheckpointRow]('T', "", only)
 	CurrentKey  = table[struct{}, rowspb.KeyRow]('K', "", only)

@@ -32,12 +32,6 @@ func (t *Tx) Get(key []byte) ([]byte, bool) {
 	return t.kv.Get(key)
 }
 
-// Written returns what t itself has written under key, past what it was forked from.
-func (t *Tx) Written(key []byte) ([]byte, bool) {
-	v, ok := t.wrote[string(key)]
-	return v, ok
-}
-
 // Set sets the value of key.
 func (t *Tx) Set(key, value []byte) {
 	if t.base != nil {
