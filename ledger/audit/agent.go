@@ -22,22 +22,22 @@ func (b *book) tick(e ledger.Entry) {
 	}
 }
 
-func (b *book) openPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
+func (b *book) addPlan(e ledger.Entry, declared *pb.PlanOpened) *plan {
 	p := &plan{
 		id: e.Record.Plan, agent: e.Source.Name, opened: e.Address, openedNs: b.now,
 		declared: declared, phase: ledger.StateOpen,
 		writer: e.Record.Writer, opener: e.Record.Writer, proposals: map[string]*proposal{},
 	}
 	b.found(p)
-	b.armPlan(p)
+	b.holdLeases(p)
 	if declared.ParentPlan != "" {
-		b.attach(e, p)
+		b.joinParent(e, p)
 	}
 	return p
 }
 
-// enlist gives a plan its next action, or the entry of a child plan.
-func (p *plan) enlist(a *action) *action {
+// addAction gives a plan its next action, or the entry of a child plan.
+func (p *plan) addAction(a *action) *action {
 	a.n = uint32(len(p.actions) + 1)
 	if a.undo == "" {
 		a.undo = held
@@ -49,9 +49,9 @@ func (p *plan) enlist(a *action) *action {
 	return a
 }
 
-// latest are the actions that the next one comes after by default: the one registered
+// newest are the actions that the next one comes after by default: the one registered
 // last, and the duties that have come since.
-func (p *plan) latest() (before []uint32) {
+func (p *plan) newest() (before []uint32) {
 	for i := len(p.actions) - 1; i >= 0; i-- {
 		before = append(before, p.actions[i].n)
 		if p.actions[i].dutyOf == 0 {
@@ -73,18 +73,18 @@ func numberOf(a *action) uint32 {
 	return a.n
 }
 
-// reopen takes a plan that had ended back into its unwind: something is owed again.
-func (b *book) reopen(p *plan) {
+// goOn takes a plan that had ended back into its unwind: something is owed again.
+func (b *book) goOn(p *plan) {
 	switch p.phase {
 	case ledger.StateResolved, ledger.StateCompensated, ledger.StateFailed, ledger.StateQuarantined:
 		p.ended = nil
-		b.enter(p, ledger.StateUnwinding)
+		b.setPhase(p, ledger.StateUnwinding)
 	}
 }
 
-// openUnusable opens the plan of an opening that was refused, and fails it at once: a pair
+// addFailedPlan opens the plan of an opening that was refused, and fails it at once: a pair
 // that follows is undone, and the plan has an end and an owner.
-func (b *book) openUnusable(e ledger.Entry) {
+func (b *book) addFailedPlan(e ledger.Entry) {
 	k := e.Record.GetPlanOpened()
 	if k == nil || e.Source.Class != ledger.ClassAgent || b.plan(e.Record.Plan) != nil {
 		return
@@ -106,7 +106,7 @@ func (b *book) openUnusable(e ledger.Entry) {
 			*text.to = text.from
 		}
 	}
-	p := b.openPlan(e, declared)
+	p := b.addPlan(e, declared)
 	p.unopened = true
 	b.wants(p, signalFailed, "its opening was refused", "")
 }
@@ -142,9 +142,9 @@ func join(code, text string) string {
 
 const epochMax = math.MaxInt64 - 4*int64(ledger.BackoffMax)
 
-// window is the end of an action's undo window: by the calendar, or some time after
+// setWindow is the end of an action's undo window: by the calendar, or some time after
 // it completed.
-func (b *book) window(p *plan, a *action) {
+func (b *book) setWindow(p *plan, a *action) {
 	closes := a.compensation.GetValidUntilNs()
 	if d := a.compensation.GetValidForNs(); d > 0 && a.outcome == completed {
 		if end := b.now + min(d, epochMax-b.now); closes == 0 || end < closes {
@@ -158,9 +158,9 @@ func (b *book) window(p *plan, a *action) {
 	a.closesNs = closes
 }
 
-// unwarn gives up the warnings of a plan that no hook has taken: its actions are held no
+// dropWarnings gives up the warnings of a plan that no hook has taken: its actions are held no
 // more. One that is held again is warned of again.
-func (b *book) unwarn(p *plan) {
+func (b *book) dropWarnings(p *plan) {
 	for _, a := range p.actions {
 		if key := (page{p.id, a.n, api.PageWindowClosing}); b.pages[key] != nil {
 			delete(b.pages, key)
@@ -187,9 +187,9 @@ func (p *plan) savepoint(name string) *savepoint {
 	return nil
 }
 
-func (p *plan) openChildren() (count int) {
+func (p *plan) countOpenChildren() (count int) {
 	for _, a := range p.actions {
-		if a.child != nil && a.child.parent == p && !a.child.closed() {
+		if a.child != nil && a.child.parent == p && !a.child.isClosed() {
 			count++
 		}
 	}
@@ -202,20 +202,20 @@ func noteForward(b *book, c *claim) {
 	r, p, f := c.Record, c.p, c.Record.GetForwardRegistered()
 	var before []uint32
 	if !f.Branch {
-		before = p.latest()
+		before = p.newest()
 	}
 	for _, id := range f.After {
-		before = append(before, p.number(id))
+		before = append(before, p.numberNamed(id))
 	}
 	slices.Sort(before)
-	b.accepted(p, r)
-	a := p.enlist(&action{
+	b.registersClaim(p, r)
+	a := p.addAction(&action{
 		id: r.Action, registered: c.Address, atNs: b.now, writer: r.Writer, forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
 	b.lookCounting(p)
 	if p.phase != ledger.StateOpen {
-		b.reopen(p)
+		b.goOn(p)
 		a.undo = owed
 	}
 }
@@ -224,8 +224,8 @@ func noteForward(b *book, c *claim) {
 func noteUndo(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetCompensationRegistered()
 	a.compensation, a.image = k, c.Record.Payload.GetBefore()
-	b.window(p, a)
-	if p.armed() {
+	b.setWindow(p, a)
+	if p.holdsLeases() {
 		for _, t := range k.Triggers {
 			a.leases = append(a.leases, &lease{name: t.Name, text: t.Condition, armedNs: b.now})
 		}
@@ -239,7 +239,7 @@ func noteUndo(b *book, c *claim) {
 // even after a failure.
 func noteOutcome(b *book, c *claim) {
 	if c.takesBack() {
-		b.withdraw(c.p, c.Record)
+		b.takeBack(c.p, c.Record)
 		return
 	}
 	b.becomes(c.Entry, c.p, c.a)
@@ -261,11 +261,11 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 	}
 	switch now {
 	case completed:
-		b.window(p, a)
-		b.completedLate(e, p, a)
+		b.setWindow(p, a)
+		b.completedAfterAll(e, p, a)
 	case failed: // nothing to undo: what waits for another call is skipped next
 		if a.undo == waiting || a.undo == dispatched && a.asking == pb.Question_QUESTION_EFFECT {
-			a.land()
+			a.dropCall()
 			a.undo = owed
 		}
 	case inDoubt:
@@ -273,9 +273,9 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 			a.askedNs >= b.now { // it was asked before this
 			a.askedNs = b.now - 1
 		}
-		b.doubtedLate(e, p, a)
+		b.doubtedAfterAll(e, p, a)
 	}
-	b.weigh(p, a)
+	b.reviewDoubt(p, a)
 	if a.doubtedAs != 0 && now != inDoubt {
 		d := p.actions[a.doubtedAs-1]
 		b.becomes(e, p, d)
@@ -286,7 +286,7 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 		if copied := u.named(e.Record.Action); copied != nil {
 			b.becomes(e, u, copied)
 		} else if u.takenBack(e.Record) >= 0 {
-			b.withdraw(u, e.Record)
+			b.takeBack(u, e.Record)
 		}
 	}
 }
@@ -294,8 +294,8 @@ func (b *book) becomes(e ledger.Entry, p *plan, a *action) {
 // mayTurnTo reports whether the end of a plan, or of what came after a savepoint, may be
 // asked for. A plan that goes back to a savepoint still takes the end of all of it.
 func (p *plan) mayTurnTo(to string) bool {
-	partly := p.toSavepoint != "" && (p.stops() || p.rewinding)
-	return partly && to == "" || p.stops() && p.signal == ""
+	partly := p.toSavepoint != "" && (p.canStop() || p.rewinding)
+	return partly && to == "" || p.canStop() && p.signal == ""
 }
 
 // wants keeps the end that was asked of a plan, where it may be asked for.
@@ -321,17 +321,17 @@ func noteCommit(b *book, c *claim) {
 	p := c.p
 	switch {
 	case p.parent == nil && !p.accepts() && p.undecided() > 0:
-		b.commitLater(c.Entry, p)
+		b.letCommitWait(c.Entry, p)
 		return
 	case p.parent == nil:
 		p.committed = c.Address
-		b.commitRoot(p)
+		b.commitTree(p)
 		return
 	case p.turned == nil || p.turned.number == 0: // the leases of a child's actions are held on
-		b.nextTurn(p, func(t *turn) bool { return t.number != 0 })
+		b.takeNextTurn(p, func(t *turn) bool { return t.number != 0 })
 	}
 	p.committed = c.Address
-	b.uncut(p, "", func(c *cut) bool { return c.number == 0 })
-	b.enter(p, ledger.StateCommitted)
+	b.releaseCuts(p, "", func(c *cut) bool { return c.number == 0 })
+	b.setPhase(p, ledger.StateCommitted)
 	b.lookActions(p)
 }

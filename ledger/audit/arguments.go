@@ -27,7 +27,7 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 	case *pb.Record_CompensationDispatched:
 		return a.compensation.GetBindings(), true
 	case *pb.Record_ProbeAsked:
-		return callOf(a.compensation, k.ProbeAsked.Question).GetBindings(), true
+		return questionCall(a.compensation, k.ProbeAsked.Question).GetBindings(), true
 	}
 	return nil, false
 }
@@ -36,7 +36,7 @@ func (a *action) called(r *pb.Record) (bindings []*pb.Binding, ok bool) {
 func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error) {
 	vars := triggers.BindingVars{
 		Input: a.input, Output: a.output, Before: a.image, Incomplete: a.incomplete,
-		Plan: planVars(p), Meta: b.metaVars(p, a),
+		Plan: planOf(p), Meta: b.metaOf(p, a),
 	}
 	out := []byte{'{'}
 	for i, x := range bindings {
@@ -57,8 +57,8 @@ func (b *book) bound(p *plan, a *action, bindings []*pb.Binding) ([]byte, error)
 	return append(out, '}'), nil
 }
 
-// planVars is what a binding reads as plan.
-func planVars(p *plan) json.RawMessage {
+// planOf is what a binding reads as plan.
+func planOf(p *plan) json.RawMessage {
 	vars := map[string]any{"id": p.id, "agent": p.agent}
 	d := p.declared
 	for _, f := range [...][2]string{{"label", d.GetLabel()}, {"owner", d.GetOwner()},
@@ -77,8 +77,8 @@ func planVars(p *plan) json.RawMessage {
 	return marshalled(vars)
 }
 
-// metaVars is what a binding reads as meta, before an attempt.
-func (b *book) metaVars(p *plan, a *action) json.RawMessage {
+// metaOf is what a binding reads as meta, before an attempt.
+func (b *book) metaOf(p *plan, a *action) json.RawMessage {
 	of, id := p.id, p.originOf(a).id
 	if p.origin != "" { // the forward ran for the plan that is undone
 		of = p.origin
@@ -90,7 +90,7 @@ func (b *book) metaVars(p *plan, a *action) json.RawMessage {
 		"capability":    a.forward.GetCapability(),
 		"address":       ledger.FormatFullAddress(a.registered),
 		"key":           b.undoKey(p, a),
-		"blind_cleanup": a.blind(), "dirty_failure": a.blind(), "has_forward_output": a.bindable(),
+		"blind_cleanup": a.isBlind(), "dirty_failure": a.isBlind(), "has_forward_output": a.hasOutput(),
 	}
 	if a.externalRef != "" {
 		vars["external_ref"] = a.externalRef
@@ -98,9 +98,9 @@ func (b *book) metaVars(p *plan, a *action) json.RawMessage {
 	return marshalled(vars)
 }
 
-// bindable: the forward completed with an output that is more than nothing.
-func (a *action) bindable() bool {
-	return !a.blind() && len(a.output) > 0 && string(a.output) != "null"
+// hasOutput: the forward completed with an output that is more than nothing.
+func (a *action) hasOutput() bool {
+	return !a.isBlind() && len(a.output) > 0 && string(a.output) != "null"
 }
 
 func marshalled(v any) json.RawMessage {

@@ -335,7 +335,7 @@ func (l *Ledger) Plan(id string) (view Plan, ok bool) {
 }
 
 func (l *Ledger) view(p *plan) Plan {
-	view := Plan{ID: p.id, State: p.phase, Orphans: p.unanswered(), Held: p.held(),
+	view := Plan{ID: p.id, State: p.phase, Orphans: p.openClaims(), Held: p.held(),
 		Erasure: erasureOf(p)}
 	for _, a := range p.actions {
 		row := Action{ID: a.id, Outcome: a.outcome, Undo: p.stateOf(a), Attempt: int(a.attempt)}
@@ -368,14 +368,14 @@ func (l *Ledger) Effects(plan string) (list []Effect) {
 		return nil
 	}
 	for _, a := range p.actions {
-		undoable := a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE && !a.inMemory()
+		undoable := a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE && !a.makesFact()
 		if a.child != nil || a.dutyOf != 0 || !undoable {
 			continue
 		}
 		list = append(list, Effect{
 			Action: a.id, Outcome: a.outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
 			Answered: a.resolution != nil, Held: a.undo == held,
-			Kept:     a.undo == skipped && !a.scoped && a.crossed() && !a.superseded(),
+			Kept:     a.undo == skipped && !a.scoped && a.mayHaveCrossed() && !a.overtaken(),
 			Duty:     a.duties > 0,
 			Claimed:  slices.ContainsFunc(p.orphans, func(o orphan) bool { return o.action == a.id }),
 			Accepted: p.root().accepts(),

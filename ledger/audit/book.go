@@ -258,7 +258,7 @@ type fact struct {
 	undonePlan, undoneA string
 }
 
-func (p *plan) number(id string) uint32 {
+func (p *plan) numberNamed(id string) uint32 {
 	for _, a := range p.actions {
 		if a.id == id {
 			return a.n
@@ -268,37 +268,37 @@ func (p *plan) number(id string) uint32 {
 }
 
 func (p *plan) named(id string) *action {
-	if n := p.number(id); n != 0 {
+	if n := p.numberNamed(id); n != 0 {
 		return p.actions[n-1]
 	}
 	return nil
 }
 
 func (p *plan) status() string {
-	if p.stops() && p.signal != "" {
+	if p.canStop() && p.signal != "" {
 		return p.signal
 	}
 	return p.phase
 }
 
-// keeps: a committed child still holds its set, for its root.
-func (p *plan) keeps() bool {
+// stillHolds: a committed child still holds its set, for its root.
+func (p *plan) stillHolds() bool {
 	return p.phase == ledger.StateCommitted && p.parent != nil && !p.retired
 }
 
-// armed: the leases of the plan are held.
-func (p *plan) armed() bool { return p.stops() || p.keeps() }
+// holdsLeases: the leases of the plan are held.
+func (p *plan) holdsLeases() bool { return p.canStop() || p.stillHolds() }
 
-// stops: the plan can still be undone from where it stands.
-func (p *plan) stops() bool {
+// canStop: the plan can still be undone from where it stands.
+func (p *plan) canStop() bool {
 	return p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting
 }
 
 // unwound: the plan is somewhere in its unwind, or behind it.
-func (p *plan) unwound() bool { return !p.stops() && p.phase != ledger.StateCommitted }
+func (p *plan) unwound() bool { return !p.canStop() && p.phase != ledger.StateCommitted }
 
-// closed: the plan is closed for its agent.
-func (p *plan) closed() bool {
+// isClosed: the plan is closed for its agent.
+func (p *plan) isClosed() bool {
 	return !slices.Contains([]string{ledger.StateOpen, ledger.StateCommitting,
 		ledger.StateUnwinding, ledger.StateQuarantined}, p.phase)
 }
@@ -320,24 +320,24 @@ func (p *plan) below() (list []*plan) {
 	return list
 }
 
-func (p *plan) secondApprover() bool { return p.declared.SecondApprover }
+func (p *plan) needsTwo() bool { return p.declared.SecondApprover }
 
 // isSettled: the action's part in the held set has ended.
 func (a *action) isSettled() bool {
 	return a.undo == compensated || a.undo == skipped || a.undo == resolved
 }
 
-// flying: a call of the action is out, or waits for its next try.
-func (a *action) flying() bool { return a.undo == dispatched || a.undo == waiting }
+// isOut: a call of the action is out, or waits for its next try.
+func (a *action) isOut() bool { return a.undo == dispatched || a.undo == waiting }
 
-// crossed: the effect crossed the boundary, or may have.
-func (a *action) crossed() bool {
+// mayHaveCrossed: the effect crossed the boundary, or may have.
+func (a *action) mayHaveCrossed() bool {
 	return a.outcome != failed && a.presence != pb.Presence_PRESENCE_ABSENT
 }
 
-func (a *action) blind() bool { return a.outcome != completed }
+func (a *action) isBlind() bool { return a.outcome != completed }
 
-func (a *action) inMemory() bool {
+func (a *action) makesFact() bool {
 	return a.compensation.GetActuator() == ledger.ActuatorMemory
 }
 
@@ -361,7 +361,7 @@ func (b *book) held() (count int) {
 }
 
 func (p *plan) held() (count int) {
-	if p.phase == ledger.StateResolved || p.phase == ledger.StateCommitted && !p.keeps() {
+	if p.phase == ledger.StateResolved || p.phase == ledger.StateCommitted && !p.stillHolds() {
 		return 0
 	}
 	for _, a := range p.actions {

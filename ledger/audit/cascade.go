@@ -24,16 +24,16 @@ const DepthMax = 64
 // undo has made, in ns of logical time.
 const recently = int64(3600e9)
 
-// provenance gives a fact the depth of the unwind that made it: the record names the
+// notesCascade gives a fact the depth of the unwind that made it: the record names the
 // plan and the action whose undo is under way, or was not long ago.
-func (b *book) provenance(e ledger.Entry, f *fact) {
+func (b *book) notesCascade(e ledger.Entry, f *fact) {
 	f.depth, f.fired, f.undonePlan, f.undoneA, f.madeAt = 0, nil, "", "", nil
 	p := b.plan(e.Record.Plan)
 	if p == nil || p.firing == nil {
 		return
 	}
 	a := p.named(e.Record.Action)
-	if a == nil || !a.flying() && (a.undo != compensated || b.now-a.settledNs > recently) {
+	if a == nil || !a.isOut() && (a.undo != compensated || b.now-a.settledNs > recently) {
 		return
 	}
 	f.depth, f.fired, f.undonePlan, f.undoneA, f.madeAt = p.firing.depth, p.firing.fired, p.id,
@@ -46,7 +46,7 @@ func (b *book) firingNow(p *plan, l *lease, read []string) *firing {
 	f := &firing{depth: 1}
 	if p.passed != nil && l.name == leaseFailed {
 		f.depth, f.passed = p.passed.depth, p.passed.fired
-	} else if f.by = b.deepest(read); f.by != nil {
+	} else if f.by = b.deepestOf(read); f.by != nil {
 		f.depth = f.by.depth + 1
 	}
 	if l.cascade == goneOn {
@@ -55,8 +55,8 @@ func (b *book) firingNow(p *plan, l *lease, read []string) *firing {
 	return f
 }
 
-// deepest is the fact of the deepest undo among keys, or nil.
-func (s *store) deepest(keys []string) (by *made) {
+// deepestOf is the fact of the deepest undo among keys, or nil.
+func (s *store) deepestOf(keys []string) (by *made) {
 	for _, key := range keys {
 		f := s.fact(key)
 		if f == nil || f.depth == 0 || by != nil && f.depth <= by.depth {
@@ -89,8 +89,8 @@ func (b *book) asWhat(p *plan, a *action, l *lease) (*firing, triggers.Truth) {
 	return f, triggers.True
 }
 
-// chain tells what led to a firing, the oldest first, as a record has it.
-func (s *store) chain(f *firing) (links []*pb.Link) {
+// chainOf tells what led to a firing, the oldest first, as a record has it.
+func (s *store) chainOf(f *firing) (links []*pb.Link) {
 	list := []*firing{f}
 	for next := f; len(list) <= DepthMax; {
 		at := next.passed
@@ -116,7 +116,7 @@ func (s *store) chain(f *firing) (links []*pb.Link) {
 }
 
 func (s *store) sameChain(e ledger.Entry, chain []*pb.Link, f *firing) bool {
-	return slices.EqualFunc(chain, s.chain(f), func(x, y *pb.Link) bool {
+	return slices.EqualFunc(chain, s.chainOf(f), func(x, y *pb.Link) bool {
 		return x.Plan == y.Plan && x.Action == y.Action && x.Lease == y.Lease &&
 			samePlace(x.Fired, y.Fired, e) &&
 			x.UndonePlan == y.UndonePlan && x.Undone == y.Undone && x.Key == y.Key &&
@@ -124,13 +124,13 @@ func (s *store) sameChain(e ledger.Entry, chain []*pb.Link, f *firing) bool {
 	})
 }
 
-// uncut takes leases from the owner again.
-func (b *book) uncut(p *plan, to string, gone func(*cut) bool) {
+// releaseCuts takes leases from the owner again.
+func (b *book) releaseCuts(p *plan, to string, gone func(*cut) bool) {
 	var kept, went []*cut
 	for _, c := range p.cuts {
 		if gone(c) {
 			went = append(went, c)
-			if l, _ := p.lease(c.number, c.lease); l != nil {
+			if l, _ := p.leaseNamed(c.number, c.lease); l != nil {
 				l.cascade = to
 			}
 			continue
@@ -150,7 +150,7 @@ func (b *book) uncut(p *plan, to string, gone func(*cut) bool) {
 // it waits as a proposal.
 func (p *plan) counts(e ledger.Entry, first *proposal, answer proposal) (bool, *proposal) {
 	answer.operator = e.Source.Name
-	if !p.secondApprover() {
+	if !p.needsTwo() {
 		return true, nil
 	}
 	if first != nil && first.operator != answer.operator && first.answer == answer.answer &&
@@ -177,7 +177,7 @@ func noteFiring(b *book, c *claim) {
 	p.firing = f
 	b.firings.put(firingKey(placeOf(c.Address)), f, firingLen)
 	p.turned, p.behind = nil, nil
-	reason := "lease " + k.Lease + ": " + l.condition()
+	reason := "lease " + k.Lease + ": " + l.conditionText()
 	if k.Lease == leaseVerdict || k.Lease == leaseUnheard {
 		reason = "verdict " + p.scope(a,
 			l).Verdict.Outcome + " on action " + a.id + " by " + a.verdictBy
@@ -205,7 +205,7 @@ func noteCut(b *book, c *claim) {
 	p, l := c.p, c.l
 	l.cascade, l.joined = cutShort, false
 	if p.choose(numberOf(c.a), l.name) {
-		b.nextTurn(p, func(*turn) bool { return true })
+		b.takeNextTurn(p, func(*turn) bool { return true })
 	}
 	p.cuts = append(p.cuts, &cut{number: numberOf(c.a), lease: l.name, at: c.Address})
 	b.page(p, c.a, api.PageCascadeCut, c.Address)
@@ -214,7 +214,7 @@ func noteCut(b *book, c *claim) {
 
 // cutBy are the cuts that an owner's answer means.
 func (p *plan) cutBy(r *pb.Record) (meant []*cut) {
-	number, lease := p.number(r.Action), r.GetCascadeAnswered().Lease
+	number, lease := p.numberNamed(r.Action), r.GetCascadeAnswered().Lease
 	for _, x := range p.cuts {
 		named := (r.Action == "" || x.number == number) && (lease == "" || x.lease == lease)
 		if named && (r.Cause == nil || sameAddress(x.at, r.Cause)) {
@@ -242,7 +242,7 @@ func noteCascadeAnswer(b *book, c *claim) {
 	if len(said) == 0 {
 		return
 	}
-	b.uncut(p, to, func(x *cut) bool { return slices.Contains(said, x) })
+	b.releaseCuts(p, to, func(x *cut) bool { return slices.Contains(said, x) })
 	if resume {
 		b.lookPlan(p)
 	}

@@ -15,9 +15,9 @@ const depthMax = 16
 // entryPrefix is what the id of a child plan's entry begins with.
 const entryPrefix = "plan:"
 
-// attach makes a plan that was just opened a part of its parent. Without an open
+// joinParent makes a plan that was just opened a part of its parent. Without an open
 // parent it can never be committed: it fails at once.
-func (b *book) attach(e ledger.Entry, p *plan) {
+func (b *book) joinParent(e ledger.Entry, p *plan) {
 	d := p.declared
 	parent := b.plan(d.ParentPlan)
 	why := ""
@@ -30,7 +30,7 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 		why = "is " + parent.phase
 	case parent.depth >= depthMax:
 		why = "is nested too deeply"
-	case d.ParentAction != "" && parent.number(d.ParentAction) == 0:
+	case d.ParentAction != "" && parent.numberNamed(d.ParentAction) == 0:
 		why = "has no action " + d.ParentAction
 	}
 	if why != "" {
@@ -40,11 +40,11 @@ func (b *book) attach(e ledger.Entry, p *plan) {
 	var before []uint32
 	switch {
 	case d.ParentAction != "":
-		before = []uint32{parent.number(d.ParentAction)}
+		before = []uint32{parent.numberNamed(d.ParentAction)}
 	default:
-		before = parent.latest()
+		before = parent.newest()
 	}
-	entry := parent.enlist(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now,
+	entry := parent.addAction(&action{id: entryPrefix + p.id, registered: e.Address, atNs: b.now,
 		before: before, child: p})
 	p.parent, p.entry, p.depth = parent, entry.n, parent.depth+1
 	b.join(p, parent.family)
@@ -62,7 +62,7 @@ func (b *book) childMoved(p *plan) {
 	parent, a := p.parent, p.parent.actions[p.entry-1]
 	switch p.phase {
 	case ledger.StateOpen: // back at a savepoint of its own, but the parent unwinds all of it
-		if parent.unwound() && (a.flying() || a.undo == quarantined) {
+		if parent.unwound() && (a.isOut() || a.undo == quarantined) {
 			a.undo = owed
 		}
 	case ledger.StateUnwinding:
@@ -74,7 +74,7 @@ func (b *book) childMoved(p *plan) {
 		case a.undo == held || a.undo == owed &&
 			!parent.isReady(a): // before the savepoint, or not reached yet
 		default:
-			b.reopen(parent)
+			b.goOn(parent)
 			a.undo = dispatched
 		}
 	case ledger.StateQuarantined:
@@ -82,11 +82,11 @@ func (b *book) childMoved(p *plan) {
 			a.undo = quarantined
 		}
 	case ledger.StateCompensated:
-		b.settle(parent, a, compensated, p.ended)
+		b.closeAction(parent, a, compensated, p.ended)
 	case ledger.StateFailed:
-		b.settle(parent, a, skipped, p.ended)
+		b.closeAction(parent, a, skipped, p.ended)
 	case ledger.StateResolved:
-		b.settle(parent, a, resolved, p.ended)
+		b.closeAction(parent, a, resolved, p.ended)
 	}
 }
 
@@ -114,15 +114,15 @@ func (b *book) followChildren(p *plan) {
 	}
 }
 
-// detach lets go of what an owner left as it is: a committed child is retired, an
+// letChildrenGo lets go of what an owner left as it is: a committed child is retired, an
 // open one goes on by itself.
-func (b *book) detach(p *plan) {
+func (b *book) letChildrenGo(p *plan) {
 	for _, a := range p.actions {
 		if a.child == nil || a.isSettled() {
 			continue
 		}
-		if c := a.child; c.keeps() {
-			b.retire(c)
+		if c := a.child; c.stillHolds() {
+			b.giveUp(c)
 			c.retired = true
 		}
 		a.child.parent, a.child.entry = nil, 0
@@ -130,26 +130,26 @@ func (b *book) detach(p *plan) {
 	}
 }
 
-func (b *book) windowsClosed(p *plan, target uint32) bool {
+func (b *book) anyPastWindow(p *plan, target uint32) bool {
 	for _, a := range p.actions {
 		switch {
 		case a.n <= target || a.isSettled():
 		case a.child != nil:
-			if b.windowsClosed(a.child, 0) {
+			if b.anyPastWindow(a.child, 0) {
 				return true
 			}
-		case a.crossed() && b.windowClosed(a):
+		case a.mayHaveCrossed() && b.pastWindow(a):
 			return true
 		}
 	}
 	return false
 }
 
-func (b *book) windowClosed(a *action) bool { return a.closesNs != 0 && b.now >= a.closesNs }
+func (b *book) pastWindow(a *action) bool { return a.closesNs != 0 && b.now >= a.closesNs }
 
-// copyCommitted makes a plan that holds what a committed one held, under the same
+// copyPlan makes a plan that holds what a committed one held, under the same
 // addresses and keys (I19), and so for its children.
-func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) *plan {
+func (b *book) copyPlan(e ledger.Entry, p *plan, id string, target uint32) *plan {
 	d := p.declared.CloneVT()
 	d.DeadlineNs, d.Triggers, d.ParentPlan, d.ParentAction = 0, nil, "", ""
 	u := &plan{
@@ -171,7 +171,7 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 		case a.child == nil:
 			c.key = b.undoKey(p, a)
 		case !c.isSettled():
-			child := b.copyCommitted(e, a.child, a.child.id+"~1", 0)
+			child := b.copyPlan(e, a.child, a.child.id+"~1", 0)
 			child.declared.ParentPlan = id
 			child.parent, child.entry = u, c.n
 			c.child, c.id = child, entryPrefix+child.id
@@ -185,35 +185,35 @@ func (b *book) copyCommitted(e ledger.Entry, p *plan, id string, target uint32) 
 func (p *plan) givesUp() int {
 	count := p.held()
 	for _, c := range p.below() {
-		if c.keeps() {
+		if c.stillHolds() {
 			count += c.held()
 		}
 	}
 	return count
 }
 
-// retire gives up the held set of a plan and of all that is part of it.
-func (b *book) retire(p *plan) {
+// giveUp gives up the held set of a plan and of all that is part of it.
+func (b *book) giveUp(p *plan) {
 	p.gaveUp = p.givesUp()
-	b.disarm(p)
+	b.dropLeases(p)
 	for _, c := range p.below() {
-		if c.keeps() {
-			b.disarm(c)
+		if c.stillHolds() {
+			b.dropLeases(c)
 			c.retired = true
 			b.noteAsking(c)
 		}
 	}
 }
 
-// undoCommitted makes the plan that undoes a committed one.
-func undoCommitted(b *book, c *claim) {
+// beginUndoing makes the plan that undoes a committed one.
+func beginUndoing(b *book, c *claim) {
 	_, reason, to := c.wish()
 	target := uint32(0)
 	if to != "" {
 		target = c.p.savepoint(to).actions
 	}
-	u := b.copyCommitted(c.Entry, c.p, c.p.id+"~1", target)
+	u := b.copyPlan(c.Entry, c.p, c.p.id+"~1", target)
 	u.phase, u.committed = ledger.StateOpen, nil
-	b.armPlan(u)
+	b.holdLeases(u)
 	b.wants(u, signalCancelled, reason, "")
 }

@@ -120,9 +120,9 @@ func (b *book) claim(e ledger.Entry) *claim {
 	c.a = c.p.named(e.Record.Action)
 	switch k := e.Record.Kind.(type) {
 	case *pb.Record_LeaseFired:
-		c.l, _ = c.p.lease(numberOf(c.a), k.LeaseFired.Lease)
+		c.l, _ = c.p.leaseNamed(numberOf(c.a), k.LeaseFired.Lease)
 	case *pb.Record_CascadeCut:
-		c.l, _ = c.p.lease(numberOf(c.a), k.CascadeCut.Lease)
+		c.l, _ = c.p.leaseNamed(numberOf(c.a), k.CascadeCut.Lease)
 	}
 	return c
 }
@@ -151,8 +151,8 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	case v.ok():
 		of.collect(b, c)
 	case v.kind == Refused:
-		b.openUnusable(c.Entry)
-		b.noteOrphan(c.Entry)
+		b.addFailedPlan(c.Entry)
+		b.noteClaim(c.Entry)
 	}
 	if c.Record == nil {
 		return
@@ -188,7 +188,7 @@ func heed(b *book, c *claim) {
 		acts := c.Record.GetForwardRegistered() != nil || c.Record.GetForwardCompleted() != nil ||
 			c.Record.GetForwardInDoubt() != nil
 		if c.p == nil && acts {
-			c.p = b.openPlan(c.Entry, &pb.PlanOpened{})
+			c.p = b.addPlan(c.Entry, &pb.PlanOpened{})
 		}
 	case ledger.ClassExecutor:
 		if c.Record.Folded != 0 && c.Record.GetTermStarted() == nil &&
@@ -216,7 +216,7 @@ func chapterOf(c *claim) *chapter {
 			name = "success told late"
 		}
 	case *pb.Record_ProbeAsked, *pb.Record_ProbeAnswered:
-		if c.p != nil && c.p.committing() {
+		if c.p != nil && c.p.isCommitting() {
 			name += " for a commit"
 		}
 	}

@@ -22,22 +22,22 @@ const (
 	doubtGiven = "given" // it is its owner's
 )
 
-// doubtful: nobody knows whether the effect of an action is there, and it would be retired.
-func (a *action) doubtful() bool {
+// retiresUnknown: nobody knows whether the effect of an action is there, and it would be retired.
+func (a *action) retiresUnknown() bool {
 	return a.unsure() && !a.isSettled() && a.forward.GetClass() != pb.Class_CLASS_EFFECTLESS
 }
 
 // waitsForAnswer: the commit of its tree has to wait for an action.
-func (a *action) waitsForAnswer() bool { return a.doubtful() && a.resolution == nil }
+func (a *action) waitsForAnswer() bool { return a.retiresUnknown() && a.resolution == nil }
 
-// committing: the commit of the tree waits, and the plan is part of it.
-func (p *plan) committing() bool {
-	return p.root().phase == ledger.StateCommitting && (p.parent == nil || p.keeps())
+// isCommitting: the commit of the tree waits, and the plan is part of it.
+func (p *plan) isCommitting() bool {
+	return p.root().phase == ledger.StateCommitting && (p.parent == nil || p.stillHolds())
 }
 
 // tree lists a root and what is committed with it.
 func (p *plan) tree() []*plan {
-	gone := func(c *plan) bool { return !c.keeps() }
+	gone := func(c *plan) bool { return !c.stillHolds() }
 	return append([]*plan{p}, slices.DeleteFunc(p.below(), gone)...)
 }
 
@@ -46,7 +46,7 @@ func (p *plan) doubts() (names []string) {
 	for _, c := range p.tree() {
 		for _, a := range c.actions {
 			switch {
-			case !a.doubtful() || len(names) == namedMax:
+			case !a.retiresUnknown() || len(names) == namedMax:
 			case c == p:
 				names = append(names, a.id)
 			default:
@@ -77,20 +77,20 @@ func (p *plan) undecided() (count int) {
 	return count
 }
 
-// commitLater lets a commit wait. The deadline is over: it was ended in time.
-func (b *book) commitLater(e ledger.Entry, p *plan) {
+// letCommitWait lets a commit wait. The deadline is over: it was ended in time.
+func (b *book) letCommitWait(e ledger.Entry, p *plan) {
 	p.committed = e.Address
-	b.enter(p, ledger.StateCommitting)
+	b.setPhase(p, ledger.StateCommitting)
 	due := func(t *turn) bool { return t.number == 0 && t.lease == leaseDeadline }
 	p.behind = slices.DeleteFunc(p.behind, due)
 	if p.turned != nil && due(p.turned) {
-		b.nextTurn(p, func(*turn) bool { return true })
+		b.takeNextTurn(p, func(*turn) bool { return true })
 	}
-	b.beginSettling(p)
+	b.beginDoubts(p)
 	b.lookPlan(p)
 }
 
-func (b *book) beginSettling(root *plan) {
+func (b *book) beginDoubts(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
 			if a.doubt = ""; a.waitsForAnswer() {
@@ -100,8 +100,8 @@ func (b *book) beginSettling(root *plan) {
 	}
 }
 
-// stopSettling ends what a commit has begun: its tree unwinds.
-func (b *book) stopSettling(root *plan) {
+// dropDoubts ends what a commit has begun: its tree unwinds.
+func (b *book) dropDoubts(root *plan) {
 	for _, c := range root.tree() {
 		for _, a := range c.actions {
 			if a.doubt != "" {
@@ -117,14 +117,14 @@ func (b *book) endDoubt(p *plan, a *action) {
 		delete(b.pages, page{p.id, a.n, api.PageQuarantined})
 		a.settled, a.settledNs = nil, 0
 	}
-	a.land()
+	a.dropCall()
 	a.doubt, a.duplicates, a.proposal = "", nil, nil
 }
 
-// weigh goes on with an action in doubt after something has become known of it.
-func (b *book) weigh(p *plan, a *action) {
+// reviewDoubt goes on with an action in doubt after something has become known of it.
+func (b *book) reviewDoubt(p *plan, a *action) {
 	switch waits := a.waitsForAnswer(); {
-	case !p.committing() || a.isSettled():
+	case !p.isCommitting() || a.isSettled():
 	case waits && a.doubt == "":
 		a.doubt = doubtDue
 	case !waits && a.doubt != "":
@@ -147,12 +147,12 @@ func (p *plan) doubtBy(a *action) int64 {
 	return 0
 }
 
-// commitRoot retires what a root and all that is part of it hold.
-func (b *book) commitRoot(p *plan) {
+// commitTree retires what a root and all that is part of it hold.
+func (b *book) commitTree(p *plan) {
 	p.turned, p.behind = nil, nil
 	p.inDoubt = p.doubts()
-	b.retire(p)
-	b.enter(p, ledger.StateCommitted)
+	b.giveUp(p)
+	b.setPhase(p, ledger.StateCommitted)
 }
 
 // turns: a lease of the plan has turned true, and fires.
@@ -160,7 +160,7 @@ func (p *plan) turns() bool { return p.turned != nil && !p.turned.clocked }
 
 // noteCommitWaits gives a doubt to the plan's owner.
 func noteCommitWaits(b *book, c *claim) {
-	c.a.land()
+	c.a.dropCall()
 	c.a.doubt, c.a.settled, c.a.settledNs = doubtGiven, c.Address, b.now
 	b.page(c.p, c.a, api.PageCommitWaits, c.Address)
 }
@@ -181,22 +181,22 @@ func noteDoubtAnswered(b *book, c *claim) {
 	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED && k.Attempt-a.askedFrom < tries:
 		a.doubt = doubtAgain
 	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		a.land()
+		a.dropCall()
 		a.doubt = doubtSpent
 	case k.Presence == pb.Presence_PRESENCE_ABSENT && early:
-		a.land()
+		a.dropCall()
 		a.absentNs, a.doubt = a.askedNs, doubtDue
 	default:
 		if k.ExternalRef != "" {
 			a.externalRef = k.ExternalRef
 		}
-		a.land()
+		a.dropCall()
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE { // nothing unwinds that could undo both
 			a.doubt, a.duplicates = doubtSpent, k.Duplicates
 			return
 		}
 		a.presence = k.Presence
-		b.weigh(p, a)
+		b.reviewDoubt(p, a)
 	}
 }
 
@@ -215,7 +215,7 @@ func (b *book) answerDoubt(p *plan, a *action, k *pb.Resolved) {
 // noteRetirement follows the commit of a root, or makes one that has waited.
 func noteRetirement(b *book, c *claim) {
 	if c.p.phase == ledger.StateCommitting {
-		b.commitRoot(c.p)
+		b.commitTree(c.p)
 	}
 	c.p.retired, c.p.inDoubt = true, nil
 }

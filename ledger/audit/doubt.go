@@ -123,15 +123,15 @@ func (p *plan) settles(a *action, epochNs int64) bool {
 	return p.isReady(a) && epochNs < p.settlesBy(a)
 }
 
-// callOf is the call that a question makes.
-func callOf(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
+// questionCall is the call that a question makes.
+func questionCall(c *pb.CompensationRegistered, q pb.Question) *pb.Call {
 	if q == pb.Question_QUESTION_VERIFY {
 		return c.GetVerify().GetCall()
 	}
 	return c.GetProbe().GetCall()
 }
 
-func (b *book) mayAsk(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
+func (b *book) asksNext(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 	again := a.undo == waiting && a.asking == k.Question
 	switch k.Question {
 	case pb.Question_QUESTION_EFFECT:
@@ -141,7 +141,7 @@ func (b *book) mayAsk(p *plan, a *action, k *pb.ProbeAsked, isReady bool) bool {
 		return again || a.asking == pb.Question_QUESTION_UNSPECIFIED && resend
 	case pb.Question_QUESTION_VERIFY:
 		done := k.Done.GetAttempt()
-		return again || a.asking != pb.Question_QUESTION_VERIFY && a.inFlight(done)
+		return again || a.asking != pb.Question_QUESTION_VERIFY && a.mayStillEnd(done)
 	default:
 		return false
 	}
@@ -160,22 +160,22 @@ func (a *action) hear(answer pb.Answer) {
 	}
 }
 
-// inconclusive asks again as often as the contract says; then it is its owner's.
-func (b *book) inconclusive(a *action, k *pb.ProbeAnswered) {
+// nothingFound asks again as often as the contract says; then it is its owner's.
+func (b *book) nothingFound(a *action, k *pb.ProbeAnswered) {
 	switch {
-	case !k.Unserved && k.Attempt-a.askedFrom < cmp.Or(callOf(a.compensation, k.Question).Attempts,
+	case !k.Unserved && k.Attempt-a.askedFrom < cmp.Or(questionCall(a.compensation, k.Question).Attempts,
 		3):
 		a.undo = waiting
 	case k.Question == pb.Question_QUESTION_VERIFY:
 		a.hear(pb.Answer_ANSWER_STOP)
 	default:
-		a.land()
+		a.dropCall()
 		a.undo = exhausted
 	}
 }
 
-// undoFound goes on after an attempt of which nobody knows whether it happened.
-func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
+// attemptFound goes on after an attempt of which nobody knows whether it happened.
+func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT,
 		a.presence == pb.Presence_PRESENCE_UNSPECIFIED
 	early := absent && p.tooEarly(a, a.askedNs)
@@ -186,22 +186,22 @@ func (b *book) undoFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	}
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_DUPLICATE:
-		b.foundDuplicates(p, a, k.Duplicates)
+		b.noteExtraRefs(p, a, k.Duplicates)
 	case k.Presence == pb.Presence_PRESENCE_PRESENT && unseen:
 		a.presence = k.Presence
 	}
-	if early && (a.askedToSend || a.spent()) && !a.superseded() {
+	if early && (a.askedToSend || a.noTriesLeft()) && !a.overtaken() {
 		a.undo, a.askedFrom = waiting,
 			a.asked // for the same question, once it has landed or never will
 		return
 	}
 	a.asking, a.askedToSend = pb.Question_QUESTION_UNSPECIFIED, false
 	switch {
-	case a.superseded():
-		a.land()
+	case a.overtaken():
+		a.dropCall()
 		a.undo = owed
-	case a.spent():
-		a.land()
+	case a.noTriesLeft():
+		a.dropCall()
 		a.undo = exhausted
 	default:
 		a.undo = waiting
@@ -226,20 +226,20 @@ func (b *book) duty(p *plan, of *action, at *pb.Address, d *action) *action {
 	d.registered, d.atNs, d.forward, d.compensation = at, b.now, origin.forward, origin.compensation
 	d.before, d.dutyOf, d.closesNs = origin.before, origin.n, of.closesNs
 	d.input, d.image = origin.input, origin.image
-	return p.enlist(d)
+	return p.addAction(d)
 }
 
-func (b *book) owedTo(p *plan, a *action, ref string) bool {
+func (b *book) hasDutyFor(p *plan, a *action, ref string) bool {
 	origin := p.originOf(a)
 	return slices.ContainsFunc(p.actions,
 		func(d *action) bool { return d.dutyOf == origin.n && d.externalRef == ref })
 }
 
-// foundDuplicates notes extra effects, for which a lease fires.
-func (b *book) foundDuplicates(p *plan, a *action, refs []string) {
+// noteExtraRefs notes extra effects, for which a lease fires.
+func (b *book) noteExtraRefs(p *plan, a *action, refs []string) {
 	a.duplicates = nil
 	for _, ref := range refs {
-		if ref != a.externalRef && !b.owedTo(p, a, ref) {
+		if ref != a.externalRef && !b.hasDutyFor(p, a, ref) {
 			a.duplicates = append(a.duplicates, ref)
 		}
 	}
@@ -251,17 +251,17 @@ func (b *book) foundDuplicates(p *plan, a *action, refs []string) {
 	a.presence = pb.Presence_PRESENCE_DUPLICATE
 }
 
-// completedLate deals with a forward that reports completion after the unwind has
+// completedAfterAll deals with a forward that reports completion after the unwind has
 // begun to deal with its action without knowing: the effect is never silently held.
-func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
+func (b *book) completedAfterAll(e ledger.Entry, p *plan, a *action) {
 	if a.presence == pb.Presence_PRESENCE_ABSENT && a.undo != compensated && a.undo != skipped &&
 		a.undo != resolved {
 		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // the probe was too early
 	}
 	switch {
 	case a.forward.GetClass() == pb.Class_CLASS_EFFECTLESS || a.late:
-	case a.flying() && !a.blindly: // a question about its effect is out: it is answered
-		a.land()
+	case a.isOut() && !a.blindly: // a question about its effect is out: it is answered
+		a.dropCall()
 		a.undo = owed
 	case a.dealtWith():
 		asks := a.compensation.GetOnLate() == pb.OnLate_ON_LATE_QUARANTINE
@@ -272,9 +272,9 @@ func (b *book) completedLate(e ledger.Entry, p *plan, a *action) {
 	}
 }
 
-// doubtedLate deals with a forward that is given up only after the unwind has dealt with
+// doubtedAfterAll deals with a forward that is given up only after the unwind has dealt with
 // its action without knowing: it may land after that.
-func (b *book) doubtedLate(e ledger.Entry, p *plan, a *action) {
+func (b *book) doubtedAfterAll(e ledger.Entry, p *plan, a *action) {
 	if a.presence == pb.Presence_PRESENCE_ABSENT && a.resolution == nil && a.undo == held {
 		a.presence = pb.Presence_PRESENCE_UNSPECIFIED // a commit has asked about it before
 	}
@@ -288,16 +288,16 @@ func (b *book) doubtedLate(e ledger.Entry, p *plan, a *action) {
 
 // dealtWith reports whether an action was undone blindly, skipped, or called undone by
 // its owner, and ends what is still tried for it. An undo that bars its forward is no
-// blind one.
+// isBlind one.
 func (a *action) dealtWith() bool {
 	lost := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
 		a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
 	blindly := a.blindly && !a.barred()
 	switch {
-	case a.flying() && blindly && (a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO):
-		a.land()
+	case a.isOut() && blindly && (a.undo == waiting || a.asking == pb.Question_QUESTION_UNDO):
+		a.dropCall()
 		a.undo = owed
-	case a.flying() && blindly, a.undo == compensated && blindly, a.undo == skipped,
+	case a.isOut() && blindly, a.undo == compensated && blindly, a.undo == skipped,
 		a.undo == resolved && !lost:
 	default:
 		return false
@@ -308,7 +308,7 @@ func (a *action) dealtWith() bool {
 
 // owedAgain adds the duty for what has become known of a forward too late.
 func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why string) *action {
-	b.reopen(p)
+	b.goOn(p)
 	d := b.duty(p, a, e.Address, duty)
 	switch p.phase {
 	case ledger.StateOpen, ledger.StateCommitting: // what it did was rewound: rewind this too
@@ -316,7 +316,7 @@ func (b *book) owedAgain(e ledger.Entry, p *plan, a *action, duty *action, why s
 			b.wants(p, signalCancelled, why, d.id)
 		}
 	case ledger.StateCommitted:
-		b.weigh(p, d)
+		b.reviewDoubt(p, d)
 		if p.undoneAs == "" {
 			b.page(p, d, api.PageQuarantined, e.Address)
 		}
@@ -349,7 +349,7 @@ func noteQuestion(b *book, c *claim) {
 	}
 	if k.Done != nil {
 		a.pending = k.Done
-		a.unheard()
+		a.dropReport()
 	}
 	a.asking, a.asked, a.askedNs, a.undo = k.Question, k.Attempt, c.Record.EpochNs, dispatched
 	a.failedForNow = false
@@ -361,24 +361,24 @@ func noteFound(b *book, c *claim) {
 	p, a, k := c.p, c.a, c.Record.GetProbeAnswered()
 	switch {
 	case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:
-		b.inconclusive(a, k)
+		b.nothingFound(a, k)
 	case k.Question == pb.Question_QUESTION_EFFECT && k.Presence == pb.Presence_PRESENCE_ABSENT &&
 		p.tooEarly(a, a.askedNs):
 		a.absentNs = a.askedNs // it rules nothing out, and is asked once more
-		a.land()
+		a.dropCall()
 		a.undo = owed
 	case k.Question == pb.Question_QUESTION_EFFECT:
 		a.presence = k.Presence
 		if k.ExternalRef != "" {
 			a.externalRef = k.ExternalRef
 		}
-		a.land()
+		a.dropCall()
 		a.undo = owed
 		if k.Presence == pb.Presence_PRESENCE_DUPLICATE {
-			b.foundDuplicates(p, a, k.Duplicates)
+			b.noteExtraRefs(p, a, k.Duplicates)
 		}
 	case k.Question == pb.Question_QUESTION_UNDO:
-		b.undoFound(p, a, k)
+		b.attemptFound(p, a, k)
 	case k.Presence == pb.Presence_PRESENCE_ABSENT:
 		a.confirmed = true
 		a.hear(pb.Answer_ANSWER_DONE)
@@ -394,10 +394,10 @@ func noteExtra(b *book, c *claim) {
 	refs := a.duplicates
 	a.duplicates = nil
 	for _, ref := range refs {
-		if b.owedTo(p, a, ref) {
+		if b.hasDutyFor(p, a, ref) {
 			continue
 		}
-		b.reopen(p)
+		b.goOn(p)
 		d := b.duty(p, a, c.Address, &action{
 			outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
 			approved: a.approved, undo: owed,

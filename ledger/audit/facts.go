@@ -13,9 +13,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// undoFact is the fact that a compensation in working memory makes, after its
+// factOf is the fact that a compensation in working memory makes, after its
 // arguments; ok is false when they are none.
-func undoFact(capability string, arguments []byte) (key string, value []byte, ok bool) {
+func factOf(capability string, arguments []byte) (key string, value []byte, ok bool) {
 	var in struct {
 		Key   json.RawMessage `json:"key"`
 		Value json.RawMessage `json:"value"`
@@ -42,10 +42,10 @@ func (b *book) changedBy(a *action, key string) bool {
 
 // changedItsFact: of an undo in working memory, that; of any other, true.
 func (b *book) changedItsFact(a *action) bool {
-	if !a.inMemory() {
+	if !a.makesFact() {
 		return true
 	}
-	key, _, ok := undoFact(a.compensation.Capability, a.arguments)
+	key, _, ok := factOf(a.compensation.Capability, a.arguments)
 	return ok && b.changedBy(a, key)
 }
 
@@ -60,7 +60,7 @@ func (b *book) noteFact(e ledger.Entry, key string, value []byte) {
 	}
 	b.asserted(f, key, b.now)
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
-	b.provenance(e, f)
+	b.notesCascade(e, f)
 	b.facts.put(key, f, len(key)+len(value)+8*len(f.times)+recordLen)
 	b.lookFact(key)
 }
@@ -75,13 +75,13 @@ func (b *book) noteTombstone(e ledger.Entry, key string) {
 	f.value, f.evicted, f.asked, f.retracted, f.changedNs, f.tombstone = nil, nil, nil, true, b.now,
 		e.Address
 	f.undo, f.cause = e.Source.Class == ledger.ClassExecutor, e.Record.Cause
-	b.provenance(e, f)
+	b.notesCascade(e, f)
 	b.lookFact(key)
 }
 
 // noteMade keeps the fact of a compensation.
 func noteMade(b *book, c *claim) {
-	key, _, _ := undoFact(c.a.compensation.Capability, c.a.arguments)
+	key, _, _ := factOf(c.a.compensation.Capability, c.a.arguments)
 	if said := c.Record.GetFactAsserted(); said != nil {
 		b.noteFact(c.Entry, key, said.Value)
 		return
@@ -97,7 +97,7 @@ const (
 
 // readings are what a condition reads here, as a firing tells it.
 func (b *book) readings(p *plan, number uint32, l *lease) (list []*pb.Reading) {
-	condition, err := b.programs.Condition(l.condition())
+	condition, err := b.programs.Condition(l.conditionText())
 	if err != nil {
 		return nil
 	}

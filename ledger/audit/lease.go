@@ -35,7 +35,7 @@ var standing = map[string]string{
 	leaseDuplicate: `action.presence == "duplicate"`,
 }
 
-func (l *lease) condition() string {
+func (l *lease) conditionText() string {
 	if l.text != "" {
 		return l.text
 	}
@@ -51,8 +51,8 @@ func findLease(list []*lease, name string) *lease {
 	return nil
 }
 
-// lease finds a lease of a plan (number 0) or of one of its actions.
-func (p *plan) lease(number uint32, name string) (*lease, *action) {
+// leaseNamed finds a lease of a plan (number 0) or of one of its actions.
+func (p *plan) leaseNamed(number uint32, name string) (*lease, *action) {
 	switch {
 	case number == 0:
 		return findLease(p.leases, name), nil
@@ -67,11 +67,11 @@ func (p *plan) lease(number uint32, name string) (*lease, *action) {
 	return l, a
 }
 
-// stopped: it fires no more by itself.
-func (l *lease) stopped() bool { return l.cascade == cutShort || l.cascade == givenUp }
+// isStopped: it fires no more by itself.
+func (l *lease) isStopped() bool { return l.cascade == cutShort || l.cascade == givenUp }
 
-// armPlan takes out the leases of a plan: a condition that already holds fires at once.
-func (b *book) armPlan(p *plan) {
+// holdLeases takes out the leases of a plan: a condition that already holds fires at once.
+func (b *book) holdLeases(p *plan) {
 	add := func(name, text string) {
 		p.leases = append(p.leases, &lease{name: name, text: text, armedNs: b.now})
 	}
@@ -135,7 +135,7 @@ func counts(programs *triggers.Cache, l *lease) bool {
 func (b *book) noteAsking(p *plan) {
 	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
 		func(a *action) bool { return len(byName(a.leases)) > 0 })
-	if p.armed() && asks {
+	if p.holdsLeases() && asks {
 		b.asking[p.id] = true
 	} else {
 		delete(b.asking, p.id)
@@ -173,7 +173,7 @@ func byName(list []*lease) (out []*lease) {
 // its plan or action, or a fact that its last answer depended on. Of the others every
 // look finds the same until something changes.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	if !p.armed() || a == nil && !p.asksOwn(l) || l.fired || l.stopped() || a != nil &&
+	if !p.holdsLeases() || a == nil && !p.asksOwn(l) || l.fired || l.isStopped() || a != nil &&
 		a.isSettled() || p.turnedBy(numberOf(a), l.name) != nil {
 		return
 	}
@@ -316,29 +316,29 @@ func (p *plan) turnOf(number uint32, name string) *turn {
 	return nil
 }
 
-// nextTurn gives up the turn that is noted and takes the next behind it that is
+// takeNextTurn gives up the turn that is noted and takes the next behind it that is
 // allowed and still waits: it turned true, whatever it is by now.
-func (b *book) nextTurn(p *plan, allowed func(*turn) bool) {
+func (b *book) takeNextTurn(p *plan, allowed func(*turn) bool) {
 	p.turned = nil
 	for len(p.behind) > 0 && p.turned == nil {
 		t := p.behind[0]
 		p.behind = p.behind[1:]
-		if l, _ := p.lease(t.number, t.lease); l != nil && !l.fired && !l.stopped() && allowed(t) {
+		if l, _ := p.leaseNamed(t.number, t.lease); l != nil && !l.fired && !l.isStopped() && allowed(t) {
 			p.turned = t
 		}
 	}
 }
 
-// disarm gives up all leases of a plan: it committed, or its unwind began.
-func (b *book) disarm(p *plan) {
-	b.uncut(p, "", func(*cut) bool { return true })
-	b.unwarn(p)
+// dropLeases gives up all leases of a plan: it committed, or its unwind began.
+func (b *book) dropLeases(p *plan) {
+	b.releaseCuts(p, "", func(*cut) bool { return true })
+	b.dropWarnings(p)
 }
 
-// rearm takes out the leases of a plan again, which is back at a savepoint.
-func (b *book) rearm(p *plan) {
+// holdAgain takes out the leases of a plan again, which is back at a savepoint.
+func (b *book) holdAgain(p *plan) {
 	again := func(l *lease) {
-		if l.fired = false; !l.stopped() {
+		if l.fired = false; !l.isStopped() {
 			l.cascade = ""
 		}
 	}
@@ -358,8 +358,8 @@ func (b *book) rearm(p *plan) {
 	b.lookPlan(p)
 }
 
-// enter takes a plan into another phase, and its entry in its parent with it.
-func (b *book) enter(p *plan, phase string) {
+// setPhase takes a plan into another phase, and its entry in its parent with it.
+func (b *book) setPhase(p *plan, phase string) {
 	p.phase = phase
 	b.noteAsking(p)
 	if p.parent != nil {
@@ -373,7 +373,7 @@ func (b *book) enter(p *plan, phase string) {
 	}
 	for _, a := range p.actions {
 		for _, l := range a.leases {
-			l.joined = l.joined && p.keeps() // those of a child's actions are held on
+			l.joined = l.joined && p.stillHolds() // those of a child's actions are held on
 		}
 	}
 }

@@ -28,8 +28,8 @@ type orphan struct {
 	withdrawn bool // by its process
 }
 
-// waits reports whether nobody has said what it was.
-func (o orphan) waits() bool { return !o.answered && !o.withdrawn }
+// isOpen reports whether nobody has said what it was.
+func (o orphan) isOpen() bool { return !o.answered && !o.withdrawn }
 
 // orphansMax is how many of them a plan keeps; the last one is for all others.
 const orphansMax = 64
@@ -55,8 +55,8 @@ func (p *plan) claimed(r *pb.Record) bool {
 	return r.GetForwardCompleted() != nil
 }
 
-// noteOrphan remembers the act that a refused record claims.
-func (b *book) noteOrphan(e ledger.Entry) {
+// noteClaim remembers the act that a refused record claims.
+func (b *book) noteClaim(e ledger.Entry) {
 	r := e.Record
 	if r == nil || e.Source.Class != ledger.ClassAgent || !ledger.ValidToken(r.Plan) ||
 		!ledger.ValidToken(r.Action) {
@@ -77,7 +77,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 		if o := &p.orphans[i]; o.isThat(r, digest, e.Address.GetSequence()) {
 			if happened && !o.happened {
 				o.happened, o.withdrawn = true, false
-				b.reopen(p)
+				b.goOn(p)
 			}
 			if len(o.act) == 0 {
 				o.act = digest
@@ -100,7 +100,7 @@ func (b *book) noteOrphan(e ledger.Entry) {
 	default:
 		p.orphans[n-1].answered = false
 	}
-	b.reopen(p)
+	b.goOn(p)
 	if p.phase == ledger.StateOpen || p.phase == ledger.StateCommitting ||
 		p.phase == ledger.StateCommitted {
 		b.page(p, nil, api.PageActClaimed, e.Address)
@@ -139,8 +139,8 @@ func act(f *pb.ForwardRegistered, input []byte) []byte {
 	return sum[:]
 }
 
-// accepted forgets the act that a pair registers after all.
-func (b *book) accepted(p *plan, r *pb.Record) {
+// registersClaim forgets the act that a pair registers after all.
+func (b *book) registersClaim(p *plan, r *pb.Record) {
 	before := len(p.orphans)
 	p.orphans = slices.DeleteFunc(slices.Clone(p.orphans), func(o orphan) bool {
 		same := o.action == r.Action && o.writer == r.Writer
@@ -152,30 +152,30 @@ func (b *book) accepted(p *plan, r *pb.Record) {
 		}
 	}
 	if before > 0 {
-		b.unpageOrphans(p)
+		b.dropClaimPage(p)
 	}
 }
 
-func (b *book) unpageOrphans(p *plan) {
-	if len(p.unanswered()) == 0 {
+func (b *book) dropClaimPage(p *plan) {
+	if len(p.openClaims()) == 0 {
 		delete(b.pages, page{p.id, 0, api.PageActClaimed})
 	}
 }
 
-// unanswered are the names of the acts that wait for the plan's owner.
-func (p *plan) unanswered() (names []string) {
+// openClaims are the names of the acts that wait for the plan's owner.
+func (p *plan) openClaims() (names []string) {
 	for _, o := range p.orphans {
-		if o.waits() {
+		if o.isOpen() {
 			names = append(names, o.name)
 		}
 	}
 	return names
 }
 
-// claims are the names of the acts that the commit of a tree waits for.
-func (p *plan) claims() (names []string) {
+// treeClaims are the names of the acts that the commit of a tree waits for.
+func (p *plan) treeClaims() (names []string) {
 	for _, c := range p.tree() {
-		names = append(names, c.unanswered()...)
+		names = append(names, c.openClaims()...)
 	}
 	return names
 }
@@ -198,12 +198,12 @@ func (p *plan) takenBack(r *pb.Record) int {
 	return at
 }
 
-// withdraw takes back an act that was claimed.
-func (b *book) withdraw(p *plan, r *pb.Record) {
+// takeBack takes back an act that was claimed.
+func (b *book) takeBack(p *plan, r *pb.Record) {
 	p.orphans[p.takenBack(r)].withdrawn = true
-	b.unpageOrphans(p)
-	if p.count(quarantined) == 0 && len(p.unanswered()) == 0 {
-		b.reopen(p)
+	b.dropClaimPage(p)
+	if p.count(quarantined) == 0 && len(p.openClaims()) == 0 {
+		b.goOn(p)
 	}
 }
 
@@ -213,7 +213,7 @@ func (p *plan) claimNamed(id string) int {
 	if p.named(id) != nil {
 		return -1
 	}
-	return slices.IndexFunc(p.orphans, func(o orphan) bool { return o.name == id && o.waits() })
+	return slices.IndexFunc(p.orphans, func(o orphan) bool { return o.name == id && o.isOpen() })
 }
 
 // answerClaim takes the owner's word on an act.
@@ -224,10 +224,10 @@ func (b *book) answerClaim(c *claim, at int, word proposal) {
 		p.proposals[id] = waits
 		return
 	}
-	b.reopen(p)
+	b.goOn(p)
 	if p.phase == ledger.StateUnwinding {
 		p.resumed = c.Address
 	}
 	p.orphans[at].answered, p.byHand = true, true
-	b.unpageOrphans(p)
+	b.dropClaimPage(p)
 }

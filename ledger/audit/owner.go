@@ -26,7 +26,7 @@ func (a *action) offeredUntil() int64 {
 // owner's answer.
 func (a *action) isLate(attempt uint32) bool {
 	owners := a.undo == quarantined || a.undo == resolved
-	return owners && a.child == nil && attempt >= 1 && attempt <= a.attempt && !a.inMemory()
+	return owners && a.child == nil && attempt >= 1 && attempt <= a.attempt && !a.makesFact()
 }
 
 const noteUndone = "its undo was carried out after all: see whether that was once too often"
@@ -55,14 +55,14 @@ func noteResolved(b *book, c *claim) {
 		b.answerDoubt(p, a, k)
 		return
 	}
-	b.reopen(p)
+	b.goOn(p)
 	p.resumed = c.Address
 	if a.undo != quarantined {
-		a.land()
+		a.dropCall()
 	}
 	a.resolution = k
 	delete(b.pages, page{p.id, a.n, api.PageQuarantined})
-	b.settle(p, a, resolved, c.Address)
+	b.closeAction(p, a, resolved, c.Address)
 }
 
 // noteRetry lets an undo go on, or a question about a doubt, by its owner's word.
@@ -80,17 +80,17 @@ func noteRetry(b *book, c *claim) {
 	a.attemptsFrom, a.approved, a.unserved, a.failedForNow = a.attempt, true, false, false
 	switch a.undo {
 	case quarantined:
-		b.reopen(p)
+		b.goOn(p)
 		p.resumed = c.Address
 		a.settled, a.settledNs = nil, 0
 		delete(b.pages, page{p.id, a.n, api.PageQuarantined})
 		a.undo = owed
 	case owed:
 	default: // what is in flight stays there for its next attempt, if that may be made at once
-		again := a.flying() && a.attempt > 0 && a.asking != pb.Question_QUESTION_EFFECT &&
+		again := a.isOut() && a.attempt > 0 && a.asking != pb.Question_QUESTION_EFFECT &&
 			b.next(p, a) == doDispatch
 		last := a.arguments
-		a.land()
+		a.dropCall()
 		a.undo = owed
 		if again { // as it stays in flight, so does what it was sent with
 			a.undo, a.askedToSend, a.arguments = waiting, false, last
@@ -98,9 +98,9 @@ func noteRetry(b *book, c *claim) {
 	}
 }
 
-// doneLate notes at a quarantine that an attempt was done. Behind the owner's answer it
+// saidDoneLate notes at a quarantine that an attempt was done. Behind the owner's answer it
 // is a duty, of the owner's: the undo and the answer may both have been carried out.
-func (b *book) doneLate(c *claim, attempt uint32) {
+func (b *book) saidDoneLate(c *claim, attempt uint32) {
 	a := c.a
 	a.saidDone = attempt
 	if a.undo == resolved {
@@ -143,7 +143,7 @@ func sealedIn(r *pb.Record) (count int) {
 
 // isOver: the plan has come to an end that only something new can open again.
 func (p *plan) isOver() bool {
-	return !p.stops() && p.phase != ledger.StateUnwinding && p.phase != ledger.StateQuarantined
+	return !p.canStop() && p.phase != ledger.StateUnwinding && p.phase != ledger.StateQuarantined
 }
 
 // isErased: what the undos of a plan take cannot be read any more.

@@ -52,7 +52,7 @@ func (c *claim) takesBack() bool {
 
 var agentChapters = map[string]*chapter{
 	"plan_opened": {counts: openingClauses, collect: func(b *book, c *claim) {
-		b.openPlan(c.Entry, c.Record.GetPlanOpened())
+		b.addPlan(c.Entry, c.Record.GetPlanOpened())
 	}},
 	"plan_resumed": {
 		counts: append(ofItsAgent[:2:2],
@@ -140,7 +140,7 @@ var forwardClauses = []clause{
 		}},
 	{"I6.after", "An action comes after actions of its own plan.", func(c *claim) judgement {
 		for _, id := range c.Record.GetForwardRegistered().After {
-			if c.p.number(id) == 0 {
+			if c.p.numberNamed(id) == 0 {
 				return breaks("after: registered actions of plan %s, and %s is none", c.p.id, id)
 			}
 		}
@@ -331,14 +331,14 @@ var commitClauses = []clause{
 		func(c *claim) judgement { return c.p.noneTurned() }},
 	{"I15.children", "The child plans of what is committed are committed or undone.",
 		func(c *claim) judgement {
-			n := c.p.openChildren()
+			n := c.p.countOpenChildren()
 			return unless(n == 0, "%d child plans of plan %s are neither committed nor undone", n,
 				c.p.id)
 		}},
 	{"I31.commit",
 		"No commit lands before an answer for each act that was claimed and refused.",
 		func(c *claim) judgement {
-			names := c.p.unanswered()
+			names := c.p.openClaims()
 			return unless(len(names) == 0, "an answer for %q of plan %s", names, c.p.id)
 		}},
 	{"I15.root", "A child is committed while its root is open.", func(c *claim) judgement {
@@ -350,8 +350,8 @@ var commitClauses = []clause{
 	{"I31.tree", "No commit lands beside a claimed act of a plan that is committed with it.",
 		func(c *claim) judgement {
 			for _, part := range c.p.below() {
-				if part.keeps() && len(part.unanswered()) > 0 {
-					return breaks("an answer for %q of plan %s", part.unanswered(), part.id)
+				if part.stillHolds() && len(part.openClaims()) > 0 {
+					return breaks("an answer for %q of plan %s", part.openClaims(), part.id)
 				}
 			}
 			return judgement{}
@@ -359,7 +359,7 @@ var commitClauses = []clause{
 	{"I13.tree", "No commit lands behind a turned lease of a plan that is committed with it.",
 		func(c *claim) judgement {
 			for _, part := range c.p.below() {
-				if j := part.noneTurned(); part.keeps() && j.is == broken {
+				if j := part.noneTurned(); part.stillHolds() && j.is == broken {
 					return j
 				}
 			}
@@ -377,6 +377,6 @@ func (p *plan) noneTurned() judgement {
 
 // neverEnded is I15 seen from the states: what has ended stays so.
 func (p *plan) neverEnded() judgement {
-	return unless(p.stops() || p.phase == ledger.StateCommitted, "plan %s was %s before", p.id,
+	return unless(p.canStop() || p.phase == ledger.StateCommitted, "plan %s was %s before", p.id,
 		p.phase)
 }

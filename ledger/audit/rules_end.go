@@ -23,8 +23,8 @@ var planChapters = map[string]*chapter{
 				"A plan is back at its savepoint when all that came after it has been undone.",
 				func(c *claim) judgement {
 					p := c.p
-					back := p.rewinding && p.phase == ledger.StateUnwinding && p.idle() &&
-						p.count(quarantined) == 0 && len(p.unanswered()) == 0
+					back := p.rewinding && p.phase == ledger.StateUnwinding && p.nothingGoesOn() &&
+						p.count(quarantined) == 0 && len(p.openClaims()) == 0
 					return unless(back, "plan %s is %s and not back at %s", p.id, p.status(),
 						c.Record.GetPlanRewound().Savepoint)
 				}}},
@@ -58,7 +58,7 @@ var planChapters = map[string]*chapter{
 }
 
 func (c *claim) pageKey() page {
-	return page{c.p.id, c.p.number(c.Record.Action), c.Record.GetOwnerPaged().Kind}
+	return page{c.p.id, c.p.numberNamed(c.Record.Action), c.Record.GetOwnerPaged().Kind}
 }
 
 // asPart makes a clause on an unwind that is, or is not, a part of a parent's.
@@ -88,7 +88,7 @@ var unwindClauses = []clause{openedPlan,
 				parent.status(), c.p.id)
 		}),
 	asPart(true, "I15.held", "A child unwinds that still holds its set.", func(c *claim) judgement {
-		return unless(c.p.armed(), "plan %s is %s", c.p.id, c.p.phase)
+		return unless(c.p.holdsLeases(), "plan %s is %s", c.p.id, c.p.phase)
 	}),
 	asPart(true, "I6.parent-cause", "A child unwinds for what its parent unwinds for.",
 		func(c *claim) judgement {
@@ -99,7 +99,7 @@ var unwindClauses = []clause{openedPlan,
 		}),
 	asPart(false, "I15.stops", "A plan unwinds that is open or committing.",
 		func(c *claim) judgement {
-			return unless(c.p.stops(), "plan %s is %s", c.p.id, c.p.status())
+			return unless(c.p.canStop(), "plan %s is %s", c.p.id, c.p.status())
 		}),
 	asPart(false, "I11.fired", "A plan unwinds for a lease of its own that has fired.",
 		func(c *claim) judgement {
@@ -111,7 +111,7 @@ var unwindClauses = []clause{openedPlan,
 var endingClauses = []clause{openedPlan,
 	{"I31.end", "No plan ends as if an act that was claimed and refused had not happened.",
 		func(c *claim) judgement {
-			names := c.p.unanswered()
+			names := c.p.openClaims()
 			quarantines := c.Record.GetPlanEnded().End == pb.PlanEnd_PLAN_END_QUARANTINED
 			return unless(len(names) == 0 || quarantines || c.endsAtOnce(),
 				"quarantined, for %.200q", names)
@@ -128,12 +128,12 @@ var endingClauses = []clause{openedPlan,
 // endsAtOnce: a plan fails without an unwind, because nothing of it has crossed.
 func (c *claim) endsAtOnce() bool {
 	failed := c.Record.GetPlanEnded().End == pb.PlanEnd_PLAN_END_FAILED
-	return failed && c.p.stops() && c.p.fired != nil && !c.p.anythingCrossed()
+	return failed && c.p.canStop() && c.p.fired != nil && !c.p.anythingCrossed()
 }
 
 // endsAs judges one of the ends of a plan.
 func (c *claim) endsAs(end pb.PlanEnd) judgement {
-	right := c.p.endOf()
+	right := c.p.rightEnd()
 	switch {
 	case c.Record.GetPlanEnded().End != end, c.endsAtOnce():
 		return judgement{}
@@ -160,13 +160,13 @@ var endedContent = []clause{
 		}},
 	{"I31.answered", "Only a quarantined plan has an act that nobody has answered for.",
 		func(c *claim) judgement {
-			names := c.p.unanswered()
+			names := c.p.openClaims()
 			quarantines := c.Record.GetPlanEnded().End == pb.PlanEnd_PLAN_END_QUARANTINED
 			return unless(len(names) == 0 || quarantines, "an answer for %.200q", names)
 		}},
 	{"I23.outstanding", "An end names exactly what is owed and not undone.",
 		func(c *claim) judgement {
-			want, said := c.outstanding(), c.Record.GetPlanEnded().Outstanding
+			want, said := c.namesOwed(), c.Record.GetPlanEnded().Outstanding
 			return unless(c.raced || slices.Equal(want, said), "outstanding %.200q, and not %.200q",
 				want, said)
 		}},
@@ -182,7 +182,7 @@ var endedContent = []clause{
 
 // notUndone says what keeps an action from being undone; empty: nothing.
 func (p *plan) notUndone(a *action) string {
-	crossed := a.crossed() && !a.superseded() && a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE
+	crossed := a.mayHaveCrossed() && !a.overtaken() && a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE
 	switch {
 	case a.child != nil && !a.isSettled():
 		return "child plan " + a.child.id + " undone first, which is " + a.child.phase
@@ -200,9 +200,9 @@ func (p *plan) notUndone(a *action) string {
 // outstandingMax is how many actions a PlanEnded names.
 const outstandingMax = 256
 
-// outstanding is what an end has to name: what is owed, and the acts that wait for the
+// namesOwed is what an end has to name: what is owed, and the acts that wait for the
 // plan's owner.
-func (c *claim) outstanding() (names []string) {
+func (c *claim) namesOwed() (names []string) {
 	if !c.endsAtOnce() {
 		for _, a := range c.p.actions {
 			if !a.isSettled() && a.undo != held && len(names) < outstandingMax {
@@ -210,7 +210,7 @@ func (c *claim) outstanding() (names []string) {
 			}
 		}
 	}
-	return append(names, c.p.unanswered()...)
+	return append(names, c.p.openClaims()...)
 }
 
 // whileWaiting makes a clause on the retirement of a commit that has waited.
@@ -232,13 +232,13 @@ var retirementClauses = []clause{openedPlan,
 	whileWaiting("I31.retired",
 		"A commit retires nothing beside an act that was claimed and refused.",
 		func(p *plan) judgement {
-			names := p.claims()
+			names := p.treeClaims()
 			return unless(names == nil, "an answer for %.200q", names)
 		}),
 	whileWaiting("I15.retired",
 		"A commit that has waited is made while nothing has asked for the plan's end.",
 		func(p *plan) judgement {
-			return unless(p.signal == "" && p.fired == nil && p.openChildren() == 0,
+			return unless(p.signal == "" && p.fired == nil && p.countOpenChildren() == 0,
 				"plan %s is %s", p.id, p.status())
 		}),
 	whileWaiting("I13.retired", "A commit that has waited is not made behind a turned lease.",
@@ -278,13 +278,13 @@ var retiredContent = []clause{
 func retiredInDoubt(p *plan, k *pb.HeldSetRetired) judgement {
 	tree := []*plan{p}
 	for _, part := range p.below() {
-		if part.retired || part.keeps() {
+		if part.retired || part.stillHolds() {
 			tree = append(tree, part)
 		}
 	}
 	for _, part := range tree {
 		for _, a := range part.actions {
-			if !a.doubtful() || p.accepts() {
+			if !a.retiresUnknown() || p.accepts() {
 				continue
 			}
 			answered := a.resolution.GetOutcome() == pb.Resolution_RESOLUTION_SKIPPED
@@ -353,12 +353,12 @@ func (p *plan) unfinished() string {
 	switch {
 	case p.phase == ledger.StateUnwinding:
 		return "an end of the plan, which still unwinds"
-	case p.phase == ledger.StateQuarantined && p.count(quarantined) == 0 && len(p.unanswered()) == 0:
+	case p.phase == ledger.StateQuarantined && p.count(quarantined) == 0 && len(p.openClaims()) == 0:
 		return "another end: nothing of the plan waits for its owner"
-	case p.stops() && p.fired != nil:
+	case p.canStop() && p.fired != nil:
 		return "an unwind: a lease fired"
-	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.openChildren() == 0 &&
-		p.claims() == nil:
+	case p.phase == ledger.StateCommitting && p.undecided() == 0 && p.countOpenChildren() == 0 &&
+		p.treeClaims() == nil:
 		return "a retirement: the plan is committing, and nothing of it is in doubt"
 	case p.phase == ledger.StateCommitted && p.parent == nil && !p.retired && p.origin == "":
 		return "a retirement: the plan was committed"
@@ -373,23 +373,23 @@ func (p *plan) unfinished() string {
 
 // unfired is a lease of a plan that is true and has not fired; empty: there is none.
 func (b *book) unfired(p *plan) string {
-	if !p.armed() || p.fired != nil {
+	if !p.holdsLeases() || p.fired != nil {
 		return ""
 	}
 	for up := p.parent; up != nil; up = up.parent { // it is undone with that, or waits
-		if up.fired != nil || !up.stops() && up.phase != ledger.StateCommitted {
+		if up.fired != nil || !up.canStop() && up.phase != ledger.StateCommitted {
 			return ""
 		}
 	}
 	for _, l := range p.leases {
-		if p.asksOwn(l) && !l.fired && !l.stopped() &&
+		if p.asksOwn(l) && !l.fired && !l.isStopped() &&
 			b.hasTurned(p, nil, l) { // a child's own go with its commit
 			return l.name
 		}
 	}
 	for _, a := range p.actions {
 		for _, l := range a.leases {
-			if !a.isSettled() && !l.fired && !l.stopped() && b.hasTurned(p, a, l) {
+			if !a.isSettled() && !l.fired && !l.isStopped() && b.hasTurned(p, a, l) {
 				return l.name + " of action " + a.id
 			}
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // forLease makes a clause that is not asked of the lease on extra effects: that one is
-// armed by a probe, in an unwind, and fires for each answer that found some.
+// holdsLeases by a probe, in an unwind, and fires for each answer that found some.
 func forLease(id, says string, judge func(c *claim) judgement) clause {
 	return clause{id, says, func(c *claim) judgement {
 		if c.Record.GetLeaseFired().GetLease() == leaseDuplicate {
@@ -33,7 +33,7 @@ func (c *claim) named() (lease string, depth uint32, chain []*pb.Link) {
 var firingClauses = []clause{openedPlan,
 	forLease("I15.armed", "The leases of a plan are held while it can still be undone.",
 		func(c *claim) judgement {
-			return unless(c.p.armed(), "plan %s is %s and holds no leases", c.p.id, c.p.status())
+			return unless(c.p.holdsLeases(), "plan %s is %s and holds no leases", c.p.id, c.p.status())
 		}),
 	forLease("I14.unwinds", "A plan unwinds for one lease.", func(c *claim) judgement {
 		return unless(c.p.fired == nil, "plan %s unwinds for %s", c.p.id, reference{c.p.fired})
@@ -51,7 +51,7 @@ var firingClauses = []clause{openedPlan,
 		}),
 	forLease("I25.cut", "A lease that was cut short fires when its owner lets it.",
 		func(c *claim) judgement {
-			return unless(!c.l.stopped(), "lease %s of plan %s is %s", c.l.name, c.p.id, c.l.cascade)
+			return unless(!c.l.isStopped(), "lease %s of plan %s is %s", c.l.name, c.p.id, c.l.cascade)
 		}),
 	forLease("I12.first",
 		"A lease that reads no clock fires for the record at which it turned true.",
@@ -99,7 +99,7 @@ func (c *claim) turned() triggers.Truth {
 }
 
 // firesForItsTurn is I12: the cause of a firing is the first record after which its
-// condition was true.
+// conditionText was true.
 func (c *claim) firesForItsTurn(t *turn) judgement {
 	if t == nil || t.clocked || samePlace(c.Record.Cause, t.at, c.Entry) {
 		return judgement{}
@@ -128,7 +128,7 @@ var leaseChapters = map[string]*chapter{
 			{"I11.text", "The condition of a firing is the one that was registered.",
 				func(c *claim) judgement {
 					k := c.Record.GetLeaseFired()
-					return unless(c.l != nil && c.l.condition() == k.Condition,
+					return unless(c.l != nil && c.l.conditionText() == k.Condition,
 						"the registered condition of lease %s, and not %.80q", k.Lease, k.Condition)
 				}},
 			{"I11.read", "A firing tells what its condition read.",

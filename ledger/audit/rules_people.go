@@ -27,7 +27,7 @@ var peopleChapters = map[string]*chapter{
 			endClauses[1])...),
 		collect: func(b *book, c *claim) {
 			if c.p.phase == ledger.StateCommitted {
-				undoCommitted(b, c)
+				beginUndoing(b, c)
 				return
 			}
 			noteWish(b, c)
@@ -160,7 +160,7 @@ var undoneClauses = []clause{openedPlan,
 	forCommitted("I15.busy", "A committed plan is undone when its child plans have ended.",
 		func(c *claim, _ *pb.CompensationRequested) judgement {
 			for _, part := range c.p.below() {
-				if !part.closed() {
+				if !part.isClosed() {
 					return breaks("an end of plan %s, a part of it, which is %s", part.id,
 						part.phase)
 				}
@@ -173,7 +173,7 @@ var undoneClauses = []clause{openedPlan,
 			if k.ToSavepoint != "" {
 				target = c.p.savepoint(k.ToSavepoint).actions
 			}
-			return unless(!c.b.windowsClosed(c.p, target), "undo windows of plan %s have closed",
+			return unless(!c.b.anyPastWindow(c.p, target), "undo windows of plan %s have closed",
 				c.p.id)
 		}),
 }
@@ -194,7 +194,7 @@ var answerClauses = []clause{openedPlan,
 		}),
 	onAction("I18.done", "An owner does not answer for an undo that was reported done.",
 		func(c *claim) judgement {
-			return unless(c.parked() || !c.a.reportedDone(), "the undo of action %s was reported done",
+			return unless(c.parked() || !c.a.isSaidDone(), "the undo of action %s was reported done",
 				c.a.id)
 		}),
 	onAction("I6.answer-about", "An answer names the registration of its action.",
@@ -283,7 +283,7 @@ var erasureClauses = []clause{openedPlan,
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
 			}
-			return unless(c.p.isOver() && !c.p.keeps(), "an end of plan %s, which is %s", c.p.id,
+			return unless(c.p.isOver() && !c.p.stillHolds(), "an end of plan %s, which is %s", c.p.id,
 				c.p.status())
 		}},
 }
@@ -317,7 +317,7 @@ var reportClauses = []clause{openedPlan, registeredAction,
 			done := k.Answer == pb.Answer_ANSWER_DONE
 			current := a.undo == dispatched && k.Attempt == a.attempt &&
 				a.asking == pb.Question_QUESTION_UNSPECIFIED
-			flies := c.p.phase == ledger.StateUnwinding && a.inFlight(k.Attempt) &&
+			flies := c.p.phase == ledger.StateUnwinding && a.mayStillEnd(k.Attempt) &&
 				(done || current) &&
 				a.asking != pb.Question_QUESTION_VERIFY
 			return unless(flies || done && a.isLate(k.Attempt),
@@ -327,7 +327,7 @@ var reportClauses = []clause{openedPlan, registeredAction,
 	{"I5.answer", "One answer of a worker counts, and a success against any other.",
 		func(c *claim) judgement {
 			k, a := c.Record.GetCompensationReported(), c.a
-			said := a.reported != nil && (k.Answer != pb.Answer_ANSWER_DONE || a.reportedDone())
+			said := a.reported != nil && (k.Answer != pb.Answer_ANSWER_DONE || a.isSaidDone())
 			return copyIf(said && !(k.Answer == pb.Answer_ANSWER_DONE && a.isLate(k.Attempt)))
 		}},
 }

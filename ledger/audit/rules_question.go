@@ -8,7 +8,7 @@ import (
 var askClauses = []clause{
 	{"I20.question", "A question is the one that the contract asks.", func(c *claim) judgement {
 		k := c.Record.GetProbeAsked()
-		call := callOf(c.a.compensation, k.Question)
+		call := questionCall(c.a.compensation, k.Question)
 		return unless(call != nil && call.Capability == k.Capability,
 			"%q, and not %s: so asks the contract of action %s",
 			call.GetCapability(), k.Capability, c.a.id)
@@ -16,7 +16,7 @@ var askClauses = []clause{
 	{"I20.ask", "A question is asked where its answer decides what comes next.",
 		func(c *claim) judgement {
 			k := c.Record.GetProbeAsked()
-			return unless(c.b.mayAsk(c.p, c.a, k, c.p.isReady(c.a)), "the undo of action %s is %s",
+			return unless(c.b.asksNext(c.p, c.a, k, c.p.isReady(c.a)), "the undo of action %s is %s",
 				c.a.id, state{c.p, c.a})
 		}},
 	{"I29.asked", "No effect is asked about before its forward has had its time.",
@@ -100,7 +100,7 @@ var doubtChapters = map[string]*chapter{
 		counts: append(aboutAction[:3:3],
 			clause{"I15.committing", "An owner is asked about a doubt while a commit waits.",
 				func(c *claim) judgement {
-					return unless(c.p.committing(), "plan %s is %s", c.p.id, c.p.status())
+					return unless(c.p.isCommitting(), "plan %s is %s", c.p.id, c.p.status())
 				}},
 			clause{"I36.owner", "An owner is asked where no question is out, and none is left.",
 				func(c *claim) judgement {

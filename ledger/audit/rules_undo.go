@@ -53,7 +53,7 @@ var undoChapters = map[string]*chapter{
 			clause{"I24.window", "A warning is of the undo window of an action that is held, once.",
 				func(c *claim) judgement {
 					closes := c.Record.GetUndoWindowClosing().ClosesNs
-					warns := c.p.armed() && c.a.undo == held && c.a.closesNs != 0 && !c.a.warned
+					warns := c.p.holdsLeases() && c.a.undo == held && c.a.closesNs != 0 && !c.a.warned
 					return unless(warns && closes == c.a.closesNs,
 						"action %s is %s, and its window closes at %d",
 						c.a.id, c.a.undo, c.a.closesNs)
@@ -72,7 +72,7 @@ var undoChapters = map[string]*chapter{
 				}}),
 		content: successContent,
 		collect: func(b *book, c *claim) {
-			b.doneLate(c,
+			b.saidDoneLate(c,
 				c.Record.GetCompensationSucceeded().Attempt)
 		},
 	},
@@ -126,7 +126,7 @@ var dispatchClauses = []clause{passed,
 		}},
 	{"I20.blind", "An undo is dispatched as blind where no completion is known.",
 		func(c *claim) judgement {
-			return unless(c.Record.GetCompensationDispatched().BlindCleanup == c.a.blind(),
+			return unless(c.Record.GetCompensationDispatched().BlindCleanup == c.a.isBlind(),
 				"blind_cleanup: the outcome of action %s is %s", c.a.id, c.a.outcome)
 		}},
 	{"I29.undo", "No blind undo is final before its forward can land no more.",
@@ -143,14 +143,14 @@ var dispatchContent = append([]clause{
 		"An undo is sent as it was registered, and tells its worker what is known of the forward.",
 		func(c *claim) judgement {
 			k, a := c.Record.GetCompensationDispatched(), c.a
-			if k.TimeoutNs != timeoutOf(a.compensation) ||
+			if k.TimeoutNs != callTimeout(a.compensation) ||
 				k.WorkerVersion != a.compensation.GetWorkerVersion() {
 				return breaks("timeout %d and worker version %q, as registered",
-					timeoutOf(a.compensation),
+					callTimeout(a.compensation),
 					a.compensation.GetWorkerVersion())
 			}
-			return unless(k.DirtyFailure == a.blind() && k.HasForwardOutput == a.bindable(),
-				"dirty_failure %v and has_forward_output %v", a.blind(), a.bindable())
+			return unless(k.DirtyFailure == a.isBlind() && k.HasForwardOutput == a.hasOutput(),
+				"dirty_failure %v and has_forward_output %v", a.isBlind(), a.hasOutput())
 		}},
 	{"I19.key",
 		"A key is that of tenant, plan and action, whatever attempt, term and plan that undoes.",
@@ -165,7 +165,7 @@ var dispatchContent = append([]clause{
 			return unless(key == want, "key %q, and not %q", want, key)
 		}},
 	{"I20.crossed", "What is known not to have crossed is never undone.", func(c *claim) judgement {
-		return unless(c.a.crossed(), "skip action %s: its effect never crossed the boundary",
+		return unless(c.a.mayHaveCrossed(), "skip action %s: its effect never crossed the boundary",
 			c.a.id)
 	}},
 	orderClause,
@@ -227,14 +227,14 @@ func (c *claim) argued(rule string) judgement {
 
 // attemptFlies is a clause on an answer about an attempt.
 func attemptFlies(c *claim, attempt uint32) judgement {
-	return unless(c.a.inFlight(attempt), "attempt %d of action %s in flight: its undo is %s",
+	return unless(c.a.mayStillEnd(attempt), "attempt %d of action %s in flight: its undo is %s",
 		attempt, c.a.id,
 		state{c.p, c.a})
 }
 
 var successClauses = []clause{
 	{"I22.again", "What has ended has no success.", func(c *claim) judgement {
-		flies := c.a.inFlight(c.Record.GetCompensationSucceeded().Attempt)
+		flies := c.a.mayStillEnd(c.Record.GetCompensationSucceeded().Attempt)
 		return unless(flies || !c.a.isSettled(), "the undo of action %s is %s", c.a.id, c.a.undo)
 	}},
 	{"I18.success", "A success is of an attempt in flight.", func(c *claim) judgement {
@@ -279,11 +279,11 @@ var failureClauses = []clause{
 	}},
 	{"I18.said", "What was reported done has failed only where its check cannot be made.",
 		func(c *claim) judgement {
-			return unless(!c.a.reportedDone() || c.Record.GetCompensationFailed().Code == "unverified",
+			return unless(!c.a.isSaidDone() || c.Record.GetCompensationFailed().Code == "unverified",
 				"the undo of action %s was reported done", c.a.id)
 		}},
 	{"I23.worker", "An undo in working memory waits for no worker.", func(c *claim) judgement {
-		return unless(!c.Record.GetCompensationFailed().Unserved || !c.a.inMemory(),
+		return unless(!c.Record.GetCompensationFailed().Unserved || !c.a.makesFact(),
 			"the undo of action %s needs no worker", c.a.id)
 	}},
 	{"I23.offered", "An undo is given up as served by nobody after the time of its contract.",
@@ -331,9 +331,9 @@ var quarantineContent = []clause{
 		func(c *claim) judgement {
 			a, k := c.a, c.Record.GetActionQuarantined()
 			failure := strings.Contains(k.Reason, a.compensation.GetCapability()+" failed: ")
-			return unless(!failure || !a.failedForNow || a.spent(),
+			return unless(!failure || !a.failedForNow || a.noTriesLeft(),
 				"another attempt of action %s, after %d of %d", a.id, a.attempt-a.attemptsFrom,
-				attemptsOf(a.compensation))
+				triesOf(a.compensation))
 		}},
 }
 
@@ -341,7 +341,7 @@ var quarantineContent = []clause{
 var madeClauses = []clause{
 	{"I18.memory", "A holder makes the facts of undos in working memory.",
 		func(c *claim) judgement {
-			return unless(c.a.inMemory(), "the compensation of action %s makes no fact", c.a.id)
+			return unless(c.a.makesFact(), "the compensation of action %s makes no fact", c.a.id)
 		}},
 	{"I18.made", "An undo makes its fact while it is in flight.", func(c *claim) judgement {
 		return attemptFlies(c, c.a.attempt)
@@ -353,16 +353,16 @@ var madeClauses = []clause{
 	}},
 	{"I18.no-fact", "An undo that was dispatched with no fact makes none.",
 		func(c *claim) judgement {
-			_, _, ok := undoFact(c.a.compensation.Capability, c.a.arguments)
+			_, _, ok := factOf(c.a.compensation.Capability, c.a.arguments)
 			return unless(ok, "the arguments of action %s are no fact", c.a.id)
 		}},
 	{"I22.made", "An undo makes its fact once for each dispatch.", func(c *claim) judgement {
-		key, _, _ := undoFact(c.a.compensation.Capability, c.a.arguments)
+		key, _, _ := factOf(c.a.compensation.Capability, c.a.arguments)
 		return unless(!c.b.changedBy(c.a, key), "the undo of action %s has changed fact %q", c.a.id,
 			key)
 	}},
 	{"I18.same", "The fact of an undo is the one that was dispatched.", func(c *claim) judgement {
-		key, value, _ := undoFact(c.a.compensation.Capability, c.a.arguments)
+		key, value, _ := factOf(c.a.compensation.Capability, c.a.arguments)
 		said, gone := c.Record.GetFactAsserted(), c.Record.GetFactRetracted()
 		as := c.a.compensation.Capability
 		same := as == ledger.CapabilityAssert && said != nil && said.Key == key &&

@@ -17,7 +17,7 @@ func (p *plan) stateOf(a *action) string {
 		return ready
 	case a.doubt == doubtGiven:
 		return quarantined
-	case a.undo == held && p.phase == ledger.StateCommitted && !p.keeps():
+	case a.undo == held && p.phase == ledger.StateCommitted && !p.stillHolds():
 		return retired
 	}
 	return a.undo
@@ -32,21 +32,21 @@ const (
 	doChild      = "unwind its child plan"
 )
 
-// superseded: an undo that has begun has nothing to do any more.
-func (a *action) superseded() bool { return a.outcome == failed || a.late && a.dutyOf == 0 }
+// overtaken: an undo that has begun has nothing to do any more.
+func (a *action) overtaken() bool { return a.outcome == failed || a.late && a.dutyOf == 0 }
 
 // next says what is to be done with a ready action now. Only what crossed or may have
-// crossed is undone; an irreversible effect is its owner's; doubt is asked about first
+// mayHaveCrossed is undone; an irreversible effect is its owner's; doubt is asked about first
 // (I20).
 func (b *book) next(p *plan, a *action) string {
 	c, class := a.compensation, a.forward.GetClass()
-	unsure := (a.blind() || a.late) && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
+	unsure := (a.isBlind() || a.late) && a.presence == pb.Presence_PRESENCE_UNSPECIFIED
 	switch {
 	case a.child != nil:
 		return doChild
 	case a.undone:
 		return doQuarantine
-	case a.superseded(), class == pb.Class_CLASS_EFFECTLESS,
+	case a.overtaken(), class == pb.Class_CLASS_EFFECTLESS,
 		a.presence == pb.Presence_PRESENCE_ABSENT:
 		return doSkip
 	case class == pb.Class_CLASS_IRREVERSIBLE, c.GetCapability() == "":
@@ -61,35 +61,35 @@ func (b *book) next(p *plan, a *action) string {
 		return doProbe
 	case unsure && !a.late && a.policy() == doubtOwner:
 		return doQuarantine
-	case !a.approved && (b.windowClosed(a) || a.forward.Pivot || c.Approve):
+	case !a.approved && (b.pastWindow(a) || a.forward.Pivot || c.Approve):
 		return doQuarantine
 	default:
 		return doDispatch
 	}
 }
 
-// inFlight: an answer about this attempt may still settle it. An earlier attempt that
+// mayStillEnd: an answer about this attempt may still settle it. An earlier attempt that
 // turns out to have succeeded did undo the effect.
-func (a *action) inFlight(attempt uint32) bool {
-	return (a.flying() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
+func (a *action) mayStillEnd(attempt uint32) bool {
+	return (a.isOut() || a.undo == owed) && a.child == nil && attempt >= 1 && attempt <= a.attempt
 }
 
-func (a *action) reportedDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
+func (a *action) isSaidDone() bool { return a.reported.GetAnswer() == pb.Answer_ANSWER_DONE }
 
-// land takes an action out of flight.
-func (a *action) land() {
-	a.unheard()
+// dropCall takes an action out of flight.
+func (a *action) dropCall() {
+	a.dropReport()
 	a.asking, a.pending, a.arguments = pb.Question_QUESTION_UNSPECIFIED, nil, nil
 }
 
-func (a *action) unheard() { a.reported, a.confirmed = nil, false }
+func (a *action) dropReport() { a.reported, a.confirmed = nil, false }
 
-func attemptsOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.GetAttempts(), 3) }
+func triesOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.GetAttempts(), 3) }
 
-func timeoutOf(c *pb.CompensationRegistered) int64 { return cmp.Or(c.GetTimeoutNs(), int64(30e9)) }
+func callTimeout(c *pb.CompensationRegistered) int64 { return cmp.Or(c.GetTimeoutNs(), int64(30e9)) }
 
-func (a *action) spent() bool {
-	return a.unserved || a.attempt-a.attemptsFrom >= attemptsOf(a.compensation)
+func (a *action) noTriesLeft() bool {
+	return a.unserved || a.attempt-a.attemptsFrom >= triesOf(a.compensation)
 }
 
 // noteDispatch begins an attempt.
@@ -101,9 +101,9 @@ func noteDispatch(b *book, c *claim) {
 }
 
 func noteSuccess(b *book, c *claim) {
-	c.a.land()
+	c.a.dropCall()
 	c.a.successes++
-	b.settle(c.p, c.a, compensated, c.Address)
+	b.closeAction(c.p, c.a, compensated, c.Address)
 }
 
 // noteFailure ends an attempt: asked about, tried again, or its owner's (I23).
@@ -111,19 +111,19 @@ func noteFailure(b *book, c *claim) {
 	a, k := c.a, c.Record.GetCompensationFailed()
 	a.pending = nil
 	a.unserved, a.failedForNow = k.Unserved, !k.Final && !k.InDoubt
-	a.unheard()
+	a.dropReport()
 	if k.InDoubt { // its worker may be at work for as long again
 		a.aliveUntilNs = max(a.aliveUntilNs,
-			min(c.Record.EpochNs, epochMax)+timeoutOf(a.compensation))
+			min(c.Record.EpochNs, epochMax)+callTimeout(a.compensation))
 	}
 	switch {
-	case a.superseded():
-		a.land()
+	case a.overtaken():
+		a.dropCall()
 		a.undo = owed
-	case k.InDoubt && a.compensation.GetProbe() != nil && !a.inMemory():
+	case k.InDoubt && a.compensation.GetProbe() != nil && !a.makesFact():
 		a.asking, a.askedFrom, a.undo = pb.Question_QUESTION_UNDO, a.asked, waiting
-	case k.Final || a.spent():
-		a.land()
+	case k.Final || a.noTriesLeft():
+		a.dropCall()
 		a.undo = exhausted
 	default:
 		a.undo = waiting
@@ -132,17 +132,17 @@ func noteFailure(b *book, c *claim) {
 
 // noteSkip settles an action of which nothing is to be undone (I20).
 func noteSkip(b *book, c *claim) {
-	c.a.scoped = c.a.crossed()
-	b.settle(c.p, c.a, skipped, c.Address)
+	c.a.scoped = c.a.mayHaveCrossed()
+	b.closeAction(c.p, c.a, skipped, c.Address)
 }
 
 // noteQuarantine gives an action to its owner (I23).
 func noteQuarantine(b *book, c *claim) {
 	if c.a.undo == waiting { // its next call cannot be built
-		c.a.land()
+		c.a.dropCall()
 	}
 	c.a.proposal = nil
-	b.settle(c.p, c.a, quarantined, c.Address)
+	b.closeAction(c.p, c.a, quarantined, c.Address)
 	b.page(c.p, c.a, api.PageQuarantined, c.Address)
 }
 
@@ -159,7 +159,7 @@ func noteReport(b *book, c *claim) {
 	k, a := c.Record.GetCompensationReported(), c.a
 	switch done := k.Answer == pb.Answer_ANSWER_DONE; {
 	case done && a.isLate(k.Attempt):
-		b.doneLate(c, k.Attempt)
+		b.saidDoneLate(c, k.Attempt)
 	case done:
 		a.reported, a.saidDone = k, k.Attempt
 	default:

@@ -53,8 +53,8 @@ func (p *plan) count(states ...string) (count int) {
 	return count
 }
 
-// inScope counts what an unwind has undone, or has let stand though it crossed.
-func (p *plan) inScope() (count int) {
+// countScoped counts what an unwind has undone, or has let stand though it crossed.
+func (p *plan) countScoped() (count int) {
 	for _, a := range p.actions {
 		if a.undo == compensated || a.undo == skipped && a.scoped {
 			count++
@@ -63,11 +63,11 @@ func (p *plan) inScope() (count int) {
 	return count
 }
 
-// idle: nothing of the unwind is under way or can begin.
-func (p *plan) idle() bool {
+// nothingGoesOn: nothing of the unwind is under way or can begin.
+func (p *plan) nothingGoesOn() bool {
 	blocked := p.heldBack()
 	for i, a := range p.actions {
-		if a.flying() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed &&
+		if a.isOut() || a.undo == exhausted || len(a.duplicates) > 0 || a.undo == owed &&
 			!blocked[i] {
 			return false
 		}
@@ -75,12 +75,12 @@ func (p *plan) idle() bool {
 	return true
 }
 
-// endOf says how an unwinding plan ends as it stands, if it does (I22, I23).
-func (p *plan) endOf() pb.PlanEnd {
+// rightEnd says how an unwinding plan ends as it stands, if it does (I22, I23).
+func (p *plan) rightEnd() pb.PlanEnd {
 	switch {
-	case p.phase != ledger.StateUnwinding || !p.idle():
+	case p.phase != ledger.StateUnwinding || !p.nothingGoesOn():
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
-	case p.count(quarantined) > 0 || len(p.unanswered()) > 0:
+	case p.count(quarantined) > 0 || len(p.openClaims()) > 0:
 		return pb.PlanEnd_PLAN_END_QUARANTINED
 	case p.rewinding:
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
@@ -88,7 +88,7 @@ func (p *plan) endOf() pb.PlanEnd {
 		return pb.PlanEnd_PLAN_END_RESOLVED
 	case p.count(compensated, skipped, resolved) < len(p.actions):
 		return pb.PlanEnd_PLAN_END_UNSPECIFIED
-	case p.inScope() == 0:
+	case p.countScoped() == 0:
 		return pb.PlanEnd_PLAN_END_FAILED
 	default:
 		return pb.PlanEnd_PLAN_END_COMPENSATED
@@ -97,11 +97,11 @@ func (p *plan) endOf() pb.PlanEnd {
 
 // anythingCrossed: an unwind would have something to look at.
 func (p *plan) anythingCrossed() bool {
-	if len(p.unanswered()) > 0 || p.inScope() > 0 || p.byHand {
+	if len(p.openClaims()) > 0 || p.countScoped() > 0 || p.byHand {
 		return true
 	}
 	return slices.ContainsFunc(p.actions,
-		func(a *action) bool { return !a.isSettled() && a.crossed() })
+		func(a *action) bool { return !a.isSettled() && a.mayHaveCrossed() })
 }
 
 // cause is the record that the unwind of a plan goes back to.
@@ -116,8 +116,8 @@ func (p *plan) cause() *pb.Address {
 	}
 }
 
-// settle ends an action's part in the unwind.
-func (b *book) settle(p *plan, a *action, undo string, at *pb.Address) {
+// closeAction ends an action's part in the unwind.
+func (b *book) closeAction(p *plan, a *action, undo string, at *pb.Address) {
 	a.settled, a.settledNs = at, b.now
 	a.undo = undo
 	if a.isSettled() {
@@ -139,22 +139,22 @@ func noteUnwind(b *book, c *claim) {
 			p.reason = k.Reason
 		}
 	case strings.Contains(p.toSavepoint, "~"): // from a late duty on
-		p.rewinding, p.target = true, p.number(p.toSavepoint)-1
+		p.rewinding, p.target = true, p.numberNamed(p.toSavepoint)-1
 	case p.toSavepoint != "":
 		p.rewinding, p.target = true, p.savepoint(p.toSavepoint).actions
 	default:
 		p.rewinding, p.target = false, 0
 	}
 	if p.phase == ledger.StateCommitting {
-		b.stopSettling(p)
+		b.dropDoubts(p)
 		if !p.rewinding {
 			p.committed = nil
 		}
 	}
 	p.unwinding, p.unwindingNs, p.resumed = c.Address, b.now, nil
-	b.disarm(p)
+	b.dropLeases(p)
 	p.turned, p.behind = nil, nil
-	b.enter(p, ledger.StateUnwinding)
+	b.setPhase(p, ledger.StateUnwinding)
 	for _, a := range p.actions {
 		if a.undo == held && a.n > p.target {
 			a.undo = owed
@@ -177,16 +177,16 @@ func noteRewound(b *book, c *claim) {
 	if p.committed != nil { // for a late duty: its commit goes on
 		again = ledger.StateCommitting
 	}
-	b.enter(p, again)
+	b.setPhase(p, again)
 	for _, a := range p.actions {
 		if a.undo == owed { // its owner said halt
 			a.undo = held
 		}
 	}
 	p.target = 0
-	b.rearm(p)
+	b.holdAgain(p)
 	if again == ledger.StateCommitting {
-		b.beginSettling(p)
+		b.beginDoubts(p)
 	}
 }
 
@@ -202,19 +202,19 @@ func noteEnd(b *book, c *claim) {
 	p, end := c.p, c.Record.GetPlanEnded().End
 	if c.endsAtOnce() {
 		p.committed = nil
-		b.disarm(p)
+		b.dropLeases(p)
 		for _, a := range p.actions {
 			if !a.isSettled() {
-				b.settle(p, a, skipped, c.Address)
+				b.closeAction(p, a, skipped, c.Address)
 			}
 		}
 	}
 	p.ended = c.Address
-	b.enter(p, ends[end])
+	b.setPhase(p, ends[end])
 	switch {
 	case end == pb.PlanEnd_PLAN_END_RESOLVED:
-		b.detach(p)
-	case end == pb.PlanEnd_PLAN_END_QUARANTINED && len(p.unanswered()) > 0:
+		b.letChildrenGo(p)
+	case end == pb.PlanEnd_PLAN_END_QUARANTINED && len(p.openClaims()) > 0:
 		b.page(p, nil, api.PageActClaimed, c.Address)
 	}
 }
