@@ -49,7 +49,8 @@ type acked struct {
 
 func newChecker(w *world) *checker {
 	c := &checker{
-		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{}, waiting: map[string]bool{},
+		w: w, calls: map[turn.Attempt]callCheck{}, came: map[turn.Attempt]bool{},
+		waiting: map[string]bool{},
 	}
 	if !w.options.Unaudited {
 		c.audit = newAuditor(w.programs)
@@ -67,7 +68,8 @@ func (c *checker) fail(rule string, sequence uint64, format string, args ...any)
 	v := Violation{Rule: rule, Sequence: sequence, Problem: fmt.Sprintf(format, args...)}
 	c.violations = append(c.violations, v)
 	if c.w.options.Trace {
-		c.w.trace = append(c.w.trace, Line{AtNs: c.w.now - epoch0, Actor: "check", Text: v.String(), Fault: "!" + rule})
+		c.w.trace = append(c.w.trace, Line{AtNs: c.w.now - epoch0, Actor: "check", Text: v.String(),
+			Fault: "!" + rule})
 	}
 }
 
@@ -104,7 +106,8 @@ func (c *checker) folded(h *host, e ledger.Entry, result executor.Result) {
 	}
 	if first := (*results)[index]; first != result {
 		c.fail("I7", at, "%s says %s %q of record %d, and another host %s %q", h.name,
-			verdictName(result.Verdict), result.Reason, index, verdictName(first.Verdict), first.Reason)
+			verdictName(result.Verdict), result.Reason, index, verdictName(first.Verdict),
+			first.Reason)
 	}
 	if c.audit == nil {
 		return
@@ -134,12 +137,14 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 	}
 	k, limit := e.Record.GetLeaseFired(), c.w.settings.cascade.OrDefault().Depth
 	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
-		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan, k.Depth, limit)
+		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan,
+			k.Depth, limit)
 	}
 }
 
 func (c *checker) sayJudged(e ledger.Entry, kind ledger.Kind, result executor.Result) {
-	text := fmt.Sprintf("%s %s: %s", ledger.FormatAddress(e.Address), describe(e), verdictName(result.Verdict))
+	text := fmt.Sprintf("%s %s: %s", ledger.FormatAddress(e.Address), describe(e),
+		verdictName(result.Verdict))
 	if result.Reason != "" {
 		text += ", " + result.Reason
 	}
@@ -150,10 +155,12 @@ func (c *checker) sayJudged(e ledger.Entry, kind ledger.Kind, result executor.Re
 // has the same key (I18).
 func (c *checker) sent(h *host, command executor.Command) {
 	c.w.mark(uint64(command.Attempt), uint64(h.n), uint64(c.w.now))
-	c.w.say(h.name, "sends %s %s of %s %s, attempt %d, term %d", command.Purpose, command.Capability, command.Plan, command.Action, command.Attempt, command.Term)
+	c.w.say(h.name, "sends %s %s of %s %s, attempt %d, term %d", command.Purpose,
+		command.Capability, command.Plan, command.Action, command.Attempt, command.Term)
 	if c.broken {
 		if c.lostBy != FaultRotten && slices.Contains(c.mustHalt, h) { // a scrub comes later
-			c.fail("G1", c.lostAt, "%s sends a command after the stream came back with %s", h.name, c.lostBy)
+			c.fail("G1", c.lostAt, "%s sends a command after the stream came back with %s", h.name,
+				c.lostBy)
 		}
 		return
 	}
@@ -164,21 +171,33 @@ func (c *checker) sent(h *host, command executor.Command) {
 	call, known := c.calls[attemptOf(command.Plan, command.Action, purpose, command.Attempt)]
 	switch {
 	case !known:
-		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s without an effective record", h.name, command.Attempt, purpose, command.Plan, command.Action)
+		c.fail("I18", h.cursor(),
+			"%s sends attempt %d of the %s of %s %s without an effective record", h.name,
+			command.Attempt, purpose, command.Plan, command.Action)
 	case call.sequence > h.cursor():
-		c.fail("I18", call.sequence, "%s sends attempt %d of %s %s before it has read the record back", h.name, command.Attempt, command.Plan, command.Action)
+		c.fail("I18", call.sequence,
+			"%s sends attempt %d of %s %s before it has read the record back", h.name,
+			command.Attempt, command.Plan, command.Action)
 	case call.key != command.Key:
-		c.fail("I18", call.sequence, "%s sends key %s of %s %s, and the record has %s", h.name, command.Key, command.Plan, command.Action, call.key)
-	case command.Term >= c.w.workers.term && c.came[attemptOf(command.Plan, command.Action, purpose, command.Attempt)] && command.ResendUntilNs != 0 && h.clock.instant().EpochNs > command.ResendUntilNs:
-		c.fail("E2", h.cursor(), "%s sends attempt %d of %s %s again, and its key may be forgotten", h.name, command.Attempt, command.Plan, command.Action)
+		c.fail("I18", call.sequence, "%s sends key %s of %s %s, and the record has %s", h.name,
+			command.Key, command.Plan, command.Action, call.key)
+	case command.Term >= c.w.workers.term && c.came[attemptOf(command.Plan, command.Action, purpose,
+		command.Attempt)] && command.ResendUntilNs != 0 &&
+		h.clock.instant().EpochNs > command.ResendUntilNs:
+		c.fail("E2", h.cursor(), "%s sends attempt %d of %s %s again, and its key may be forgotten",
+			h.name, command.Attempt, command.Plan, command.Action)
 	case command.Tenant != tenant:
 		c.fail("I27", call.sequence, "%s sends a command of tenant %q", h.name, command.Tenant)
 	case !h.state.Outstanding(command.Plan, command.Number, purpose, command.Attempt):
-		c.fail("I18", h.cursor(), "%s sends attempt %d of the %s of %s %s, and it waits for no answer", h.name, command.Attempt, purpose, command.Plan, command.Action)
+		c.fail("I18", h.cursor(),
+			"%s sends attempt %d of the %s of %s %s, and it waits for no answer", h.name,
+			command.Attempt, purpose, command.Plan, command.Action)
 	case h.state.Meta().Holder != h.name:
-		c.fail("I18", h.cursor(), "%s sends a command, and the ledger names %s as the holder", h.name, h.state.Meta().Holder)
+		c.fail("I18", h.cursor(), "%s sends a command, and the ledger names %s as the holder",
+			h.name, h.state.Meta().Holder)
 	case !h.holding() || command.Term != h.machine.Term():
-		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name, command.Term, h.machine.Term())
+		c.fail("I18", call.sequence, "%s sends a command of term %d and holds term %d", h.name,
+			command.Term, h.machine.Term())
 	}
 }
 
@@ -196,15 +215,19 @@ func (c *checker) decided(h *host, in executor.Input, records []*pb.Record) {
 	if c.w.options.Seed%askedTwice == 0 {
 		again := h.state.Decide(in)
 		if !slices.EqualFunc(records, again, sameRecord) {
-			c.fail("I9", h.cursor(), "%s decides %d records, and asked again %d others", h.name, len(records), len(again))
+			c.fail("I9", h.cursor(), "%s decides %d records, and asked again %d others", h.name,
+				len(records), len(again))
 		}
 	}
 	for _, r := range records {
 		if k := r.GetLeaseFired(); k != nil && in.HoldClock && k.Lease == "plan.deadline" {
-			c.fail("I16", h.cursor(), "%s fires the deadline of %s while its clock is held", h.name, r.Plan)
+			c.fail("I16", h.cursor(), "%s fires the deadline of %s while its clock is held", h.name,
+				r.Plan)
 		}
-		if k := r.GetLeaseFired(); k != nil && k.Lease == "plan.deadline" && r.EpochNs > c.w.now+h.clock.guard.MayBeAhead() {
-			c.fail("I16", h.cursor(), "%s fires the deadline of %s at %d ms, and it is %d ms", h.name, r.Plan, (r.EpochNs-epoch0)/millisecond, (c.w.now-epoch0)/millisecond)
+		if k := r.GetLeaseFired(); k != nil && k.Lease == "plan.deadline" &&
+			r.EpochNs > c.w.now+h.clock.guard.MayBeAhead() {
+			c.fail("I16", h.cursor(), "%s fires the deadline of %s at %d ms, and it is %d ms",
+				h.name, r.Plan, (r.EpochNs-epoch0)/millisecond, (c.w.now-epoch0)/millisecond)
 		}
 	}
 }

@@ -38,7 +38,8 @@ func (s *auditor) end(c *checker, h *host) {
 		s.report(c, v)
 	}
 	meta := h.state.Meta()
-	if s.ledger.Now() != meta.TimeNs || s.ledger.Term() != meta.Term || s.ledger.Held() != int(meta.Held) {
+	if s.ledger.Now() != meta.TimeNs || s.ledger.Term() != meta.Term ||
+		s.ledger.Held() != int(meta.Held) {
 		c.fail("I24", 0, "the audit has time %d, term %d, %d held, and the executor %d, %d, %d",
 			s.ledger.Now(), s.ledger.Term(), s.ledger.Held(), meta.TimeNs, meta.Term, meta.Held)
 	}
@@ -67,8 +68,11 @@ func (s *auditor) facts(c *checker, reader *executor.Reader) {
 	}
 	for i, f := range facts {
 		v := views[i]
-		if v.Key != f.Key || (v.State == executor.FactEvicted) != f.Evicted || !f.Evicted && string(v.Value) != f.Value {
-			c.fail("I10", 0, "fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key, f.Value, f.Evicted, v.Key, v.Value, v.State)
+		if v.Key != f.Key || (v.State == executor.FactEvicted) != f.Evicted || !f.Evicted &&
+			string(v.Value) != f.Value {
+			c.fail("I10", 0,
+				"fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key,
+				f.Value, f.Evicted, v.Key, v.Value, v.State)
 		}
 	}
 }
@@ -100,7 +104,8 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		if k.ProbeAsked.Question == pb.Question_QUESTION_VERIFY {
 			purpose = api.PurposeVerify
 		}
-		c.calls[attemptOf(r.Plan, r.Action, purpose, k.ProbeAsked.Attempt)] = callCheck{at, k.ProbeAsked.Key}
+		c.calls[attemptOf(r.Plan, r.Action, purpose, k.ProbeAsked.Attempt)] = callCheck{at,
+			k.ProbeAsked.Key}
 	case *pb.Record_CompensationSucceeded:
 		c.undone(at, r, k.CompensationSucceeded)
 	case *pb.Record_ForwardCompleted:
@@ -136,7 +141,8 @@ func (c *checker) undone(at uint64, r *pb.Record, k *pb.CompensationSucceeded) {
 		}
 		for _, e := range c.w.provider.forward[spec.key] {
 			if e.stands && !e.extra {
-				c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s is there", r.Action, r.Plan, e.ref)
+				c.fail("E2", at, "the undo of %s of plan %s succeeded, and %s is there", r.Action,
+					r.Plan, e.ref)
 			}
 		}
 	}
@@ -146,23 +152,30 @@ func (c *checker) undone(at uint64, r *pb.Record, k *pb.CompensationSucceeded) {
 func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
 	other := s.entries[e.Address.Sequence-1][e.Address.Index]
 	if want := auditVerdicts[result.Verdict]; other.Verdict != want {
-		c.fail("I7", e.Address.Sequence, "record %d, %s of plan %s, is %s for the audit (%s %s) and %s for the executor (%s)",
-			e.Address.Index, other.Kind, other.Plan, other.Verdict, other.Clause, other.Reason, want, result.Reason)
+		c.fail("I7", e.Address.Sequence,
+			"record %d, %s of plan %s, is %s for the audit (%s %s) and %s for the executor (%s)",
+			e.Address.Index, other.Kind, other.Plan, other.Verdict, other.Clause, other.Reason,
+			want, result.Reason)
 	}
 }
 
 func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
 	view, ok := reader.Plan(p.ID)
-	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) || !slices.Equal(view.Orphans, p.Orphans) {
-		c.fail("I24", 0, "plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the executor",
+	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) ||
+		!slices.Equal(view.Orphans, p.Orphans) {
+		c.fail("I24", 0,
+			"plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the "+
+				"executor",
 			p.ID, p.State, len(p.Actions), p.Orphans, view.State, len(view.Actions), view.Orphans)
 		return
 	}
 	for i, a := range p.Actions {
 		v := view.Actions[i]
-		got := audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt, Key: v.Key}
+		got := audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt,
+			Key: v.Key}
 		if got != a {
-			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor", i+1, p.ID, a, got)
+			c.fail("I24", 0, "action %d of plan %s is %+v for the audit, and %+v for the executor",
+				i+1, p.ID, a, got)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (w *world) finish() {
 		return
 	}
 	if w.steps >= stepsMax || w.now >= epoch0+endNs {
-		c.fail("L1", 0, "after %d steps and %d minutes something still goes on", w.steps, (w.now-epoch0)/minute)
+		c.fail("L1", 0, "after %d steps and %d minutes something still goes on", w.steps,
+			(w.now-epoch0)/minute)
 		return
 	}
 	holder := w.holder()
@@ -53,7 +54,8 @@ func (w *world) holder() *host {
 func (c *checker) checkHalted() {
 	for _, h := range c.mustHalt {
 		if h.halted == nil && h.up && len(c.violations) == 0 {
-			c.fail(c.lostBy.guard(), c.lostAt, "%s goes on although the stream came back with %s", h.name, c.lostBy)
+			c.fail(c.lostBy.guard(), c.lostAt, "%s goes on although the stream came back with %s",
+				h.name, c.lostBy)
 		}
 	}
 }
@@ -77,8 +79,10 @@ func (c *checker) checkAcknowledged() {
 			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and is not there", a.subject)
 			continue
 		}
-		if m := c.w.stream.stored[a.sequence-1].message; m.Subject != a.subject || !bytes.Equal(m.Data, a.data) {
-			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and another stands there", a.subject)
+		if m := c.w.stream.stored[a.sequence-1].message; m.Subject != a.subject ||
+			!bytes.Equal(m.Data, a.data) {
+			c.fail("E1", a.sequence, "a commit on %s was acknowledged, and another stands there",
+				a.subject)
 		}
 	}
 }
@@ -97,7 +101,8 @@ func (c *checker) checkStates() {
 		}
 	}
 	c.w.mark(last)
-	if c.w.options.Seed%refolded != 0 && c.w.faults&Of(FaultPowerCut, FaultStateLost, FaultRivals) == 0 {
+	if c.w.options.Seed%refolded != 0 &&
+		c.w.faults&Of(FaultPowerCut, FaultStateLost, FaultRivals) == 0 {
 		return // one host that only ever went on
 	}
 	kv := rows.NewMemoryKV()
@@ -177,15 +182,20 @@ func (w *world) settleAll() {
 		}
 		for _, id := range ids {
 			outcome := pick(w.people, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_DONE)
-			if view.State == ledger.StateCommitting || view.State == ledger.StateCommitted { // nothing of it is being undone
-				outcome = pick(w.people, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_SKIPPED)
+			if view.State == ledger.StateCommitting ||
+				view.State == ledger.StateCommitted { // nothing of it is being undone
+				outcome = pick(w.people, pb.Resolution_RESOLUTION_ACCEPTED,
+					pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_SKIPPED)
 			}
-			if s := w.workers.spec(p.Plan, id); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
+			if s := w.workers.spec(p.Plan, id); s != nil &&
+				outcome == pb.Resolution_RESOLUTION_DONE {
 				w.provider.remove(s)
 			}
 			for _, name := range []string{"ann", "bob"} {
-				w.tell(operator(name), &pb.Record{Plan: p.Plan, Action: id, Kind: &pb.Record_Resolved{
-					Resolved: &pb.Resolved{Outcome: outcome, Reason: "at the end", Evidence: "ticket", Actor: name}}})
+				w.tell(operator(name), &pb.Record{Plan: p.Plan, Action: id,
+					Kind: &pb.Record_Resolved{
+						Resolved: &pb.Resolved{Outcome: outcome, Reason: "at the end",
+							Evidence: "ticket", Actor: name}}})
 			}
 		}
 	}
@@ -205,11 +215,14 @@ func (c *checker) checkEffects(v executor.PlanView) {
 			switch {
 			case e.extra || e.byOwner:
 			case gone && e.stands:
-				c.fail("I29", 0, "plan %s is %s, and %s of action %s is there", v.Plan, v.State, e.ref, f.Action)
+				c.fail("I29", 0, "plan %s is %s, and %s of action %s is there", v.Plan, v.State,
+					e.ref, f.Action)
 			case committed && f.Absent && !f.Answered && !known && e.stands && !f.Accepted:
-				c.fail("I36", 0, "plan %s is committed without action %s, and %s of it is there", v.Plan, f.Action, e.ref)
+				c.fail("I36", 0, "plan %s is committed without action %s, and %s of it is there",
+					v.Plan, f.Action, e.ref)
 			case committed && v.UndoneAs == "" && !e.stands && f.Held && known && !f.Duty:
-				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan, e.ref, f.Action)
+				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone", v.Plan,
+					e.ref, f.Action)
 			}
 		}
 	}

@@ -90,7 +90,8 @@ func (b *book) metaOf(p *plan, a *action) json.RawMessage {
 		"capability":    a.forward.GetCapability(),
 		"address":       ledger.FormatFullAddress(a.registered),
 		"key":           b.undoKey(p, a),
-		"blind_cleanup": a.isBlind(), "dirty_failure": a.isBlind(), "has_forward_output": a.hasOutput(),
+		"blind_cleanup": a.isBlind(), "dirty_failure": a.isBlind(),
+		"has_forward_output": a.hasOutput(),
 	}
 	if a.externalRef != "" {
 		vars["external_ref"] = a.externalRef

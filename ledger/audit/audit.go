@@ -375,9 +375,10 @@ func (l *Ledger) Effects(plan string) (list []Effect) {
 		list = append(list, Effect{
 			Action: a.id, Outcome: a.outcome, Absent: a.presence == pb.Presence_PRESENCE_ABSENT,
 			Answered: a.resolution != nil, Held: a.undo == held,
-			Kept:     a.undo == skipped && !a.scoped && a.mayHaveCrossed() && !a.overtaken(),
-			Duty:     a.duties > 0,
-			Claimed:  slices.ContainsFunc(p.orphans, func(o orphan) bool { return o.action == a.id }),
+			Kept: a.undo == skipped && !a.scoped && a.mayHaveCrossed() && !a.overtaken(),
+			Duty: a.duties > 0,
+			Claimed: slices.ContainsFunc(p.orphans,
+				func(o orphan) bool { return o.action == a.id }),
 			Accepted: p.root().accepts(),
 		})
 	}

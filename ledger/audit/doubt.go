@@ -163,7 +163,8 @@ func (a *action) hear(answer pb.Answer) {
 // nothingFound asks again as often as the contract says; then it is its owner's.
 func (b *book) nothingFound(a *action, k *pb.ProbeAnswered) {
 	switch {
-	case !k.Unserved && k.Attempt-a.askedFrom < cmp.Or(questionCall(a.compensation, k.Question).Attempts,
+	case !k.Unserved && k.Attempt-a.askedFrom < cmp.Or(questionCall(a.compensation,
+		k.Question).Attempts,
 		3):
 		a.undo = waiting
 	case k.Question == pb.Question_QUESTION_VERIFY:

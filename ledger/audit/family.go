@@ -47,19 +47,23 @@ type store struct {
 func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *book {
 	hand := cmp.Or(m.HandMax, handMax)
 	b := &book{
-		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{}, programs: programs,
-		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf, name: name},
+		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
+		programs: programs,
+		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
+			name: name},
 	}
 	b.families = shelved[*family]{
 		shelf: m.Shelf, prefix: name + shelfFamily, values: map[string]*item[*family]{}, max: hand,
-		coded: codeFamily, copied: (*family).clone, loaded: b.loaded, rested: b.rested, stays: b.stays,
+		coded: codeFamily, copied: (*family).clone, loaded: b.loaded, rested: b.rested,
+		stays: b.stays,
 	}
 	b.facts = shelved[*fact]{
 		shelf: m.Shelf, prefix: name + shelfFact, values: map[string]*item[*fact]{}, max: hand,
 		coded: codeFact, copied: (*fact).clone,
 	}
 	b.firings = shelved[*firing]{
-		shelf: m.Shelf, prefix: name + shelfFiring, values: map[string]*item[*firing]{}, max: hand / 8,
+		shelf: m.Shelf, prefix: name + shelfFiring, values: map[string]*item[*firing]{},
+		max:   hand / 8,
 		coded: codeFiringAt, constant: true, copied: func(f *firing) *firing { return f },
 	}
 	return b
@@ -72,7 +76,8 @@ func (b *book) trial() *book {
 	c.plans, c.under, c.shelf = map[string]*plan{}, &b.store, nil
 	c.families, c.facts, c.firings = b.families.trial(), b.facts.trial(), b.firings.trial()
 	c.families.loaded = c.loaded
-	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts), maps.Clone(b.asking)
+	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
+		maps.Clone(b.asking)
 	return &c
 }
 

@@ -323,7 +323,8 @@ func (b *book) takeNextTurn(p *plan, allowed func(*turn) bool) {
 	for len(p.behind) > 0 && p.turned == nil {
 		t := p.behind[0]
 		p.behind = p.behind[1:]
-		if l, _ := p.leaseNamed(t.number, t.lease); l != nil && !l.fired && !l.isStopped() && allowed(t) {
+		if l, _ := p.leaseNamed(t.number, t.lease); l != nil && !l.fired && !l.isStopped() &&
+			allowed(t) {
 			p.turned = t
 		}
 	}

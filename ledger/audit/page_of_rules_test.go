@@ -24,7 +24,8 @@ func TestThePageOfRulesIsCurrent(t *testing.T) {
 	}
 	have, err := os.ReadFile(pageOfRules)
 	if err != nil || string(have) != page {
-		t.Fatalf("%s is not what the table says (%v); run: go test ./ledger/audit -run PageOfRules -update", pageOfRules, err)
+		t.Fatalf("%s is not what the table says (%v); run: go test ./ledger/audit -run PageOfRules -update",
+			pageOfRules, err)
 	}
 }
 

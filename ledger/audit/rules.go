@@ -22,60 +22,87 @@ type Rule struct {
 }
 
 // Rules lists all rules, in the order of their numbers.
-func Rules() []Rule {
-	return []Rule{
-		{ID: "I1", Sentence: "Positions are 1 to n without a gap.",
-			Elsewhere: "the host's guard G1 compares with the stream"},
-		{ID: "I2", Sentence: "Every checkpoint has the root of the records before it, and a valid signature.",
-			Elsewhere: "the verifier of checkpoints, which has leaves and keys"},
-		{ID: "I3", Sentence: "A commit is one message: whole or absent."},
-		{ID: "I4", Own: true, Sentence: "Each kind of record is only where its writer may write.",
-			Elsewhere: "the permissions of the server"},
-		{ID: "I5", Sentence: "An id counts once: a copy changes nothing, and another record under it is refused."},
-		{ID: "I6", Sentence: "Every reference names an earlier record of the same ledger, by place and leaf."},
-		{ID: "I7", Sentence: "The state is a function of the records only.",
-			Here: "the book has no other input", Elsewhere: "memory rebuild compares rows byte for byte"},
-		{ID: "I8", Own: true, Sentence: "Logical time is the maximum of the stamps and epochs recorded so far."},
-		{ID: "I9", Sentence: "The same state and input give the same decisions.",
-			Elsewhere: "the tests of the executor, which decide twice"},
-		{ID: "I10", Sentence: "Working memory is what the records say.",
-			Elsewhere: "memory rebuild compares rows byte for byte"},
-		{ID: "I11", Sentence: "A lease that fired was true, by the condition that was registered."},
-		{ID: "I12", Sentence: "A lease fires for the first record after which it was true while armed."},
-		{ID: "I13", Sentence: "What is true while armed fires."},
-		{ID: "I14", Own: true, Sentence: "A lease fires once, until its plan is open again."},
-		{ID: "I15", Own: true, Timed: true, Sentence: "A plan that has ended does nothing more."},
-		{ID: "I16", Sentence: "Nothing that reads the clock fires early.",
-			Elsewhere: "the host's clock guard holds the clock against another one"},
-		{ID: "I17", Own: true, Sentence: "Every forward has its compensation in the same commit."},
-		{ID: "I18", Own: true, Sentence: "No outcome of an undo without its dispatch."},
-		{ID: "I19", Own: true, Sentence: "One undo and one key for each address, whatever attempt and term."},
-		{ID: "I20", Own: true, Timed: true, Sentence: "Only what crossed the boundary, or may have, is undone; " +
+func Rules() []Rule { return slices.Clone(rules) }
+
+var rules = []Rule{
+	{ID: "I1", Sentence: "Positions are 1 to n without a gap.",
+		Elsewhere: "the host's guard G1 compares with the stream"},
+	{ID: "I2",
+		Sentence: "Every checkpoint has the root of the records before it, and a valid " +
+			"signature.",
+		Elsewhere: "the verifier of checkpoints, which has leaves and keys"},
+	{ID: "I3", Sentence: "A commit is one message: whole or absent."},
+	{ID: "I4", Own: true, Sentence: "Each kind of record is only where its writer may write.",
+		Elsewhere: "the permissions of the server"},
+	{ID: "I5",
+		Sentence: "An id counts once: a copy changes nothing, and another record under it is " +
+			"refused."},
+	{ID: "I6",
+		Sentence: "Every reference names an earlier record of the same ledger, by place and " +
+			"leaf."},
+	{ID: "I7", Sentence: "The state is a function of the records only.",
+		Here:      "the book has no other input",
+		Elsewhere: "memory rebuild compares rows byte for byte"},
+	{ID: "I8", Own: true,
+		Sentence: "Logical time is the maximum of the stamps and epochs recorded so far."},
+	{ID: "I9", Sentence: "The same state and input give the same decisions.",
+		Elsewhere: "the tests of the executor, which decide twice"},
+	{ID: "I10", Sentence: "Working memory is what the records say.",
+		Elsewhere: "memory rebuild compares rows byte for byte"},
+	{ID: "I11", Sentence: "A lease that fired was true, by the condition that was registered."},
+	{ID: "I12",
+		Sentence: "A lease fires for the first record after which it was true while armed."},
+	{ID: "I13", Sentence: "What is true while armed fires."},
+	{ID: "I14", Own: true, Sentence: "A lease fires once, until its plan is open again."},
+	{ID: "I15", Own: true, Timed: true, Sentence: "A plan that has ended does nothing more."},
+	{ID: "I16", Sentence: "Nothing that reads the clock fires early.",
+		Elsewhere: "the host's clock guard holds the clock against another one"},
+	{ID: "I17", Own: true, Sentence: "Every forward has its compensation in the same commit."},
+	{ID: "I18", Own: true, Sentence: "No outcome of an undo without its dispatch."},
+	{ID: "I19", Own: true,
+		Sentence: "One undo and one key for each address, whatever attempt and term."},
+	{ID: "I20", Own: true, Timed: true,
+		Sentence: "Only what crossed the boundary, or may have, is undone; " +
 			"doubt is settled as the contract says."},
-		{ID: "I21", Own: true, Sentence: "An undo begins when all that came after it has ended."},
-		{ID: "I22", Own: true, Timed: true, Sentence: "A plan ends compensated when each crossed action has exactly one success."},
-		{ID: "I23", Own: true, Timed: true, Sentence: "What cannot be undone is its owner's, and the end names exactly what is outstanding."},
-		{ID: "I24", Own: true, Timed: true, Sentence: "What is held is what was registered and neither retired nor settled."},
-		{ID: "I25", Sentence: "Every firing has the depth of what it read, and none is deeper than its limit."},
-		{ID: "I26", Sentence: "Terms never decrease, and a holder of an older one decides nothing.",
-			Elsewhere: "the fence of the append"},
-		{ID: "I27", Own: true, Sentence: "Nothing crosses tenants."},
-		{ID: "I28", Sentence: "Nothing that a decision reads can be shredded.",
-			Here: "the book reads control fields only, and of payloads what bindings move into arguments"},
-		{ID: "I29", Sentence: "A plan that ended compensated or failed has no effect in the world, " +
+	{ID: "I21", Own: true, Sentence: "An undo begins when all that came after it has ended."},
+	{ID: "I22", Own: true, Timed: true,
+		Sentence: "A plan ends compensated when each crossed action has exactly one success."},
+	{ID: "I23", Own: true, Timed: true,
+		Sentence: "What cannot be undone is its owner's, and the end names exactly what is " +
+			"outstanding."},
+	{ID: "I24", Own: true, Timed: true,
+		Sentence: "What is held is what was registered and neither retired nor settled."},
+	{ID: "I25",
+		Sentence: "Every firing has the depth of what it read, and none is deeper than its " +
+			"limit."},
+	{ID: "I26", Sentence: "Terms never decrease, and a holder of an older one decides nothing.",
+		Elsewhere: "the fence of the append"},
+	{ID: "I27", Own: true, Sentence: "Nothing crosses tenants."},
+	{ID: "I28", Sentence: "Nothing that a decision reads can be shredded.",
+		Here: "the book reads control fields only, and of payloads what bindings move into " +
+			"arguments"},
+	{ID: "I29",
+		Sentence: "A plan that ended compensated or failed has no effect in the world, " +
 			"as long as providers keep what their contracts say.",
-			Elsewhere: "the simulator, which knows the provider's world"},
-		{ID: "I30", Own: true, Sentence: "A call takes what its registered bindings make of what was recorded."},
-		{ID: "I31", Sentence: "A plan takes the records of one process of its agent at a time. An act that " +
-			"another one claims, or that any refused record claims, keeps its plan from ending committed, " +
-			"compensated or failed until its owner, or its process, has said what became of it.",
-			Elsewhere: "the simulator, which knows the provider's world"},
-		{ID: "I36", Sentence: "A commit retires nothing in doubt, unless its owner has answered for it " +
+		Elsewhere: "the simulator, which knows the provider's world"},
+	{ID: "I30", Own: true,
+		Sentence: "A call takes what its registered bindings make of what was recorded."},
+	{ID: "I31",
+		Sentence: "A plan takes the records of one process of its agent at a time. An act " +
+			"that " +
+			"another one claims, or that any refused record claims, keeps its plan from " +
+			"ending committed, " +
+			"compensated or failed until its owner, or its process, has said what became of " +
+			"it.",
+		Elsewhere: "the simulator, which knows the provider's world"},
+	{ID: "I36",
+		Sentence: "A commit retires nothing in doubt, unless its owner has answered for it " +
 			"or its plan accepts that."},
-		{ID: "I37", Sentence: "No undo and no question is sent with null in place of what could not be kept."},
-		{ID: "L1", Sentence: "Every unwind ends."},
-		{ID: "L2", Sentence: "Every deadline that has passed has fired."},
-	}
+	{ID: "I37",
+		Sentence: "No undo and no question is sent with null in place of what could not be " +
+			"kept."},
+	{ID: "L1", Sentence: "Every unwind ends."},
+	{ID: "L2", Sentence: "Every deadline that has passed has fired."},
 }
 
 // RuleOf returns the rule of an id; an empty one where there is none.

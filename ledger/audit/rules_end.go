@@ -182,7 +182,8 @@ var endedContent = []clause{
 
 // notUndone says what keeps an action from being undone; empty: nothing.
 func (p *plan) notUndone(a *action) string {
-	crossed := a.mayHaveCrossed() && !a.overtaken() && a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE
+	crossed := a.mayHaveCrossed() && !a.overtaken() &&
+		a.forward.GetClass() == pb.Class_CLASS_COMPENSABLE
 	switch {
 	case a.child != nil && !a.isSettled():
 		return "child plan " + a.child.id + " undone first, which is " + a.child.phase
@@ -353,7 +354,8 @@ func (p *plan) unfinished() string {
 	switch {
 	case p.phase == ledger.StateUnwinding:
 		return "an end of the plan, which still unwinds"
-	case p.phase == ledger.StateQuarantined && p.count(quarantined) == 0 && len(p.openClaims()) == 0:
+	case p.phase == ledger.StateQuarantined && p.count(quarantined) == 0 &&
+		len(p.openClaims()) == 0:
 		return "another end: nothing of the plan waits for its owner"
 	case p.canStop() && p.fired != nil:
 		return "an unwind: a lease fired"

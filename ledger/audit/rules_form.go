@@ -61,7 +61,8 @@ var writerClauses = [...][]clause{
 	ledger.ClassNone: {},
 	ledger.ClassAgent: {
 		{"I4.condition", "The conditions that a plan declares compile.", func(c *claim) judgement {
-			why := wrong(c.b.programs, declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
+			why := wrong(c.b.programs,
+				declared("plan_opened", c.Record.GetPlanOpened().GetTriggers()))
 			return unless(why == "", "%s", why)
 		}},
 		{"I17.expressions",
@@ -82,7 +83,8 @@ var writerClauses = [...][]clause{
 		{"I17.late", "An undo whose provider refuses a late forward names that forward.",
 			func(c *claim) judgement {
 				f, undo := c.pair()
-				names := undo == nil || undo.HandlerVersion != "" || tellsForward(c.b.programs, undo)
+				names := undo == nil || undo.HandlerVersion != "" ||
+					tellsForward(c.b.programs, undo)
 				return unless(names || f.GetLate() != pb.Late_LATE_REFUSED,
 					"forward_registered.late: an argument of the undo is meta.forward_key")
 			}},

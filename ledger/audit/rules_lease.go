@@ -33,7 +33,8 @@ func (c *claim) named() (lease string, depth uint32, chain []*pb.Link) {
 var firingClauses = []clause{openedPlan,
 	forLease("I15.armed", "The leases of a plan are held while it can still be undone.",
 		func(c *claim) judgement {
-			return unless(c.p.holdsLeases(), "plan %s is %s and holds no leases", c.p.id, c.p.status())
+			return unless(c.p.holdsLeases(), "plan %s is %s and holds no leases", c.p.id,
+				c.p.status())
 		}),
 	forLease("I14.unwinds", "A plan unwinds for one lease.", func(c *claim) judgement {
 		return unless(c.p.fired == nil, "plan %s unwinds for %s", c.p.id, reference{c.p.fired})
@@ -51,7 +52,8 @@ var firingClauses = []clause{openedPlan,
 		}),
 	forLease("I25.cut", "A lease that was cut short fires when its owner lets it.",
 		func(c *claim) judgement {
-			return unless(!c.l.isStopped(), "lease %s of plan %s is %s", c.l.name, c.p.id, c.l.cascade)
+			return unless(!c.l.isStopped(), "lease %s of plan %s is %s", c.l.name, c.p.id,
+				c.l.cascade)
 		}),
 	forLease("I12.first",
 		"A lease that reads no clock fires for the record at which it turned true.",
@@ -68,7 +70,8 @@ var firingClauses = []clause{openedPlan,
 	forLease("I11.true", "A lease fires that is true, or has turned true.",
 		func(c *claim) judgement {
 			truth := c.turned()
-			return unless(truth == triggers.True, "lease %s of plan %s is %s here, and waits", c.l.name,
+			return unless(truth == triggers.True, "lease %s of plan %s is %s here, and waits",
+				c.l.name,
 				c.p.id, truth)
 		}),
 	forLease("I25.depth", "A firing is one deeper than the deepest undo whose fact it has read.",
@@ -123,7 +126,8 @@ var leaseChapters = map[string]*chapter{
 				func(c *claim) judgement {
 					lease, _, _ := c.named()
 					first, fired := c.p.hasFired[firedName(c.Record)]
-					return unless(!fired, "lease %s fired at %d.%d", lease, first.sequence, first.index)
+					return unless(!fired, "lease %s fired at %d.%d", lease, first.sequence,
+						first.index)
 				}),
 			{"I11.text", "The condition of a firing is the one that was registered.",
 				func(c *claim) judgement {
@@ -143,7 +147,8 @@ var leaseChapters = map[string]*chapter{
 				func(c *claim) judgement {
 					lease, depth, _ := c.named()
 					_, always := standing[lease]
-					return unless(always || depth <= DepthMax, "lease %s: depth %d at most, and not %d",
+					return unless(always || depth <= DepthMax,
+						"lease %s: depth %d at most, and not %d",
 						lease, DepthMax, depth)
 				}},
 		},
@@ -237,8 +242,10 @@ var factChapters = map[string]*chapter{
 			{"I6.back", "What is brought back names the value and its eviction.",
 				func(c *claim) judgement {
 					f, k := c.factNamed(), c.Record.GetFactReingested()
-					return unless(sameAddress(k.Fact, f.source) && sameAddress(k.Evicted, f.evicted),
-						"fact %q was asserted at %s and evicted at %s", c.key(), reference{f.source},
+					return unless(sameAddress(k.Fact, f.source) &&
+						sameAddress(k.Evicted, f.evicted),
+						"fact %q was asserted at %s and evicted at %s", c.key(),
+						reference{f.source},
 						reference{f.evicted})
 				}},
 			{"I6.back-cause", "A fact is brought back for its eviction, or for who asked.",

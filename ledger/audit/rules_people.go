@@ -194,7 +194,8 @@ var answerClauses = []clause{openedPlan,
 		}),
 	onAction("I18.done", "An owner does not answer for an undo that was reported done.",
 		func(c *claim) judgement {
-			return unless(c.parked() || !c.a.isSaidDone(), "the undo of action %s was reported done",
+			return unless(c.parked() || !c.a.isSaidDone(),
+				"the undo of action %s was reported done",
 				c.a.id)
 		}),
 	onAction("I6.answer-about", "An answer names the registration of its action.",
@@ -283,7 +284,8 @@ var erasureClauses = []clause{openedPlan,
 			case u != nil && !u.isOver():
 				return breaks("an end of plan %s, which undoes it and is %s", u.id, u.status())
 			}
-			return unless(c.p.isOver() && !c.p.stillHolds(), "an end of plan %s, which is %s", c.p.id,
+			return unless(c.p.isOver() && !c.p.stillHolds(), "an end of plan %s, which is %s",
+				c.p.id,
 				c.p.status())
 		}},
 }

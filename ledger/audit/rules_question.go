@@ -16,7 +16,8 @@ var askClauses = []clause{
 	{"I20.ask", "A question is asked where its answer decides what comes next.",
 		func(c *claim) judgement {
 			k := c.Record.GetProbeAsked()
-			return unless(c.b.asksNext(c.p, c.a, k, c.p.isReady(c.a)), "the undo of action %s is %s",
+			return unless(c.b.asksNext(c.p, c.a, k, c.p.isReady(c.a)),
+				"the undo of action %s is %s",
 				c.a.id, state{c.p, c.a})
 		}},
 	{"I29.asked", "No effect is asked about before its forward has had its time.",
@@ -32,7 +33,8 @@ var askClauses = []clause{
 var nextQuestion = clause{"I20.number", "The questions about an action are numbered from 1.",
 	func(c *claim) judgement {
 		n := c.Record.GetProbeAsked().Attempt
-		return unless(n == c.a.asked+1, "question %d about action %s is next, and not %d", c.a.asked+1,
+		return unless(n == c.a.asked+1, "question %d about action %s is next, and not %d",
+			c.a.asked+1,
 			c.a.id, n)
 	}}
 

@@ -53,7 +53,8 @@ var undoChapters = map[string]*chapter{
 			clause{"I24.window", "A warning is of the undo window of an action that is held, once.",
 				func(c *claim) judgement {
 					closes := c.Record.GetUndoWindowClosing().ClosesNs
-					warns := c.p.holdsLeases() && c.a.undo == held && c.a.closesNs != 0 && !c.a.warned
+					warns := c.p.holdsLeases() && c.a.undo == held && c.a.closesNs != 0 &&
+						!c.a.warned
 					return unless(warns && closes == c.a.closesNs,
 						"action %s is %s, and its window closes at %d",
 						c.a.id, c.a.undo, c.a.closesNs)
@@ -121,7 +122,8 @@ var dispatchClauses = []clause{passed,
 		func(c *claim) judgement {
 			k := c.Record.GetCompensationDispatched()
 			want, key := c.a.compensation.Capability, c.b.undoKey(c.p, c.a)
-			return unless(k.Capability == want && k.Key == key, "%s with key %q, and not %s with %q",
+			return unless(k.Capability == want && k.Key == key,
+				"%s with key %q, and not %s with %q",
 				want, key, k.Capability, k.Key)
 		}},
 	{"I20.blind", "An undo is dispatched as blind where no completion is known.",
@@ -279,7 +281,8 @@ var failureClauses = []clause{
 	}},
 	{"I18.said", "What was reported done has failed only where its check cannot be made.",
 		func(c *claim) judgement {
-			return unless(!c.a.isSaidDone() || c.Record.GetCompensationFailed().Code == "unverified",
+			return unless(!c.a.isSaidDone() ||
+				c.Record.GetCompensationFailed().Code == "unverified",
 				"the undo of action %s was reported done", c.a.id)
 		}},
 	{"I23.worker", "An undo in working memory waits for no worker.", func(c *claim) judgement {

@@ -86,7 +86,9 @@ func (a *action) dropReport() { a.reported, a.confirmed = nil, false }
 
 func triesOf(c *pb.CompensationRegistered) uint32 { return cmp.Or(c.GetAttempts(), 3) }
 
-func callTimeout(c *pb.CompensationRegistered) int64 { return cmp.Or(c.GetTimeoutNs(), int64(30e9)) }
+func callTimeout(c *pb.CompensationRegistered) int64 {
+	return cmp.Or(c.GetTimeoutNs(), int64(30e9))
+}
 
 func (a *action) noTriesLeft() bool {
 	return a.unserved || a.attempt-a.attemptsFrom >= triesOf(a.compensation)

@@ -99,7 +99,8 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 					}
 				}
 			case bundle.Checkpoint:
-				if item.Note != fmt.Sprint("of ", at) || item.Index != uint64(at) || at > 0 && tree.Root() != rootByDefinition(hashes[:at]) {
+				if item.Note != fmt.Sprint("of ", at) || item.Index != uint64(at) || at > 0 &&
+					tree.Root() != rootByDefinition(hashes[:at]) {
 					t.Fatal(seed, item)
 				}
 			case bundle.End:
@@ -284,7 +285,8 @@ func TestABombIsRefused(t *testing.T) {
 	if err := readAll(out.Bytes()); !errors.Is(err, bundle.ErrCut) {
 		t.Fatal(err)
 	}
-	for _, h := range []bundle.Header{{}, {Tenant: "t"}, {Tenant: "t", Holds: bundle.Plan}, {Tenant: "t", Holds: bundle.Since}, {Tenant: "t", Holds: bundle.Whole, Plan: "p"}} {
+	for _, h := range []bundle.Header{{}, {Tenant: "t"}, {Tenant: "t", Holds: bundle.Plan},
+		{Tenant: "t", Holds: bundle.Since}, {Tenant: "t", Holds: bundle.Whole, Plan: "p"}} {
 		if _, err := bundle.NewWriter(io.Discard, h); err == nil {
 			t.Errorf("%+v is a header", h)
 		}

@@ -60,9 +60,11 @@ func (h Header) Check() error {
 	case h.Holds != Whole && h.Holds != Since && h.Holds != Plan:
 		return ledger.Refuse("header.holds", fmt.Sprintf("%.80q", h.Holds), "whole, since or plan")
 	case (h.Holds == Plan) != (h.Plan != "") || len(h.Plan) > planMax:
-		return ledger.Refuse("header.plan", fmt.Sprintf("%.80q in a bundle that holds %s", h.Plan, h.Holds), "the plan of a bundle of one")
+		return ledger.Refuse("header.plan", fmt.Sprintf("%.80q in a bundle that holds %s", h.Plan,
+			h.Holds), "the plan of a bundle of one")
 	case (h.Holds == Since) != (h.Since != 0):
-		return ledger.Refuse("header.since", fmt.Sprintf("%d in a bundle that holds %s", h.Since, h.Holds), "the first sequence of a bundle of the rest")
+		return ledger.Refuse("header.since", fmt.Sprintf("%d in a bundle that holds %s", h.Since,
+			h.Holds), "the first sequence of a bundle of the rest")
 	}
 	return nil
 }

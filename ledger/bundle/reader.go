@@ -53,7 +53,8 @@ type Reader struct {
 
 // NewReader reads the beginning of a bundle. Errors: *Malformed, ErrCut, that of r.
 func NewReader(r io.Reader) (*Reader, error) {
-	unpacker, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(rawMax),
+	unpacker, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(rawMax),
 		zstd.WithDecoderMaxWindow(rawMax), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		return nil, err
@@ -122,7 +123,8 @@ func (b *Reader) frame() (byte, []byte, error) {
 	}
 	payload := b.payload[:n]
 	if s := sum(head[:], payload); !bytes.Equal(s[:], b.payload[n:]) {
-		return 0, nil, b.bad("a frame has another sum than it says: the file was altered or damaged")
+		return 0, nil,
+			b.bad("a frame has another sum than it says: the file was altered or damaged")
 	}
 	b.offset += int64(headLen + n + sumLen)
 	return head[0], payload, nil
@@ -209,7 +211,8 @@ func (b *Reader) entry() (Item, error) {
 }
 
 func (b *Reader) withheld(payload []byte) (Item, error) {
-	if len(payload) < 16+nodeLen || (len(payload)-16)%nodeLen != 0 || (len(payload)-16)/nodeLen > nodesMax || binary.BigEndian.Uint64(payload) != b.at {
+	if len(payload) < 16+nodeLen || (len(payload)-16)%nodeLen != 0 ||
+		(len(payload)-16)/nodeLen > nodesMax || binary.BigEndian.Uint64(payload) != b.at {
 		return Item{}, b.bad("withheld records that do not follow record %d", b.at)
 	}
 	item := Item{Kind: Withheld, Index: b.at}
@@ -223,7 +226,8 @@ func (b *Reader) withheld(payload []byte) (Item, error) {
 		end += 1 << n.Level
 	}
 	if end-b.at != binary.BigEndian.Uint64(payload[8:]) {
-		return Item{}, b.bad("it says that %d records are withheld, and shows %d", binary.BigEndian.Uint64(payload[8:]), end-b.at)
+		return Item{}, b.bad("it says that %d records are withheld, and shows %d",
+			binary.BigEndian.Uint64(payload[8:]), end-b.at)
 	}
 	b.at = end
 	return item, nil
@@ -233,7 +237,7 @@ func (b *Reader) withheld(payload []byte) (Item, error) {
 type Part struct {
 	Header Header
 	Size   uint64 // records
-	Offset int64  // behind the last frame that is whole and not the end: cut the file here, and Continue
+	Offset int64  // after the last whole frame but the end: where Continue cuts the file
 	Ended  bool   // it was whole
 	Tree   Tree
 }

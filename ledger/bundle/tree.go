@@ -30,7 +30,8 @@ func (t *Tree) Append(leaf ledger.Hash) { t.push(Node{0, leaf}, 1) }
 // may begin.
 func (t *Tree) AppendNode(n Node) error {
 	if n.Level > levelMax-1 || t.size&(1<<n.Level-1) != 0 || t.size+1<<n.Level < t.size {
-		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records", n.Level, t.size), "subtrees in their places")
+		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records",
+			n.Level, t.size), "subtrees in their places")
 	}
 	t.push(n, 1<<n.Level)
 	return nil
@@ -40,7 +41,8 @@ func (t *Tree) push(n Node, leaves uint64) {
 	t.size += leaves
 	t.nodes = append(t.nodes, n)
 	for k := len(t.nodes); k >= 2 && t.nodes[k-1].Level == t.nodes[k-2].Level; k-- {
-		t.nodes[k-2] = Node{t.nodes[k-1].Level + 1, ledger.NodeHash(t.nodes[k-2].Hash, t.nodes[k-1].Hash)}
+		t.nodes[k-2] = Node{t.nodes[k-1].Level + 1,
+			ledger.NodeHash(t.nodes[k-2].Hash, t.nodes[k-1].Hash)}
 		t.nodes = t.nodes[:k-1]
 	}
 }

@@ -39,7 +39,8 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 // Continue goes on with a bundle behind its last whole frame, at size records (see
 // Scan).
 func Continue(w io.Writer, size uint64) (*Writer, error) {
-	packer, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(false))
+	packer, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,8 @@ func (w *Writer) Size() uint64 { return w.at }
 func (w *Writer) Record(leafData []byte) error {
 	w.closeGap()
 	if len(leafData) > rawMax-rawGoal-4 {
-		return ledger.Refuse("record", fmt.Sprintf("leaf data of %d bytes", len(leafData)), fmt.Sprintf("at most %d", rawMax-rawGoal-4))
+		return ledger.Refuse("record", fmt.Sprintf("leaf data of %d bytes", len(leafData)),
+			fmt.Sprintf("at most %d", rawMax-rawGoal-4))
 	}
 	if w.count == 0 {
 		w.first = w.at
@@ -71,7 +73,8 @@ func (w *Writer) Record(leafData []byte) error {
 func (w *Writer) Withhold(n Node) error {
 	w.closeRecords()
 	if n.Level > levelMax-1 || w.at&(1<<n.Level-1) != 0 {
-		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records", n.Level, w.at), "subtrees in their places")
+		return ledger.Refuse("withheld", fmt.Sprintf("a subtree of level %d behind %d records",
+			n.Level, w.at), "subtrees in their places")
 	}
 	if len(w.gap.nodes) == 0 {
 		w.gap = gap{from: w.at, to: w.at}
@@ -84,7 +87,8 @@ func (w *Writer) Withhold(n Node) error {
 // Checkpoint adds a signed checkpoint of all records so far.
 func (w *Writer) Checkpoint(note string) error {
 	if len(note) > noteMax {
-		return ledger.Refuse("checkpoint", fmt.Sprintf("%d bytes", len(note)), fmt.Sprintf("at most %d", noteMax))
+		return ledger.Refuse("checkpoint", fmt.Sprintf("%d bytes", len(note)),
+			fmt.Sprintf("at most %d", noteMax))
 	}
 	w.frame(frameCheckpoint, []byte(note))
 	return w.err

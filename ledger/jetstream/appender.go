@@ -70,7 +70,8 @@ type Appender struct {
 // keeps and closes. It sends nothing. A tenant that is no name is *ledger.Refused.
 func Attach(conn *nats.Conn, tenant string) (*Appender, error) {
 	if !ledger.ValidToken(tenant) {
-		return nil, ledger.Refuse("tenant", fmt.Sprintf("%q is not a name", tenant), "1 to 64 letters, digits, '-' or '_'")
+		return nil, ledger.Refuse("tenant", fmt.Sprintf("%q is not a name", tenant),
+			"1 to 64 letters, digits, '-' or '_'")
 	}
 	if conn == nil {
 		return nil, ledger.Refuse("conn", "missing", "a connection to NATS")
@@ -109,7 +110,8 @@ func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 	}
 	if ack.Stream != StreamName(p.tenant) {
 		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject,
-			ledger.Refuse("stream", fmt.Sprintf("the subject went to stream %s", ack.Stream), "no other stream on saga."+p.tenant+".>"))
+			ledger.Refuse("stream", fmt.Sprintf("the subject went to stream %s", ack.Stream),
+				"no other stream on saga."+p.tenant+".>"))
 	}
 	return ack.Sequence, nil
 }
@@ -124,15 +126,19 @@ func (p *Appender) outcome(subject string, err error) error {
 	case errors.As(err, &api):
 		return refusal(api)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return ledger.Refuse("max_payload", "the server takes no message of this size", fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
-	case errors.Is(err, nats.ErrHeadersNotSupported) && p.conn.IsConnected() && !p.conn.HeadersSupported():
+		return ledger.Refuse("max_payload", "the server takes no message of this size",
+			fmt.Sprintf("max_payload of at least %d", MessageSizeMax))
+	case errors.Is(err, nats.ErrHeadersNotSupported) && p.conn.IsConnected() &&
+		!p.conn.HeadersSupported():
 		return ledger.Refuse("server", "it takes no headers", "nats-server "+ServerVersions)
 	case errors.Is(err, nats.ErrHeadersNotSupported): // no server has said yet what it can do
-		return fmt.Errorf("no server has answered the connection yet, nothing was sent: %w", ledger.ErrBusy)
+		return fmt.Errorf("no server has answered the connection yet, nothing was sent: %w",
+			ledger.ErrBusy)
 	}
 	hint := ""
 	// The server drops what a user may not publish and says so out of band.
-	if last := p.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), `"`+subject+`"`) {
+	if last := p.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) &&
+		strings.Contains(last.Error(), `"`+subject+`"`) {
 		hint = "; this user may not publish the subject"
 	}
 	return fmt.Errorf("%w: %v%s", ledger.ErrInDoubt, err, hint)
@@ -150,7 +156,9 @@ func refusal(api *js.APIError) error {
 	case codeDuplicateInFlight:
 		return fmt.Errorf("%w: a first copy is under way", ledger.ErrInDoubt)
 	case codeTooLarge, codeHeaderTooLarge:
-		return ledger.Refuse("records", "the stream takes no message of this size", fmt.Sprintf("at most %d bytes; pass larger arguments by reference", ledger.CommitSizeMax))
+		return ledger.Refuse("records", "the stream takes no message of this size",
+			fmt.Sprintf("at most %d bytes; pass larger arguments by reference",
+				ledger.CommitSizeMax))
 	case codeAccountResources, codeResources, codeMemoryExceeded, codeStorageExceeded:
 		return noRoom(api)
 	case codeStoreFailed:
@@ -163,7 +171,8 @@ func refusal(api *js.APIError) error {
 	if api.Code < 400 || api.Code >= 500 {
 		return fmt.Errorf("%w: %s (%d)", ledger.ErrInDoubt, api.Description, api.ErrorCode)
 	}
-	return ledger.Refuse("stream", fmt.Sprintf("%s (%d)", api.Description, api.ErrorCode), "a stream that Open provisioned")
+	return ledger.Refuse("stream", fmt.Sprintf("%s (%d)", api.Description, api.ErrorCode),
+		"a stream that Open provisioned")
 }
 
 func noRoom(api *js.APIError) error {

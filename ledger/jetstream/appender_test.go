@@ -50,7 +50,8 @@ func TestAServersErrorIsRefusedOnlyWhereItIsAboutTheAppend(t *testing.T) {
 	conn := runNATS(t, &natsd.Options{})
 	var answer atomic.Pointer[natsd.ApiError]
 	if _, err := conn.Subscribe("saga.t.>", func(m *nats.Msg) {
-		data, err := json.Marshal(natsd.JSPubAckResponse{PubAck: &natsd.PubAck{Stream: jetstream.StreamName("t")}, Error: answer.Load()})
+		data, err := json.Marshal(natsd.JSPubAckResponse{PubAck: &natsd.PubAck{Stream: jetstream.StreamName("t")},
+			Error: answer.Load()})
 		if err == nil {
 			err = m.Respond(data)
 		}
@@ -88,14 +89,16 @@ func TestAServersErrorIsRefusedOnlyWhereItIsAboutTheAppend(t *testing.T) {
 		t.Errorf("the server knows few errors: %v", about)
 	}
 	for description, want := range map[string]string{
-		"maximum bytes exceeded": "busy, full", "maximum messages exceeded": "busy, full", "write msgs/1.blk: no space left on device": "in doubt", "store is closed": "in doubt",
+		"maximum bytes exceeded": "busy, full", "maximum messages exceeded": "busy, full",
+		"write msgs/1.blk: no space left on device": "in doubt", "store is closed": "in doubt",
 	} {
 		if got := class(natsd.ApiError{Code: 503, ErrCode: 10077, Description: description}); got != want {
 			t.Errorf("a store that failed, %q, is %q, want %q", description, got, want)
 		}
 	}
 	for _, code := range []int{500, 503, 599, 0} {
-		if got := class(natsd.ApiError{Code: code, ErrCode: 65000, Description: "of a later version"}); got != "in doubt" {
+		if got := class(natsd.ApiError{Code: code, ErrCode: 65000,
+			Description: "of a later version"}); got != "in doubt" {
 			t.Errorf("an unknown error of %d is %q", code, got)
 		}
 	}

@@ -107,7 +107,8 @@ func refusals(b *bed) {
 			b.Errorf("%s: %v", field, err)
 		}
 	}
-	for _, subject := range []string{"", "saga." + b.tenant, b.subject("agent.a1"), b.subject("agent.a 1.p"), b.subject("agent..p"), "orders." + b.tenant + ".agent.a1.p"} {
+	for _, subject := range []string{"", "saga." + b.tenant, b.subject("agent.a1"), b.subject("agent.a 1.p"),
+		b.subject("agent..p"), "orders." + b.tenant + ".agent.a1.p"} {
 		a := b.commit("p", "data")
 		a.Subject = subject
 		if _, err := b.store.Append(b.ctx, a); !isRefused(err, "subject") {
@@ -252,7 +253,8 @@ func fullKnows(b *bed) {
 	b.must(stored[0], 2)
 	b.must(claim, term)
 	b.conflict(b.fenced(b.executor(), strings.Repeat("x", 60<<10), term+1))
-	if _, err := retrying(b.ctx, b.store, b.fenced(b.executor(), strings.Repeat("x", 60<<10), term)); !errors.Is(err, ledger.ErrFull) {
+	if _, err := retrying(b.ctx, b.store, b.fenced(b.executor(), strings.Repeat("x", 60<<10), term)); !errors.Is(err,
+		ledger.ErrFull) {
 		b.Fatalf("%v", err)
 	}
 	b.wantLast(last)

@@ -112,7 +112,8 @@ func concurrentClaims(b *bed) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			_, err := retrying(b.ctx, []ledger.Store{b.store, b.other}[i%2], b.fenced(b.term(), fmt.Sprint("claim ", i), 0))
+			_, err := retrying(b.ctx, []ledger.Store{b.store, b.other}[i%2],
+				b.fenced(b.term(), fmt.Sprint("claim ", i), 0))
 			switch {
 			case err == nil:
 				won.Add(1)

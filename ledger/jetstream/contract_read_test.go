@@ -128,7 +128,8 @@ func readWhileWriting(b *bed) {
 	for w := range writers {
 		group.Go(func() {
 			for i := range each {
-				if _, err := retrying(b.ctx, []ledger.Store{b.store, b.other}[w%2], b.commit(fmt.Sprint(w), fmt.Sprint(i))); err != nil {
+				if _, err := retrying(b.ctx, []ledger.Store{b.store, b.other}[w%2],
+					b.commit(fmt.Sprint(w), fmt.Sprint(i))); err != nil {
 					b.Error(err)
 					return
 				}
@@ -198,7 +199,8 @@ func foreign(b *bed) {
 	b.put(b.subject("fact.sensor"), ledger.ContentTypeJSON, []byte(`{"records":[]}`))
 	b.put(b.subject("not.a.class"), "text/plain", nil)
 	read := take(b, b.ctx, b.store, 1, 2)
-	if read[0].ContentType != ledger.ContentTypeJSON || string(read[0].Data) != `{"records":[]}` || read[0].Subject != b.subject("fact.sensor") {
+	if read[0].ContentType != ledger.ContentTypeJSON || string(read[0].Data) != `{"records":[]}` ||
+		read[0].Subject != b.subject("fact.sensor") {
 		b.Fatalf("read %+v", read[0])
 	}
 	if read[1].ContentType != "text/plain" || len(read[1].Data) != 0 || read[1].Subject != b.subject("not.a.class") {

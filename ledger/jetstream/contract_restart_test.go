@@ -193,7 +193,8 @@ func restartLost(b *bed) func() {
 func restartFull(b *bed) func() {
 	b.fill(60 << 10)
 	return func() {
-		if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 60<<10))); !errors.Is(err, ledger.ErrFull) {
+		if _, err := retrying(b.ctx, b.store, b.commit("p", strings.Repeat("x", 60<<10))); !errors.Is(err,
+			ledger.ErrFull) {
 			b.Fatalf("%v", err)
 		}
 		b.wantLast(3)

@@ -15,7 +15,8 @@ import (
 const durableWait = 2 * time.Second
 
 // lossyWant says what to do about a server that is not known to sync.
-const lossyWant = `"sync_interval: always" in the jetstream block of every server and a system account connection that can see it, or --accept-lossy-broker`
+const lossyWant = `"sync_interval: always" in the jetstream block of every server and a system account ` +
+	`connection that can see it, or --accept-lossy-broker`
 
 // durable reports whether the server is the one that is known to sync every write: the
 // embedded one, whose settings are ours.

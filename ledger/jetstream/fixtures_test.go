@@ -175,7 +175,9 @@ func connect(tb testing.TB, server *embedded.Server, options ...nats.Option) *na
 
 func openOn(tb testing.TB, server *embedded.Server, conn *nats.Conn) *jetstream.Store {
 	tb.Helper()
-	store, err := jetstream.Open(within(tb, 10*time.Second), jetstream.Config{Conn: conn, Tenant: "t", DurableServer: server.DurableID(), AcceptLossyBroker: server.DurableID() == ""})
+	store, err := jetstream.Open(within(tb, 10*time.Second),
+		jetstream.Config{Conn: conn, Tenant: "t", DurableServer: server.DurableID(),
+			AcceptLossyBroker: server.DurableID() == ""})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -261,7 +263,8 @@ func startCluster(dir string) (*cluster, error) {
 	if err := c.start(); err != nil {
 		return nil, err
 	}
-	c.system, err = nats.Connect(c.servers[0].ClientURL(), nats.UserInfo("sys", "sys"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	c.system, err = nats.Connect(c.servers[0].ClientURL(), nats.UserInfo("sys", "sys"), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	return c, err
 }
 

@@ -64,7 +64,7 @@ type Lease struct {
 // Standing is what is known of a tenant's live lease.
 type Standing struct {
 	Holder string        // empty: nobody
-	Left   time.Duration // until it runs out unless it is renewed; wrong by as much as the clocks of host and server differ
+	Left   time.Duration // until it runs out unless it is renewed, by the host's clock
 }
 
 // leaseValue is what the bucket holds under a tenant.
@@ -109,9 +109,11 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 	}
 	_, err = h.js.CreateStream(ctx, js.StreamConfig{
 		Name: holdersStream, Description: "Sagenbaum: which host holds which tenant",
-		Subjects: []string{leaseSubject(">")}, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, MaxMsgsPerSubject: 1,
-		Discard: js.DiscardNew, Storage: js.MemoryStorage, Replicas: h.replicas,
-		AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, SubjectDeleteMarkerTTL: LeaseTTLMin,
+		Subjects: []string{leaseSubject(">")}, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1,
+		MaxMsgsPerSubject: 1,
+		Discard:           js.DiscardNew, Storage: js.MemoryStorage, Replicas: h.replicas,
+		AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true,
+		SubjectDeleteMarkerTTL: LeaseTTLMin,
 		// A bucket made anew must not count revisions that leases of the lost one
 		// have, or an old lease could be renewed over another holder's.
 		FirstSeq: 1 + rand.Uint64N(1<<50),
@@ -129,9 +131,13 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 // the live lease, which is another holder's when it is not ok. The same holder id
 // gets its lease again at once, and its older lease values are then lost: a host
 // that restarts need not wait for itself.
-func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error) {
+func (h *Holders) Acquire(
+	ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error,
+) {
 	if !ledger.ValidToken(tenant) || !ledger.ValidToken(holder) {
-		return Lease{}, false, Standing{}, ledger.Refuse("holder", fmt.Sprintf("tenant %q, holder %q", tenant, holder), "names of 1 to 64 letters, digits, '-' or '_'")
+		return Lease{}, false, Standing{}, ledger.Refuse("holder",
+			fmt.Sprintf("tenant %q, holder %q", tenant, holder),
+			"names of 1 to 64 letters, digits, '-' or '_'")
 	}
 	// The second round is for a bucket that had to be made anew, or a race lost.
 	for range 2 {
@@ -141,7 +147,8 @@ func (h *Holders) Acquire(ctx context.Context, tenant, holder string) (lease Lea
 			return Lease{}, false, h.standing(last), nil
 		}
 		if err == nil {
-			lease, err = h.put(ctx, Lease{Tenant: tenant, Holder: holder, nonce: NewID(), revision: last.revision})
+			lease, err = h.put(ctx, Lease{Tenant: tenant, Holder: holder, nonce: NewID(),
+				revision: last.revision})
 		}
 		switch {
 		case err == nil:
@@ -295,7 +302,9 @@ func (h *Holders) put(ctx context.Context, lease Lease) (Lease, error) {
 
 // write publishes to the bucket's stream, because the client's Update cannot
 // give a key another time to live.
-func (h *Holders) write(ctx context.Context, msg *nats.Msg, revision uint64, ttl time.Duration) (uint64, error) {
+func (h *Holders) write(
+	ctx context.Context, msg *nats.Msg, revision uint64, ttl time.Duration) (uint64, error,
+) {
 	msg.Header.Set(js.MsgTTLHeader, ttl.String())
 	msg.Header.Set(js.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	ack, err := h.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))

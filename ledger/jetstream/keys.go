@@ -43,7 +43,8 @@ type Keys struct {
 // OpenKeys finds the store of a tenant, or makes it with as many replicas as a ledger.
 func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 	if cfg.Conn == nil || !ledger.ValidToken(cfg.Tenant) {
-		return nil, ledger.Refuse("conn", "no connection, or no tenant", "a connection to NATS and the name of a tenant")
+		return nil, ledger.Refuse("conn", "no connection, or no tenant",
+			"a connection to NATS and the name of a tenant")
 	}
 	client, err := js.New(cfg.Conn)
 	if err != nil {
@@ -55,9 +56,12 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 	done()
 	if errors.Is(err, js.ErrStreamNotFound) {
 		stream, err = client.CreateStream(ctx, js.StreamConfig{
-			Name: name, Description: "Sagenbaum keys of tenant " + cfg.Tenant + ": not a part of its ledger",
-			Subjects: []string{keySubject(cfg.Tenant, "*")}, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, MaxMsgsPerSubject: 1, MaxMsgSize: keyMessageMax,
-			Storage: js.FileStorage, Replicas: max(cfg.Replicas, 1), DenyPurge: true, AllowDirect: false,
+			Name:        name,
+			Description: "Sagenbaum keys of tenant " + cfg.Tenant + ": not a part of its ledger",
+			Subjects:    []string{keySubject(cfg.Tenant, "*")}, MaxMsgs: -1, MaxBytes: -1,
+			MaxConsumers: -1, MaxMsgsPerSubject: 1, MaxMsgSize: keyMessageMax,
+			Storage: js.FileStorage, Replicas: max(cfg.Replicas, 1), DenyPurge: true,
+			AllowDirect: false,
 		})
 		if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster
 			stream, err = client.Stream(ctx, name)
@@ -108,7 +112,8 @@ func (k *Keys) put(ctx context.Context, plan string, value []byte) error {
 	m := &nats.Msg{Subject: keySubject(k.tenant, plan), Data: value}
 	_, err := k.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(0))
 	var refused *js.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence || strings.Contains(refused.Description, "wrong last sequence")) {
+	if errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence ||
+		strings.Contains(refused.Description, "wrong last sequence")) {
 		return fmt.Errorf("%w: plan %s has a key, or had one", ledger.ErrConflict, plan)
 	}
 	if err != nil {
@@ -126,7 +131,8 @@ func (k *Keys) Destroy(ctx context.Context, plan string) error {
 		case errors.Is(err, ErrKeyDestroyed):
 			return nil
 		case err == nil:
-			if err := k.stream.SecureDeleteMsg(ctx, sequence); err != nil && !errors.Is(err, js.ErrMsgNotFound) {
+			if err := k.stream.SecureDeleteMsg(ctx, sequence); err != nil &&
+				!errors.Is(err, js.ErrMsgNotFound) {
 				return fmt.Errorf("cannot destroy the key of plan %s: %w", plan, explain(err))
 			}
 		case !errors.Is(err, ErrNoKey):

@@ -24,7 +24,8 @@ func TestKeysAreThereUntilTheyAreDestroyedForGood(t *testing.T) {
 	if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrNoKey) {
 		t.Errorf("%v", err)
 	}
-	if err := errors.Join(keys.Create(t.Context(), "p", secret), keys.Create(t.Context(), "q", []byte("other"))); err != nil {
+	if err := errors.Join(keys.Create(t.Context(), "p", secret),
+		keys.Create(t.Context(), "q", []byte("other"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := keys.Create(t.Context(), "p", []byte("again")); !errors.Is(err, ledger.ErrConflict) {
@@ -60,7 +61,8 @@ func TestKeysAreThereUntilTheyAreDestroyedForGood(t *testing.T) {
 	if value, err := keys.Get(t.Context(), "q"); err != nil || string(value) != "other" {
 		t.Errorf("another plan's: %q, %v", value, err)
 	}
-	if _, err := keys.Get(t.Context(), "a.b"); !errors.Is(err, jetstream.ErrNoKey) || keys.Create(t.Context(), "a.b", secret) == nil {
+	if _, err := keys.Get(t.Context(), "a.b"); !errors.Is(err, jetstream.ErrNoKey) ||
+		keys.Create(t.Context(), "a.b", secret) == nil {
 		t.Errorf("no plan: %v", err)
 	}
 }

@@ -70,11 +70,14 @@ func provision(ctx context.Context, client js.JetStream, cfg Config) (js.Stream,
 func explain(err error) error {
 	switch {
 	case errors.Is(err, js.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return ledger.Refuse("server", "JetStream is off", `a server started with JetStream ("jetstream {}" in its configuration, or -js)`)
+		return ledger.Refuse("server", "JetStream is off",
+			`a server started with JetStream ("jetstream {}" in its configuration, or -js)`)
 	case errors.Is(err, js.ErrJetStreamNotEnabledForAccount):
-		return ledger.Refuse("account", "JetStream is off for this account", `"jetstream: enabled" in the account's configuration`)
+		return ledger.Refuse("account", "JetStream is off for this account",
+			`"jetstream: enabled" in the account's configuration`)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("no answer from JetStream; the user may lack permission on $JS.API, or the server lost its disk: %w", err)
+		return fmt.Errorf("no answer from JetStream; the user may lack permission on $JS.API, or "+
+			"the server lost its disk: %w", err)
 	}
 	return err
 }
@@ -89,18 +92,25 @@ func contradiction(have, want js.StreamConfig, cfg Config) error {
 		have  any
 		want  string
 	}{
-		{"subjects", len(have.Subjects) == 1 && have.Subjects[0] == want.Subjects[0], have.Subjects, want.Subjects[0] + " and nothing else"},
+		{"subjects", len(have.Subjects) == 1 && have.Subjects[0] == want.Subjects[0], have.Subjects,
+			want.Subjects[0] + " and nothing else"},
 		{"storage", have.Storage == want.Storage, have.Storage, "file"},
 		{"retention", have.Retention == want.Retention, have.Retention, "limits"},
-		{"discard", have.Discard == want.Discard && !have.DiscardNewPerSubject, have.Discard, "new"},
+		{"discard", have.Discard == want.Discard && !have.DiscardNewPerSubject, have.Discard,
+			"new"},
 		{"deny_delete", have.DenyDelete, have.DenyDelete, "true"},
 		{"deny_purge", have.DenyPurge, have.DenyPurge, "true"},
 		{"max_age", have.MaxAge == 0, have.MaxAge, "none"},
 		{"max_msgs", have.MaxMsgs <= 0, have.MaxMsgs, "none"},
 		{"max_msgs_per_subject", have.MaxMsgsPerSubject <= 0, have.MaxMsgsPerSubject, "none"},
-		{"max_msg_size", have.MaxMsgSize == want.MaxMsgSize, have.MaxMsgSize, fmt.Sprint(want.MaxMsgSize)},
-		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes, have.MaxBytes, fmt.Sprintf("%d; change it with: nats stream edit %s --max-bytes=%d", cfg.MaxBytes, name, cfg.MaxBytes)},
-		{"num_replicas", have.Replicas >= want.Replicas, have.Replicas, fmt.Sprintf("at least %d; change it with: nats stream edit %s --replicas=%d", want.Replicas, name, want.Replicas)},
+		{"max_msg_size", have.MaxMsgSize == want.MaxMsgSize, have.MaxMsgSize,
+			fmt.Sprint(want.MaxMsgSize)},
+		{"max_bytes", cfg.MaxBytes == 0 || have.MaxBytes == cfg.MaxBytes, have.MaxBytes,
+			fmt.Sprintf("%d; change it with: nats stream edit %s --max-bytes=%d", cfg.MaxBytes,
+				name, cfg.MaxBytes)},
+		{"num_replicas", have.Replicas >= want.Replicas, have.Replicas,
+			fmt.Sprintf("at least %d; change it with: nats stream edit %s --replicas=%d",
+				want.Replicas, name, want.Replicas)},
 		{"no_ack", !have.NoAck, have.NoAck, "false"},
 		{"sealed", !have.Sealed, have.Sealed, "false"},
 		{"persist_mode", have.PersistMode == js.DefaultPersistMode, have.PersistMode, "default"},
@@ -116,7 +126,8 @@ func contradiction(have, want js.StreamConfig, cfg Config) error {
 		{"subject_transform", have.SubjectTransform == nil, "set", "none"},
 	} {
 		if !rule.ok {
-			return ledger.Refuse("stream."+rule.field, fmt.Sprintf("%s has %v", name, rule.have), rule.want)
+			return ledger.Refuse("stream."+rule.field, fmt.Sprintf("%s has %v", name, rule.have),
+				rule.want)
 		}
 	}
 	return nil

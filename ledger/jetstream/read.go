@@ -100,8 +100,10 @@ func (r *reader) run(ctx context.Context) error {
 	}
 	s := r.store
 	// No answer is waited for: a consumer that stays is forgotten when idle.
-	defer s.conn.Publish("$JS.API.CONSUMER.DELETE."+StreamName(s.tenant)+"."+consumer.CachedInfo().Name, nil) //nolint:errcheck
-	messages, err := consumer.Messages(js.PullMaxMessagesWithBytesLimit(readAheadLenMax, readAheadSizeMax),
+	gone := "$JS.API.CONSUMER.DELETE." + StreamName(s.tenant) + "." + consumer.CachedInfo().Name
+	defer s.conn.Publish(gone, nil) //nolint:errcheck
+	messages, err := consumer.Messages(js.PullMaxMessagesWithBytesLimit(readAheadLenMax,
+		readAheadSizeMax),
 		js.PullExpiry(pullExpiry), js.PullHeartbeat(pullHeartbeat))
 	if err != nil {
 		return err
@@ -191,7 +193,8 @@ func (r *reader) begin(ctx context.Context) (js.Consumer, error) {
 		return nil, err
 	}
 	return r.store.stream.CreateConsumer(ctx, js.ConsumerConfig{
-		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next, AckPolicy: js.AckNonePolicy,
+		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next,
+		AckPolicy:     js.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerIdleMax,
 	})
 }
@@ -209,8 +212,10 @@ func (r *reader) guard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if again.StampNs != r.last.StampNs || again.Subject != r.last.Subject || !bytes.Equal(again.Data, r.last.Data) {
-		return &ledger.Halted{Guard: "G2", Sequence: again.Sequence, Problem: "the stream has another record here than was read before"}
+	if again.StampNs != r.last.StampNs || again.Subject != r.last.Subject ||
+		!bytes.Equal(again.Data, r.last.Data) {
+		return &ledger.Halted{Guard: "G2", Sequence: again.Sequence,
+			Problem: "the stream has another record here than was read before"}
 	}
 	return nil
 }
@@ -251,7 +256,8 @@ func (r *reader) fetchOnce(ctx context.Context, before uint64, then error) error
 	var halted *ledger.Halted
 	switch {
 	case errors.As(err, &halted):
-		return &ledger.Halted{Guard: "G1", Sequence: missing, Problem: fmt.Sprintf("the record is missing; the next is %d", before)}
+		return &ledger.Halted{Guard: "G1", Sequence: missing,
+			Problem: fmt.Sprintf("the record is missing; the next is %d", before)}
 	case err != nil:
 		return err
 	}

@@ -31,7 +31,8 @@ func Inspect(ctx context.Context, conn *nats.Conn, tenant string) (Inspected, er
 		return Inspected{}, nil
 	}
 	if err != nil {
-		return Inspected{}, fmt.Errorf("cannot look at stream %s: %w", StreamName(tenant), explain(err))
+		return Inspected{}, fmt.Errorf("cannot look at stream %s: %w", StreamName(tenant),
+			explain(err))
 	}
 	return inspected(stream.CachedInfo(), tenant), nil
 }
@@ -45,7 +46,8 @@ func inspected(info *js.StreamInfo, tenant string) Inspected {
 
 func headOf(info *js.StreamInfo) ledger.Head {
 	state := info.State
-	head := ledger.Head{First: state.FirstSeq, Last: state.LastSeq, Deleted: uint64(state.NumDeleted), CreatedNs: info.Created.UnixNano()}
+	head := ledger.Head{First: state.FirstSeq, Last: state.LastSeq,
+		Deleted: uint64(state.NumDeleted), CreatedNs: info.Created.UnixNano()}
 	if state.Msgs == 0 {
 		head.First = head.Last + 1
 	}
@@ -77,7 +79,8 @@ func (r *Replacement) config(first uint64) js.StreamConfig {
 	config := wanted(r.cfg)
 	config.FirstSeq = first
 	config.Subjects = []string{hidden + config.Subjects[0]}
-	config.SubjectTransform = &js.SubjectTransformConfig{Source: config.Subjects[0], Destination: "saga." + r.cfg.Tenant + ".>"}
+	config.SubjectTransform = &js.SubjectTransformConfig{Source: config.Subjects[0],
+		Destination: "saga." + r.cfg.Tenant + ".>"}
 	return config
 }
 
@@ -88,9 +91,11 @@ func (r *Replacement) Delete(ctx context.Context, createdNs int64) error {
 		return err
 	}
 	if now.Head.CreatedNs != createdNs {
-		return ledger.Refuse("stream", fmt.Sprintf("%s is another one than the repair is about", StreamName(r.cfg.Tenant)), "a repair that begins anew")
+		return ledger.Refuse("stream", fmt.Sprintf("%s is another one than the repair is about",
+			StreamName(r.cfg.Tenant)), "a repair that begins anew")
 	}
-	if err := r.client.DeleteStream(ctx, StreamName(r.cfg.Tenant)); err != nil && !errors.Is(err, js.ErrStreamNotFound) {
+	if err := r.client.DeleteStream(ctx, StreamName(r.cfg.Tenant)); err != nil &&
+		!errors.Is(err, js.ErrStreamNotFound) {
 		return fmt.Errorf("cannot delete stream %s: %w", StreamName(r.cfg.Tenant), err)
 	}
 	return nil
@@ -110,7 +115,8 @@ func (r *Replacement) Create(ctx context.Context, first uint64) (Inspected, erro
 	}
 	now := inspected(stream.CachedInfo(), r.cfg.Tenant)
 	if now.Head.First != first {
-		return now, ledger.Refuse("stream", fmt.Sprintf("%s starts at %d", name, now.Head.First), fmt.Sprintf("one that starts at %d; begin the repair anew", first))
+		return now, ledger.Refuse("stream", fmt.Sprintf("%s starts at %d", name, now.Head.First),
+			fmt.Sprintf("one that starts at %d; begin the repair anew", first))
 	}
 	return now, nil
 }
@@ -122,12 +128,14 @@ func (r *Replacement) Put(ctx context.Context, m ledger.Message, last uint64) er
 	if m.ContentType != "" {
 		msg.Header.Set(contentType, m.ContentType)
 	}
-	ack, err := r.client.PublishMsg(ctx, msg, js.WithRetryAttempts(0), js.WithExpectLastSequence(last))
+	ack, err := r.client.PublishMsg(ctx, msg, js.WithRetryAttempts(0),
+		js.WithExpectLastSequence(last))
 	if err != nil {
 		return fmt.Errorf("cannot append to the new stream: %w", err)
 	}
 	if ack.Sequence != last+1 {
-		return ledger.Refuse("stream", fmt.Sprintf("the record stands at %d", ack.Sequence), fmt.Sprintf("sequence %d", last+1))
+		return ledger.Refuse("stream", fmt.Sprintf("the record stands at %d", ack.Sequence),
+			fmt.Sprintf("sequence %d", last+1))
 	}
 	return nil
 }
@@ -145,7 +153,10 @@ func (r *Replacement) Finish(ctx context.Context, first uint64) error {
 // Salvage yields what can still be read of a stream from a sequence on, up to its
 // end, in order. It skips what cannot be read. It is for a stream that is damaged:
 // Store.Read stops at the first damage.
-func Salvage(ctx context.Context, conn *nats.Conn, tenant string, from, to uint64, yield func(ledger.Message) error) error {
+func Salvage(
+	ctx context.Context, conn *nats.Conn, tenant string, from, to uint64,
+	yield func(ledger.Message) error,
+) error {
 	client, err := js.New(conn)
 	if err != nil {
 		return fmt.Errorf("cannot use the connection: %v", err)

@@ -48,7 +48,8 @@ func TestReopeningAfterARestartKeepsEverything(t *testing.T) {
 // patient keeps a client connecting while its server restarts.
 func patient(t *testing.T, server *embedded.Server) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0))
+	conn, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+		nats.ReconnectJitter(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

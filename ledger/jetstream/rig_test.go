@@ -183,8 +183,10 @@ func (r *serverRig) restart(t *testing.T, crash bool) {
 }
 
 func (r *serverRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
-	n := &natsBed{t: t, conn: r.conn, second: r.second, upstream: func() string { return fmt.Sprintf("127.0.0.1:%d", r.port) }}
-	n.config = jetstream.Config{Tenant: tenant, MaxBytes: bytesMax, DurableServer: r.server.DurableID(), AcceptLossyBroker: true}
+	n := &natsBed{t: t, conn: r.conn, second: r.second,
+		upstream: func() string { return fmt.Sprintf("127.0.0.1:%d", r.port) }}
+	n.config = jetstream.Config{Tenant: tenant, MaxBytes: bytesMax, DurableServer: r.server.DurableID(),
+		AcceptLossyBroker: true}
 	return n.bed()
 }
 
@@ -198,7 +200,8 @@ func newClusterRig(t *testing.T, c *cluster) *clusterRig {
 	r := &clusterRig{cluster: c}
 	for i, conn := range []**nats.Conn{&r.conn, &r.second} {
 		var err error
-		if *conn, err = nats.Connect(c.servers[i].ClientURL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0)); err != nil {
+		if *conn, err = nats.Connect(c.servers[i].ClientURL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1),
+			nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup((*conn).Close)
@@ -213,7 +216,8 @@ func (r *clusterRig) restart(t *testing.T, crash bool) {
 }
 
 func (r *clusterRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
-	n := &natsBed{t: t, conn: r.conn, second: r.second, upstream: func() string { return fmt.Sprintf("127.0.0.1:%d", r.ports[2]) }}
+	n := &natsBed{t: t, conn: r.conn, second: r.second,
+		upstream: func() string { return fmt.Sprintf("127.0.0.1:%d", r.ports[2]) }}
 	n.config = jetstream.Config{Tenant: tenant, MaxBytes: bytesMax, Replicas: 3, AcceptLossyBroker: true}
 	b := n.bed()
 	b.replicated = true
@@ -267,7 +271,8 @@ func (n *natsBed) open(conn *nats.Conn) *jetstream.Store {
 			return err
 		}
 		subject := "saga." + config.Tenant + ".fact.probe"
-		_, err = store.Append(ctx, ledger.Append{Subject: subject, ID: newID(), Data: []byte("x"), FenceSubject: subject, Fence: 1 << 40})
+		_, err = store.Append(ctx, ledger.Append{Subject: subject, ID: newID(), Data: []byte("x"),
+			FenceSubject: subject, Fence: 1 << 40})
 		if errors.Is(err, ledger.ErrConflict) {
 			return nil
 		}
@@ -314,7 +319,8 @@ func (n *natsBed) faulty() (ledger.Store, func(ledger.Fault)) {
 		n.t.Fatal(err)
 	}
 	n.proxy = p
-	conn, err := nats.Connect("nats://"+p.address(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
+	conn, err := nats.Connect("nats://"+p.address(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -373,7 +379,8 @@ func clusterFolder(dir string, server, generation int) string {
 func (c *cluster) restart(crash bool) error {
 	if crash {
 		for i := range c.servers {
-			if err := os.CopyFS(clusterFolder(c.dir, i, c.generation+1), os.DirFS(clusterFolder(c.dir, i, c.generation))); err != nil {
+			if err := os.CopyFS(clusterFolder(c.dir, i, c.generation+1),
+				os.DirFS(clusterFolder(c.dir, i, c.generation))); err != nil {
 				return err
 			}
 		}
@@ -401,7 +408,8 @@ func (c *cluster) start() error {
 			routes = append(routes, fmt.Sprintf("%q", fmt.Sprintf("nats://127.0.0.1:%d", port)))
 		}
 		file := clusterFolder(c.dir, i, c.generation) + ".conf"
-		config := fmt.Sprintf(clusterConfig, i, c.ports[i], clusterFolder(c.dir, i, c.generation), c.ports[3+i], strings.Join(routes, ", "))
+		config := fmt.Sprintf(clusterConfig, i, c.ports[i], clusterFolder(c.dir, i, c.generation), c.ports[3+i],
+			strings.Join(routes, ", "))
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			return err
 		}

@@ -67,7 +67,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if cfg.MaxBytes < 0 || cfg.Replicas < 0 || cfg.Replicas > 5 {
-		return nil, ledger.Refuse("config", fmt.Sprintf("max_bytes %d, replicas %d", cfg.MaxBytes, cfg.Replicas), "max_bytes of 0 or more, replicas 1 to 5")
+		return nil, ledger.Refuse("config", fmt.Sprintf("max_bytes %d, replicas %d", cfg.MaxBytes,
+			cfg.Replicas), "max_bytes of 0 or more, replicas 1 to 5")
 	}
 	if err := checkServer(cfg.Conn); err != nil {
 		return nil, err
@@ -100,7 +101,8 @@ func (s *Store) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	case errors.Is(getErr, js.ErrMsgNotFound):
 		return 0, err
 	case getErr != nil:
-		return 0, fmt.Errorf("cannot append to %s: %w: %v, and then %v", a.Subject, ledger.ErrInDoubt, err, getErr)
+		return 0, fmt.Errorf("cannot append to %s: %w: %v, and then %v", a.Subject,
+			ledger.ErrInDoubt, err, getErr)
 	case last.Header.Get(js.MsgIDHeader) == a.ID:
 		return last.Sequence, nil
 	}
@@ -111,7 +113,8 @@ func (s *Store) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 func (s *Store) Head(ctx context.Context) (ledger.Head, error) {
 	info, err := s.stream.Info(ctx)
 	if err != nil {
-		return ledger.Head{}, fmt.Errorf("cannot read the head of %s: %w", StreamName(s.tenant), err)
+		return ledger.Head{}, fmt.Errorf("cannot read the head of %s: %w", StreamName(s.tenant),
+			err)
 	}
 	return headOf(info), nil
 }
@@ -126,8 +129,9 @@ func (s *Store) Get(ctx context.Context, sequence uint64) (ledger.Message, error
 	switch {
 	case err == nil && raw.Sequence == sequence:
 	case ctx.Err() != nil:
-		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence, StreamName(s.tenant), ctx.Err())
-	default: // not there, or its header is damaged, which hides in this answer even where the message came from
+		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
+			StreamName(s.tenant), ctx.Err())
+	default: // not there, or its header is damaged, so that the answer hides its subject
 		return s.getFromLeader(ctx, sequence)
 	}
 	return ledger.Message{
@@ -150,7 +154,8 @@ type messageAnswer struct {
 
 func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error) {
 	fail := func(err error) (ledger.Message, error) {
-		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence, StreamName(s.tenant), err)
+		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
+			StreamName(s.tenant), err)
 	}
 	// The head comes first: a message behind it may arrive in between.
 	head, err := s.Head(ctx)
@@ -160,7 +165,8 @@ func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Mess
 	if err := head.Holds(sequence); err != nil {
 		return ledger.Message{}, err
 	}
-	reply, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+StreamName(s.tenant), fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	reply, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+StreamName(s.tenant),
+		fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if err != nil {
 		return fail(err)
 	}
@@ -170,14 +176,16 @@ func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Mess
 	}
 	switch {
 	case answer.Error != nil && answer.Error.ErrorCode == js.JSErrCodeMessageNotFound:
-		return ledger.Message{}, &ledger.Halted{Guard: "G1", Sequence: sequence, Problem: "the record is missing"}
+		return ledger.Message{}, &ledger.Halted{Guard: "G1", Sequence: sequence,
+			Problem: "the record is missing"}
 	case answer.Error != nil:
 		return fail(answer.Error)
 	case answer.Message == nil:
 		return fail(errors.New("the server's answer has no message"))
 	}
 	m := answer.Message
-	msg := ledger.Message{Sequence: m.Sequence, StampNs: m.Time.UnixNano(), Subject: m.Subject, Data: m.Data}
+	msg := ledger.Message{Sequence: m.Sequence, StampNs: m.Time.UnixNano(), Subject: m.Subject,
+		Data: m.Data}
 	if len(m.Header) > 0 {
 		// One that cannot be read says nothing, as where the stream is read in order.
 		if header, err := nats.DecodeHeadersMsg(m.Header); err == nil {

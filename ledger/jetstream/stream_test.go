@@ -44,15 +44,18 @@ func TestStreamRefusesDeleteAndPurgeAndCannotBeLoosened(t *testing.T) {
 	loose.DenyDelete, loose.DenyPurge = false, false
 	_, update := admin(t, conn).UpdateStream(ctx, loose)
 	for verb, err := range map[string]error{
-		"delete": stream.DeleteMsg(ctx, 1), "secure delete": stream.SecureDeleteMsg(ctx, 1), "purge": stream.Purge(ctx), "update": update,
+		"delete": stream.DeleteMsg(ctx, 1), "secure delete": stream.SecureDeleteMsg(ctx, 1), "purge": stream.Purge(ctx),
+		"update": update,
 	} {
-		if err == nil || !strings.Contains(err.Error(), "err_code=1005") && !strings.Contains(err.Error(), "err_code=10110") {
+		if err == nil || !strings.Contains(err.Error(), "err_code=1005") &&
+			!strings.Contains(err.Error(), "err_code=10110") {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
 	rollup := nats.NewMsg("saga.t.agent.a1.p")
 	rollup.Header.Set("Nats-Rollup", "all")
-	if reply, err := conn.RequestMsg(rollup, 5*time.Second); err != nil || !strings.Contains(string(reply.Data), "error") {
+	if reply, err := conn.RequestMsg(rollup, 5*time.Second); err != nil ||
+		!strings.Contains(string(reply.Data), "error") {
 		t.Errorf("rollup: %v", err)
 	}
 	if m := take(t, ctx, store, 1, 1)[0]; string(m.Data) != "one" {
@@ -97,7 +100,8 @@ func TestOpenRefusesAStreamThatContradictsALedger(t *testing.T) {
 	} {
 		tenant := fmt.Sprintf("c%d", i)
 		config := good.CachedInfo().Config
-		config.Name, config.Subjects, config.Metadata = jetstream.StreamName(tenant), []string{"saga." + tenant + ".>"}, nil
+		config.Name, config.Subjects, config.Metadata = jetstream.StreamName(tenant), []string{"saga." + tenant + ".>"},
+			nil
 		c.change(&config)
 		if _, err := client.CreateStream(ctx, config); err != nil {
 			t.Errorf("%s: cannot make the stream: %v", c.field, err)
@@ -117,7 +121,8 @@ func TestOpenRefusesAStreamThatContradictsALedger(t *testing.T) {
 		}
 	}
 	for field, cfg := range map[string]jetstream.Config{
-		"stream.max_bytes": {MaxBytes: 1 << 20}, "stream.num_replicas": {Replicas: 3}, "config": {Replicas: 9}, "tenant": {Tenant: "a.b"},
+		"stream.max_bytes": {MaxBytes: 1 << 20}, "stream.num_replicas": {Replicas: 3}, "config": {Replicas: 9},
+		"tenant": {Tenant: "a.b"},
 	} {
 		cfg.Conn, cfg.DurableServer = conn, server.DurableID()
 		if cfg.Tenant == "" {
@@ -184,7 +189,8 @@ func TestAHoleInTheStreamHaltsReaders(t *testing.T) {
 	if m, err := store.Get(ctx, 6); err != nil || m.Sequence != 6 {
 		t.Errorf("get behind the hole: %+v, %v", m, err)
 	}
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", DurableServer: server.DurableID()}); !isRefused(err, "stream.deny_delete") {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t",
+		DurableServer: server.DurableID()}); !isRefused(err, "stream.deny_delete") {
 		t.Errorf("open: %v", err)
 	}
 	if err := stream.DeleteMsg(ctx, 1); err != nil {
@@ -200,7 +206,8 @@ func TestAFullStreamTakesNothingAndKeepsWhatItHas(t *testing.T) {
 	ctx := within(t, 20*time.Second)
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	conn := connect(t, server)
-	store, err := jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", MaxBytes: 200 << 10, DurableServer: server.DurableID()})
+	store, err := jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", MaxBytes: 200 << 10,
+		DurableServer: server.DurableID()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,11 +268,13 @@ func TestServersThatCannotHoldALedgerAreRefused(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, 30*time.Second)
 	plain := runNATS(t, &natsd.Options{})
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: plain, Tenant: "t", AcceptLossyBroker: true}); !isRefused(err, "server") || !strings.Contains(err.Error(), "JetStream is off") {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: plain, Tenant: "t",
+		AcceptLossyBroker: true}); !isRefused(err, "server") || !strings.Contains(err.Error(), "JetStream is off") {
 		t.Errorf("JetStream off: %v", err)
 	}
 	small := runNATS(t, &natsd.Options{JetStream: true, StoreDir: t.TempDir(), MaxPayload: 1000})
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: small, Tenant: "t", AcceptLossyBroker: true}); !isRefused(err, "max_payload") {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: small, Tenant: "t",
+		AcceptLossyBroker: true}); !isRefused(err, "max_payload") {
 		t.Errorf("small payloads: %v", err)
 	}
 	old, err := nats.Connect("", nats.SetCustomDialer(oldServer{}))
@@ -273,7 +282,8 @@ func TestServersThatCannotHoldALedgerAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(old.Close)
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: old, Tenant: "t"}); !isRefused(err, "server") || !strings.Contains(err.Error(), jetstream.ServerVersionMin) {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: old, Tenant: "t"}); !isRefused(err, "server") ||
+		!strings.Contains(err.Error(), jetstream.ServerVersionMin) {
 		t.Errorf("old server: %v", err)
 	}
 }
@@ -286,18 +296,22 @@ func TestAServerThatIsNotKnownToSyncIsRefusedUnlessAccepted(t *testing.T) {
 	if !isRefused(err, "sync_interval") || !strings.Contains(err.Error(), "--accept-lossy-broker") {
 		t.Errorf("unknown: %v", err)
 	}
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: external, Tenant: "t", AcceptLossyBroker: true}); err != nil {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: external, Tenant: "t",
+		AcceptLossyBroker: true}); err != nil {
 		t.Errorf("accepted: %v", err)
 	}
 	lossy := startServer(t, embedded.Config{Dir: t.TempDir(), NoSync: true})
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: connect(t, lossy), Tenant: "t", DurableServer: lossy.DurableID()}); !isRefused(err, "sync_interval") {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: connect(t, lossy), Tenant: "t",
+		DurableServer: lossy.DurableID()}); !isRefused(err, "sync_interval") {
 		t.Errorf("embedded without sync: %v", err)
 	}
 	for _, always := range []bool{true, false} {
 		tenants, system := natsd.NewAccount("TENANTS"), natsd.NewAccount("SYS")
 		options := &natsd.Options{
-			JetStream: true, StoreDir: t.TempDir(), SyncAlways: always, Accounts: []*natsd.Account{tenants, system}, SystemAccount: "SYS",
-			Users: []*natsd.User{{Username: "tenant", Password: "x", Account: tenants}, {Username: "sys", Password: "x", Account: system}},
+			JetStream: true, StoreDir: t.TempDir(), SyncAlways: always, Accounts: []*natsd.Account{tenants, system},
+			SystemAccount: "SYS",
+			Users: []*natsd.User{{Username: "tenant", Password: "x", Account: tenants},
+				{Username: "sys", Password: "x", Account: system}},
 		}
 		sys := runNATS(t, options, nats.UserInfo("sys", "x"))
 		conn, err := nats.Connect(sys.ConnectedUrl(), nats.UserInfo("tenant", "x"))
@@ -323,7 +337,9 @@ func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 	if _, err := nats.Connect(server.URL()); err == nil {
 		t.Fatal("connected without credentials")
 	}
-	conn, err := nats.Connect(server.URL(), nats.UserInfo("a1", "x"), nats.CustomInboxPrefix(embedded.InboxPrefix("a1")), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect(server.URL(), nats.UserInfo("a1", "x"),
+		nats.CustomInboxPrefix(embedded.InboxPrefix("a1")),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}

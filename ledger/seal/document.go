@@ -26,9 +26,11 @@ func ParsePath(text string) (Path, error) {
 	p := Path(strings.Split(text, "."))
 	switch {
 	case !slices.Contains([]string{"input", "output", "before"}, p[0]):
-		return nil, fmt.Errorf("%q begins with none of input, output and before, as in input.card", text)
+		return nil, fmt.Errorf("%q begins with none of input, output and before, as in input.card",
+			text)
 	case slices.Contains(p, ""):
-		return nil, fmt.Errorf("%q has an empty name; write names between the dots, as in input.card", text)
+		return nil,
+			fmt.Errorf("%q has an empty name; write names between the dots, as in input.card", text)
 	case len(p) > PathDepthMax:
 		return nil, fmt.Errorf("%q has %d names, at most %d", text, len(p), PathDepthMax)
 	case strings.ContainsAny(text, "/\"\\"):
@@ -56,25 +58,31 @@ func (p Path) Inside(other []string) bool { return len(other) > len(p) && p.Over
 // Document seals the values of one payload field (root is input, output or before) that
 // paths name. What is not there is left out; a value that is sealed already stays. It
 // returns the document as it was when nothing is to be sealed.
-func Document(key Key, at Place, root string, paths []Path, document json.RawMessage) json.RawMessage {
+func Document(
+	key Key, at Place, root string, paths []Path, document json.RawMessage,
+) json.RawMessage {
 	for _, path := range paths {
 		if path[0] != root || len(document) == 0 {
 			continue
 		}
-		document = replace(document, path[1:], root, func(field string, value json.RawMessage) json.RawMessage {
-			if _, ok := parse(value); ok || bytes.Equal(value, []byte("null")) {
-				return value
-			}
-			place := at
-			place.Field = field
-			return Seal(key, place, value)
-		})
+		document = replace(document, path[1:], root,
+			func(field string, value json.RawMessage) json.RawMessage {
+				if _, ok := parse(value); ok || bytes.Equal(value, []byte("null")) {
+					return value
+				}
+				place := at
+				place.Field = field
+				return Seal(key, place, value)
+			})
 	}
 	return document
 }
 
 // replace changes the values at a path, and keeps every other byte.
-func replace(raw json.RawMessage, path []string, field string, with func(field string, value json.RawMessage) json.RawMessage) json.RawMessage {
+func replace(
+	raw json.RawMessage, path []string, field string,
+	with func(field string, value json.RawMessage) json.RawMessage,
+) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
 	if _, ok := parse(raw); ok || len(path) == 0 {
 		return with(field, raw)
@@ -89,7 +97,9 @@ func replace(raw json.RawMessage, path []string, field string, with func(field s
 
 // rebuild passes the members of an object, or the items of a list, through a function;
 // the order of the members stays. Other values are returned as they are.
-func rebuild(raw json.RawMessage, each func(name string, value json.RawMessage) json.RawMessage) json.RawMessage {
+func rebuild(
+	raw json.RawMessage, each func(name string, value json.RawMessage) json.RawMessage,
+) json.RawMessage {
 	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
 		return raw
 	}
@@ -142,7 +152,9 @@ func Sealed(document []byte) bool { return bytes.Contains(document, []byte(Mark)
 // Open opens every sealed value of a document by a function, which decides whose keys
 // may be used. The first error ends it. It returns the values that were opened, so that
 // they can be kept out of what is said of them.
-func Open(document json.RawMessage, open func(Value) (json.RawMessage, error)) (out json.RawMessage, opened []json.RawMessage, err error) {
+func Open(
+	document json.RawMessage, open func(Value) (json.RawMessage, error),
+) (out json.RawMessage, opened []json.RawMessage, err error) {
 	if !Sealed(document) {
 		return document, nil, nil
 	}
@@ -173,13 +185,20 @@ func each(raw json.RawMessage, with func(Value, json.RawMessage) json.RawMessage
 	if !Sealed(raw) {
 		return raw
 	}
-	return rebuild(raw, func(_ string, value json.RawMessage) json.RawMessage { return each(value, with) })
+	return rebuild(raw, func(_ string, value json.RawMessage) json.RawMessage {
+		return each(value,
+			with)
+	})
 }
 
 // Values are the sealed values of a document, in order.
 func Values(document json.RawMessage) (list []Value) {
 	if Sealed(document) {
-		each(document, func(v Value, raw json.RawMessage) json.RawMessage { list = append(list, v); return raw })
+		each(document, func(v Value, raw json.RawMessage) json.RawMessage {
+			list = append(list,
+				v)
+			return raw
+		})
 	}
 	return list
 }
@@ -213,7 +232,9 @@ func At(document json.RawMessage, pointers []string) (values []json.RawMessage) 
 }
 
 // walk passes every value of a document with its place; false: not what is in it.
-func walk(pointer string, raw json.RawMessage, each func(pointer string, value json.RawMessage) bool) {
+func walk(
+	pointer string, raw json.RawMessage, each func(pointer string, value json.RawMessage) bool,
+) {
 	raw = bytes.TrimSpace(raw)
 	if each(pointer, raw) {
 		rebuild(raw, func(name string, value json.RawMessage) json.RawMessage {
@@ -230,7 +251,10 @@ func Redact(document json.RawMessage) json.RawMessage {
 	if !Sealed(document) {
 		return document
 	}
-	return each(document, func(v Value, _ json.RawMessage) json.RawMessage { return quote(v.Name()) })
+	return each(document, func(v Value,
+		_ json.RawMessage) json.RawMessage {
+		return quote(v.Name())
+	})
 }
 
 // scrubMin is the shortest text that Scrub looks for, in bytes: shorter ones stand
@@ -252,7 +276,8 @@ func scrub(text string, secrets []string) string {
 // ScrubReply is Scrub for all that a worker says.
 func ScrubReply(r api.Reply, opened []json.RawMessage) api.Reply {
 	list := secrets(opened)
-	r.Code, r.Message, r.ExternalRef = scrub(r.Code, list), scrub(r.Message, list), scrub(r.ExternalRef, list)
+	r.Code, r.Message, r.ExternalRef = scrub(r.Code, list), scrub(r.Message, list),
+		scrub(r.ExternalRef, list)
 	if output := scrub(string(r.Output), list); output != string(r.Output) {
 		if r.Output = json.RawMessage(output); !json.Valid(r.Output) { // a number was taken out
 			r.Output = nil
@@ -270,7 +295,8 @@ func secrets(opened []json.RawMessage) (list []string) {
 			case len(value) == 0:
 			case value[0] == '"' && json.Unmarshal(value, &text) == nil:
 				escaped, _ := json.Marshal(text) // of a text
-				list = append(list, text, string(value[1:len(value)-1]), string(escaped[1:len(escaped)-1]))
+				list = append(list, text, string(value[1:len(value)-1]),
+					string(escaped[1:len(escaped)-1]))
 			case value[0] == '-' || value[0] >= '0' && value[0] <= '9':
 				list = append(list, string(value))
 			}

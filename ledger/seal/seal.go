@@ -86,7 +86,8 @@ func Seal(key Key, at Place, value json.RawMessage) json.RawMessage {
 	nonce := mac.Sum(nil)[:aead.NonceSize()]
 	box := aead.Seal(nonce, nonce, plain, at.bytes())
 	out, err := json.Marshal(sealed{
-		Text: at.Plan + "/" + at.Action + "/" + at.Field + "/" + base64.RawURLEncoding.EncodeToString(box), Bytes: len(plain),
+		Text:  at.Plan + "/" + at.Action + "/" + at.Field + "/" + base64.RawURLEncoding.EncodeToString(box),
+		Bytes: len(plain),
 	})
 	if err != nil {
 		panic("seal: a text that is no JSON: " + err.Error())
@@ -143,7 +144,8 @@ func parse(raw json.RawMessage) (v Value, ok bool) {
 	}
 	var s map[string]json.RawMessage
 	var text string
-	if json.Unmarshal(raw, &s) != nil || len(s) != 2 || s["bytes"] == nil || json.Unmarshal(s[Mark], &text) != nil {
+	if json.Unmarshal(raw, &s) != nil || len(s) != 2 || s["bytes"] == nil ||
+		json.Unmarshal(s[Mark], &text) != nil {
 		return Value{}, false
 	}
 	plan, rest, ok := strings.Cut(text, "/")

@@ -45,7 +45,8 @@ func TestSealedDocumentsOpenToTheSameBytes(t *testing.T) {
 			t.Errorf("%q shows in %s", secret, sealed)
 		}
 	}
-	if !strings.HasPrefix(string(sealed), `{"amount":10.10,"card":{"sagenbaum/sealed/v1":"p1/3/input.card/`) || !strings.HasSuffix(string(sealed), `{"n":2}],"note":null}`) {
+	if !strings.HasPrefix(string(sealed), `{"amount":10.10,"card":{"sagenbaum/sealed/v1":"p1/3/input.card/`) ||
+		!strings.HasSuffix(string(sealed), `{"n":2}],"note":null}`) {
 		t.Errorf("%s", sealed)
 	}
 	opened, values, err := seal.Open(sealed, opener(key, "t"))
@@ -73,7 +74,8 @@ func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
 	sealed := seal.Document(key, place, "input", paths(t, "input.card"), json.RawMessage(input))
 	text := string(sealed)
 	for name, forged := range map[string]string{
-		"plan": strings.Replace(text, `"p1/3/`, `"p2/3/`, 1), "action": strings.Replace(text, `"p1/3/`, `"p1/4/`, 1), "field": strings.Replace(text, "/input.card/", "/input.cord/", 1),
+		"plan": strings.Replace(text, `"p1/3/`, `"p2/3/`, 1), "action": strings.Replace(text, `"p1/3/`, `"p1/4/`, 1),
+		"field": strings.Replace(text, "/input.card/", "/input.cord/", 1),
 	} {
 		if _, _, err := seal.Open(json.RawMessage(forged), opener(key, "t")); !errors.Is(err, seal.ErrForged) {
 			t.Errorf("another %s: %v", name, err)
@@ -100,7 +102,8 @@ func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
 
 // TestSealedLengthsSayLittle: what is not longer than 32 bytes looks alike.
 func TestSealedLengthsSayLittle(t *testing.T) {
-	short, long := seal.Seal(key, place, json.RawMessage(`1`)), seal.Seal(key, place, json.RawMessage(`"4000123412341234"`))
+	short, long := seal.Seal(key, place, json.RawMessage(`1`)),
+		seal.Seal(key, place, json.RawMessage(`"4000123412341234"`))
 	if len(short) != len(long) || bytes.Equal(short, long) {
 		t.Errorf("%s and %s", short, long)
 	}
@@ -118,7 +121,8 @@ func TestSealPathsAreCheckedWithWhatWouldBeRight(t *testing.T) {
 	}
 	p := paths(t, "input.items.*.token")[0]
 	for path, want := range map[string][2]bool{ // overlaps, inside
-		"input": {true, false}, "input.items": {true, false}, "input.items.3.token": {true, false}, "input.items.3.token.x": {true, true}, "input.items.3.n": {false, false}, "output": {false, false},
+		"input": {true, false}, "input.items": {true, false}, "input.items.3.token": {true, false},
+		"input.items.3.token.x": {true, true}, "input.items.3.n": {false, false}, "output": {false, false},
 	} {
 		steps := strings.Split(path, ".")
 		if p.Overlaps(steps) != want[0] || p.Inside(steps) != want[1] {
@@ -133,14 +137,16 @@ func TestSealKeysShowNowhere(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "key", key, "in", struct{ K seal.Key }{key})
 	raw, err := json.Marshal(map[string]any{"k": key})
 	text := fmt.Sprintf("%v %+v %#v %s", key, key, key, key) + string(raw) + out.String()
-	if err != nil || strings.Contains(text, "1 2 3") || strings.Contains(text, "010203") || strings.Contains(text, "[1,2,3") || strings.Contains(text, "AQID") {
+	if err != nil || strings.Contains(text, "1 2 3") || strings.Contains(text, "010203") ||
+		strings.Contains(text, "[1,2,3") || strings.Contains(text, "AQID") {
 		t.Errorf("%s, %v", text, err)
 	}
 }
 
 // TestScrubTakesOpenedValuesOutOfTexts.
 func TestScrubTakesOpenedValuesOutOfTexts(t *testing.T) {
-	opened := []json.RawMessage{json.RawMessage(`{"number":"4000123412341234","pin":123456,"n":7}`), json.RawMessage(`"a\"quote"`)}
+	opened := []json.RawMessage{json.RawMessage(`{"number":"4000123412341234","pin":123456,"n":7}`),
+		json.RawMessage(`"a\"quote"`)}
 	got := seal.Scrub(`card 4000123412341234 with 123456 was declined, 7 times: a"quote and a\"quote`, opened)
 	if got != "card [sealed] with [sealed] was declined, 7 times: [sealed] and [sealed]" {
 		t.Error(got)
@@ -149,7 +155,8 @@ func TestScrubTakesOpenedValuesOutOfTexts(t *testing.T) {
 
 // FuzzSealDocumentsOfAnyBytes: no input panics, and what is sealed opens to what it was.
 func FuzzSealDocumentsOfAnyBytes(f *testing.F) {
-	for _, text := range []string{input, `[]`, `{"a":{"sagenbaum/sealed/v1":"a/b/c/AAAA","bytes":1}}`, `{"a":{"a":1,"a":2}}`, `"x`, `{"\u0061":1}`} {
+	for _, text := range []string{input, `[]`, `{"a":{"sagenbaum/sealed/v1":"a/b/c/AAAA","bytes":1}}`,
+		`{"a":{"a":1,"a":2}}`, `"x`, `{"\u0061":1}`} {
 		f.Add([]byte(text))
 	}
 	list := []seal.Path{{"input", "a"}, {"input", "*", "token"}, {"input", "card"}}

@@ -53,29 +53,39 @@ var lies = []struct {
 		r.GetCompensationDispatched().Capability = "undo.b"
 		f.at(11).records[1] = r
 	}},
-	{"a second success", "S100-1", "I22", 12, func(f *forger) { f.at(12).records = slices.Insert(f.at(12).records, 1, f.record(12, 0).CloneVT()) }},
+	{"a second success", "S100-1", "I22", 12, func(f *forger) {
+		f.at(12).records = slices.Insert(f.at(12).records, 1,
+			f.record(12, 0).CloneVT())
+	}},
 	{"a second success in another message", "S100-1", "I15", 13, func(f *forger) {
 		again := f.record(12, 0).CloneVT()
 		again.EpochNs++
 		f.insert(13, f.at(12).message.Subject, again)
 	}},
-	{"a success without its dispatch", "S100-1", "I18", 12, func(f *forger) { f.drop(11, 2); f.record(12, 0).Cause = nil }},
+	{"a success without its dispatch", "S100-1", "I18", 12,
+		func(f *forger) { f.drop(11, 2); f.record(12, 0).Cause = nil }},
 	{"a missing owed undo", "S100-1", "I22", 12, func(f *forger) { f.drop(11, 2); f.drop(12, 0) }},
-	{"a missing owed undo, and no end", "S100-1", "L1", 2, func(f *forger) { f.drop(11, 2); f.drop(12, 0, 1); f.atRest = true }},
+	{"a missing owed undo, and no end", "S100-1", "L1", 2,
+		func(f *forger) { f.drop(11, 2); f.drop(12, 0, 1); f.atRest = true }},
 	{"a success without its end", "S100-1", "L1", 2, func(f *forger) { f.drop(12, 1); f.atRest = true }},
 	{"a commit after the unwind", "S100-1", "I24", 13, func(f *forger) {
 		committed := &pb.Record{Plan: "p", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}
-		retired := &pb.Record{Plan: "p", Term: 1, EpochNs: f.record(12, 0).EpochNs, Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 3}}}
+		retired := &pb.Record{Plan: "p", Term: 1, EpochNs: f.record(12, 0).EpochNs,
+			Kind: &pb.Record_HeldSetRetired{HeldSetRetired: &pb.HeldSetRetired{Count: 3}}}
 		f.insert(11, f.at(9).message.Subject, committed)
 		f.insert(13, f.at(12).message.Subject, retired)
 	}},
 	{"a verdict that was never given", "S77-1", "I14", 8, func(f *forger) {
-		f.append("saga.t.executor", &pb.Record{Plan: "p", Action: "a", Term: 1, EpochNs: f.at(7).message.StampNs, Cause: nil, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
-			Lease: "action.verdict", Depth: 1, Condition: `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`}}})
+		f.append("saga.t.executor", &pb.Record{Plan: "p", Action: "a", Term: 1, EpochNs: f.at(7).message.StampNs,
+			Cause: nil, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
+				Lease: "action.verdict", Depth: 1,
+				Condition: `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`}}})
 	}},
 	{"a verdict on what never crossed", "S77-1", "I11", 8, func(f *forger) {
-		f.append("saga.t.executor", &pb.Record{Plan: "p", Action: "b", Term: 1, EpochNs: f.at(7).message.StampNs, Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
-			Lease: "action.verdict", Depth: 1, Condition: `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`}}})
+		f.append("saga.t.executor", &pb.Record{Plan: "p", Action: "b", Term: 1, EpochNs: f.at(7).message.StampNs,
+			Kind: &pb.Record_LeaseFired{LeaseFired: &pb.LeaseFired{
+				Lease: "action.verdict", Depth: 1,
+				Condition: `verdict.outcome in ["block", "redirect"] && action.outcome in ["completed", "in_doubt"]`}}})
 	}},
 	{"a clock that was moved", "clock-and-checkpoint", "I16", 9, func(f *forger) {
 		for _, r := range f.at(9).records {
@@ -97,40 +107,54 @@ var lies = []struct {
 		f.append("saga.t.executor.term", f.record(1, 0).CloneVT())
 		f.log[20].records[0].EpochNs++
 	}},
-	{"another tenant's message", "S100-1", "I27", 5, func(f *forger) { f.insert(5, "saga.other.agent.a1.p", f.record(9, 0).CloneVT()) }},
+	{"another tenant's message", "S100-1", "I27", 5,
+		func(f *forger) { f.insert(5, "saga.other.agent.a1.p", f.record(9, 0).CloneVT()) }},
 	{"another key", "E6-1", "I19", 7, func(f *forger) {
 		f.record(7, 2).GetCompensationDispatched().Key = ledger.Key("t", "p", "b", ledger.PurposeUndo)
 	}},
-	{"an attempt that is none", "E6-1", "I19", 7, func(f *forger) { f.record(7, 2).GetCompensationDispatched().Attempt = 2 }},
-	{"another undo than was registered", "E6-1", "I19", 7, func(f *forger) { f.record(7, 2).GetCompensationDispatched().Capability = "drop.everything" }},
-	{"an undo with another timeout", "E6-1", "I17", 7, func(f *forger) { f.record(7, 2).GetCompensationDispatched().TimeoutNs++ }},
+	{"an attempt that is none", "E6-1", "I19", 7,
+		func(f *forger) { f.record(7, 2).GetCompensationDispatched().Attempt = 2 }},
+	{"another undo than was registered", "E6-1", "I19", 7,
+		func(f *forger) { f.record(7, 2).GetCompensationDispatched().Capability = "drop.everything" }},
+	{"an undo with another timeout", "E6-1", "I17", 7,
+		func(f *forger) { f.record(7, 2).GetCompensationDispatched().TimeoutNs++ }},
 	{"an undo that hides the output", "E6-1", "I17", 7, func(f *forger) {
 		d := f.record(7, 2).GetCompensationDispatched()
 		d.HasForwardOutput = !d.HasForwardOutput
 	}},
-	{"an undo that calls its forward in doubt", "E6-1", "I20", 7, func(f *forger) { f.record(7, 2).GetCompensationDispatched().BlindCleanup = true }},
-	{"a firing of another condition", "S100-1", "I11", 10, func(f *forger) { f.record(10, 0).GetLeaseFired().Condition = "true" }},
+	{"an undo that calls its forward in doubt", "E6-1", "I20", 7,
+		func(f *forger) { f.record(7, 2).GetCompensationDispatched().BlindCleanup = true }},
+	{"a firing of another condition", "S100-1", "I11", 10,
+		func(f *forger) { f.record(10, 0).GetLeaseFired().Condition = "true" }},
 	{"a firing that read another value", "S93-1", "I11", 15, func(f *forger) {
 		r := f.record(15, 0).GetLeaseFired().Readings[0]
 		r.Value = []byte(`0.5`)
 	}},
-	{"a firing that read nothing", "S93-1", "I11", 15, func(f *forger) { f.record(15, 0).GetLeaseFired().Readings = nil }},
+	{"a firing that read nothing", "S93-1", "I11", 15,
+		func(f *forger) { f.record(15, 0).GetLeaseFired().Readings = nil }},
 	{"another depth", "S93-1", "I25", 15, func(f *forger) { f.record(15, 0).GetLeaseFired().Depth = 1 }},
 	{"a chain with a link less", "S93-1", "I25", 15, func(f *forger) { f.record(15, 0).GetLeaseFired().Chain = nil }},
 	{"a cut that was none", "S93-1", "I25", 18, func(f *forger) { f.record(18, 0).GetCascadeCut().Depth = 9 }},
-	{"a cascade that goes on without its owner", "S93-1", "I25", 21, func(f *forger) { f.drop(21, 0); f.instead(21, 0, 18, 0) }},
-	{"an end that hides what is outstanding", "S17-2", "I23", 11, func(f *forger) { f.record(11, 1).GetPlanEnded().Outstanding = nil }},
-	{"an end that counts too many", "S100-1", "I22", 12, func(f *forger) { f.record(12, 1).GetPlanEnded().Compensated++ }},
-	{"compensated instead of quarantined", "S17-2", "I22", 11, func(f *forger) { f.record(11, 1).GetPlanEnded().End = pb.PlanEnd_PLAN_END_COMPENSATED }},
-	{"an undo about another record", "E6-1", "I6", 7, func(f *forger) { f.record(7, 2).About = f.record(7, 0).Cause.CloneVT() }},
-	{"a cause that is nowhere", "E6-1", "I6", 7, func(f *forger) { f.record(7, 2).Cause = &pb.Address{Sequence: 3, Index: 9, Leaf: make([]byte, 32)} }},
+	{"a cascade that goes on without its owner", "S93-1", "I25", 21,
+		func(f *forger) { f.drop(21, 0); f.instead(21, 0, 18, 0) }},
+	{"an end that hides what is outstanding", "S17-2", "I23", 11,
+		func(f *forger) { f.record(11, 1).GetPlanEnded().Outstanding = nil }},
+	{"an end that counts too many", "S100-1", "I22", 12,
+		func(f *forger) { f.record(12, 1).GetPlanEnded().Compensated++ }},
+	{"compensated instead of quarantined", "S17-2", "I22", 11,
+		func(f *forger) { f.record(11, 1).GetPlanEnded().End = pb.PlanEnd_PLAN_END_COMPENSATED }},
+	{"an undo about another record", "E6-1", "I6", 7,
+		func(f *forger) { f.record(7, 2).About = f.record(7, 0).Cause.CloneVT() }},
+	{"a cause that is nowhere", "E6-1", "I6", 7,
+		func(f *forger) { f.record(7, 2).Cause = &pb.Address{Sequence: 3, Index: 9, Leaf: make([]byte, 32)} }},
 	{"half of a pair", "E6-1", "I6", 7, func(f *forger) { f.drop(4, 1) }},
 	{"an outcome that was left out", "S100-1", "I20", 10, func(f *forger) { f.drop(4, 0) }},
 	{"a failure that was left out", "S100-1", "I22", 10, func(f *forger) { f.drop(6, 0) }},
 	{"a resolution that was left out", "E4-1", "I15", 10, func(f *forger) { f.drop(10, 0); f.instead(10, 0, 8, 1) }},
 	{"a quarantine that was left out", "E4-1", "I23", 9, func(f *forger) { f.drop(9, 1) }},
 	{"a retry that nobody asked for", "S29-1", "I15", 11, func(f *forger) { f.drop(11, 0); f.instead(11, 0, 9, 1) }},
-	{"a retirement that counts too few", "S100-2", "I24", 10, func(f *forger) { f.record(10, 0).GetHeldSetRetired().Count-- }},
+	{"a retirement that counts too few", "S100-2", "I24", 10,
+		func(f *forger) { f.record(10, 0).GetHeldSetRetired().Count-- }},
 	{"a retirement without a commit", "S100-2", "I24", 9, func(f *forger) { f.drop(9, 0); f.instead(9, 0, 2, 0) }},
 	{"an undo after the commit that nobody asked for", "S100-2", "I6", 11, func(f *forger) { f.drop(11, 0) }},
 	{"a probe that was never answered", "cancelled", "I22", 19, func(f *forger) { f.drop(19, 0) }},
@@ -138,10 +162,12 @@ var lies = []struct {
 	{"a child that is not unwound", "S61-1", "I15", 30, func(f *forger) { f.drop(29, 3); f.instead(29, 3, 29, 1) }},
 	{"an agent's record of a holder", "E6-1", "I4", 6, func(f *forger) { f.at(6).message.Subject = "saga.t.executor" }},
 	{"a checkpoint of what is not there yet", "cancelled", "I2", 21, func(f *forger) {
-		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
-			Size: 99, Root: make([]byte, 32)}}})
+		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs,
+			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+				Size: 99, Root: make([]byte, 32)}}})
 	}},
-	{"an answer to what was not refused", "S29-3", "I6", 12, func(f *forger) { f.record(12, 0).GetRecordRefused().Sequence = 4 }},
+	{"an answer to what was not refused", "S29-3", "I6", 12,
+		func(f *forger) { f.record(12, 0).GetRecordRefused().Sequence = 4 }},
 }
 
 // TestEveryLieIsNamed: whoever has the key can sign anything, and the rules still name
@@ -153,7 +179,8 @@ func TestEveryLieIsNamed(t *testing.T) {
 			f := forge(t, c.golden)
 			c.make(f)
 			leaves := leavesOf(t, f.messages())
-			r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}, AtRest: f.atRest})
+			r := checked(t, packed(t, leaves, key.sign(t, head(leaves))),
+				verify.Options{Keys: []string{key.key}, AtRest: f.atRest})
 			if r.Verdict != verify.Found || r.Findings[0].Rule != c.rule || r.Findings[0].Sequence != c.sequence {
 				t.Fatalf("%s, %s; want %s at %d", r.Verdict, told(r), c.rule, c.sequence)
 			}

@@ -53,12 +53,16 @@ var tamperings = []struct {
 	{"a bit of a record", "I2", 4, func(k *kept) []byte {
 		return k.packed(k.changed(4, func(m *ledger.Message) { m.Data[len(m.Data)-4] ^= 1 }))
 	}},
-	{"a stamp", "I2", 6, func(k *kept) []byte { return k.packed(k.changed(6, func(m *ledger.Message) { m.StampNs++ })) }},
+	{"a stamp", "I2", 6, func(k *kept) []byte {
+		return k.packed(k.changed(6,
+			func(m *ledger.Message) { m.StampNs++ }))
+	}},
 	{"a subject", "I2", 17, func(k *kept) []byte {
 		return k.packed(k.changed(17, func(m *ledger.Message) { m.Subject = "saga.t.operator.mallory" }))
 	}},
 	{"a record that was dropped", "I3", 11, func(k *kept) []byte { return k.packed(k.without(17)) }},
-	{"a message that was dropped", "I1", 7, func(k *kept) []byte { return k.packed(slices.Delete(slices.Clone(k.leaves), 7, 8)) }},
+	{"a message that was dropped", "I1", 7,
+		func(k *kept) []byte { return k.packed(slices.Delete(slices.Clone(k.leaves), 7, 8)) }},
 	{"a message that was dropped, and the others moved up", "I6", 9, func(k *kept) []byte {
 		log := slices.Delete(slices.Clone(k.messages), 8, 9)
 		for i := range log {
@@ -106,7 +110,8 @@ var tamperings = []struct {
 		l[len(l)-1] = []byte("sagenbaum/leaf/v2\n")
 		return k.packed(l)
 	}},
-	{"signed again by a foreign key", "I2", 20, func(k *kept) []byte { return k.packed(k.leaves, k.other.sign(k.t, head(k.leaves))) }},
+	{"signed again by a foreign key", "I2", 20,
+		func(k *kept) []byte { return k.packed(k.leaves, k.other.sign(k.t, head(k.leaves))) }},
 	{"a lie signed by a foreign key", "I2", 20, func(k *kept) []byte {
 		l := k.changed(17, func(m *ledger.Message) { m.Subject = "saga.t.operator.mallory" })
 		return k.packed(l, k.other.sign(k.t, head(l)))
@@ -124,7 +129,8 @@ var tamperings = []struct {
 	}},
 	{"a checkpoint of another ledger", "I2", 20, func(k *kept) []byte {
 		s := newSigner(k.t, "u", 3)
-		return k.packed(k.leaves, s.sign(k.t, ledger.Checkpoint{Origin: ledger.Origin("u"), Size: uint64(len(k.leaves)), Root: rootOf(k.leaves)}))
+		return k.packed(k.leaves, s.sign(k.t, ledger.Checkpoint{Origin: ledger.Origin("u"), Size: uint64(len(k.leaves)),
+			Root: rootOf(k.leaves)}))
 	}},
 	{"a checkpoint of more records than there are", "I2", 20, func(k *kept) []byte {
 		c := head(k.leaves)
@@ -256,12 +262,14 @@ func TestWhatIsNotProvenIsSaid(t *testing.T) {
 		{"a checkpoint of the beginning", packed(t, leaves, early), given, "covers 9 of 36"},
 		{"cut off", whole[:len(whole)-60], given, "cut off"},
 		{"cut off at once", whole[:30], given, "cut off"},
-		{"the end of what was under way", packed(t, leaves[:18], key.sign(t, head(leaves[:18]))), given, "still unwinds"},
+		{"the end of what was under way", packed(t, leaves[:18], key.sign(t, head(leaves[:18]))), given,
+			"still unwinds"},
 		{"a newer version", packed(t, newer), given, "nothing from here on is checked"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := checked(t, c.data, c.o)
-			if r.Verdict != verify.CannotTell || r.Exit() != 2 || len(r.Findings) > 0 || !strings.Contains(told(r), c.want) {
+			if r.Verdict != verify.CannotTell || r.Exit() != 2 || len(r.Findings) > 0 ||
+				!strings.Contains(told(r), c.want) {
 				t.Fatalf("%s, %s; want %q", r.Verdict, told(r), c.want)
 			}
 		})
@@ -300,7 +308,8 @@ func TestNoGoldenLedgerRaisesAFalseAlarm(t *testing.T) {
 		leaves := leavesOf(t, readGolden(t, name))
 		for size := range len(leaves) + 1 {
 			before := key.sign(t, head(leaves[:size]))
-			r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}, Before: before})
+			r := checked(t, packed(t, leaves, key.sign(t, head(leaves))),
+				verify.Options{Keys: []string{key.key}, Before: before})
 			var found []string
 			for _, f := range r.Findings {
 				if f.Rule == "I2" && name == falseRoots {
@@ -338,7 +347,8 @@ func TestKeysAreRotatedInTheLedger(t *testing.T) {
 			n := []byte(ledger.RotationText("t", k))
 			k.Signature, _ = signed.Sign(n)
 		}
-		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(8).message.StampNs, Kind: &pb.Record_KeyRotated{KeyRotated: k}})
+		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(8).message.StampNs,
+			Kind: &pb.Record_KeyRotated{KeyRotated: k}})
 		leaves := leavesOf(t, f.messages())
 		return packed(t, leaves, next.sign(t, head(leaves)))
 	}
@@ -352,7 +362,8 @@ func TestKeysAreRotatedInTheLedger(t *testing.T) {
 		{"the new key given", build(one, two, false), []string{two.key}, verify.Proven},
 		{"signed by another", build(three, two, false), []string{one.key}, verify.Found},
 		{"not signed", build(three, two, true), []string{one.key}, verify.Found},
-		{"not signed, and the new key given as well", build(three, two, true), []string{one.key, two.key}, verify.Proven},
+		{"not signed, and the new key given as well", build(three, two, true), []string{one.key, two.key},
+			verify.Proven},
 		{"neither key", build(one, two, false), []string{three.key}, verify.Found},
 	} {
 		if r := checked(t, c.data, verify.Options{Keys: c.keys}); r.Verdict != c.verdict {
@@ -373,20 +384,24 @@ func TestRecordedCheckpointsAreHeldAgainstTheRecordsBeforeThem(t *testing.T) {
 		if change != nil {
 			change(k)
 		}
-		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: k}})
+		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs,
+			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: k}})
 		return checked(t, packed(t, leavesOf(t, f.messages())), verify.Options{Keys: []string{key.key}})
 	}
-	if r := with(nil); r.Verdict != verify.CannotTell || r.Signed.Size != 20 || r.Signed.Through != 12 || !strings.Contains(told(r), "covers 20 of 37") {
+	if r := with(nil); r.Verdict != verify.CannotTell || r.Signed.Size != 20 || r.Signed.Through != 12 ||
+		!strings.Contains(told(r), "covers 20 of 37") {
 		t.Fatalf("%s %+v %s", r.Verdict, r.Signed, told(r))
 	}
 	f := forge(t, "cancelled")
 	for _, size := range []int{20, 12, 17} { // as a snapshot's digest is signed behind later ones
 		c := head(leavesOf(t, f.messages())[:size])
-		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
-			Size: c.Size, Root: c.Root[:], Note: key.sign(t, c)}}})
+		f.append("saga.t.executor", &pb.Record{Term: 1, EpochNs: f.at(20).message.StampNs,
+			Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+				Size: c.Size, Root: c.Root[:], Note: key.sign(t, c)}}})
 	}
 	leaves := leavesOf(t, f.messages())
-	if r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}}); r.Verdict != verify.Proven || r.Signed.Checkpoints != 4 {
+	if r := checked(t, packed(t, leaves, key.sign(t, head(leaves))),
+		verify.Options{Keys: []string{key.key}}); r.Verdict != verify.Proven || r.Signed.Checkpoints != 4 {
 		t.Errorf("smaller checkpoints behind a larger one: %s %s", r.Verdict, told(r))
 	}
 	for name, change := range map[string]func(k *pb.CheckpointSigned){

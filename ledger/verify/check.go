@@ -49,7 +49,8 @@ type check struct {
 // Check reads a bundle to its end and says what it proves. Any bytes give a report; the
 // error is that of r, or of a key or checkpoint of the options, a *ledger.Refused.
 func Check(r io.Reader, o Options) (*Report, error) {
-	c := &check{options: o, report: &Report{Findings: []Finding{}, Doubts: []Doubt{}, Verdicts: map[string]int{}, Plans: map[string]int{}}}
+	c := &check{options: o, report: &Report{Findings: []Finding{}, Doubts: []Doubt{},
+		Verdicts: map[string]int{}, Plans: map[string]int{}}}
 	b, err := bundle.NewReader(r)
 	if err != nil {
 		if c.malformed(err) {
@@ -80,11 +81,13 @@ func (c *check) malformed(err error) bool {
 	var bad *bundle.Malformed
 	switch {
 	case errors.As(err, &bad):
-		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1, Problem: bad.Error() + "; nothing behind it is read"})
+		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1,
+			Problem: bad.Error() + "; nothing behind it is read"})
 	case errors.Is(err, bundle.ErrCut) && c.report.Tenant == "":
 		c.report.doubt("the file", 0, "it is cut off before anything is in it")
 	case errors.Is(err, bundle.ErrCut):
-		c.report.doubt("the file", c.report.Last, "it is cut off behind record %d: what follows is missing", c.tree.Size())
+		c.report.doubt("the file", c.report.Last,
+			"it is cut off behind record %d: what follows is missing", c.tree.Size())
 	default:
 		return false
 	}
@@ -92,7 +95,8 @@ func (c *check) malformed(err error) bool {
 }
 
 func (c *check) begin(h bundle.Header) error {
-	c.report.Tenant, c.report.Holds, c.report.Plan, c.report.Since = h.Tenant, h.Holds, h.Plan, h.Since
+	c.report.Tenant, c.report.Holds, c.report.Plan, c.report.Since = h.Tenant, h.Holds, h.Plan,
+		h.Since
 	switch h.Holds {
 	case bundle.Whole:
 		c.rules = audit.NewOver(h.Tenant, c.options.Memory)
@@ -108,7 +112,8 @@ func (c *check) begin(h bundle.Header) error {
 	}
 	claimed, ok := Claimed(c.options.Before)
 	if !ok {
-		return ledger.Refuse("before", "it is no signed checkpoint", "the file checkpoint of a host, or of an earlier export")
+		return ledger.Refuse("before", "it is no signed checkpoint",
+			"the file checkpoint of a host, or of an earlier export")
 	}
 	// Whoever kept it trusts it: its signature is looked at, and by which key it is told.
 	head, _, _, err := c.keys.open(c.options.Before, claimed.Size)
@@ -116,7 +121,8 @@ func (c *check) begin(h bundle.Header) error {
 		return err
 	}
 	if head.Origin != ledger.Origin(h.Tenant) {
-		return ledger.Refuse("before", fmt.Sprintf("a checkpoint of %.80q", head.Origin), ledger.Origin(h.Tenant))
+		return ledger.Refuse("before", fmt.Sprintf("a checkpoint of %.80q", head.Origin),
+			ledger.Origin(h.Tenant))
 	}
 	c.before, c.report.Kept = &head, &Kept{Size: head.Size}
 	c.reached()
@@ -134,7 +140,8 @@ func (c *check) reached() {
 		return
 	}
 	c.report.find(Finding{Rule: "I2", Sequence: 1, Through: max(c.report.Last, 1),
-		Problem: fmt.Sprintf("a fork: the first %d records are not those of the checkpoint that was kept from before", b.Size)})
+		Problem: fmt.Sprintf("a fork: the first %d records are not those of the checkpoint that "+
+			"was kept from before", b.Size)})
 }
 
 func (c *check) item(item bundle.Item) {
@@ -148,7 +155,8 @@ func (c *check) item(item bundle.Item) {
 	case bundle.End:
 		c.ended = true
 		if root := c.tree.Root(); root != item.Root {
-			c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last, Problem: "its end names another root than its records have"})
+			c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last,
+				Problem: "its end names another root than its records have"})
 		}
 	}
 }
@@ -165,7 +173,8 @@ func (c *check) withheld(nodes []bundle.Node) {
 	}
 	c.past.reset(c.tree.Clone(), c.report.Last)
 	if c.report.Holds == bundle.Whole {
-		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1, Problem: "records are withheld from a bundle that says it is whole"})
+		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1,
+			Problem: "records are withheld from a bundle that says it is whole"})
 	}
 }
 
@@ -191,10 +200,13 @@ func (c *check) record(data []byte) {
 		return
 	}
 	if leaf.Tenant != c.report.Tenant {
-		c.report.find(Finding{Rule: "I27", Sequence: leaf.Sequence, Problem: fmt.Sprintf("a record of tenant %.80q", leaf.Tenant)})
+		c.report.find(Finding{Rule: "I27", Sequence: leaf.Sequence,
+			Problem: fmt.Sprintf("a record of tenant %.80q", leaf.Tenant)})
 	}
-	if c.size += len(data); c.size > 4*ledger.CommitSizeMax+len(data) || len(c.message.records) > ledger.CommitLenMax {
-		c.report.find(Finding{Rule: "I3", Sequence: leaf.Sequence, Problem: "a message larger than any can be"})
+	if c.size += len(data); c.size > 4*ledger.CommitSizeMax+len(data) ||
+		len(c.message.records) > ledger.CommitLenMax {
+		c.report.find(Finding{Rule: "I3", Sequence: leaf.Sequence,
+			Problem: "a message larger than any can be"})
 		c.message, c.size, c.rules = shown{}, 0, nil
 		return
 	}
@@ -214,7 +226,9 @@ func (c *check) flush() {
 	at := message.records[0].Sequence
 	if !message.whole() {
 		if c.report.Holds != bundle.Plan {
-			c.report.find(Finding{Rule: "I3", Sequence: at, Problem: fmt.Sprintf("%d records of a message of %d", len(message.records), message.records[0].Count)})
+			c.report.find(Finding{Rule: "I3", Sequence: at,
+				Problem: fmt.Sprintf("%d records of a message of %d", len(message.records),
+					message.records[0].Count)})
 			c.rules = nil
 			return
 		}
@@ -251,7 +265,8 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 	}
 	c.tell(entries, verdicts)
 	for i, e := range entries {
-		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || verdicts != nil && verdicts[i].Verdict != audit.Effective {
+		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || verdicts != nil &&
+			verdicts[i].Verdict != audit.Effective {
 			continue
 		}
 		switch k := e.Record.Kind.(type) {
@@ -262,7 +277,8 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 		case *pb.Record_KeyRotated:
 			c.rotated(k.KeyRotated, m.Sequence)
 		case *pb.Record_LedgerRepaired:
-			c.report.Repairs = append(c.report.Repairs, Repair{m.Sequence, k.LedgerRepaired.Reason, k.LedgerRepaired.Actor})
+			c.report.Repairs = append(c.report.Repairs,
+				Repair{m.Sequence, k.LedgerRepaired.Reason, k.LedgerRepaired.Actor})
 		}
 	}
 }
@@ -282,7 +298,9 @@ func (c *check) orphaned(sequence uint64, entries []ledger.Entry) {
 		}
 		if _, known := c.rules.Plan(k.ParentPlan); !known {
 			c.lost = true
-			c.report.doubt("the parent", sequence, "plan %s is a part of plan %s, which is withheld, and so is what that decides for it", e.Record.Plan, k.ParentPlan)
+			c.report.doubt("the parent", sequence,
+				"plan %s is a part of plan %s, which is withheld, and so is what that decides "+
+					"for it", e.Record.Plan, k.ParentPlan)
 		}
 	}
 }
@@ -292,14 +310,17 @@ func (c *check) checkpoint(k *pb.CheckpointSigned, sequence uint64) {
 	claimed, ok := Claimed(k.Note)
 	size := claimed.Size
 	if !ok || size != k.Size {
-		c.report.find(Finding{Rule: "I2", Sequence: sequence, Problem: "a checkpoint whose signed text is not that of its record"})
+		c.report.find(Finding{Rule: "I2", Sequence: sequence,
+			Problem: "a checkpoint whose signed text is not that of its record"})
 		return
 	}
-	if _, kept := c.past.at(size); !kept && size <= c.tree.Size() && c.report.Holds != bundle.Whole {
+	if _, kept := c.past.at(size); !kept && size <= c.tree.Size() &&
+		c.report.Holds != bundle.Whole {
 		return // it is of records that are withheld
 	}
 	if string(claimed.Root[:]) != string(k.Root) {
-		c.report.find(Finding{Rule: "I2", Sequence: sequence, Problem: "a checkpoint whose signed root is not that of its record"})
+		c.report.find(Finding{Rule: "I2", Sequence: sequence,
+			Problem: "a checkpoint whose signed root is not that of its record"})
 		return
 	}
 	c.signed(k.Note, sequence)
@@ -314,7 +335,8 @@ func (c *check) violation(v audit.Violation) {
 		return
 	}
 	c.lost = true
-	c.report.doubt("rule "+v.Rule, v.Address.GetSequence(), "%s; with the records that are withheld it may be right", v.Problem)
+	c.report.doubt("rule "+v.Rule, v.Address.GetSequence(),
+		"%s; with the records that are withheld it may be right", v.Problem)
 }
 
 // end says what the end of the bundle leaves open.
@@ -330,7 +352,8 @@ func (c *check) end() {
 	r.Size, r.Root = c.tree.Size(), hex.EncodeToString(root[:])
 	r.Why = ledger.Story(c.told)
 	if c.options.Why != "" && len(c.told) == 0 {
-		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why, ofAction(c.options.WhyAction))
+		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why,
+			ofAction(c.options.WhyAction))
 	}
 	c.endBytes()
 	c.endRules()
@@ -341,11 +364,15 @@ func (c *check) endBytes() {
 	r := c.report
 	switch b := c.before; {
 	case b != nil && b.Size > r.Size && c.ended:
-		r.find(Finding{Rule: "I2", Sequence: r.Last + 1, Problem: fmt.Sprintf("truncated: it has %d records, and the checkpoint that was kept from before has %d", r.Size, b.Size)})
+		r.find(Finding{Rule: "I2", Sequence: r.Last + 1,
+			Problem: fmt.Sprintf("truncated: it has %d records, and the checkpoint that was kept "+
+				"from before has %d", r.Size, b.Size)})
 	case b != nil && b.Size > r.Size:
-		r.doubt("the checkpoint from before", 0, "it covers %d records, and the file is cut off behind %d", b.Size, r.Size)
+		r.doubt("the checkpoint from before", 0,
+			"it covers %d records, and the file is cut off behind %d", b.Size, r.Size)
 	case b != nil:
-		r.doubt("the checkpoint from before", 0, "its %d records end among those that are withheld; export with --before", b.Size)
+		r.doubt("the checkpoint from before", 0,
+			"its %d records end among those that are withheld; export with --before", b.Size)
 	}
 	if k := c.keys; k.strange != nil {
 		f := *k.strange
@@ -356,13 +383,20 @@ func (c *check) endBytes() {
 	}
 	switch {
 	case len(c.options.Keys) == 0:
-		r.doubt("signatures", 0, "no key was given, so that anybody may have made these bytes: --key")
+		r.doubt("signatures", 0,
+			"no key was given, so that anybody may have made these bytes: --key")
 	case r.Signed.Checkpoints == 0 && len(r.Findings) > 0:
-		r.doubt("signatures", 0, "no checkpoint that the key has signed is of these records: nothing says that they are those that were stored")
+		r.doubt("signatures", 0,
+			"no checkpoint that the key has signed is of these records: nothing says that they "+
+				"are those that were stored")
 	case r.Signed.Checkpoints == 0:
-		r.doubt("signatures", 0, "no checkpoint is signed by the key: nothing says that these are the records that were stored")
+		r.doubt("signatures", 0,
+			"no checkpoint is signed by the key: nothing says that these are the records that "+
+				"were stored")
 	case r.Signed.Size < r.Size:
-		r.doubt("signatures", r.Signed.Through+1, "the last checkpoint covers %d of %d records; whoever keeps the ledger could still change the others", r.Signed.Size, r.Size)
+		r.doubt("signatures", r.Signed.Through+1,
+			"the last checkpoint covers %d of %d records; whoever keeps the ledger could still "+
+				"change the others", r.Signed.Size, r.Size)
 	}
 }
 
@@ -380,13 +414,16 @@ func (c *check) endRules() {
 	}
 	r.RulesRun = true
 	if r.Holds == bundle.Plan {
-		r.doubt("the plan", 0, "whether more of its records are among the %d that are withheld, and what rests on those", r.Withheld)
+		r.doubt("the plan", 0,
+			"whether more of its records are among the %d that are withheld, and what rests on "+
+				"those", r.Withheld)
 	}
 	c.rules.EachAtEnd(func(p audit.Plan) {
 		r.Plans[p.State]++
 		r.Held += p.Held
 		if e := p.Erasure; e != nil {
-			r.erase(Erased{Plan: e.Plan, Sequence: e.Erased.GetSequence(), Actor: e.Actor, Reason: e.Reason, Values: e.Sealed, Destroyed: e.Destroyed != nil})
+			r.erase(Erased{Plan: e.Plan, Sequence: e.Erased.GetSequence(), Actor: e.Actor,
+				Reason: e.Reason, Values: e.Sealed, Destroyed: e.Destroyed != nil})
 		}
 	}, func(v audit.Violation) {
 		switch {
@@ -396,7 +433,9 @@ func (c *check) endRules() {
 			if c.options.AtRest && c.ended {
 				r.violated(v)
 			} else {
-				r.doubt("rule "+v.Rule, v.Address.GetSequence(), "plan %s: %s; it may have been under way when the bundle was made (--at-rest says that nothing was)", v.Plan, v.Problem)
+				r.doubt("rule "+v.Rule, v.Address.GetSequence(),
+					"plan %s: %s; it may have been under way when the bundle was made (--at-rest "+
+						"says that nothing was)", v.Plan, v.Problem)
 			}
 		default:
 			r.violated(v)

@@ -44,7 +44,8 @@ func (s *shown) decode(tenant string) (ledger.Message, []ledger.Entry, error) {
 		same = same && ledger.Hash(e.Address.Leaf) == s.leaves[i]
 	}
 	if !same {
-		return m, nil, ledger.Refuse("message", "its records are others than their leaves say", "records as their store had them")
+		return m, nil, ledger.Refuse("message", "its records are others than their leaves say",
+			"records as their store had them")
 	}
 	return m, entries, nil
 }
@@ -52,17 +53,21 @@ func (s *shown) decode(tenant string) (ledger.Message, []ledger.Entry, error) {
 // decodePart decodes what is shown of a message.
 func (s *shown) decodePart(tenant string) (ledger.Message, []ledger.Entry, error) {
 	first := s.records[0]
-	m := ledger.Message{Sequence: first.Sequence, StampNs: first.StampNs, Subject: first.Subject, ContentType: first.Type}
+	m := ledger.Message{Sequence: first.Sequence, StampNs: first.StampNs, Subject: first.Subject,
+		ContentType: first.Type}
 	if first.Type != "" || len(s.records) > int(first.Count) {
-		return m, nil, ledger.Refuse("message", "a part of one that cannot be read in part", "the whole message, or nothing of it")
+		return m, nil, ledger.Refuse("message", "a part of one that cannot be read in part",
+			"the whole message, or nothing of it")
 	}
 	data := protowire.AppendTag(nil, 1, protowire.VarintType)
 	data = protowire.AppendVarint(data, uint64(first.Reader))
 	for i, r := range s.records {
-		same := r.Sequence == first.Sequence && r.StampNs == first.StampNs && r.Subject == first.Subject && r.Type == first.Type &&
+		same := r.Sequence == first.Sequence && r.StampNs == first.StampNs &&
+			r.Subject == first.Subject && r.Type == first.Type &&
 			r.Tenant == first.Tenant && r.Count == first.Count && r.Reader == first.Reader
 		if !same || r.Index >= r.Count || i > 0 && r.Index <= s.records[i-1].Index {
-			return m, nil, ledger.Refuse("message", "its records are not of one message, in order", "records as their store had them")
+			return m, nil, ledger.Refuse("message", "its records are not of one message, in order",
+				"records as their store had them")
 		}
 		data = protowire.AppendBytes(protowire.AppendTag(data, 2, protowire.BytesType), r.Body)
 	}
@@ -73,11 +78,13 @@ func (s *shown) decodePart(tenant string) (ledger.Message, []ledger.Entry, error
 		return m, nil, err
 	}
 	if len(entries) != len(s.records) {
-		return m, nil, ledger.Refuse("message", "a part of what is no commit", "records as their store had them")
+		return m, nil, ledger.Refuse("message", "a part of what is no commit",
+			"records as their store had them")
 	}
 	for i := range entries {
 		e := &entries[i]
-		e.Address = &pb.Address{Sequence: first.Sequence, Index: s.records[i].Index, Leaf: slices.Clone(s.leaves[i][:])}
+		e.Address = &pb.Address{Sequence: first.Sequence, Index: s.records[i].Index,
+			Leaf: slices.Clone(s.leaves[i][:])}
 		e.Count = first.Count
 	}
 	m.Data = data

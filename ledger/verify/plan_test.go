@@ -104,11 +104,13 @@ func TestAReportTellsWhy(t *testing.T) {
 	data := packed(t, leaves, key.sign(t, head(leaves)))
 	whole := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "q"})
 	fired := slices.IndexFunc(whole.Why, func(l ledger.StoryLine) bool { return l.Kind == "lease_fired" })
-	if len(whole.Findings) > 0 || fired < 1 || whole.Why[0].Kind != "plan_opened" || len(whole.Why[fired].Read) == 0 || whole.Why[fired].Because == "" {
+	if len(whole.Findings) > 0 || fired < 1 || whole.Why[0].Kind != "plan_opened" || len(whole.Why[fired].Read) == 0 ||
+		whole.Why[fired].Because == "" {
 		t.Fatalf("%s %+v", whole.Verdict, whole.Why)
 	}
 	text := whole.Text("b")
-	for _, want := range []string{whole.Why[fired].Record, "because of " + whole.Why[fired].Because, "condition: ", "read facts["} {
+	for _, want := range []string{whole.Why[fired].Record, "because of " + whole.Why[fired].Because, "condition: ",
+		"read facts["} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text does not say %q:\n%s", want, text)
 		}
@@ -118,7 +120,8 @@ func TestAReportTellsWhy(t *testing.T) {
 			t.Errorf("%+v is of another plan or action", l)
 		}
 	}
-	if r := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "nobody"}); r.Verdict != verify.CannotTell || !strings.Contains(told(r), "plan nobody is shown") {
+	if r := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "nobody"}); r.Verdict != verify.CannotTell ||
+		!strings.Contains(told(r), "plan nobody is shown") {
 		t.Errorf("a plan that is not there: %s %s", r.Verdict, told(r))
 	}
 }
@@ -162,7 +165,8 @@ func TestAKeptCheckpointIsHeldAgainstAPart(t *testing.T) {
 		}
 		c := head(leaves[:size])
 		c.Root[0] ^= 1
-		if r := checked(t, data, verify.Options{Keys: []string{key.key}, Before: key.sign(t, c)}); r.Verdict != verify.Found {
+		if r := checked(t, data, verify.Options{Keys: []string{key.key}, Before: key.sign(t,
+			c)}); r.Verdict != verify.Found {
 			t.Fatalf("%d: %s", size, told(r))
 		}
 	}

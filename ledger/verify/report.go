@@ -59,11 +59,11 @@ type Report struct {
 	Plans      map[string]int     `json:"plans,omitempty"` // by state
 	Held       int                `json:"held"`
 	RulesRun   bool               `json:"rules_checked"`
-	Unseen     uint64             `json:"commits_in_part,omitempty"` // messages of which some records are withheld
+	Unseen     uint64             `json:"commits_in_part,omitempty"` // messages with withheld records
 	Repairs    []Repair           `json:"repairs,omitempty"`
 	Erased     []Erased           `json:"erased,omitempty"`
 	MoreErased uint64             `json:"more_erased,omitempty"`
-	Why        []ledger.StoryLine `json:"why,omitempty"` // the records that were asked for, each checked like all others
+	Why        []ledger.StoryLine `json:"why,omitempty"` // the records that were asked for
 	WhyMore    uint64             `json:"more_why,omitempty"`
 	Signed     Signed             `json:"signed"`
 	Kept       *Kept              `json:"before,omitempty"`
@@ -156,7 +156,8 @@ func (r *Report) doubt(about string, sequence uint64, format string, a ...any) {
 
 func (r *Report) violated(v audit.Violation) {
 	f := Finding{
-		Rule: v.Rule, Clause: v.Clause, Sequence: v.Address.GetSequence(), Plan: v.Plan, Action: v.Action,
+		Rule: v.Rule, Clause: v.Clause, Sequence: v.Address.GetSequence(), Plan: v.Plan,
+		Action:  v.Action,
 		Problem: v.Problem,
 	}
 	if len(v.Address.GetLeaf()) > 0 {
@@ -167,7 +168,8 @@ func (r *Report) violated(v audit.Violation) {
 
 // conclude orders what cannot be told by where it stands, and says what it comes to.
 func (r *Report) conclude() {
-	slices.SortStableFunc(r.Doubts, func(a, b Doubt) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortStableFunc(r.Doubts,
+		func(a, b Doubt) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	switch {
 	case len(r.Findings) > 0:
 		r.Verdict = Found

@@ -95,10 +95,13 @@ func Select(whole io.ReadSeeker, plan string, keep []uint64, out io.Writer) (Sel
 		return Selected{}, err
 	}
 	if len(f.plans) == 0 {
-		return Selected{}, ledger.Refuse("plan", fmt.Sprintf("%.80q was never opened with a record of its own", plan), "a plan of the ledger")
+		return Selected{}, ledger.Refuse("plan",
+			fmt.Sprintf("%.80q was never opened with a record of its own", plan),
+			"a plan of the ledger")
 	}
 	s := selection{family: f, keep: keep, result: Selected{Plans: f.plans, Facts: len(f.keys)}}
-	if s.w, err = bundle.NewWriter(out, bundle.Header{Tenant: tenant, Holds: bundle.Plan, Plan: plan}); err != nil {
+	if s.w, err = bundle.NewWriter(out,
+		bundle.Header{Tenant: tenant, Holds: bundle.Plan, Plan: plan}); err != nil {
 		return Selected{}, err
 	}
 	err = s.run(whole)
@@ -205,7 +208,9 @@ func open(whole io.ReadSeeker) (*bundle.Reader, error) {
 }
 
 // eachMessage reads the messages of a whole bundle.
-func eachMessage(whole io.ReadSeeker, each func(h bundle.Header, m ledger.Message, entries []ledger.Entry)) error {
+func eachMessage(
+	whole io.ReadSeeker, each func(h bundle.Header, m ledger.Message, entries []ledger.Entry),
+) error {
 	b, err := open(whole)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type keys struct {
 	force  []note.Verifier
 	names  []string
 
-	strange *Finding // the first checkpoint of a key that is not in force, while that may be an earlier one
+	strange *Finding // the first checkpoint of a key that may have been in force
 	more    uint64
 }
 
@@ -43,7 +43,8 @@ func (k *keys) take(from uint64, text string) {
 	if err != nil {
 		return
 	}
-	k.from, k.force, k.names = append(k.from, from), append(k.force, verifier), append(k.names, text)
+	k.from, k.force, k.names = append(k.from, from), append(k.force, verifier),
+		append(k.names, text)
 }
 
 // at is the key in force for a tree of a size; nil: none is known.
@@ -58,7 +59,9 @@ func (k *keys) at(size uint64) (note.Verifier, string) {
 
 // open reads a signed checkpoint with the key in force. known is false where another
 // key has signed it.
-func (k *keys) open(text string, size uint64) (c ledger.Checkpoint, key string, known bool, err error) {
+func (k *keys) open(
+	text string, size uint64) (c ledger.Checkpoint, key string, known bool, err error,
+) {
 	verifier, key := k.at(size)
 	if verifier == nil {
 		body, _, _ := strings.Cut(text, "\n\n")
@@ -81,15 +84,18 @@ func (c *check) rotated(r *pb.KeyRotated, sequence uint64) {
 		return
 	}
 	bad := func(problem string) {
-		c.report.find(Finding{Rule: "I2", Sequence: sequence, Problem: "the key of checkpoints is rotated, and " + problem})
+		c.report.find(Finding{Rule: "I2", Sequence: sequence,
+			Problem: "the key of checkpoints is rotated, and " + problem})
 	}
 	if _, now := k.at(c.tree.Size()); r.OldKey != now {
 		if r.NewKey == k.given[0] && len(k.force) == 1 && c.report.Signed.Checkpoints == 0 {
-			k.strange, k.more = nil, 0 // the given key begins here: what came before is of its forerunners
+			k.strange, k.more = nil,
+				0 // the given key begins here: what came before is of its forerunners
 			return
 		}
 		if k.strange == nil {
-			k.strange = &Finding{Rule: "I2", Sequence: sequence, Problem: "a key is rotated that was not in force"}
+			k.strange = &Finding{Rule: "I2", Sequence: sequence,
+				Problem: "a key is rotated that was not in force"}
 		}
 		return
 	}
@@ -97,18 +103,23 @@ func (c *check) rotated(r *pb.KeyRotated, sequence uint64) {
 	case errors.Is(err, ledger.ErrKeyLost):
 		for _, given := range k.given[1:] {
 			if given == r.NewKey {
-				c.report.Signed.Rotations = append(c.report.Signed.Rotations, fmt.Sprintf("at sequence %d to %s, which you gave: the old key was lost", sequence, r.NewKey))
+				c.report.Signed.Rotations = append(c.report.Signed.Rotations,
+					fmt.Sprintf("at sequence %d to %s, which you gave: the old key was lost",
+						sequence, r.NewKey))
 				k.take(c.tree.Size(), r.NewKey)
 				return
 			}
 		}
-		c.report.doubt("signatures", sequence, "the key was lost and replaced by %s without its signature; give that key with --key if you have it by a way of your own", r.NewKey)
+		c.report.doubt("signatures", sequence,
+			"the key was lost and replaced by %s without its signature; give that key with --key "+
+				"if you have it by a way of your own", r.NewKey)
 		return
 	case err != nil:
 		bad(err.Error())
 		return
 	}
-	c.report.Signed.Rotations = append(c.report.Signed.Rotations, fmt.Sprintf("at sequence %d to %s", sequence, r.NewKey))
+	c.report.Signed.Rotations = append(c.report.Signed.Rotations,
+		fmt.Sprintf("at sequence %d to %s", sequence, r.NewKey))
 	k.take(c.tree.Size(), r.NewKey)
 }
 
@@ -150,7 +161,8 @@ func (p *past) add(now *bundle.Tree, through uint64, leaf ledger.Hash, sequence 
 
 // reset begins again at a tree.
 func (p *past) reset(now bundle.Tree, through uint64) {
-	p.trees, p.leaves, p.sequences = append(p.trees[:0], moment{now, through}), p.leaves[:0], p.sequences[:0]
+	p.trees, p.leaves, p.sequences = append(p.trees[:0], moment{now, through}), p.leaves[:0],
+		p.sequences[:0]
 }
 
 // at is the tree of a size; false: it is too long ago, or has not come yet.
@@ -180,7 +192,8 @@ func (c *check) signed(text string, sequence uint64) {
 	size := claimed.Size
 	stands := max(sequence, c.report.Last)
 	if !ok {
-		c.report.find(Finding{Rule: "I2", Sequence: stands, Problem: "a checkpoint that cannot be read"})
+		c.report.find(Finding{Rule: "I2", Sequence: stands,
+			Problem: "a checkpoint that cannot be read"})
 		return
 	}
 	head, key, known, err := c.keys.open(text, size)
@@ -189,26 +202,34 @@ func (c *check) signed(text string, sequence uint64) {
 		c.report.find(Finding{Rule: "I2", Sequence: stands, Problem: err.Error()})
 		return
 	case head.Origin != ledger.Origin(c.report.Tenant):
-		c.report.find(Finding{Rule: "I2", Sequence: stands, Problem: fmt.Sprintf("a checkpoint of %.80q", head.Origin)})
+		c.report.find(Finding{Rule: "I2", Sequence: stands,
+			Problem: fmt.Sprintf("a checkpoint of %.80q", head.Origin)})
 		return
 	case size > c.tree.Size():
-		c.report.find(Finding{Rule: "I2", Sequence: stands, Problem: fmt.Sprintf("a checkpoint of %d records stands behind %d", size, c.tree.Size())})
+		c.report.find(Finding{Rule: "I2", Sequence: stands,
+			Problem: fmt.Sprintf("a checkpoint of %d records stands behind %d", size,
+				c.tree.Size())})
 		return
 	}
 	then, kept := c.past.at(size)
 	if !kept {
-		c.report.doubt("a checkpoint", stands, "it covers %d records, and which they were is not kept so long", size)
+		c.report.doubt("a checkpoint", stands,
+			"it covers %d records, and which they were is not kept so long", size)
 		return
 	}
 	if then.tree.Root() != head.Root {
-		c.report.find(Finding{Rule: "I2", Sequence: min(c.past.good+1, max(then.through, 1)), Through: then.through,
-			Problem: fmt.Sprintf("the first %d records are not those that the checkpoint at sequence %d was made of: one of these was changed, added, left out or moved", size, stands)})
+		c.report.find(Finding{Rule: "I2", Sequence: min(c.past.good+1, max(then.through, 1)),
+			Through: then.through,
+			Problem: fmt.Sprintf("the first %d records are not those that the checkpoint at "+
+				"sequence %d was made of: one of these was changed, added, left out or moved",
+				size, stands)})
 		return
 	}
 	c.past.good = max(c.past.good, then.through)
 	if !known {
 		if len(c.keys.force) > 0 && c.keys.strange == nil {
-			c.keys.strange = &Finding{Rule: "I2", Sequence: stands, Problem: "a checkpoint that no key in force has signed"}
+			c.keys.strange = &Finding{Rule: "I2", Sequence: stands,
+				Problem: "a checkpoint that no key in force has signed"}
 		}
 		c.keys.more++
 		return

@@ -21,14 +21,17 @@ func (r *Report) Text(file string) string {
 	line("bundle", "%s: %s", file, holds(r))
 	line("records", "%s", records(r))
 	if s := r.Signed; s.Checkpoints > 0 {
-		line("signed", "%d of %d records, to sequence %d: %s verified", s.Size, r.Size, s.Through, count(s.Checkpoints, "checkpoint"))
+		line("signed", "%d of %d records, to sequence %d: %s verified", s.Size, r.Size, s.Through,
+			count(s.Checkpoints, "checkpoint"))
 		line("key", "%s", s.Key)
 		for _, rotation := range s.Rotations {
 			line("key", "rotated %s", rotation)
 		}
 	}
 	if k := r.Kept; k != nil && k.Holds {
-		line("before", "the %d records of the checkpoint that was kept from before are the first of these", k.Size)
+		line("before",
+			"the %d records of the checkpoint that was kept from before are the first of these",
+			k.Size)
 	}
 	if r.RulesRun && r.Messages > 0 {
 		line("rules", "%s", rules(r))
@@ -42,12 +45,12 @@ func (r *Report) Text(file string) string {
 		if !e.Destroyed {
 			gone = "nothing says yet that its key is gone"
 		}
-		line("erased", "plan %s at sequence %d by %s: %s; %s, so what was in %s is not proven", e.Plan, e.Sequence, e.Actor, e.Reason, gone, count(uint64(e.Values), "sealed value"))
+		line("erased", "plan %s at sequence %d by %s: %s; %s, so what was in %s is not proven",
+			e.Plan, e.Sequence, e.Actor, e.Reason, gone, count(uint64(e.Values), "sealed value"))
 	}
 	if r.MoreErased > 0 {
 		line("", "and %d more", r.MoreErased)
 	}
-	told := map[string]bool{}
 	for _, l := range r.Why {
 		line("why", "%s", story(l))
 		for _, note := range storyNotes(l) {
@@ -57,14 +60,7 @@ func (r *Report) Text(file string) string {
 	if r.WhyMore > 0 {
 		line("", "and %d records more", r.WhyMore)
 	}
-	for _, f := range r.Findings {
-		line("FOUND", "%s", finding(f))
-		line("", "%s", f.Problem)
-		if id, says := saysOf(f); says != "" && !told[id] {
-			line("", "%s: %s", id, says)
-			told[id] = true
-		}
-	}
+	findings(r, line)
 	if r.More > 0 {
 		line("", "and %d more", r.More)
 	}
@@ -101,7 +97,8 @@ func records(r *Report) string {
 	case r.Messages == 0 && r.Withheld == 0:
 		return "none can be read"
 	case r.Withheld > 0:
-		return fmt.Sprintf("%d of %d in %s; %d withheld by their hashes", r.Size-r.Withheld, r.Size, where, r.Withheld)
+		return fmt.Sprintf("%d of %d in %s; %d withheld by their hashes", r.Size-r.Withheld, r.Size,
+			where, r.Withheld)
 	default:
 		return fmt.Sprintf("%d in %s", r.Size, where)
 	}
@@ -181,8 +178,23 @@ func verdict(r *Report) string {
 	case Proven:
 		return "PROVEN: these are the records that were stored, and each follows the rules"
 	case Found:
-		return fmt.Sprintf("FINDINGS: %d; the first breaks %s", uint64(len(r.Findings))+r.More, place(r.Findings[0]))
+		return fmt.Sprintf("FINDINGS: %d; the first breaks %s", uint64(len(r.Findings))+r.More,
+			place(r.Findings[0]))
 	default:
-		return "CANNOT TELL: nothing is wrong in what is here, and what is listed as untold is not proven"
+		return "CANNOT TELL: nothing is wrong in what is here, and what is listed as untold is " +
+			"not proven"
+	}
+}
+
+// findings writes what was found; what a clause says it writes once.
+func findings(r *Report, line func(name, format string, a ...any)) {
+	told := map[string]bool{}
+	for _, f := range r.Findings {
+		line("FOUND", "%s", finding(f))
+		line("", "%s", f.Problem)
+		if id, says := saysOf(f); says != "" && !told[id] {
+			line("", "%s: %s", id, says)
+			told[id] = true
+		}
 	}
 }

@@ -21,7 +21,8 @@ func (c *check) tell(entries []ledger.Entry, verdicts []audit.Entry) {
 	for i, e := range entries {
 		plan, _, _ := strings.Cut(e.Record.GetPlan(), "~") // what undoes it belongs to it
 		action, _, _ := strings.Cut(e.Record.GetAction(), "~")
-		if plan != c.options.Why && e.Record.GetPlan() != c.options.Why || c.options.WhyAction != "" && action != "" && action != c.options.WhyAction {
+		if plan != c.options.Why && e.Record.GetPlan() != c.options.Why ||
+			c.options.WhyAction != "" && action != "" && action != c.options.WhyAction {
 			continue
 		}
 		if len(c.told) >= whyMax {
@@ -29,7 +30,8 @@ func (c *check) tell(entries []ledger.Entry, verdicts []audit.Entry) {
 			continue
 		}
 		t := ledger.Told{Entry: e}
-		if verdicts != nil && (verdicts[i].Verdict == audit.Refused || verdicts[i].Verdict == audit.Void) {
+		if verdicts != nil && (verdicts[i].Verdict == audit.Refused ||
+			verdicts[i].Verdict == audit.Void) {
 			t.Void = verdicts[i].Rule + ": " + verdicts[i].Reason
 		}
 		c.told = append(c.told, t)
@@ -50,7 +52,8 @@ func story(l ledger.StoryLine) string {
 	if l.Action != "" {
 		about = ", action " + l.Action
 	}
-	return fmt.Sprintf("%-8s %s%s: %s (%s, %s)", l.Role, l.Record, about, l.Text, l.By, time.Unix(0, l.TimeNs).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%-8s %s%s: %s (%s, %s)", l.Role, l.Record, about, l.Text, l.By,
+		time.Unix(0, l.TimeNs).UTC().Format(time.RFC3339))
 }
 
 // storyNotes are what is behind a line: its cause, its condition and what that read, and

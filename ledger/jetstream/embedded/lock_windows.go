@@ -18,11 +18,12 @@ func lockFolder(dir string) (*folderLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock folder %s: %w", dir, err)
 	}
-	handle, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	handle, err := syscall.CreateFile(path, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock folder %s: another server uses it: %w", dir, err)
 	}
 	return &folderLock{handle: handle}, nil
 }
 
-func (l *folderLock) release() { syscall.CloseHandle(l.handle) } //nolint:errcheck // nothing can be done about it
+func (l *folderLock) release() { syscall.CloseHandle(l.handle) } //nolint:errcheck // the process ends

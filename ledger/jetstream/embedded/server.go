@@ -135,13 +135,15 @@ func check(cfg Config) error {
 	case cfg.Dir == "":
 		return ledger.Refuse("dir", "missing", "a folder for the server's data")
 	case cfg.Port < -1 || cfg.Port > 65535:
-		return ledger.Refuse("port", strconv.Itoa(cfg.Port), "1 to 65535, 0 for 4222, -1 for a free one")
+		return ledger.Refuse("port", strconv.Itoa(cfg.Port),
+			"1 to 65535, 0 for 4222, -1 for a free one")
 	case cfg.MaxStore < 0:
 		return ledger.Refuse("max_store", "negative", "bytes, or 0 for three quarters of the disk")
 	case (cfg.TLSCert == "") != (cfg.TLSKey == ""), cfg.TLSCA != "" && cfg.TLSCert == "":
 		return ledger.Refuse("tls", "half of it", "a certificate and its key")
 	case !loopback(cfg.Host) && (cfg.TLSCert == "" || len(cfg.Users) == 0):
-		return ledger.Refuse("host", fmt.Sprintf("%s can be reached from the network without TLS and credentials", cfg.Host),
+		return ledger.Refuse("host",
+			fmt.Sprintf("%s can be reached from the network without TLS and credentials", cfg.Host),
 			"a loopback address, or tls_cert, tls_key and users")
 	}
 	return checkUsers(cfg.Users)
@@ -175,7 +177,8 @@ func (s *Server) options(cfg Config) (*natsd.Options, error) {
 	}
 	if cfg.TLSCert != "" {
 		config, err := natsd.GenTLSConfig(&natsd.TLSConfigOpts{
-			CertFile: cfg.TLSCert, KeyFile: cfg.TLSKey, CaFile: cfg.TLSCA, Verify: cfg.TLSCA != "", MinVersion: tls.VersionTLS12,
+			CertFile: cfg.TLSCert, KeyFile: cfg.TLSKey, CaFile: cfg.TLSCA, Verify: cfg.TLSCA != "",
+			MinVersion: tls.VersionTLS12,
 		})
 		if err != nil {
 			return nil, ledger.Refuse("tls", err.Error(), "PEM files of a certificate and its key")
@@ -184,7 +187,8 @@ func (s *Server) options(cfg Config) (*natsd.Options, error) {
 	}
 	if len(cfg.Users) > 0 {
 		s.user, s.password = "sagenbaum-"+rand.Text(), rand.Text()
-		options.Users = append(natsUsers(cfg.Users), &natsd.User{Username: s.user, Password: s.password})
+		options.Users = append(natsUsers(cfg.Users),
+			&natsd.User{Username: s.user, Password: s.password})
 	}
 	return options, nil
 }
@@ -283,7 +287,8 @@ func portFree(cfg Config) error {
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s port %d (is another NATS server running? choose another port): %w", cfg.Host, cfg.Port, err)
+		return fmt.Errorf("cannot listen on %s port %d (is another NATS server running? choose "+
+			"another port): %w", cfg.Host, cfg.Port, err)
 	}
 	return listener.Close()
 }

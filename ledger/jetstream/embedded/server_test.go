@@ -53,7 +53,8 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -64,7 +65,8 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 		t.Fatal(err)
 	}
 	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,8 @@ func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 		server := start(t, embedded.Config{Dir: t.TempDir(), Host: host, Port: -1})
 		server.Close()
 	}
-	open := start(t, embedded.Config{Dir: t.TempDir(), Host: "0.0.0.0", Port: -1, TLSCert: cert, TLSKey: key, Users: users})
+	open := start(t, embedded.Config{Dir: t.TempDir(), Host: "0.0.0.0", Port: -1, TLSCert: cert, TLSKey: key,
+		Users: users})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(open.URL(), "tls://"), "nats://"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,8 @@ func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 	}
 	conn.Close()
 	for what, options := range map[string][]nats.Option{
-		"no credentials": {nats.RootCAs(cert)}, "wrong password": {nats.RootCAs(cert), nats.UserInfo("operator", "y")}, "unknown authority": {nats.UserInfo("operator", "x")},
+		"no credentials": {nats.RootCAs(cert)}, "wrong password": {nats.RootCAs(cert), nats.UserInfo("operator", "y")},
+		"unknown authority": {nats.UserInfo("operator", "x")},
 	} {
 		if _, err := nats.Connect(url, options...); err == nil {
 			t.Errorf("connected with %s", what)
@@ -122,10 +126,12 @@ func TestOnlyLoopbackIsServedWithoutTLSAndCredentials(t *testing.T) {
 func TestBadConfigurationsAreRefused(t *testing.T) {
 	cert, key := certificate(t)
 	for field, cfg := range map[string]embedded.Config{
-		"dir": {}, "port": {Dir: "x", Port: 70000}, "max_store": {Dir: "x", MaxStore: -1}, "tls": {Dir: "x", TLSCert: cert},
-		"users[0].name": {Dir: "x", Users: []embedded.User{{Name: "a b", Password: "x"}}}, "users[0].password": {Dir: "x", Users: []embedded.User{{Name: "a"}}},
-		"users[1].name": {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x"}, {Name: "a", Password: "y"}}},
-		"users[0]":      {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x", Publish: []string{"a..b"}}}},
+		"dir": {}, "port": {Dir: "x", Port: 70000}, "max_store": {Dir: "x", MaxStore: -1},
+		"tls":               {Dir: "x", TLSCert: cert},
+		"users[0].name":     {Dir: "x", Users: []embedded.User{{Name: "a b", Password: "x"}}},
+		"users[0].password": {Dir: "x", Users: []embedded.User{{Name: "a"}}},
+		"users[1].name":     {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x"}, {Name: "a", Password: "y"}}},
+		"users[0]":          {Dir: "x", Users: []embedded.User{{Name: "a", Password: "x", Publish: []string{"a..b"}}}},
 	} {
 		if _, err := embedded.Start(cfg); !isRefused(err, field) {
 			t.Errorf("%s: %v", field, err)
@@ -139,7 +145,8 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 func TestAFolderBelongsToOneServer(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, embedded.Config{Dir: dir, Port: -1})
-	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil ||
+		!strings.Contains(err.Error(), "another server uses it") {
 		t.Fatalf("%v", err)
 	}
 	server.Close()
@@ -168,7 +175,8 @@ func TestAFolderThatCannotBeUsedIsSaidSo(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Start(embedded.Config{Dir: filepath.Join(file, "below"), Port: -1}); err == nil || !strings.Contains(err.Error(), "folder") {
+	if _, err := embedded.Start(embedded.Config{Dir: filepath.Join(file, "below"), Port: -1}); err == nil ||
+		!strings.Contains(err.Error(), "folder") {
 		t.Fatalf("%v", err)
 	}
 	// The server itself cannot use a folder in which its own place is a file.
@@ -176,7 +184,8 @@ func TestAFolderThatCannotBeUsedIsSaidSo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil || !strings.HasPrefix(err.Error(), "cannot start NATS: ") {
+	if _, err := embedded.Start(embedded.Config{Dir: dir, Port: -1}); err == nil ||
+		!strings.HasPrefix(err.Error(), "cannot start NATS: ") {
 		t.Fatalf("%v", err)
 	}
 }
@@ -212,7 +221,8 @@ func TestWhatLiesBesideTheStreamsIsNotMute(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s.>"]}`), 20*time.Second); err != nil {
+	if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s.>"]}`),
+		20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "jetstream", "_test_1"), nil, 0o600); err != nil {
@@ -244,8 +254,10 @@ func TestAStreamThatIsBeingMadeIsNotMute(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { // ends with its last stream
 		for range 60 {
-			for _, step := range []struct{ verb, body string }{{"CREATE", `{"name":"S","subjects":["s.>"]}`}, {"DELETE", ""}} {
-				if _, err := conn.Request("$JS.API.STREAM."+step.verb+".S", []byte(step.body), 20*time.Second); err != nil {
+			for _, step := range []struct{ verb, body string }{{"CREATE", `{"name":"S","subjects":["s.>"]}`},
+				{"DELETE", ""}} {
+				if _, err := conn.Request("$JS.API.STREAM."+step.verb+".S", []byte(step.body),
+					20*time.Second); err != nil {
 					done <- err
 					return
 				}
@@ -282,21 +294,25 @@ func TestUsersAreReadFromAFileThatOthersCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	users, err := embedded.ReadUsers(path)
-	if err != nil || len(users) != 3 || users[2].Subscribe[0] != "undo.t.>" || users[2].Publish[0] != "saga.t.worker.w1" || users[0].Publish != nil {
+	if err != nil || len(users) != 3 || users[2].Subscribe[0] != "undo.t.>" ||
+		users[2].Publish[0] != "saga.t.worker.w1" || users[0].Publish != nil {
 		t.Fatalf("%+v, %v", users, err)
 	}
-	for text, field := range map[string]string{"": "users", "a": "users line 1", "a x what=b": "users line 1", "a x\na y": "users[1].name"} {
+	for text, field := range map[string]string{"": "users", "a": "users line 1", "a x what=b": "users line 1",
+		"a x\na y": "users[1].name"} {
 		if _, err := embedded.ParseUsers([]byte(text)); !isRefused(err, field) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users})
-	worker, err := nats.Connect(server.URL(), nats.UserInfo("w1", "y"), nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
+	worker, err := nats.Connect(server.URL(), nats.UserInfo("w1", "y"),
+		nats.CustomInboxPrefix(embedded.InboxPrefix("w1")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer worker.Close()
-	if _, err := worker.QueueSubscribe("undo.t.git.branch.delete", "w", func(m *nats.Msg) { m.Respond([]byte("done")) }); err != nil {
+	if _, err := worker.QueueSubscribe("undo.t.git.branch.delete", "w",
+		func(m *nats.Msg) { m.Respond([]byte("done")) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.Flush(); err != nil {
@@ -412,7 +428,8 @@ func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
 		t.Fatal(err)
 	} else {
 		defer conn.Close()
-		if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s"],"storage":"file"}`), 5*time.Second); err != nil {
+		if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s"],"storage":"file"}`),
+			5*time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -496,10 +513,12 @@ func TestAServerWithoutStreamsStandsIn(t *testing.T) {
 	t.Cleanup(own.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: own, Tenant: "t", DurableServer: server.DurableID()}); err != nil {
+	if _, err := jetstream.Open(ctx, jetstream.Config{Conn: own, Tenant: "t",
+		DurableServer: server.DurableID()}); err != nil {
 		t.Fatal(err)
 	}
-	for err = ledger.ErrBusy; (errors.Is(err, ledger.ErrBusy) || errors.Is(err, ledger.ErrInDoubt)) && ctx.Err() == nil; {
+	for err = ledger.ErrBusy; (errors.Is(err, ledger.ErrBusy) || errors.Is(err, ledger.ErrInDoubt)) &&
+		ctx.Err() == nil; {
 		_, err = appender.Append(ctx, a)
 	}
 	if err != nil {

@@ -33,14 +33,16 @@ func checkUsers(users []User) error {
 		field := fmt.Sprintf("users[%d]", i)
 		switch {
 		case !ledger.ValidToken(u.Name) || seen[u.Name]:
-			return ledger.Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", u.Name), "1 to 64 letters, digits, '-' or '_'")
+			return ledger.Refuse(field+".name", fmt.Sprintf("%q is no name or not unique", u.Name),
+				"1 to 64 letters, digits, '-' or '_'")
 		case u.Password == "":
 			return ledger.Refuse(field+".password", "empty", "a password")
 		}
 		seen[u.Name] = true
 		for _, subject := range append(append([]string(nil), u.Publish...), u.Subscribe...) {
 			if !natsd.IsValidSubject(subject) {
-				return ledger.Refuse(field, fmt.Sprintf("%q is no subject", subject), "as in saga.default.agent.a1.>")
+				return ledger.Refuse(field, fmt.Sprintf("%q is no subject", subject),
+					"as in saga.default.agent.a1.>")
 			}
 		}
 	}
@@ -56,7 +58,8 @@ func natsUsers(users []User) []*natsd.User {
 			// publish, and replies have subjects that it can list.
 			user.Permissions = &natsd.Permissions{
 				Publish:   &natsd.SubjectPermission{Allow: orNothing(u.Publish)},
-				Subscribe: &natsd.SubjectPermission{Allow: append([]string{InboxPrefix(u.Name) + ".>"}, u.Subscribe...)},
+				Subscribe: &natsd.SubjectPermission{
+					Allow: append([]string{InboxPrefix(u.Name) + ".>"}, u.Subscribe...)},
 			}
 		}
 		all = append(all, user)
@@ -79,7 +82,8 @@ func ReadUsers(path string) ([]User, error) {
 		return nil, fmt.Errorf("cannot read users: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return nil, ledger.Refuse("users", fmt.Sprintf("others may read %s (%v)", path, info.Mode().Perm()), "mode 0600")
+		return nil, ledger.Refuse("users", fmt.Sprintf("others may read %s (%v)", path,
+			info.Mode().Perm()), "mode 0600")
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -105,7 +109,8 @@ func ParseUsers(data []byte) ([]User, error) {
 		}
 		field := fmt.Sprintf("users line %d", n)
 		if len(fields) < 2 {
-			return nil, ledger.Refuse(field, "no password", "name password [pub=subject] [sub=subject]")
+			return nil, ledger.Refuse(field, "no password",
+				"name password [pub=subject] [sub=subject]")
 		}
 		user := User{Name: fields[0], Password: fields[1]}
 		for _, f := range fields[2:] {
