@@ -10,7 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -199,7 +199,7 @@ func TestADoubtedActionThatIsNotCalledAgainStaysInDoubt(t *testing.T) {
 		},
 		"blocked": func(_ context.Context, _ *tour, _ *coordinator.ReplayPlan, plan string) {
 			l.rule(plan, "b", pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK)
-			l.showsAction(plan, "b", func(a executor.ActionView) bool { return a.Outcome != api.OutcomeUnknown })
+			l.showsAction(plan, "b", func(a view.Action) bool { return a.Outcome != api.OutcomeUnknown })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,17 +338,17 @@ func TestAReviewedActionThatWasNotRuledOnHasNotStarted(t *testing.T) {
 }
 
 // shown is a plan as `plan show` has it.
-func (l *live) shown(plan string) executor.PlanView {
+func (l *live) shown(plan string) view.Plan {
 	l.t.Helper()
-	var answer executor.PlanAnswer
-	l.ask("plan.show", executor.PlanQuery{Plan: plan}, &answer)
+	var answer view.PlanAnswer
+	l.ask("plan.show", view.PlanQuery{Plan: plan}, &answer)
 	return answer.Plan
 }
 
 // showsAction waits until an action is shown as wanted.
-func (l *live) showsAction(plan, action string, want func(executor.ActionView) bool) executor.ActionView {
+func (l *live) showsAction(plan, action string, want func(view.Action) bool) view.Action {
 	l.t.Helper()
-	var last executor.ActionView
+	var last view.Action
 	for by := time.Now().Add(20 * time.Second); time.Now().Before(by); {
 		for _, a := range l.shown(plan).Actions {
 			if last = a; a.Action == action && want(a) {

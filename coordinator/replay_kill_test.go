@@ -351,8 +351,8 @@ func killedAgent(t *testing.T, l *live, n int, rule, plan string, request bool) 
 	defer provider.Close()
 	code, said := l.lives(t, provider.URL, plan, rule, hit, &killed)
 	c.check(t, fmt.Sprintf("%s killed at %d: exit %d %s", plan, n, code, said), code, rule, killed)
-	if view := l.shown(plan); len(view.Refused) > 0 {
-		t.Errorf("the ledger has refused %+v", view.Refused)
+	if viewed := l.shown(plan); len(viewed.Refused) > 0 {
+		t.Errorf("the ledger has refused %+v", viewed.Refused)
 	}
 	return killed
 }

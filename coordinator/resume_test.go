@@ -226,8 +226,8 @@ func TestAReportSettlesWhatIsRecordedInDoubt(t *testing.T) {
 	if err := q.UnwindTo(t.Context(), "s", ""); err != nil { // it answers when all is folded
 		t.Fatal(err)
 	}
-	if view := l.shown("trip"); view.Actions[0].Outcome != "completed" || len(view.Orphans) != 0 {
-		t.Errorf("the executor has %+v", view.Actions[0])
+	if seen := l.shown("trip"); seen.Actions[0].Outcome != "completed" || len(seen.Orphans) != 0 {
+		t.Errorf("the executor has %+v", seen.Actions[0])
 	}
 }
 

@@ -87,11 +87,11 @@ func TestC1EachKindOfFailure(t *testing.T) {
 			for _, seconds := range []string{"1s", "30s", "60s"} {
 				s.play("@" + seconds)
 			}
-			view := s.world.show("p")
-			if got := s.undos("p"); view.State != ledger.StateQuarantined || got != "a=owed y=compensated x=quarantined" {
-				t.Fatalf("%s: %s", view.State, got)
+			viewed := s.world.show("p")
+			if got := s.undos("p"); viewed.State != ledger.StateQuarantined || got != "a=owed y=compensated x=quarantined" {
+				t.Fatalf("%s: %s", viewed.State, got)
 			}
-			if note := view.Actions[2].Note; !strings.HasPrefix(note, f.note) {
+			if note := viewed.Actions[2].Note; !strings.HasPrefix(note, f.note) {
 				t.Fatalf("note %q", note)
 			}
 			if asked := slices.ContainsFunc(s.sent, func(c Command) bool { return c.Action == "x" }); !asked && !strings.Contains(preview, "quarantine p/x ") {

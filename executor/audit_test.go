@@ -74,11 +74,11 @@ func comparePlan(l *audit.Ledger, s *State, p *plan) error {
 	want := audit.Plan{ID: p.id, State: stateName(p.row), Orphans: orphans(p.row), Held: have.Held}
 	for n := uint32(1); n <= p.row.Actions; n++ {
 		a := s.action(p.id, n)
-		view := audit.Action{ID: a.fixed.Id, Outcome: outcomeName(a.row.Outcome), Undo: undoOf(p.row, a.row), Attempt: int(a.row.Attempt)}
+		shown := audit.Action{ID: a.fixed.Id, Outcome: outcomeName(a.row.Outcome), Undo: undoOf(p.row, a.row), Attempt: int(a.row.Attempt)}
 		if a.fixed.Compensation != nil {
-			view.Key = s.key(a)
+			shown.Key = s.key(a)
 		}
-		want.Actions = append(want.Actions, view)
+		want.Actions = append(want.Actions, shown)
 	}
 	if have.State != want.State || !slices.Equal(have.Actions, want.Actions) || !slices.Equal(have.Orphans, want.Orphans) {
 		return fmt.Errorf("plan %s: the audit has\n%+v\nthe fold\n%+v", p.id, have, want)

@@ -110,8 +110,8 @@ func TestACutPlanStillEndsOtherwise(t *testing.T) {
 			r.now += 2 * second
 		}
 		r.turn()
-		if view := r.show("w0-2"); view.State != want || len(view.Cuts) > 0 {
-			t.Errorf("after %s it is %s, cut %v", end, view.State, view.Cuts)
+		if shown := r.show("w0-2"); shown.State != want || len(shown.Cuts) > 0 {
+			t.Errorf("after %s it is %s, cut %v", end, shown.State, shown.Cuts)
 		}
 		for _, p := range r.state.Unpaged() {
 			if p.Plan == "w0-2" {

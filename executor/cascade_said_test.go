@@ -152,7 +152,7 @@ func TestWhyKeepsTheOwnersAnswer(t *testing.T) {
 		if !resume && fmt.Sprint(why.Steps) != fmt.Sprint(chain) {
 			t.Errorf("%+v\nwas %+v", why.Steps, chain)
 		}
-		if resume && (len(why.Steps) != len(chain) || last.Fired == "" || last.Resumed == nil || *last.Resumed != a.WordView) {
+		if resume && (len(why.Steps) != len(chain) || last.Fired == "" || last.Resumed == nil || *last.Resumed != a.Word) {
 			t.Errorf("%+v", last)
 		}
 		if !resume { // a committed plan tells it, too; one that fails tells why it did

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -125,7 +126,7 @@ func (r *ring) kick(place int) {
 
 // cut are the plans that wait for their owner, as "w1-2: depth 9 of 8".
 func (w *world) cut() (out []string) {
-	views, _ := NewReader(w.kv, "t", nil).Quarantined(ListQuery{})
+	views, _ := NewReader(w.kv, "t", nil).Quarantined(view.ListQuery{})
 	for _, v := range views {
 		for _, c := range v.Cuts {
 			out = append(out, v.Plan+": "+c.Why)
@@ -134,13 +135,13 @@ func (w *world) cut() (out []string) {
 	return out
 }
 
-func (w *world) why(plan string) WhyView {
+func (w *world) why(plan string) view.Why {
 	w.t.Helper()
-	view, err := NewReader(w.kv, "t", nil).Why(WhyQuery{Plan: plan})
+	shown, err := NewReader(w.kv, "t", nil).Why(view.WhyQuery{Plan: plan})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return view
+	return shown
 }
 
 // fired are the depths of the leases that have fired, in order.
@@ -369,9 +370,9 @@ func TestAPreviewLooksPastACut(t *testing.T) {
 	r := newRing(t, 2, CascadeLimits{Depth: 2})
 	r.kick(0)
 	digest := rows.Digest(r.kv)
-	view, err := NewReader(r.kv, "t", nil).Preview(PreviewQuery{Plan: "w0-2"}, r.now)
-	if err != nil || view.End != "compensated" || len(view.Steps) != 1 || view.Steps[0].Step != "compensate" {
-		t.Errorf("%+v, %v", view, err)
+	shown, err := NewReader(r.kv, "t", nil).Preview(view.PreviewQuery{Plan: "w0-2"}, r.now)
+	if err != nil || shown.End != "compensated" || len(shown.Steps) != 1 || shown.Steps[0].Step != "compensate" {
+		t.Errorf("%+v, %v", shown, err)
 	}
 	if rows.Digest(r.kv) != digest || len(r.cut()) != 1 {
 		t.Error("it changed something")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // committing are schedules in which a plan is committed with actions in doubt (I36).
@@ -123,7 +124,7 @@ func TestACommitNamesTheActsThatItWaitsFor(t *testing.T) {
 	if got := named(); got != "a b q/c " {
 		t.Fatalf("it waits for %q", got)
 	}
-	why, err := NewReader(s.kv, "t", s).Why(WhyQuery{Plan: "p"})
+	why, err := NewReader(s.kv, "t", s).Why(view.WhyQuery{Plan: "p"})
 	if err != nil || len(why.Waits) != 3 || why.Waits[2].Action != "q/c" {
 		t.Fatalf("%+v, %v", why.Waits, err)
 	}

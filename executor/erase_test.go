@@ -29,9 +29,9 @@ func TestErasureWaitsForWhatIsHeldOrOwed(t *testing.T) {
 	} {
 		s := newSchedule(t)
 		s.play(play)
-		view := s.show("p")
-		if erased := view.Erasure != nil; erased != (why == "") {
-			t.Errorf("%s: %+v", play, view.Erasure)
+		shown := s.show("p")
+		if erased := shown.Erasure != nil; erased != (why == "") {
+			t.Errorf("%s: %+v", play, shown.Erasure)
 		}
 		if refused := NewReader(s.kv, "t", nil).RefusedAt(uint64(len(s.log))); why != "" && (len(refused) != 1 || !strings.Contains(refused[0].Reason, why) || !strings.Contains(refused[0].Reason, "or force it")) {
 			t.Errorf("%s: %+v", play, refused)
@@ -94,9 +94,9 @@ func TestErasureIsDoneUntilTheHolderSaysSo(t *testing.T) {
 	}
 	s.play("=again") // the operator's record once more
 	s.play("destroyed")
-	view := s.show("p").Erasure
-	if view.Destroyed == "" || view.By != "ops" || view.Reason != "asked for" || len(s.state.Unerased()) != 0 {
-		t.Errorf("%+v, left %v", view, s.state.Unerased())
+	shown := s.show("p").Erasure
+	if shown.Destroyed == "" || shown.By != "ops" || shown.Reason != "asked for" || len(s.state.Unerased()) != 0 {
+		t.Errorf("%+v, left %v", shown, s.state.Unerased())
 	}
 	if r := s.append(holder, &pb.Record{Plan: "p", Term: 1, EpochNs: s.now, Cause: s.state.plan("p").row.Erased, Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Destroyed: true}}}); r[0].Verdict != Void {
 		t.Errorf("%+v", r)

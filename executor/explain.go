@@ -7,6 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -16,22 +17,22 @@ const explainedMax = 200
 
 // Explain says what leases answer and why. The error is a *ledger.Refused: there is
 // no such plan, action or lease.
-func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
+func (r *Reader) Explain(q view.ExplainQuery) (view.Explain, error) {
 	p := r.s.plan(q.Plan)
 	if p == nil {
-		return ExplainView{}, noPlan(q.Plan)
+		return view.Explain{}, noPlan(q.Plan)
 	}
-	view := ExplainView{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []HeldLease{}}
+	shown := view.Explain{Plan: p.id, State: stateName(p.row), TimeNs: r.nowNs(), Leases: []view.HeldLease{}}
 	add := func(name string, a *action, leases []*rowspb.LeaseRow) {
 		for _, l := range leases {
 			if q.Lease != "" && q.Lease != l.Name {
 				continue
 			}
-			if len(view.Leases) == explainedMax {
-				view.Omitted = true
+			if len(shown.Leases) == explainedMax {
+				shown.Omitted = true
 				return
 			}
-			view.Leases = append(view.Leases, HeldLease{name, r.lease(p, a, l, true)})
+			shown.Leases = append(shown.Leases, view.HeldLease{Action: name, Lease: r.lease(p, a, l, true)})
 		}
 	}
 	if q.Action == "" {
@@ -43,14 +44,14 @@ func (r *Reader) Explain(q ExplainQuery) (ExplainView, error) {
 	} else {
 		a := r.numbered(p, q.Action)
 		if a == nil {
-			return ExplainView{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
+			return view.Explain{}, ledger.Refuse("action", "plan "+p.id+" has no action "+q.Action, "an action of it")
 		}
 		add(a.fixed.Id, a, a.row.Leases)
 	}
-	if len(view.Leases) == 0 && q.Lease != "" {
-		return ExplainView{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
+	if len(shown.Leases) == 0 && q.Lease != "" {
+		return view.Explain{}, ledger.Refuse("lease", "no lease "+q.Lease+" is held there", "one of those that plan show lists")
 	}
-	return view, nil
+	return shown, nil
 }
 
 // faultyShown bounds the plans with leases in error that a status names.
@@ -106,12 +107,12 @@ func (r *Reader) condition(text string) (*triggers.Condition, error) {
 
 // leases shows what a plan (a is nil) or an action holds, with what each condition
 // answers now.
-func (r *Reader) leases(p *plan, a *action) []LeaseView {
+func (r *Reader) leases(p *plan, a *action) []view.Lease {
 	list := p.row.Leases
 	if a != nil {
 		list = a.row.Leases
 	}
-	var views []LeaseView
+	var views []view.Lease
 	for _, l := range list {
 		views = append(views, r.lease(p, a, l, false))
 	}
@@ -119,59 +120,59 @@ func (r *Reader) leases(p *plan, a *action) []LeaseView {
 }
 
 // lease shows one lease; with what it reads where whole is set.
-func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) LeaseView {
-	view := LeaseView{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
+func (r *Reader) lease(p *plan, a *action, l *rowspb.LeaseRow, whole bool) view.Lease {
+	shown := view.Lease{Name: l.Name, Condition: conditionOf(p, a, l), Truth: triggers.Unknown.String(), ArmedNs: l.ArmedNs, Fired: l.Fired, Moot: l.Moot, Cascade: cascadeName(l.Cascade)}
 	if l.Fired {
-		view.Truth, view.Moot, view.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
-		return view
+		shown.Truth, shown.Moot, shown.FiredAt = triggers.True.String(), false, firedAt(p, a, l)
+		return shown
 	}
 	if inTime(p, l) || !armed(p.row) || a != nil && settled(a.row.Undo) {
-		view.Moot = false
-		view.Suspended, view.Retired = rest(p, a)
-		return view
+		shown.Moot = false
+		shown.Suspended, shown.Retired = rest(p, a)
+		return shown
 	}
 	if r.asked++; r.asked > explainedMax { // of a plan with many, only so many are asked
-		view.Error = "not asked: name an action, as trigger explain does"
-		return view
+		shown.Error = "not asked: name an action, as trigger explain does"
+		return shown
 	}
-	condition, err := r.condition(view.Condition)
+	condition, err := r.condition(shown.Condition)
 	if err != nil {
-		view.Error = err.Error()
-		return view
+		shown.Error = err.Error()
+		return shown
 	}
 	result := condition.Hold(scopeOf(p, a, l)).Evaluate(r.nowNs(), factView{r.s})
-	view.Truth, view.Waits = result.Truth.String(), result.Waits
+	shown.Truth, shown.Waits = result.Truth.String(), result.Waits
 	turned := turnedBy(p, rows.Lease{Plan: p.id, N: number(a), Name: l.Name}) != nil
 	if turned || l.Cascade == rowspb.Cascade_CASCADE_CUT {
-		view.Truth, view.Waits = triggers.True.String(), nil
+		shown.Truth, shown.Waits = triggers.True.String(), nil
 	}
 	if result.Err != nil {
-		view.Error = result.Err.Error()
+		shown.Error = result.Err.Error()
 	}
-	if view.Moot = !turned && !stopped(l) && (l.Moot || result.Moot); view.Moot {
-		view.MootWhy = result.MootWhy
-		return view
+	if shown.Moot = !turned && !stopped(l) && (l.Moot || result.Moot); shown.Moot {
+		shown.MootWhy = result.MootWhy
+		return shown
 	}
 	if stopped(l) {
-		return view
+		return shown
 	}
 	if !turned {
-		view.WakeNs = result.WakeNs
+		shown.WakeNs = result.WakeNs
 	}
 	keys := l.Keys
 	if l.Node != nil {
 		node := r.s.nodeRow(l.Node)
-		keys, view.Shared = node.Keys, node.Leases-1
+		keys, shown.Shared = node.Keys, node.Leases-1
 	}
 	if whole {
-		view.Keys, view.Readings = keys, readingViews(result.Readings)
+		shown.Keys, shown.Readings = keys, readingViews(result.Readings)
 	}
-	return view
+	return shown
 }
 
-func readingViews(list []triggers.Reading) (views []ReadingView) {
+func readingViews(list []triggers.Reading) (views []view.Reading) {
 	for _, reading := range list {
-		views = append(views, ReadingView{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
+		views = append(views, view.Reading{Name: reading.Name, Present: reading.Present, Value: string(reading.Value), Sequence: reading.Sequence})
 	}
 	return views
 }

@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // explained prints what the leases of p answer, a line each.
-func explained(t *testing.T, s *schedule, q ExplainQuery) string {
+func explained(t *testing.T, s *schedule, q view.ExplainQuery) string {
 	t.Helper()
 	s.state.Flush()
-	view, err := NewReader(s.kv, "t", nil).Explain(q)
+	shown, err := NewReader(s.kv, "t", nil).Explain(q)
 	if err != nil {
 		return err.Error()
 	}
 	var out strings.Builder
-	for _, l := range view.Leases {
+	for _, l := range shown.Leases {
 		fmt.Fprintf(&out, "%s/%s %s", l.Action, l.Name, l.Truth)
 		switch {
 		case l.Fired:
@@ -44,7 +45,7 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 	s := newSchedule(t)
 	s.must(s.agent("p", opened(epoch0+60*second, when("late", `facts["gate/" + plan.labels.none].open == true`), when("paid", `facts["paid"].n > 3`))))
 	s.play("a:probe a? b:probe b+ judge:b=allow fact:paid=" + `{"n":2}` + " turn")
-	got := explained(t, s, ExplainQuery{Plan: "p"})
+	got := explained(t, s, view.ExplainQuery{Plan: "p"})
 	for _, want := range []string{
 		`/plan.failed false waits  keys  plan.status="open"`,
 		`/plan.cancelled false`,
@@ -59,14 +60,14 @@ func TestEveryReasonToUndoIsALeaseThatExplainShows(t *testing.T) {
 		}
 	}
 	s.play("a.probe=duplicate fail turn")
-	got = explained(t, s, ExplainQuery{Plan: "p", Action: "a"})
+	got = explained(t, s, view.ExplainQuery{Plan: "p", Action: "a"})
 	if !strings.Contains(got, "a/action.duplicate true fired") {
 		t.Error(got)
 	}
-	if got = explained(t, s, ExplainQuery{Plan: "p", Lease: leaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
+	if got = explained(t, s, view.ExplainQuery{Plan: "p", Lease: leaseFailed}); !strings.HasPrefix(got, "/plan.failed true fired") {
 		t.Error(got)
 	}
-	for _, q := range []ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
+	for _, q := range []view.ExplainQuery{{Plan: "q"}, {Plan: "p", Action: "z"}, {Plan: "p", Lease: "z"}} {
 		if got = explained(t, s, q); !strings.Contains(got, "want") && !strings.Contains(got, "there is no") && !strings.Contains(got, "no lease") && !strings.Contains(got, "no action") {
 			t.Errorf("%+v: %s", q, got)
 		}
@@ -80,9 +81,9 @@ func TestExplainCountsTheLeasesThatAnswerAlike(t *testing.T) {
 		s.must(s.agent(fmt.Sprint("p", i), opened(0, when("halt", `facts["market"].halted == true`))))
 	}
 	s.state.Flush()
-	view, err := NewReader(s.kv, "t", nil).Explain(ExplainQuery{Plan: "p1", Lease: "halt"})
-	if err != nil || len(view.Leases) != 1 || view.Leases[0].Shared != 2 || fmt.Sprint(view.Leases[0].Keys) != "[market]" {
-		t.Fatalf("%+v %v", view, err)
+	shown, err := NewReader(s.kv, "t", nil).Explain(view.ExplainQuery{Plan: "p1", Lease: "halt"})
+	if err != nil || len(shown.Leases) != 1 || shown.Leases[0].Shared != 2 || fmt.Sprint(shown.Leases[0].Keys) != "[market]" {
+		t.Fatalf("%+v %v", shown, err)
 	}
 }
 
@@ -93,13 +94,13 @@ func asOf(s *schedule, seconds int64) *Reader {
 }
 
 // heldLease is what the reader shows of one lease of p.
-func heldLease(t *testing.T, r *Reader, action, name string) LeaseView {
+func heldLease(t *testing.T, r *Reader, action, name string) view.Lease {
 	t.Helper()
-	view, err := r.Explain(ExplainQuery{Plan: "p", Action: action, Lease: name})
-	if err != nil || len(view.Leases) != 1 {
-		t.Fatalf("%+v %v", view, err)
+	shown, err := r.Explain(view.ExplainQuery{Plan: "p", Action: action, Lease: name})
+	if err != nil || len(shown.Leases) != 1 {
+		t.Fatalf("%+v %v", shown, err)
 	}
-	return view.Leases[0].LeaseView
+	return shown.Leases[0].Lease
 }
 
 // TestLeasesAreShownAsOfTheClock, not of the last record: truth, waits, wake and
@@ -130,12 +131,12 @@ func TestLeasesAreShownAsOfTheClock(t *testing.T) {
 			t.Errorf("%s after %d s: %s, want %s", c.name, c.seconds, got, c.want)
 		}
 	}
-	view, err := asOf(s, 6).Explain(ExplainQuery{Plan: "p"})
-	if err != nil || view.TimeNs != epoch0+6*second {
-		t.Errorf("as of %d: %v", view.TimeNs, err)
+	shown, err := asOf(s, 6).Explain(view.ExplainQuery{Plan: "p"})
+	if err != nil || shown.TimeNs != epoch0+6*second {
+		t.Errorf("as of %d: %v", shown.TimeNs, err)
 	}
-	if view, _ = asOf(s, -6).Explain(ExplainQuery{Plan: "p"}); view.TimeNs != s.state.Meta().TimeNs {
-		t.Errorf("as of %d, before the last record", view.TimeNs)
+	if shown, _ = asOf(s, -6).Explain(view.ExplainQuery{Plan: "p"}); shown.TimeNs != s.state.Meta().TimeNs {
+		t.Errorf("as of %d, before the last record", shown.TimeNs)
 	}
 }
 

@@ -10,32 +10,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
-
-// FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
-// fields select all.
-type FindQuery struct {
-	State      string `json:"state,omitempty"` // as PlanView.State
-	Agent      string `json:"agent,omitempty"`
-	Capability string `json:"capability,omitempty"` // of one of its actions
-	Label      string `json:"label,omitempty"`      // the label, or key=value of one of the labels
-	Text       string `json:"text,omitempty"`       // what its id or its label begins with
-	FromNs     int64  `json:"from_ns,omitempty"`    // opened at or after this
-	UntilNs    int64  `json:"until_ns,omitempty"`   // opened before this
-	After      string `json:"after,omitempty"`      // Next of the page before
-	Limit      int    `json:"limit,omitempty"`      // 1..1000, default 100
-}
-
-// FindAnswer answers plan.find.
-type FindAnswer struct {
-	Plans []PlanView `json:"plans"`
-	Next  string     `json:"next,omitempty"` // goes into After; empty: no more
-	// Paused is set where the page ends because it has looked at enough plans, not
-	// because it is full.
-	Paused bool   `json:"paused,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
 
 // findScanMax bounds the plans that one page looks at, findBytesMax the cursor.
 const (
@@ -68,33 +45,33 @@ func phaseNamed(name string) (rowspb.Phase, error) {
 // finding is one page in the making.
 type finding struct {
 	r      *Reader
-	q      FindQuery
+	q      view.FindQuery
 	phase  rowspb.Phase
 	prefix []byte // of the list it goes through
-	list   *batch[PlanView]
+	list   *batch[view.Plan]
 	looked int
-	answer FindAnswer
+	answer view.FindAnswer
 }
 
 // Find returns one page of plans, the latest opened first. The error is a *ledger.Refused.
-func (r *Reader) Find(q FindQuery) (FindAnswer, error) {
-	f := &finding{r: r, q: q, list: newBatch[PlanView](q.Limit)}
+func (r *Reader) Find(q view.FindQuery) (view.FindAnswer, error) {
+	f := &finding{r: r, q: q, list: newBatch[view.Plan](q.Limit)}
 	if q.State != "" {
 		var err error
 		if f.phase, err = phaseNamed(q.State); err != nil {
-			return FindAnswer{}, err
+			return view.FindAnswer{}, err
 		}
 	}
 	cursor, err := hex.DecodeString(q.After)
 	if err != nil || len(cursor) > findBytesMax {
-		return FindAnswer{}, ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
+		return view.FindAnswer{}, ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of the page before")
 	}
 	if q.Text != "" {
 		f.byText(cursor)
 	} else {
 		f.byList(cursor)
 	}
-	f.answer.Plans, f.answer.Next = append([]PlanView{}, f.list.list...), f.list.next
+	f.answer.Plans, f.answer.Next = append([]view.Plan{}, f.list.list...), f.list.next
 	return f.answer, nil
 }
 
@@ -163,9 +140,9 @@ func (f *finding) take(id, cursor string) bool {
 		f.list.pass(cursor)
 		return true
 	}
-	view := viewOf(id, row)
-	view.WindowClosesNs = f.r.windowCloses(id, row)
-	return f.list.add(cursor, view)
+	shown := viewOf(id, row)
+	shown.WindowClosesNs = f.r.windowCloses(id, row)
+	return f.list.add(cursor, shown)
 }
 
 func (f *finding) selects(id string, row *rowspb.PlanRow) bool {
@@ -250,8 +227,8 @@ func (f *finding) byText(cursor []byte) {
 	for k := range f.r.s.tx.Scan(from, rows.After(prefix)) {
 		end := bytes.IndexByte(k[2:], 0) + 2
 		id := string(k[end+1+rows.ListedPlace:])
-		had := slices.ContainsFunc(f.list.list, func(v PlanView) bool { return v.Plan == id }) // by another label
-		if had || strings.HasPrefix(id, text) {                                                // listed above
+		had := slices.ContainsFunc(f.list.list, func(v view.Plan) bool { return v.Plan == id }) // by another label
+		if had || strings.HasPrefix(id, text) {                                                 // listed above
 			continue
 		}
 		if !f.take(id, hex.EncodeToString(k)) {

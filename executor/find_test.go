@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -53,20 +54,20 @@ func findWorld(t *testing.T, plans int) *world {
 }
 
 // naiveFind looks at every plan.
-func naiveFind(r *Reader, q FindQuery) (ids []string) {
-	var all []PlanView
+func naiveFind(r *Reader, q view.FindQuery) (ids []string) {
+	var all []view.Plan
 	for after, more := "", true; more; more = after != "" {
-		var page []PlanView
-		page, after = r.Plans(Filter{After: after, Limit: 1000})
+		var page []view.Plan
+		page, after = r.Plans(view.Filter{After: after, Limit: 1000})
 		all = append(all, page...)
 	}
-	slices.SortFunc(all, func(a, b PlanView) int { return int(b.OpenedNs - a.OpenedNs) })
+	slices.SortFunc(all, func(a, b view.Plan) int { return int(b.OpenedNs - a.OpenedNs) })
 	if q.Text != "" { // ids first, in their order
-		slices.SortStableFunc(all, func(a, b PlanView) int { return strings.Compare(a.Plan, b.Plan) })
+		slices.SortStableFunc(all, func(a, b view.Plan) int { return strings.Compare(a.Plan, b.Plan) })
 	}
 	for _, p := range all {
 		full, _ := r.Plan(p.Plan)
-		has := slices.ContainsFunc(full.Actions, func(a ActionView) bool { return a.Capability == q.Capability })
+		has := slices.ContainsFunc(full.Actions, func(a view.Action) bool { return a.Capability == q.Capability })
 		labelled := q.Label == p.Label || q.Label == "env="+p.Labels["env"]
 		if (q.State == "" || p.State == q.State) && (q.Agent == "" || p.Agent == q.Agent) && (q.Capability == "" || has) && (q.Label == "" || labelled) &&
 			p.OpenedNs >= q.FromNs && (q.UntilNs == 0 || p.OpenedNs < q.UntilNs) && strings.HasPrefix(p.Plan, q.Text) {
@@ -77,7 +78,7 @@ func naiveFind(r *Reader, q FindQuery) (ids []string) {
 }
 
 // findAll follows Next to the end.
-func findAll(t *testing.T, r *Reader, q FindQuery) (ids []string) {
+func findAll(t *testing.T, r *Reader, q view.FindQuery) (ids []string) {
 	t.Helper()
 	for range 1000 {
 		answer, err := r.Find(q)
@@ -105,7 +106,7 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 			for _, capability := range []string{"", "c.one"} {
 				for _, label := range []string{"", "red", "env=prod"} {
 					for _, since := range []int{0, 30} {
-						q := FindQuery{State: state, Agent: agent, Capability: capability, Label: label, Limit: 7}
+						q := view.FindQuery{State: state, Agent: agent, Capability: capability, Label: label, Limit: 7}
 						if since > 0 {
 							q.FromNs, q.UntilNs = epoch0+int64(since)*second, epoch0+int64(since+180)*second
 						}
@@ -123,14 +124,14 @@ func TestPlansAreFoundByWhatTheyAreWithoutLookingAtAll(t *testing.T) {
 		t.Errorf("%d found in all: the plans are too much alike", found)
 	}
 	for _, text := range []string{"a", "b00", "zz"} {
-		if got, want := findAll(t, r, FindQuery{Text: text, Limit: 3}), naiveFind(r, FindQuery{Text: text}); !slices.Equal(got, want) {
+		if got, want := findAll(t, r, view.FindQuery{Text: text, Limit: 3}), naiveFind(r, view.FindQuery{Text: text}); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
-	if got := findAll(t, r, FindQuery{Text: "redd", Limit: 5}); len(got) == 0 || len(got) != len(naiveFind(r, FindQuery{Label: "redder"})) {
+	if got := findAll(t, r, view.FindQuery{Text: "redd", Limit: 5}); len(got) == 0 || len(got) != len(naiveFind(r, view.FindQuery{Label: "redder"})) {
 		t.Errorf("labels that begin with redd: %v", got)
 	}
-	for _, q := range []FindQuery{{State: "gone"}, {After: "zz"}} {
+	for _, q := range []view.FindQuery{{State: "gone"}, {After: "zz"}} {
 		if _, err := r.Find(q); err == nil {
 			t.Errorf("%+v was taken", q)
 		}
@@ -150,7 +151,7 @@ func TestOnePageOfAListLooksAtSoManyPlansOnly(t *testing.T) {
 	}
 	w.state.Flush()
 	r := NewReader(w.kv, "t", w).At(w.now)
-	q := FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
+	q := view.FindQuery{Agent: "a1", UntilNs: 1 << 62, State: ledger.StateCommitted, Label: "test"}
 	answer, err := r.Find(q)
 	if err != nil || !answer.Paused || answer.Next == "" || len(answer.Plans) != 0 {
 		t.Fatalf("a page that finds none: paused %v, next %q, %d plans, %v", answer.Paused, answer.Next, len(answer.Plans), err)
@@ -173,16 +174,16 @@ func TestWhatFallsDueNextAndWhatIsOldest(t *testing.T) {
 		w.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "a1", Plan: id}, record)
 	}
 	w.turn()
-	view := NewReader(w.kv, "t", w).At(w.now).Upcoming(0)
+	shown := NewReader(w.kv, "t", w).At(w.now).Upcoming(0)
 	var due []string
-	for _, d := range view.Due {
+	for _, d := range shown.Due {
 		due = append(due, d.Plan+" "+d.Kind+" "+d.Lease)
 	}
 	if want := []string{"soon lease plan.deadline", "late lease plan.deadline"}; !slices.Equal(due, want) {
 		t.Errorf("due %q, want %q", due, want)
 	}
-	if len(view.Oldest) != 1 || view.Oldest[0].Plan != "late" {
-		t.Errorf("oldest %+v", view.Oldest)
+	if len(shown.Oldest) != 1 || shown.Oldest[0].Plan != "late" {
+		t.Errorf("oldest %+v", shown.Oldest)
 	}
 }
 

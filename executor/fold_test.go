@@ -121,7 +121,7 @@ func TestARestartAtEveryPrefixDecidesAlike(t *testing.T) {
 					t.Fatalf("commit %d differs", i+1)
 				}
 			}
-			if view, ok := NewReader(a.kv, "t", nil).Plan("p"); ok && view.State == "unwinding" {
+			if shown, ok := NewReader(a.kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
 				t.Fatalf("after %d records it sits unwinding (S26)", n)
 			}
 		}
@@ -164,7 +164,7 @@ func TestAFencedHolderIsHarmless(t *testing.T) {
 				continue // of the prefix itself
 			}
 			(&runner{world: w}).run()
-			if view, ok := NewReader(kv, "t", nil).Plan("p"); ok && view.State == "unwinding" {
+			if shown, ok := NewReader(kv, "t", nil).Plan("p"); ok && shown.State == "unwinding" {
 				t.Fatal("it sits unwinding")
 			}
 		}

@@ -54,10 +54,10 @@ func TestWhatTheUndoNeedsIsThereOrItsOwners(t *testing.T) {
 					sent = string(r.Payload.GetArguments())
 				}
 			}
-			view := s.show("p")
-			note := view.Actions[0].Note
-			if sent != c.sent || !view.Actions[0].Incomplete || (view.State == "quarantined") != (c.note != "") && calls != "probe" {
-				t.Errorf("%s of %s, %q kept: sent %s, want %s; the plan is %s: %s", calls, c.expression, c.kept, sent, c.sent, view.State, note)
+			shown := s.show("p")
+			note := shown.Actions[0].Note
+			if sent != c.sent || !shown.Actions[0].Incomplete || (shown.State == "quarantined") != (c.note != "") && calls != "probe" {
+				t.Errorf("%s of %s, %q kept: sent %s, want %s; the plan is %s: %s", calls, c.expression, c.kept, sent, c.sent, shown.State, note)
 			}
 			if calls == "undo" && !strings.Contains(note, c.note) {
 				t.Errorf("%s: %s, want %s", c.expression, note, c.note)

@@ -258,17 +258,17 @@ func TestCommitAgainstDeadline(t *testing.T) {
 		if commands := len(s.state.Commands()); (commands == 0) != commitFirst {
 			t.Fatalf("%d commands", commands)
 		}
-		view := s.show("p")
+		shown := s.show("p")
 		if commitFirst {
 			s.turn()
 			s.wantState("p", "committed", "a=retired")
-			if len(view.Refused) != len(claims) || !view.Refused[0].Void || view.Refused[0].Reason == "" || view.Refused[0].Kind != "lease_fired" {
-				t.Fatalf("%+v", view.Refused)
+			if len(shown.Refused) != len(claims) || !shown.Refused[0].Void || shown.Refused[0].Reason == "" || shown.Refused[0].Kind != "lease_fired" {
+				t.Fatalf("%+v", shown.Refused)
 			}
 			continue
 		}
-		if len(view.Refused) != 1 || view.Refused[0].Void || view.Refused[0].Kind != "plan_committed" {
-			t.Fatalf("%+v", view.Refused)
+		if len(shown.Refused) != 1 || shown.Refused[0].Void || shown.Refused[0].Kind != "plan_committed" {
+			t.Fatalf("%+v", shown.Refused)
 		}
 	}
 }

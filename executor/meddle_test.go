@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -123,8 +124,10 @@ func (s *schedule) finish() {
 			answers = append(answers, *s.work(c))
 		}
 		s.turn(answers...)
-		plans, _ := NewReader(s.kv, "t", nil).Plans(Filter{})
-		busy := slices.ContainsFunc(plans, func(p PlanView) bool { return p.State == "unwinding" || p.State == "quarantined" || len(p.Orphans) > 0 })
+		plans, _ := NewReader(s.kv, "t", nil).Plans(view.Filter{})
+		busy := slices.ContainsFunc(plans, func(p view.Plan) bool {
+			return p.State == "unwinding" || p.State == "quarantined" || len(p.Orphans) > 0
+		})
 		if !busy {
 			return
 		}
@@ -132,7 +135,7 @@ func (s *schedule) finish() {
 			s.settle(p.Plan)
 		}
 	}
-	plans, _ := NewReader(s.kv, "t", nil).Plans(Filter{})
+	plans, _ := NewReader(s.kv, "t", nil).Plans(view.Filter{})
 	for _, p := range plans {
 		s.t.Logf("plan %s (of %s) is %s: %s", p.Plan, p.Parent, p.State, s.undos(p.Plan))
 	}
@@ -143,17 +146,17 @@ func (s *schedule) finish() {
 // operators.
 func (s *schedule) settle(plan string) {
 	defer func() { s.plan = "p" }()
-	view := s.show(plan)
-	if s.plan = plan; view.State != "quarantined" && len(view.Orphans) == 0 {
+	shown := s.show(plan)
+	if s.plan = plan; shown.State != "quarantined" && len(shown.Orphans) == 0 {
 		return
 	}
 	for _, operator := range []string{"ann", "bob"} {
-		for _, a := range view.Actions {
+		for _, a := range shown.Actions {
 			if a.Undo == "quarantined" && a.Child == "" {
 				s.about("resolve", a.Action+"@"+operator)
 			}
 		}
-		for _, id := range view.Orphans {
+		for _, id := range shown.Orphans {
 			s.about("resolve", id+"@"+operator)
 		}
 	}

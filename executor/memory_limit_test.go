@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -24,7 +25,7 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		}
 		large := fmt.Sprintf("%q", strings.Repeat("x", int(capacity)))
 		w.must(w.append(sensor, asserted("big", large)))
-		next, _ := NewReader(w.kv, "t", w).Queue(QueueQuery{}, capacity)
+		next, _ := NewReader(w.kv, "t", w).Queue(view.QueueQuery{}, capacity)
 		if len(next) != 4 || next[0].Key != "big" || !next[0].Oversize || next[1].Oversize {
 			t.Fatalf("capacity %d: %+v", capacity, next)
 		}
@@ -32,17 +33,17 @@ func TestAFactThatNeverFitsGoesAloneAndFirst(t *testing.T) {
 		w.must(w.append(ops, restoreAsked("big")))
 		w.turn()
 		for _, key := range []string{"a1", "a2", "a3"} {
-			if got := w.factState(key); got != FactInMemory {
+			if got := w.factState(key); got != view.FactInMemory {
 				t.Errorf("capacity %d: %s is %s, for a fact that never fits", capacity, key, got)
 			}
 		}
-		if row := w.state.fact("big"); w.factState("big") != FactEvicted || row.Asked != nil || w.state.Meta().Evictions != 2 {
+		if row := w.state.fact("big"); w.factState("big") != view.FactEvicted || row.Asked != nil || w.state.Meta().Evictions != 2 {
 			t.Errorf("capacity %d: %v, %d evictions", capacity, row, w.state.Meta().Evictions)
 		}
 		w.now += residentStep
 		w.must(w.append(sensor, asserted("b", small), asserted("big", large))) // over the capacity without it, too
 		w.turn()
-		if w.factState("big") != FactEvicted || w.factState("a1") != FactEvicted || w.factState("a2") != FactInMemory || w.factState("b") != FactInMemory {
+		if w.factState("big") != view.FactEvicted || w.factState("a1") != view.FactEvicted || w.factState("a2") != view.FactInMemory || w.factState("b") != view.FactInMemory {
 			t.Errorf("capacity %d: %v", capacity, w.state.Meta())
 		}
 		w.must(w.append(sensor, asserted("a2", large), asserted("a2", small), asserted("a2", large), forgotten("a2")))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -18,21 +19,21 @@ import (
 
 // Fact returns one fact. The value of an evicted one is read from the ledger, and
 // stays there: a question writes nothing.
-func (r *Reader) Fact(key string) (view FactView, ok bool) {
+func (r *Reader) Fact(key string) (shown view.Fact, ok bool) {
 	row := r.s.fact(key)
 	if row == nil {
-		return FactView{}, false
+		return view.Fact{}, false
 	}
-	view = r.factView(key, row)
+	shown = r.factView(key, row)
 	if row.Evicted != nil {
-		view.Value, view.ReadFrom = r.s.recall(key, row), view.Asserted
+		shown.Value, shown.ReadFrom = r.s.recall(key, row), shown.Asserted
 	}
-	return view, true
+	return shown, true
 }
 
-func (r *Reader) factView(key string, row *rowspb.FactRow) FactView {
-	view := FactView{
-		Key: key, State: FactInMemory, Value: bytes.Clone(row.Value), Bytes: size(key, row) + row.Size,
+func (r *Reader) factView(key string, row *rowspb.FactRow) view.Fact {
+	shown := view.Fact{
+		Key: key, State: view.FactInMemory, Value: bytes.Clone(row.Value), Bytes: size(key, row) + row.Size,
 		AssertedNs: row.AssertedNs, ChangedNs: row.ChangedNs, SinceNs: row.SinceNs, RetractedNs: row.RetractedNs,
 		Asserted: shortAddress(row.Source), By: row.By, Plan: row.Plan, Action: row.Action, About: shortAddress(row.About),
 		Compensates: row.Undo, Cause: shortAddress(row.Cause), Evicted: shortAddress(row.Evicted), Reingested: shortAddress(row.Reingested),
@@ -40,11 +41,11 @@ func (r *Reader) factView(key string, row *rowspb.FactRow) FactView {
 	}
 	switch {
 	case row.Retracted:
-		view.State = FactRetracted
+		shown.State = view.FactRetracted
 	case row.Evicted != nil:
-		view.State = FactEvicted
+		shown.State = view.FactEvicted
 	}
-	return view
+	return shown
 }
 
 // shortAddress is an address as people see it, or nothing.
@@ -60,16 +61,16 @@ const factsScanMax = 20_000
 
 // Facts returns one page of facts in order of key, and the key to continue after
 // ("" when there is no more). The values of evicted facts are left out.
-func (r *Reader) Facts(q FactsQuery) (views []FactView, next string, err error) {
-	if !slices.Contains([]string{"", FactInMemory, FactEvicted, FactRetracted}, q.State) {
-		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), FactInMemory+", "+FactEvicted+", "+FactRetracted+" or nothing")
+func (r *Reader) Facts(q view.FactsQuery) (views []view.Fact, next string, err error) {
+	if !slices.Contains([]string{"", view.FactInMemory, view.FactEvicted, view.FactRetracted}, q.State) {
+		return nil, "", ledger.Refuse("state", fmt.Sprintf("%q", q.State), view.FactInMemory+", "+view.FactEvicted+", "+view.FactRetracted+" or nothing")
 	}
 	prefix := rows.Facts.Key(q.Prefix)
 	from := prefix
 	if behind := append(rows.Facts.Key(q.After), 0); q.After != "" && bytes.Compare(behind, from) > 0 {
 		from = behind
 	}
-	list, looked := newBatch[FactView](q.Limit), 0
+	list, looked := newBatch[view.Fact](q.Limit), 0
 	for k, v := range r.s.tx.Scan(from, rows.After(prefix)) {
 		row := rows.Facts.Decode("scan", v)
 		key := string(k[1:])
@@ -77,12 +78,12 @@ func (r *Reader) Facts(q FactsQuery) (views []FactView, next string, err error) 
 			list.end()
 			break
 		}
-		view := r.factView(key, row)
-		if view.State != q.State && (q.State != "" || view.State == FactRetracted) {
+		shown := r.factView(key, row)
+		if shown.State != q.State && (q.State != "" || shown.State == view.FactRetracted) {
 			list.pass(key)
 			continue
 		}
-		if !list.add(key, view) {
+		if !list.add(key, shown) {
 			break
 		}
 	}
@@ -126,12 +127,12 @@ func placeOf(k []byte) Place {
 
 // Event is what the history of a fact shows of one of its records; ok is false for
 // a record that is about no fact.
-func Event(e ledger.Entry) (event FactEvent, ok bool) {
+func Event(e ledger.Entry) (event view.FactEvent, ok bool) {
 	if e.Record == nil {
-		return FactEvent{}, false
+		return view.FactEvent{}, false
 	}
 	r := e.Record
-	event = FactEvent{
+	event = view.FactEvent{
 		At: ledger.FormatAddress(e.Address), Kind: ledger.KindOf(r).Name, StampNs: e.StampNs, By: e.Source.Name,
 		Plan: r.Plan, Action: r.Action, Cause: shortAddress(r.Cause),
 	}
@@ -150,7 +151,7 @@ func Event(e ledger.Entry) (event FactEvent, ok bool) {
 		}
 		return event, true
 	default:
-		return FactEvent{}, false
+		return view.FactEvent{}, false
 	}
 	if e.Source.Class == ledger.ClassExecutor {
 		event.Compensates = shortAddress(r.About)
@@ -159,9 +160,9 @@ func Event(e ledger.Entry) (event FactEvent, ok bool) {
 }
 
 // Memory returns the state of working memory; capacity is the host's.
-func (r *Reader) Memory(capacity int64) MemoryView {
+func (r *Reader) Memory(capacity int64) view.Memory {
 	m := r.s.meta
-	return MemoryView{
+	return view.Memory{
 		Capacity: capacity, Bytes: m.FactBytes, Facts: m.Facts, Evicted: m.Evicted, Tombstones: m.Tombstones, Evictions: m.Evictions,
 		Applied: m.Applied.GetSequence(),
 	}
@@ -169,15 +170,15 @@ func (r *Reader) Memory(capacity int64) MemoryView {
 
 // Queue returns what would be evicted next, in its order, and where the latest
 // evictions stand (S84). Values are left out; capacity is the host's.
-func (r *Reader) Queue(q QueueQuery, capacity int64) (next []FactView, latest []Place) {
+func (r *Reader) Queue(q view.QueueQuery, capacity int64) (next []view.Fact, latest []Place) {
 	limit := limitOf(q.Limit)
 	for i, c := range r.s.evictionOrder(evictScanMax, uint64(max(capacity, 0))) {
 		if i == limit {
 			break
 		}
-		view := r.factView(c.key, c.row)
-		view.Value, view.Oversize = nil, c.oversize
-		next = append(next, view)
+		shown := r.factView(c.key, c.row)
+		shown.Value, shown.Oversize = nil, c.oversize
+		next = append(next, shown)
 	}
 	prefix := rows.Chronicle.WithinSized("")
 	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {

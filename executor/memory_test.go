@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -55,7 +56,7 @@ func restoreAsked(keys ...string) *pb.Record {
 // factState is one fact as it is shown, without reading its value.
 func (w *world) factState(key string) string {
 	w.t.Helper()
-	facts, _, err := NewReader(w.kv, "t", w).Facts(FactsQuery{Prefix: key, State: ""})
+	facts, _, err := NewReader(w.kv, "t", w).Facts(view.FactsQuery{Prefix: key, State: ""})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func (w *world) factState(key string) string {
 			return f.State
 		}
 	}
-	return FactRetracted
+	return view.FactRetracted
 }
 
 // entryAt is a record of the ledger.
@@ -162,7 +163,7 @@ func (w *world) story() string {
 			out.WriteByte('\n')
 		}
 	}
-	plans, _ := NewReader(w.kv, "t", w).Plans(Filter{Limit: 1000})
+	plans, _ := NewReader(w.kv, "t", w).Plans(view.Filter{Limit: 1000})
 	for _, p := range plans {
 		fmt.Fprintf(&out, "%s %s: %s\n", p.Plan, p.State, w.undos(p.Plan))
 	}
@@ -246,14 +247,14 @@ func TestEvictionGoesDownToNineTenths(t *testing.T) {
 	for i := range 10 {
 		states = append(states, w.factState(fmt.Sprintf("f%d", i)))
 	}
-	want := slices.Repeat([]string{FactInMemory}, 10)
-	want[2], want[3] = FactEvicted, FactEvicted // f0 was asserted last, f1 is watched
+	want := slices.Repeat([]string{view.FactInMemory}, 10)
+	want[2], want[3] = view.FactEvicted, view.FactEvicted // f0 was asserted last, f1 is watched
 	if !slices.Equal(states, want) || w.state.Meta().FactBytes != 90 {
 		t.Fatalf("%v, %d bytes", states, w.state.Meta().FactBytes)
 	}
 	w.memoryMax = 15
 	w.turn()
-	if w.factState("f1") != FactEvicted || w.factState("g0") != FactInMemory && w.factState("f0") != FactInMemory {
+	if w.factState("f1") != view.FactEvicted || w.factState("g0") != view.FactInMemory && w.factState("f0") != view.FactInMemory {
 		t.Fatal("what is watched never goes, or all goes")
 	}
 	w.memoryMax = 0
@@ -271,14 +272,14 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.turn()
 	w.must(w.agent("q", opened(0, &pb.Trigger{Name: "x", Condition: `"a" in facts && elapsed(at("a"), duration("1h")) && !("b" in facts)`})))
 	w.turn()
-	if len(w.recalls) != 0 || w.factState("a") != FactEvicted {
+	if len(w.recalls) != 0 || w.factState("a") != view.FactEvicted {
 		t.Fatalf("the value was read to know whether and when: %v, %s", w.recalls, w.factState("a"))
 	}
 	w.memoryMax = 8
 	w.must(w.append(sensor, asserted("cc", `{"n":1}`))) // 9 bytes: it goes, and memory is empty
 	w.must(w.agent("p", opened(0, &pb.Trigger{Name: "x", Condition: `facts["a"].n == 2`})))
 	w.turn()
-	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != FactInMemory || w.factState("cc") != FactEvicted {
+	if !slices.Equal(w.recalls[:1], []string{"a"}) || w.factState("a") != view.FactInMemory || w.factState("cc") != view.FactEvicted {
 		t.Fatalf("recalls %v, a is %s, cc is %s", w.recalls, w.factState("a"), w.factState("cc"))
 	}
 	w.must(w.append(ops, evictAsked("a")))
@@ -286,7 +287,7 @@ func TestAReadOfAnEvictedFactBringsItBackOnceThereIsRoom(t *testing.T) {
 	w.memoryMax = 7 // a takes 8
 	w.must(w.agent("r", opened(0, &pb.Trigger{Name: "x", Condition: `facts["a"].n == 3`})))
 	w.turn()
-	if w.factState("a") != FactEvicted {
+	if w.factState("a") != view.FactEvicted {
 		t.Fatal("it came back where there is no room for it")
 	}
 }
@@ -352,7 +353,7 @@ func TestARequestAboutFactsIsTakenWholeOrRefusedWithItsReason(t *testing.T) {
 	refuse(evictAsked("b"), "the same was asked at")
 	w.turn()
 	row := w.state.fact("b")
-	if w.factState("a") != FactEvicted || row.Evicted == nil || !sameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
+	if w.factState("a") != view.FactEvicted || row.Evicted == nil || !sameAddress(w.entryAt(row.Evicted).Record.Cause, asked) {
 		t.Fatalf("%v", row)
 	}
 	refuse(evictAsked("a"), `fact "a" is evicted already`)
@@ -457,7 +458,7 @@ func TestTheLatestEvictionsAreKeptInAList(t *testing.T) {
 		w.must(w.append(ops, evictAsked(key)))
 		w.turn()
 	}
-	_, latest := NewReader(w.kv, "t", w).Queue(QueueQuery{Limit: 1000}, 0)
+	_, latest := NewReader(w.kv, "t", w).Queue(view.QueueQuery{Limit: 1000}, 0)
 	if len(latest) != latestMax || w.state.Meta().Evictions != latestMax+7 {
 		t.Fatalf("%d, of %d", len(latest), w.state.Meta().Evictions)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -15,47 +16,47 @@ const previewStepsMax = 1000
 // Preview says what an unwind of a plan would do at nowNs (unix ns, the host's
 // guarded clock), without acting: all of it, or what came after a savepoint. The
 // error is a *ledger.Refused: there is no such plan.
-func (r *Reader) Preview(q PreviewQuery, nowNs int64) (PreviewView, error) {
+func (r *Reader) Preview(q view.PreviewQuery, nowNs int64) (view.Preview, error) {
 	p := r.s.plan(q.Plan)
 	if p == nil {
-		return PreviewView{}, noPlan(q.Plan)
+		return view.Preview{}, noPlan(q.Plan)
 	}
-	view := PreviewView{
-		Plan: p.id, State: stateName(p.row), To: q.To, Owner: r.s.owner(p), Steps: []PreviewStep{},
+	shown := view.Preview{
+		Plan: p.id, State: stateName(p.row), To: q.To, Owner: r.s.owner(p), Steps: []view.PreviewStep{},
 	}
 	show := func(d rehearsed) {
 		step, ok := previewStep(d.record)
 		if !ok {
 			return
 		}
-		if len(view.Steps) == previewStepsMax {
-			view.Omitted++
+		if len(shown.Steps) == previewStepsMax {
+			shown.Omitted++
 			return
 		}
 		if step.Step == "quarantine" {
 			step.Owner = d.state.owner(d.plan)
 		}
-		view.Steps = append(view.Steps, step.of(d.stage, d.plan, d.action))
+		shown.Steps = append(shown.Steps, stepOf(step, d.stage, d.plan, d.action))
 	}
 	scratch, p, refused := r.s.rehearse(q.Plan, q.To, nowNs, show)
 	if refused != "" {
-		view.Refused, view.End = refused, view.State
-		return view, nil
+		shown.Refused, shown.End = refused, shown.State
+		return shown, nil
 	}
-	view.End = stateName(p.row)
+	shown.End = stateName(p.row)
 	open := p.row.Phase == rowspb.Phase_PHASE_OPEN // again: what is held is not outstanding
-	for n := uint32(1); n <= p.row.Actions && len(view.Outstanding) < outstandingMax && !open; n++ {
+	for n := uint32(1); n <= p.row.Actions && len(shown.Outstanding) < outstandingMax && !open; n++ {
 		if a := scratch.action(p.id, n); outstanding(a) {
-			view.Outstanding = append(view.Outstanding, a.fixed.Id)
+			shown.Outstanding = append(shown.Outstanding, a.fixed.Id)
 		}
 	}
-	view.Outstanding = append(view.Outstanding, orphans(p.row)...)
-	return view, nil
+	shown.Outstanding = append(shown.Outstanding, orphans(p.row)...)
+	return shown, nil
 }
 
 // previewStep is what a record says that the unwind would do; ok is false where that is
 // no step for people: a check after an undo, or what follows from a step before.
-func previewStep(rec *pb.Record) (step PreviewStep, ok bool) {
+func previewStep(rec *pb.Record) (step view.PreviewStep, ok bool) {
 	switch k := rec.Kind.(type) {
 	case *pb.Record_CompensationDispatched:
 		step.Step, step.Inverse = "compensate", k.CompensationDispatched.Capability
@@ -76,8 +77,8 @@ func previewStep(rec *pb.Record) (step PreviewStep, ok bool) {
 	return step, true
 }
 
-// of is a step with the action that it is about.
-func (step PreviewStep) of(stage int, p *plan, a *action) PreviewStep {
+// stepOf is a step with the action that it is about.
+func stepOf(step view.PreviewStep, stage int, p *plan, a *action) view.PreviewStep {
 	step.Stage, step.Plan = stage, p.id
 	if p.row.Origin != "" && strings.HasSuffix(p.id, undoneSuffix) {
 		step.Plan = p.row.Origin

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -54,7 +55,7 @@ func (w *planted) stages(withStages bool) (steps []string) {
 
 func (w *planted) stepsOf(records []*pb.Record, stage int, withStages bool) (steps []string) {
 	for _, r := range records {
-		step := PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, undoneSuffix), Action: r.Action}
+		step := view.PreviewStep{Stage: stage, Plan: strings.TrimSuffix(r.Plan, undoneSuffix), Action: r.Action}
 		switch k := r.Kind.(type) {
 		case *pb.Record_CompensationDispatched:
 			step.Step, step.Inverse, step.Arguments = "compensate", k.CompensationDispatched.Capability, r.Payload.Arguments
@@ -75,7 +76,7 @@ func (w *planted) stepsOf(records []*pb.Record, stage int, withStages bool) (ste
 	return steps
 }
 
-func lineOf(step PreviewStep, withStages bool) string {
+func lineOf(step view.PreviewStep, withStages bool) string {
 	if !withStages {
 		step.Stage = 0
 	}
@@ -100,23 +101,23 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		w.close(root)
 		// With fewer places than calls the order of answers decides which stage a step is in.
 		withStages := w.state.plan("p").row.Declared.Concurrency == 0
-		moment, q := w.moment(), PreviewQuery{Plan: "p"}
+		moment, q := w.moment(), view.PreviewQuery{Plan: "p"}
 		if moment == "open" && g.IntN(2) == 0 {
 			q.To = "s"
 		}
 		before := rows.Digest(w.kv)
-		view, err := NewReaderWith(w.kv, "t", nil, w.state.programs).Preview(q, w.now)
+		viewed, err := NewReaderWith(w.kv, "t", nil, w.state.programs).Preview(q, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rows.Digest(w.kv) != before {
 			t.Fatal("a preview changed something")
 		}
-		plan := w.unwindAs(view)
+		plan := w.unwindAs(viewed)
 		if plan == "" {
 			return moment + ", refused"
 		}
-		w.compare(view, plan, withStages)
+		w.compare(viewed, plan, withStages)
 		return moment
 	})
 	some(t, seen, "open", "fresh", "unwinding", "quarantined", "committed", "committed, refused")
@@ -146,25 +147,25 @@ func (w *planted) moment() string {
 
 // unwindAs asks for what was previewed, unless it is under way; it returns the plan
 // that unwinds, or nothing when that is refused as the preview says.
-func (w *planted) unwindAs(view PreviewView) string {
+func (w *planted) unwindAs(viewed view.Preview) string {
 	w.t.Helper()
 	state := w.show("p").State
 	if state != "open" && state != "committed" {
-		if ended := state != "unwinding" && state != "quarantined"; (view.Refused != "") != ended {
-			w.t.Fatalf("%s: %q", state, view.Refused)
+		if ended := state != "unwinding" && state != "quarantined"; (viewed.Refused != "") != ended {
+			w.t.Fatalf("%s: %q", state, viewed.Refused)
 		}
-		if view.Refused != "" {
+		if viewed.Refused != "" {
 			return ""
 		}
 		return "p"
 	}
-	undo := &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it", Actor: "ops", ToSavepoint: view.To}}}
+	undo := &pb.Record{Plan: "p", Kind: &pb.Record_CompensationRequested{CompensationRequested: &pb.CompensationRequested{Reason: "undo it", Actor: "ops", ToSavepoint: viewed.To}}}
 	got := w.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ops"}, undo)[0]
 	switch {
-	case state == "open" && view.Refused == "" && view.To == "": // it had failed before, or fails now
+	case state == "open" && viewed.Refused == "" && viewed.To == "": // it had failed before, or fails now
 		return "p"
-	case got.Reason != view.Refused:
-		w.t.Fatalf("refused %q, the preview says %q", got.Reason, view.Refused)
+	case got.Reason != viewed.Refused:
+		w.t.Fatalf("refused %q, the preview says %q", got.Reason, viewed.Refused)
 	case got.Verdict != Effective:
 		return ""
 	case state == "open":
@@ -173,20 +174,20 @@ func (w *planted) unwindAs(view PreviewView) string {
 	return "p" + undoneSuffix
 }
 
-func (w *planted) compare(view PreviewView, plan string, withStages bool) {
+func (w *planted) compare(viewed view.Preview, plan string, withStages bool) {
 	w.t.Helper()
 	var shown []string
-	for _, s := range view.Steps {
+	for _, s := range viewed.Steps {
 		shown = append(shown, lineOf(s, withStages))
 	}
 	slices.Sort(shown)
 	did := w.stages(withStages)
 	if !slices.Equal(shown, did) {
-		w.t.Fatalf("%+v\n%v\nshown:\n%s\ndone:\n%s", view, w.undos(plan), strings.Join(shown, "\n"), strings.Join(did, "\n"))
+		w.t.Fatalf("%+v\n%v\nshown:\n%s\ndone:\n%s", viewed, w.undos(plan), strings.Join(shown, "\n"), strings.Join(did, "\n"))
 	}
 	end := w.show(plan)
-	if end.State != view.End {
-		w.t.Fatalf("it ends %s, the preview says %s", end.State, view.End)
+	if end.State != viewed.End {
+		w.t.Fatalf("it ends %s, the preview says %s", end.State, viewed.End)
 	}
 	var left, named []string
 	for _, a := range end.Actions {
@@ -200,8 +201,8 @@ func (w *planted) compare(view PreviewView, plan string, withStages bool) {
 			named = k.Outstanding
 		}
 	}
-	if !slices.Equal(left, view.Outstanding) || end.State == "quarantined" && !slices.Equal(left, named) {
-		w.t.Fatalf("%v are left, the preview says %v, and the end %v", left, view.Outstanding, named)
+	if !slices.Equal(left, viewed.Outstanding) || end.State == "quarantined" && !slices.Equal(left, named) {
+		w.t.Fatalf("%v are left, the preview says %v, and the end %v", left, viewed.Outstanding, named)
 	}
 }
 
@@ -210,21 +211,21 @@ func (w *planted) compare(view PreviewView, plan string, withStages bool) {
 func TestPreviewOfNothing(t *testing.T) {
 	s := newSchedule(t)
 	s.play("open a a+ turn")
-	if _, err := NewReader(s.kv, "t", nil).Preview(PreviewQuery{Plan: "none"}, s.now); err == nil {
+	if _, err := NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: "none"}, s.now); err == nil {
 		t.Fatal("a preview of an unknown plan")
 	}
-	refusal := func(q PreviewQuery) string {
-		view, err := NewReader(s.kv, "t", nil).Preview(q, s.now)
-		if err != nil || view.End != view.State || len(view.Steps) > 0 {
-			t.Fatalf("%+v %v", view, err)
+	refusal := func(q view.PreviewQuery) string {
+		viewed, err := NewReader(s.kv, "t", nil).Preview(q, s.now)
+		if err != nil || viewed.End != viewed.State || len(viewed.Steps) > 0 {
+			t.Fatalf("%+v %v", viewed, err)
 		}
-		return view.Refused
+		return viewed.Refused
 	}
-	if why := refusal(PreviewQuery{Plan: "p", To: "s"}); why != "plan p has no savepoint s" {
+	if why := refusal(view.PreviewQuery{Plan: "p", To: "s"}); why != "plan p has no savepoint s" {
 		t.Fatal(why)
 	}
 	s.play("fail turn")
-	if why := refusal(PreviewQuery{Plan: "p"}); why != "plan p is compensated" {
+	if why := refusal(view.PreviewQuery{Plan: "p"}); why != "plan p is compensated" {
 		t.Fatal(why)
 	}
 }

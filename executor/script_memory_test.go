@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // What scripts show of working memory.
@@ -30,8 +32,8 @@ func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "facts":
 		var out []string
-		for _, state := range []string{"", FactRetracted} {
-			views, _, err := r.Facts(FactsQuery{State: state})
+		for _, state := range []string{"", view.FactRetracted} {
+			views, _, err := r.Facts(view.FactsQuery{State: state})
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -41,19 +43,19 @@ func (s *script) showFacts(r *Reader, d *datadriven.TestData) string {
 		}
 		return strings.Join(out, "\n")
 	case "queue":
-		next, latest := r.Queue(QueueQuery{}, s.memoryMax)
+		next, latest := r.Queue(view.QueueQuery{}, s.memoryMax)
 		out := []string{}
 		for i, v := range next {
 			out = append(out, fmt.Sprintf("%d. %s, %d bytes, since %s%s", i+1, v.Key, v.Bytes, since(v.SinceNs), flag(", a lease reads it", v.Watched)))
 		}
 		return strings.Join(append(out, s.events(latest)...), "\n")
 	}
-	view, ok := r.Fact(arg(d))
+	shown, ok := r.Fact(arg(d))
 	if !ok {
 		return "there is no such fact"
 	}
-	places, _ := r.Chronicle(view.Key, 0)
-	return strings.Join(append([]string{factLine(view)}, s.events(places)...), "\n")
+	places, _ := r.Chronicle(shown.Key, 0)
+	return strings.Join(append([]string{factLine(shown)}, s.events(places)...), "\n")
 }
 
 func (s *script) events(places []Place) (out []string) {
@@ -80,7 +82,7 @@ func barePlace(address string) string {
 	return at
 }
 
-func factLine(v FactView) string {
+func factLine(v view.Fact) string {
 	by := v.By
 	if by == "" {
 		by = "holder"

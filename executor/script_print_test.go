@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -24,8 +25,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "plan":
 		return planText(s.world.show(arg(d)))
 	case "plans":
-		views, _ := r.Plans(Filter{State: option(d, "state")})
-		return lines(views, func(v PlanView) string { return v.Plan + " is " + v.State })
+		views, _ := r.Plans(view.Filter{State: option(d, "state")})
+		return lines(views, func(v view.Plan) string { return v.Plan + " is " + v.State })
 	case "records":
 		out := s.recordsAfter(s.printed, arg(d) == "causes")
 		s.printed = uint64(len(s.log))
@@ -33,7 +34,7 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "commands":
 		return s.commandsText(arg(d) == "full")
 	case "undos":
-		views, _, err := r.Undos(UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"), Capability: option(d, "capability")})
+		views, _, err := r.Undos(view.UndoQuery{Plan: option(d, "plan"), Action: option(d, "action"), Capability: option(d, "capability")})
 		if err != nil {
 			return err.Error()
 		}
@@ -41,7 +42,7 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "preview":
 		return s.preview(arg(d), option(d, "to"))
 	case "quarantine":
-		views, _ := r.Quarantined(ListQuery{})
+		views, _ := r.Quarantined(view.ListQuery{})
 		return lines(views, planText)
 	case "status":
 		v := r.Status()
@@ -49,8 +50,8 @@ func (s *script) show(d *datadriven.TestData) string {
 	case "why":
 		return s.whyText(arg(d))
 	case "contracts":
-		views, _ := r.Contracts(ContractQuery{Revisions: true})
-		return lines(views, func(v ContractView) string {
+		views, _ := r.Contracts(view.ContractQuery{Revisions: true})
+		return lines(views, func(v view.Contract) string {
 			return fmt.Sprintf("%s revision %d by %s%s: %s", v.Capability, v.Revision, v.By, flag(" (current)", v.Current), v.Contract)
 		})
 	case "fact", "facts", "queue":
@@ -66,17 +67,17 @@ func (s *script) show(d *datadriven.TestData) string {
 
 func (s *script) preview(plan, to string) string {
 	s.t.Helper()
-	view, err := NewReader(s.kv, "t", nil).Preview(PreviewQuery{Plan: plan, To: to}, s.now)
+	shown, err := NewReader(s.kv, "t", nil).Preview(view.PreviewQuery{Plan: plan, To: to}, s.now)
 	if err != nil {
 		return err.Error()
 	}
-	return previewText(view)
+	return previewText(shown)
 }
 
 func (s *script) whyText(plan string) string {
 	s.t.Helper()
 	v := s.why(plan)
-	out := lines(v.Steps, func(step WhyStep) string {
+	out := lines(v.Steps, func(step view.WhyStep) string {
 		from, fired := "", " is cut"
 		switch {
 		case step.By == "fact":
@@ -162,7 +163,7 @@ func noticeLine(n Notice) string {
 	return out
 }
 
-func planText(v PlanView) string {
+func planText(v view.Plan) string {
 	out := v.Plan + " is " + v.State
 	for _, f := range [...]struct{ name, value string }{
 		{"reason", v.Reason}, {"owner", v.Owner}, {"part of", v.Parent}, {"undoes", v.Origin}, {"undone as", v.UndoneAs}, {"back to", v.ToSavepoint},
@@ -186,7 +187,7 @@ func planText(v PlanView) string {
 	return out
 }
 
-func actionLine(a ActionView) string {
+func actionLine(a view.Action) string {
 	out := fmt.Sprintf("  %s: %s %s, %s", a.Action, a.Class, a.Outcome, a.Undo)
 	if a.Child != "" {
 		out = fmt.Sprintf("  %s: child plan, %s", a.Action, a.Undo)
@@ -217,7 +218,7 @@ func actionLine(a ActionView) string {
 	return out
 }
 
-func undoLine(v UndoView) string {
+func undoLine(v view.Undo) string {
 	about, _, _ := strings.Cut(v.About, "-")
 	out := fmt.Sprintf("%s/%s (%s, %s) by %s attempt %d key %s: %s", v.Plan, v.Action, v.Capability, about, v.Compensation, v.Attempt, v.Key[:8], v.State)
 	out += flag(" blind_cleanup", v.BlindCleanup) + flag(" dirty_failure", v.DirtyFailure) + flag(" has_forward_output", v.HasForwardOutput)
@@ -242,7 +243,7 @@ func joined(sign, text string) string {
 	return sign + text
 }
 
-func previewText(v PreviewView) string {
+func previewText(v view.Preview) string {
 	out := fmt.Sprintf("%s is %s and would end %s", v.Plan, v.State, v.End)
 	if v.Refused != "" {
 		return fmt.Sprintf("%s is %s; refused: %s", v.Plan, v.State, v.Refused)

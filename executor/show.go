@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -44,19 +45,10 @@ func (r *Reader) At(clockNs int64) *Reader {
 // nowNs is the instant at which conditions are asked.
 func (r *Reader) nowNs() int64 { return max(r.clockNs, r.s.meta.TimeNs) }
 
-// Filter selects plans; empty fields select all.
-type Filter struct {
-	State string `json:"state,omitempty"`
-	Agent string `json:"agent,omitempty"`
-	Label string `json:"label,omitempty"`
-	After string `json:"after,omitempty"` // plan id; the page starts behind it
-	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
-}
-
 // Plans returns one page of plans in order of id, and the id to continue after
 // ("" when there are no more).
-func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
-	list := newBatch[PlanView](f.Limit)
+func (r *Reader) Plans(f view.Filter) (views []view.Plan, next string) {
+	list := newBatch[view.Plan](f.Limit)
 	from := append(rows.Plans.Key(f.After), 0)
 	if f.After == "" {
 		from = rows.Plans.Prefix()
@@ -67,9 +59,9 @@ func (r *Reader) Plans(f Filter) (views []PlanView, next string) {
 		if f.State != "" && stateName(row) != f.State || f.Agent != "" && row.Agent != f.Agent || f.Label != "" && row.Declared.Label != f.Label {
 			continue
 		}
-		view := viewOf(string(k[1:]), row)
-		view.WindowClosesNs = r.windowCloses(view.Plan, row)
-		if !list.add(view.Plan, view) {
+		seen := viewOf(string(k[1:]), row)
+		seen.WindowClosesNs = r.windowCloses(seen.Plan, row)
+		if !list.add(seen.Plan, seen) {
 			break
 		}
 	}
@@ -91,14 +83,14 @@ func (r *Reader) windowCloses(id string, row *rowspb.PlanRow) (first int64) {
 
 // Plan returns one plan with its actions, leases and refusals; ok is false when
 // there is none of that id.
-func (r *Reader) Plan(id string) (view PlanView, ok bool) {
+func (r *Reader) Plan(id string) (seen view.Plan, ok bool) {
 	p := r.s.plan(id)
 	if p == nil {
-		return PlanView{}, false
+		return view.Plan{}, false
 	}
-	view = r.controlView(p)
-	for i := range view.Actions {
-		a := &view.Actions[i]
+	seen = r.controlView(p)
+	for i := range seen.Actions {
+		a := &seen.Actions[i]
 		payload := r.s.payload(rows.Action{Plan: id, N: uint32(a.Number)})
 		a.Input, a.Output, a.Before = json.RawMessage(payload.Input), json.RawMessage(payload.Output), json.RawMessage(payload.Before)
 		if command := r.s.commandRow(r.s.action(id, uint32(a.Number))); command != nil {
@@ -107,15 +99,15 @@ func (r *Reader) Plan(id string) (view PlanView, ok bool) {
 	}
 	prefix := rows.Refusals.Within(id)
 	for k := range r.s.tx.Scan(prefix, rows.After(prefix)) {
-		if len(view.Refused) == refusedShown {
-			view.Omitted = append(view.Omitted, "further refused records")
+		if len(seen.Refused) == refusedShown {
+			seen.Omitted = append(seen.Omitted, "further refused records")
 			break
 		}
 		place := k[len(prefix):]
-		view.Refused = append(view.Refused, r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])))
+		seen.Refused = append(seen.Refused, r.refused(binary.BigEndian.Uint64(place), binary.BigEndian.Uint32(place[8:])))
 	}
-	fit(&view)
-	return view, true
+	fit(&seen)
+	return seen, true
 }
 
 // NoPlan says that there is no plan of an id, and why, where records about it were
@@ -138,55 +130,55 @@ func (r *Reader) NoPlan(id string) string {
 const refusedShown = 200
 
 // fit leaves out what would not fit into one answer, and says so.
-func fit(view *PlanView) {
-	if len(mustJSON(*view)) <= batchBytesMax {
+func fit(seen *view.Plan) {
+	if len(mustJSON(*seen)) <= batchBytesMax {
 		return
 	}
-	for i := range view.Actions {
-		a := &view.Actions[i]
+	for i := range seen.Actions {
+		a := &seen.Actions[i]
 		a.Input, a.Output, a.Before, a.Arguments = nil, nil, nil, nil
 	}
-	view.Omitted = append(view.Omitted, "inputs, outputs and arguments")
-	whole := len(view.Actions)
-	for len(view.Actions) > 1 && len(mustJSON(*view)) > batchBytesMax {
-		view.Actions = view.Actions[:len(view.Actions)/2]
+	seen.Omitted = append(seen.Omitted, "inputs, outputs and arguments")
+	whole := len(seen.Actions)
+	for len(seen.Actions) > 1 && len(mustJSON(*seen)) > batchBytesMax {
+		seen.Actions = seen.Actions[:len(seen.Actions)/2]
 	}
-	if shown := len(view.Actions); shown < whole {
-		view.Omitted = append(view.Omitted, fmt.Sprintf("actions %d to %d", shown+1, whole))
+	if shown := len(seen.Actions); shown < whole {
+		seen.Omitted = append(seen.Omitted, fmt.Sprintf("actions %d to %d", shown+1, whole))
 	}
 }
 
 // controlView is a plan with its actions and leases, without customer data.
-func (r *Reader) controlView(p *plan) PlanView {
-	view := viewOf(p.id, p.row)
-	view.Owner = r.s.owner(p)
-	view.WindowClosesNs = r.windowCloses(p.id, p.row)
+func (r *Reader) controlView(p *plan) view.Plan {
+	seen := viewOf(p.id, p.row)
+	seen.Owner = r.s.owner(p)
+	seen.WindowClosesNs = r.windowCloses(p.id, p.row)
 	for n := uint32(1); n <= p.row.Actions; n++ {
-		view.Actions = append(view.Actions, r.action(p, r.s.action(p.id, n)))
+		seen.Actions = append(seen.Actions, r.action(p, r.s.action(p.id, n)))
 	}
-	view.Leases = r.leases(p, nil)
-	view.Cuts = r.cuts(p)
-	return view
+	seen.Leases = r.leases(p, nil)
+	seen.Cuts = r.cuts(p)
+	return seen
 }
 
 // Quarantined returns one page of the plans that wait for their owner, in order
 // of id, with the actions that wait, and the id to continue after.
-func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
-	list := newBatch[PlanView](q.Limit)
+func (r *Reader) Quarantined(q view.ListQuery) (views []view.Plan, next string) {
+	list := newBatch[view.Plan](q.Limit)
 	from := append(rows.Owners.Key(q.After), 0)
 	if q.After == "" {
 		from = rows.Owners.Prefix()
 	}
 	for k := range r.s.tx.Scan(from, rows.After(rows.Owners.Prefix())) {
 		p := r.s.plan(string(k[1:]))
-		view := viewOf(p.id, p.row)
-		view.Owner, view.Cuts = r.s.owner(p), r.cuts(p)
-		for n := uint32(1); n <= p.row.Actions && len(view.Actions) < int(p.row.Quarantined); n++ {
+		seen := viewOf(p.id, p.row)
+		seen.Owner, seen.Cuts = r.s.owner(p), r.cuts(p)
+		for n := uint32(1); n <= p.row.Actions && len(seen.Actions) < int(p.row.Quarantined); n++ {
 			if a := r.s.action(p.id, n); a.row.Undo == rowspb.Undo_UNDO_QUARANTINED && a.fixed.Child == "" {
-				view.Actions = append(view.Actions, r.action(p, a))
+				seen.Actions = append(seen.Actions, r.action(p, a))
 			}
 		}
-		if !list.add(p.id, view) {
+		if !list.add(p.id, seen) {
 			break
 		}
 	}
@@ -194,8 +186,8 @@ func (r *Reader) Quarantined(q ListQuery) (views []PlanView, next string) {
 }
 
 // Refusals returns refused and void records behind a sequence, in order.
-func (r *Reader) Refusals(afterSequence uint64, limit int) []RefusedView {
-	var views []RefusedView
+func (r *Reader) Refusals(afterSequence uint64, limit int) []view.Refused {
+	var views []view.Refused
 	from := rows.Refused.Key(rows.Place{Sequence: afterSequence + 1, Index: 0})
 	for k := range r.s.tx.Scan(from, rows.After(rows.Refused.Prefix())) {
 		if len(views) == limitOf(limit) {
@@ -207,8 +199,8 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []RefusedView {
 }
 
 // RefusedAt returns what was refused or void of one message.
-func (r *Reader) RefusedAt(sequence uint64) []RefusedView {
-	var views []RefusedView
+func (r *Reader) RefusedAt(sequence uint64) []view.Refused {
+	var views []view.Refused
 	for k := range r.s.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}), rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
 		views = append(views, r.refused(sequence, binary.BigEndian.Uint32(k[9:])))
 	}
@@ -219,48 +211,48 @@ func (r *Reader) RefusedAt(sequence uint64) []RefusedView {
 func (r *Reader) Applied() uint64 { return r.s.meta.Applied.GetSequence() }
 
 // Status returns the counters of the state; the host adds what it knows.
-func (r *Reader) Status() StatusView {
+func (r *Reader) Status() view.Status {
 	m := r.s.meta
-	view := StatusView{
+	seen := view.Status{
 		Tenant: r.s.tenant, Holder: m.Holder, Term: m.Term, Applied: m.Applied.GetSequence(), Records: m.Records,
 		TimeNs: m.TimeNs, Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined,
 		Ended: m.Ended, Refused: m.Refused, Void: m.Voided, Cut: m.Cut, Faulty: m.Faulty,
 	}
 	if m.TimeNs/hourNs == m.CascadeHour {
-		view.Cascaded = m.Cascaded
+		seen.Cascaded = m.Cascaded
 	}
-	view.NextDueNs = r.nextDue()
+	seen.NextDueNs = r.nextDue()
 	for range r.s.tx.Scan(rows.Flights.Prefix(), rows.After(rows.Flights.Prefix())) {
-		view.InFlight++
+		seen.InFlight++
 	}
 	for k, v := range r.s.tx.Scan(rows.Pages.Prefix(), rows.After(rows.Pages.Prefix())) {
-		view.Unpaged++
+		seen.Unpaged++
 		row := new(rowspb.PageRow)
-		if rows.Decode("scan", v, row); view.OldestPage == nil || row.AtNs < view.OldestPage.AtNs {
+		if rows.Decode("scan", v, row); seen.OldestPage == nil || row.AtNs < seen.OldestPage.AtNs {
 			id := rows.ParseAction(k[:len(k)-len(row.Kind)])
 			plan, n := id.Plan, id.N
-			view.OldestPage = &PageView{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
+			seen.OldestPage = &view.Page{Kind: row.Kind, Hook: row.Hook, Plan: plan, Reason: row.Reason, AtNs: row.AtNs}
 			if n != 0 {
-				view.OldestPage.Action = r.s.action(plan, n).fixed.Id
+				seen.OldestPage.Action = r.s.action(plan, n).fixed.Id
 			}
 		}
 	}
 	if m.Faulty > 0 {
-		view.FaultyPlans = r.faultyPlans(faultyShown)
+		seen.FaultyPlans = r.faultyPlans(faultyShown)
 	}
-	return view
+	return seen
 }
 
-func (r *Reader) refused(sequence uint64, index uint32) RefusedView {
+func (r *Reader) refused(sequence uint64, index uint32) view.Refused {
 	row, _ := rows.Refused.Load(r.s.tx, rows.Place{Sequence: sequence, Index: index})
-	return RefusedView{
+	return view.Refused{
 		Sequence: sequence, Index: index, Kind: row.Kind, Plan: row.Plan, Subject: row.Subject,
 		Reason: row.Reason, Void: row.Voided, StampNs: row.StampNs,
 	}
 }
 
-func viewOf(id string, row *rowspb.PlanRow) PlanView {
-	view := PlanView{
+func viewOf(id string, row *rowspb.PlanRow) view.Plan {
+	seen := view.Plan{
 		Plan: id, Agent: row.Agent, Label: row.Declared.Label, Owner: row.Declared.Owner, State: stateName(row), Reason: row.Reason,
 		OpenedNs: row.OpenedNs, DeadlineNs: row.Declared.DeadlineNs, EndedNs: row.EndedNs, LastNs: row.LastNs,
 		ActionCount: int(row.Actions), Compensated: int(row.Compensated), Skipped: int(row.Skipped), Quarantined: int(row.Quarantined),
@@ -269,38 +261,38 @@ func viewOf(id string, row *rowspb.PlanRow) PlanView {
 		Origin: row.Origin, UndoneAs: row.UndoneAs, Erasure: erasure(row),
 	}
 	for _, q := range row.Proposals {
-		view.Proposals = append(view.Proposals, ProposalView{Action: q.Orphan, Answer: answerOf(q), Operator: q.Operator})
+		seen.Proposals = append(seen.Proposals, view.Proposal{Action: q.Orphan, Answer: answerOf(q), Operator: q.Operator})
 	}
 	if child(row) {
-		view.Parent = row.Declared.ParentPlan
+		seen.Parent = row.Declared.ParentPlan
 	}
 	for _, sp := range row.Savepoints {
-		view.Savepoints = append(view.Savepoints, SavepointView{Name: sp.Name, Actions: int(sp.Actions), At: ledger.FormatAddress(sp.At)})
+		seen.Savepoints = append(seen.Savepoints, view.Savepoint{Name: sp.Name, Actions: int(sp.Actions), At: ledger.FormatAddress(sp.At)})
 	}
 	for _, l := range row.Declared.Labels {
-		if view.Labels == nil {
-			view.Labels = map[string]string{}
+		if seen.Labels == nil {
+			seen.Labels = map[string]string{}
 		}
-		view.Labels[l.Key] = l.Value
+		seen.Labels[l.Key] = l.Value
 	}
 	switch row.Phase {
 	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_UNWINDING, rowspb.Phase_PHASE_QUARANTINED:
-		view.Held = int(row.Unsettled)
+		seen.Held = int(row.Unsettled)
 	case rowspb.Phase_PHASE_COMMITTED:
 		if keeps(row) {
-			view.Held = int(row.Unsettled)
+			seen.Held = int(row.Unsettled)
 		}
 	}
 	if row.Fired != nil {
-		view.Fired = ledger.FormatAddress(row.Fired)
+		seen.Fired = ledger.FormatAddress(row.Fired)
 	}
 	if row.Ended != nil {
-		view.Ended = ledger.FormatAddress(row.Ended)
+		seen.Ended = ledger.FormatAddress(row.Ended)
 	}
 	if row.Phase == rowspb.Phase_PHASE_COMMITTED {
-		view.Ended = ledger.FormatAddress(row.Committed)
+		seen.Ended = ledger.FormatAddress(row.Committed)
 	}
-	return view
+	return seen
 }
 
 // answerOf is a proposal as its command line has it: "skipped --halt".
@@ -315,9 +307,9 @@ func answerOf(q *rowspb.Proposal) string {
 	return answer
 }
 
-func (r *Reader) action(p *plan, a *action) ActionView {
+func (r *Reader) action(p *plan, a *action) view.Action {
 	f, c, row := a.fixed.Forward, a.fixed.Compensation, a.row
-	view := ActionView{
+	seen := view.Action{
 		Number: int(a.id.N), Action: a.fixed.Id, Capability: f.GetCapability(), Class: className(f.GetClass()),
 		Asking: questionName(row.Asking), Presence: presenceName(row.Presence), Fidelity: c.GetFidelity(), ClosesNs: row.ClosesNs,
 		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.fixed.Child, AliveNs: row.AliveUntilNs, Contract: hex.EncodeToString(f.GetContractDigest()),
@@ -327,42 +319,42 @@ func (r *Reader) action(p *plan, a *action) ActionView {
 		Registered: ledger.FormatAddress(a.fixed.Registered), About: ledger.FormatFullAddress(a.fixed.Registered), Leases: r.leases(p, a),
 	}
 	if c != nil {
-		view.Sealed = c.Sealed
-		view.Key = r.s.key(a)
-		view.Attempts = int(attemptsOf(c))
+		seen.Sealed = c.Sealed
+		seen.Key = r.s.key(a)
+		seen.Attempts = int(attemptsOf(c))
 	}
 	if a.fixed.DutyOf != 0 {
-		view.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
+		seen.DutyOf = r.s.action(p.id, a.fixed.DutyOf).fixed.Id
 	}
 	if _, refusal := r.s.answerable(p, a.fixed.Id); refusal.Verdict == Effective {
-		view.Owed = true
+		seen.Owed = true
 	}
 	if q := row.Proposal; q != nil {
-		view.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
+		seen.Proposal = answerOf(q) + " by " + q.Operator + " at " + ledger.FormatAddress(q.At)
 	}
 	for _, n := range a.fixed.Before {
-		view.After = append(view.After, int(n))
+		seen.After = append(seen.After, int(n))
 	}
 	for _, at := range []struct {
 		to   *string
 		from *pb.Address
-	}{{&view.OutcomeAt, row.OutcomeAt}, {&view.Dispatched, row.Dispatched}, {&view.Settled, row.Settled}} {
+	}{{&seen.OutcomeAt, row.OutcomeAt}, {&seen.Dispatched, row.Dispatched}, {&seen.Settled, row.Settled}} {
 		if at.from != nil {
 			*at.to = ledger.FormatAddress(at.from)
 		}
 	}
 	if row.Resolution != nil {
-		view.Resolution, view.ResolvedBy, view.Evidence = resolutionName(row.Resolution.Outcome), row.Resolution.Actor, row.Resolution.Evidence
+		seen.Resolution, seen.ResolvedBy, seen.Evidence = resolutionName(row.Resolution.Outcome), row.Resolution.Actor, row.Resolution.Evidence
 		if by := row.ResolvedBy; by != row.Resolution.Actor { // the subject proves who; the text says whom they call themselves
-			view.ResolvedBy += " (operator " + by + ")"
+			seen.ResolvedBy += " (operator " + by + ")"
 		}
-		view.ResolvedReason = row.Resolution.Reason
+		seen.ResolvedReason = row.Resolution.Reason
 	}
 	if row.Undo == rowspb.Undo_UNDO_QUARANTINED && row.Settled != nil {
-		view.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
+		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
-	view.WaitsFor = r.waitOf(p, a)
-	return view
+	seen.WaitsFor = r.waitOf(p, a)
+	return seen
 }
 
 // waitOf says what an undo, or a commit, waits for before it goes on with an action.

@@ -5,12 +5,13 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Contracts returns one page of published contracts in order of capability, each
 // with its current revision or all of them, and the capability to continue after.
-func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) {
+func (r *Reader) Contracts(q view.ContractQuery) (views []view.Contract, next string) {
 	from, to := rows.Contracts.Prefix(), rows.After(rows.Contracts.Prefix())
 	if q.After != "" {
 		from = rows.After(rows.Contracts.Within(q.After))
@@ -19,8 +20,8 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 		from = rows.Contracts.Within(q.Capability)
 		to = rows.After(from)
 	}
-	list := newBatch[ContractView](q.Limit)
-	var group []ContractView // revisions of one capability
+	list := newBatch[view.Contract](q.Limit)
+	var group []view.Contract // revisions of one capability
 	flush := func() bool {
 		if len(group) == 0 {
 			return true
@@ -34,23 +35,23 @@ func (r *Reader) Contracts(q ContractQuery) (views []ContractView, next string) 
 		return more
 	}
 	for k, v := range r.s.tx.Scan(from, to) {
-		view := contractView(k, v)
-		if len(group) > 0 && group[0].Capability != view.Capability {
+		shown := contractView(k, v)
+		if len(group) > 0 && group[0].Capability != shown.Capability {
 			if !flush() {
 				return list.list, list.next
 			}
 		}
-		view.Revision = len(group) + 1
-		group = append(group, view)
+		shown.Revision = len(group) + 1
+		group = append(group, shown)
 	}
 	flush()
 	return list.list, list.next
 }
 
-func contractView(k, v []byte) ContractView {
+func contractView(k, v []byte) view.Contract {
 	row := new(rowspb.ContractRow)
 	rows.Decode("scan", v, row)
-	return ContractView{
+	return view.Contract{
 		Capability: string(k[1 : len(k)-13]), Digest: hex.EncodeToString(row.Digest), By: row.By,
 		At: ledger.FormatAddress(row.At), AtNs: row.AtNs, Contract: append([]byte(nil), row.Contract...),
 	}

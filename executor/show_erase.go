@@ -2,32 +2,23 @@ package executor
 
 import (
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// ErasureView is an erasure as people see it.
-type ErasureView struct {
-	At     string `json:"at"` // address of the operator's record
-	AtNs   int64  `json:"at_ns"`
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-	// Destroyed: address of the holder's record; empty: the key is about to be destroyed.
-	Destroyed string `json:"destroyed,omitempty"`
-}
-
 // erasure shows the erasure of a plan, or of the one that it undoes; nil: none.
-func erasure(row *rowspb.PlanRow) *ErasureView {
+func erasure(row *rowspb.PlanRow) *view.Erasure {
 	if row.Erased == nil {
 		return nil
 	}
-	view := &ErasureView{
+	shown := &view.Erasure{
 		At: ledger.FormatAddress(row.Erased), AtNs: row.Erasure.GetAtNs(), By: row.Erasure.GetBy(),
 		Reason: row.Erasure.GetReason(),
 	}
 	if row.Shredded != nil {
-		view.Destroyed = ledger.FormatAddress(row.Shredded)
+		shown.Destroyed = ledger.FormatAddress(row.Shredded)
 	}
-	return view
+	return shown
 }
 
 // KeyOwner says whose key an agent asks for: the agent of the plan, empty when there is
@@ -37,8 +28,8 @@ func (r *Reader) KeyOwner(planID string) (agent, erasedText string) {
 	if p == nil {
 		return "", ""
 	}
-	if view := erasure(p.row); view != nil {
-		erasedText = "erased by " + view.By + " at " + view.At + ": " + view.Reason
+	if shown := erasure(p.row); shown != nil {
+		erasedText = "erased by " + shown.By + " at " + shown.At + ": " + shown.Reason
 	}
 	return p.row.Agent, erasedText
 }

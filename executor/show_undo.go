@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Undos returns one page of attempts: of a plan, of one of its actions, or of a
 // capability in the order of dispatch; and where to go on ("" when there is no more).
-func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
+func (r *Reader) Undos(q view.UndoQuery) (views []view.Undo, next string, err error) {
 	prefix, err := r.undosOf(q)
 	if err != nil {
 		return nil, "", err
@@ -24,7 +25,7 @@ func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
 			return nil, "", ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
 		}
 	}
-	list := newBatch[UndoView](q.Limit)
+	list := newBatch[view.Undo](q.Limit)
 	for k := range r.s.tx.Scan(from, rows.After(prefix)) {
 		key := k
 		if prefix[0] == rows.Undone.Prefix()[0] {
@@ -39,7 +40,7 @@ func (r *Reader) Undos(q UndoQuery) (views []UndoView, next string, err error) {
 }
 
 // undosOf is what the keys of the attempts that q asks for begin with.
-func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
+func (r *Reader) undosOf(q view.UndoQuery) ([]byte, error) {
 	switch {
 	case q.Plan == "" && q.Capability == "":
 		return nil, ledger.Refuse("plan", "missing", "a plan, or a capability")
@@ -60,12 +61,12 @@ func (r *Reader) undosOf(q UndoQuery) ([]byte, error) {
 }
 
 // undo reads the attempt under a key of rows.Attempts.
-func (r *Reader) undo(key []byte) UndoView {
+func (r *Reader) undo(key []byte) view.Undo {
 	row, _ := rows.Attempts.LoadKey(r.s.tx, key)
 	id := rows.ParseAction(key[:len(key)-4])
 	planID, n := id.Plan, id.N
 	a := r.s.action(planID, n)
-	view := UndoView{
+	shown := view.Undo{
 		Plan: planID, Number: int(n), Action: a.fixed.Id, Capability: a.fixed.Forward.GetCapability(), Compensation: a.fixed.Compensation.GetCapability(),
 		About: ledger.FormatAddress(a.fixed.Registered), Key: r.s.key(a), Attempt: int(row.Attempt), State: row.State,
 		BlindCleanup: row.BlindCleanup, DirtyFailure: row.DirtyFailure, HasForwardOutput: row.HasForwardOutput,
@@ -74,7 +75,7 @@ func (r *Reader) undo(key []byte) UndoView {
 		ToolNs: row.Timing.GetToolNs(), LLMNs: row.Timing.GetLlmNs(), Worker: row.Worker, Code: row.Code, Message: row.Message,
 	}
 	if row.Ended != nil {
-		view.Ended = ledger.FormatAddress(row.Ended)
+		shown.Ended = ledger.FormatAddress(row.Ended)
 	}
-	return view
+	return shown
 }

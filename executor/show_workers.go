@@ -6,6 +6,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // workersPlans and workersActions bound what one look at the capabilities reads.
@@ -14,55 +15,10 @@ const (
 	workersActions = 50_000
 )
 
-// WorkerView is a capability that undoes what is held, and who serves it.
-type WorkerView struct {
-	Capability string `json:"capability"` // of the undo
-	Held       uint64 `json:"held"`       // actions that it would undo, or is to undo now
-	Due        uint64 `json:"due"`        // of these, owed or under way
-	Plan       string `json:"plan"`       // one that holds them
-	Served     string `json:"served"`     // yes, no, unknown: whether a worker subscribes it now, where the server says so
-	HeardNs    int64  `json:"heard_ns,omitempty"`
-}
-
-// WorkersAnswer answers worker.ls.
-type WorkersAnswer struct {
-	Workers []WorkerView `json:"workers"`           // by capability
-	Partial bool         `json:"partial,omitempty"` // there are more plans than one answer reads
-	Error   string       `json:"error,omitempty"`
-}
-
-// ServedQuery asks worker.served about calls.
-type ServedQuery struct {
-	Calls []ServedCall `json:"calls"` // at most 1000
-}
-
-// ServedCall is a call that a worker has to take.
-type ServedCall struct {
-	Capability string `json:"capability"`
-	Undo       bool   `json:"undo"`              // else a question
-	Version    string `json:"version,omitempty"` // of the worker, that a registration asks for
-}
-
-// ServedView says who takes a call.
-type ServedView struct {
-	ServedCall
-	Served  string `json:"served"`             // as WorkerView.Served
-	HeardNs int64  `json:"heard_ns,omitempty"` // when a worker last answered this host
-	// OtherVersion is what a worker has answered that refuses the version, if none of that
-	// version has answered since.
-	OtherVersion string `json:"other_version,omitempty"`
-}
-
-// ServedAnswer answers worker.served, in the order of the question.
-type ServedAnswer struct {
-	Calls []ServedView `json:"calls"`
-	Error string       `json:"error,omitempty"`
-}
-
 // Workers counts, by the capability that undoes it, what the plans hold. It reads the
 // plans one by one, which is for an operator's question and nothing else. Undos that
 // an agent's own code carries out, or working memory, need no worker.
-func (r *Reader) Workers() (views []WorkerView, partial bool) {
+func (r *Reader) Workers() (views []view.Worker, partial bool) {
 	at := map[string]int{}
 	plans, actions := 0, 0
 	for k, v := range r.s.tx.Scan(rows.Plans.Prefix(), rows.After(rows.Plans.Prefix())) {
@@ -87,7 +43,7 @@ func (r *Reader) Workers() (views []WorkerView, partial bool) {
 			if !known {
 				i = len(views)
 				at[capability] = i
-				views = append(views, WorkerView{Capability: capability, Plan: id, Served: "unknown"})
+				views = append(views, view.Worker{Capability: capability, Plan: id, Served: "unknown"})
 			}
 			views[i].Held++
 			if due {
@@ -115,7 +71,7 @@ func awaitsWorker(a *action) (due, held bool) {
 	}
 }
 
-func sortedWorkers(views []WorkerView) []WorkerView {
-	slices.SortFunc(views, func(a, b WorkerView) int { return strings.Compare(a.Capability, b.Capability) })
+func sortedWorkers(views []view.Worker) []view.Worker {
+	slices.SortFunc(views, func(a, b view.Worker) int { return strings.Compare(a.Capability, b.Capability) })
 	return views
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -31,7 +32,7 @@ const trailActions = 256
 
 // Trail names the places of a plan's story, or of one action of it. There must be such
 // a plan and action (see Why).
-func (r *Reader) Trail(q WhyQuery) Trail {
+func (r *Reader) Trail(q view.WhyQuery) Trail {
 	p := r.s.plan(q.Plan)
 	t := Trail{tenant: r.s.tenant, From: p.row.Opened.GetSequence(), UntilNs: p.row.LastNs}
 	if q.Action != "" {
@@ -140,7 +141,7 @@ func (r *Reader) Told(e ledger.Entry) ledger.Told {
 const waitsMax = 64
 
 // waits tells what holds up the undos of a plan, or of one action of it.
-func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
+func (r *Reader) waits(p *plan, of *action) (views []view.Wait) {
 	if r.s.committing(p) {
 		return r.commitWaits(p, of)
 	}
@@ -152,24 +153,26 @@ func (r *Reader) waits(p *plan, of *action) (views []WaitView) {
 		if of != nil && a.id.N != of.id.N || !outstanding(a) {
 			continue
 		}
-		views = append(views, WaitView{int(n), a.fixed.Id, undoName(a.row.Undo), r.waitsFor(p, a)})
+		views = append(views, view.Wait{Number: int(n), Action: a.fixed.Id, Undo: undoName(a.row.Undo), For: r.waitsFor(p, a)})
 	}
 	return views
 }
 
 // commitWaits tells what holds up the commit of a plan, and of what is part of it.
-func (r *Reader) commitWaits(root *plan, of *action) (views []WaitView) {
+func (r *Reader) commitWaits(root *plan, of *action) (views []view.Wait) {
 	r.s.retirable(root, func(p *plan, a *action) bool {
 		if unanswered(a) && (of == nil || a == of) {
 			why := joinText(r.waitOf(p, a), a.row.Note)
-			views = append(views, WaitView{int(a.id.N), treeName(root, p, a), undoOf(p.row, a.row), why})
+			views = append(views, view.Wait{
+				Number: int(a.id.N), Action: treeName(root, p, a), Undo: undoOf(p.row, a.row), For: why,
+			})
 		}
 		return len(views) < waitsMax
 	})
 	if of == nil {
 		r.s.orphansOf(root, func(name, why string) bool {
 			if len(views) < waitsMax {
-				views = append(views, WaitView{0, name, "quarantined", why})
+				views = append(views, view.Wait{Number: 0, Action: name, Undo: "quarantined", For: why})
 			}
 			return len(views) < waitsMax
 		})
@@ -186,8 +189,8 @@ func (r *Reader) waitsFor(p *plan, a *action) string {
 	case a.row.Undo == rowspb.Undo_UNDO_WAITING:
 		return fmt.Sprintf("attempt %d: %s", a.row.Attempt+1, a.row.Note)
 	}
-	if view := r.action(p, a); view.WaitsFor != "" {
-		return view.WaitsFor
+	if shown := r.action(p, a); shown.WaitsFor != "" {
+		return shown.WaitsFor
 	}
 	return "the next turn of the executor"
 }

@@ -321,12 +321,12 @@ func (w *planted) found(root *modelPlan, suffix string) *fates {
 	w.t.Helper()
 	f := newFates()
 	root.each(func(p *modelPlan) {
-		view, ok := NewReaderWith(w.kv, "t", nil, w.state.programs).Plan(p.id + suffix)
+		shown, ok := NewReaderWith(w.kv, "t", nil, w.state.programs).Plan(p.id + suffix)
 		if !ok { // a child that was undone before the commit
-			view = w.show(p.id)
+			shown = w.show(p.id)
 		}
-		f.states[p.id], f.undos[p.id] = view.State, map[string]string{}
-		for _, a := range view.Actions {
+		f.states[p.id], f.undos[p.id] = shown.State, map[string]string{}
+		for _, a := range shown.Actions {
 			if id := a.Action; a.Child != "" {
 				f.undos[p.id][strings.TrimSuffix(id, suffix)] = a.Undo
 			} else {

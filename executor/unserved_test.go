@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -154,7 +155,7 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	if a.Note != why || len(pages) != 1 || pages[0].Reason != why || pages[0].Kind != api.PageQuarantined {
 		t.Fatalf("%+v, %+v", a, pages)
 	}
-	undos, _, err := NewReader(s.kv, "t", nil).Undos(UndoQuery{Plan: "p"})
+	undos, _, err := NewReader(s.kv, "t", nil).Undos(view.UndoQuery{Plan: "p"})
 	if err != nil || len(undos) != 1 || undos[0].State != "failed" || undos[0].Code != "unserved" {
 		t.Fatalf("%+v, %v", undos, err)
 	}
@@ -166,9 +167,9 @@ func TestAnUnservedUndoSaysSo(t *testing.T) {
 	}
 	s = newSchedule(t)
 	s.play("open a a+ a=late fail turn skip:a turn reply:a#1")
-	view := s.show("p")
-	if d := view.Actions[1]; d.Action != "a~1" || d.Note != noteUndone || !strings.Contains(view.Actions[0].Note, "; that is owed as a~1") {
-		t.Fatalf("%+v", view.Actions)
+	shown := s.show("p")
+	if d := shown.Actions[1]; d.Action != "a~1" || d.Note != noteUndone || !strings.Contains(shown.Actions[0].Note, "; that is owed as a~1") {
+		t.Fatalf("%+v", shown.Actions)
 	}
 	s.wantRefolded()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -85,9 +86,9 @@ func TestWhatCanNeverBeCarriedOutIsRefusedWhole(t *testing.T) {
 					t.Fatalf("record %d: %+v, want %s", i, r, want)
 				}
 			}
-			view := w.show("p")
-			if len(view.Refused) != 4 || len(view.Actions) != 0 || !slices.Equal(view.Orphans, []string{"a"}) {
-				t.Fatalf("%s: %d refusals, %d actions, forwards without registration %q", c.field, len(view.Refused), len(view.Actions), view.Orphans)
+			shown := w.show("p")
+			if len(shown.Refused) != 4 || len(shown.Actions) != 0 || !slices.Equal(shown.Orphans, []string{"a"}) {
+				t.Fatalf("%s: %d refusals, %d actions, forwards without registration %q", c.field, len(shown.Refused), len(shown.Actions), shown.Orphans)
 			}
 			want := ledger.StateQuarantined
 			if again {
@@ -140,7 +141,7 @@ func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	w.turn()
-	why, err := NewReader(w.kv, "t", w).Why(WhyQuery{Plan: "p"})
+	why, err := NewReader(w.kv, "t", w).Why(view.WhyQuery{Plan: "p"})
 	said := "its opening was refused: " + strings.TrimPrefix(want, "refused: ")
 	if err != nil || why.State != ledger.StateFailed || why.Reason != said {
 		t.Fatalf("why says %+v, %v", why, err)
@@ -178,9 +179,9 @@ func TestARefusedOpeningFailsItsPlanAtOnce(t *testing.T) {
 			s.turn()
 			s.turn()
 			s.wantState("p", "compensated", "1=compensated")
-			view := s.show("p")
-			if view.Owner != "ann" || view.DeadlineNs != 0 || !s.state.plan("p").row.Declared.SecondApprover {
-				t.Fatalf("owner %q, deadline %d", view.Owner, view.DeadlineNs)
+			shown := s.show("p")
+			if shown.Owner != "ann" || shown.DeadlineNs != 0 || !s.state.plan("p").row.Declared.SecondApprover {
+				t.Fatalf("owner %q, deadline %d", shown.Owner, shown.DeadlineNs)
 			}
 		})
 	}
@@ -194,8 +195,8 @@ func TestARefusedOpeningOpensNothing(t *testing.T) {
 	bad := opened(0, when("x", "fatcs"))
 	bad.Plan = "p"
 	other := w.append(a2, bad)
-	if view := w.show("p"); other[0].Verdict != Refused || view.State != ledger.StateOpen || view.Agent != "a1" {
-		t.Fatalf("%+v: %+v", other, view)
+	if shown := w.show("p"); other[0].Verdict != Refused || shown.State != ledger.StateOpen || shown.Agent != "a1" {
+		t.Fatalf("%+v: %+v", other, shown)
 	}
 	elsewhere := opened(0)
 	elsewhere.Plan = "q"
@@ -309,15 +310,15 @@ func TestARecordThatCannotBeReadIsOfThePlanOfItsSubject(t *testing.T) {
 		w.must(w.agent("p", opened(0)))
 		w.raw("saga.t.agent.a1.p", c.contentType, []byte(c.data))
 		w.turn()
-		view := w.show("p")
-		if len(view.Refused) == 0 || !strings.HasPrefix(view.Refused[0].Reason, c.want) || view.Refused[0].Plan != "p" || view.Refused[0].Subject != "saga.t.agent.a1.p" {
-			t.Errorf("%s: the plan shows %+v", c.data, view.Refused)
+		shown := w.show("p")
+		if len(shown.Refused) == 0 || !strings.HasPrefix(shown.Refused[0].Reason, c.want) || shown.Refused[0].Plan != "p" || shown.Refused[0].Subject != "saga.t.agent.a1.p" {
+			t.Errorf("%s: the plan shows %+v", c.data, shown.Refused)
 		}
-		if got := strings.Join(view.Orphans, " "); got != c.orphan {
+		if got := strings.Join(shown.Orphans, " "); got != c.orphan {
 			t.Errorf("%s: forwards without registration: %q", c.data, got)
 		}
 		last, err := ledger.Decode("t", w.log[len(w.log)-1])
-		if err != nil || last[0].Record.GetRecordRefused().GetReason() != view.Refused[0].Reason || last[0].Record.Plan != "p" {
+		if err != nil || last[0].Record.GetRecordRefused().GetReason() != shown.Refused[0].Reason || last[0].Record.Plan != "p" {
 			t.Errorf("%s: the ledger says %v", c.data, last[0].Record)
 		}
 	}

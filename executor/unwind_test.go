@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -435,7 +436,7 @@ func TestAQuarantineIsExplained(t *testing.T) {
 	if state != "quarantined" || strings.Join(outstanding, " ") != "b" {
 		t.Fatalf("%s %v", state, outstanding)
 	}
-	if list, next := NewReader(s.kv, "t", nil).Quarantined(ListQuery{}); len(list) != 1 || list[0].Plan != "p" || len(list[0].Actions) != 1 || next != "" {
+	if list, next := NewReader(s.kv, "t", nil).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].Plan != "p" || len(list[0].Actions) != 1 || next != "" {
 		t.Fatalf("%v", list)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -313,13 +314,13 @@ func (w *world) at(d time.Duration) {
 	w.turn()
 }
 
-func (w *world) show(plan string) PlanView {
+func (w *world) show(plan string) view.Plan {
 	w.t.Helper()
-	view, ok := NewReaderWith(w.kv, "t", w, w.state.programs).Plan(plan)
+	shown, ok := NewReaderWith(w.kv, "t", w, w.state.programs).Plan(plan)
 	if !ok {
 		w.t.Fatalf("no plan %s", plan)
 	}
-	return view
+	return shown
 }
 
 // undos is "a=compensated b=skipped ..." in order of registration.
@@ -334,10 +335,10 @@ func (w *world) undos(plan string) string {
 
 func (w *world) wantState(plan, state, undos string) {
 	w.t.Helper()
-	view := w.show(plan)
-	if view.State != state || w.undos(plan) != undos {
-		b, _ := json.MarshalIndent(view, "", " ")
-		w.t.Fatalf("plan %s is %s: %s\nwant %s: %s\n%s", plan, view.State, w.undos(plan), state, undos, b)
+	shown := w.show(plan)
+	if shown.State != state || w.undos(plan) != undos {
+		b, _ := json.MarshalIndent(shown, "", " ")
+		w.t.Fatalf("plan %s is %s: %s\nwant %s: %s\n%s", plan, shown.State, w.undos(plan), state, undos, b)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -74,8 +75,8 @@ func TestAPlanTakesTheRecordsOfOneWriter(t *testing.T) {
 					effective++
 				}
 			}
-			if view := s.show("p"); view.State != "open" || len(view.Actions) != 1 || view.Actions[0].Outcome != "completed" {
-				t.Fatalf("the plan is %s with %+v", view.State, view.Actions)
+			if shown := s.show("p"); shown.State != "open" || len(shown.Actions) != 1 || shown.Actions[0].Outcome != "completed" {
+				t.Fatalf("the plan is %s with %+v", shown.State, shown.Actions)
 			}
 			if withdrawn := what == "a pair that it takes back"; (effective > 0) != withdrawn {
 				t.Fatalf("%d records had an effect", effective)
@@ -104,12 +105,12 @@ func TestAnOrphanKeepsItsPlan(t *testing.T) {
 	if got := s.agent("p", by("w1", planCommitted())...)[0]; got.Verdict != Refused || !strings.Contains(got.Reason, "1@4-0") {
 		t.Fatalf("commit: %+v", got)
 	}
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].State != ledger.StateOpen || len(list[0].Orphans) != 1 {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.must(s.agent("p", by("w1", planFailed())...))
 	s.turn()
-	if list, _ := NewReader(s.kv, "t", s).Quarantined(ListQuery{}); len(list) != 1 || list[0].State != ledger.StateQuarantined {
+	if list, _ := NewReader(s.kv, "t", s).Quarantined(view.ListQuery{}); len(list) != 1 || list[0].State != ledger.StateQuarantined {
 		t.Fatalf("its owner's list has %+v", list)
 	}
 	s.turn()
@@ -289,8 +290,8 @@ func TestAChildNeedsItsParentsAgentOrToken(t *testing.T) {
 			if got := s.agent("p", planCommitted())[0]; (got.Verdict == Effective) == test.joins {
 				t.Fatalf("the parent's commit: %+v", got)
 			}
-			if view := s.show("c"); !test.joins && (view.State != "failed" || !strings.Contains(view.Reason, "without its token")) {
-				t.Fatalf("the child is %s: %s", view.State, view.Reason)
+			if shown := s.show("c"); !test.joins && (shown.State != "failed" || !strings.Contains(shown.Reason, "without its token")) {
+				t.Fatalf("the child is %s: %s", shown.State, shown.Reason)
 			}
 		})
 	}

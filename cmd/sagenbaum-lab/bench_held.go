@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -59,50 +59,50 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 
 // holding waits until a server that was started holds its tenant and has folded
 // everything.
-func holding(ctx context.Context, p *process.Process) (executor.StatusView, error) {
+func holding(ctx context.Context, p *process.Process) (view.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	line, err := p.Line(ctx)
 	if err != nil {
-		return executor.StatusView{}, err
+		return view.Status{}, err
 	}
 	var r serve.Ready
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		return executor.StatusView{}, fmt.Errorf("serve said %q: %w", line, err)
+		return view.Status{}, fmt.Errorf("serve said %q: %w", line, err)
 	}
 	conn, err := nats.Connect(r.URL)
 	if err != nil {
-		return executor.StatusView{}, err
+		return view.Status{}, err
 	}
 	defer conn.Close()
 	return folded(ctx, conn)
 }
 
 // folded waits until the executor on conn holds the tenant and has folded all.
-func folded(ctx context.Context, conn *nats.Conn) (executor.StatusView, error) {
+func folded(ctx context.Context, conn *nats.Conn) (view.Status, error) {
 	return foldedTenant(ctx, conn, benchTenant)
 }
 
-func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (executor.StatusView,
+func foldedTenant(ctx context.Context, conn *nats.Conn, tenant string) (view.Status,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for {
 		m, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 		if err != nil {
-			return executor.StatusView{}, err
+			return view.Status{}, err
 		}
 		var answer struct {
-			Status executor.StatusView `json:"status"`
+			Status view.Status `json:"status"`
 		}
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return executor.StatusView{}, err
+			return view.Status{}, err
 		}
 		if answer.Status.Mode == "holding" && answer.Status.Applied == answer.Status.Last {
 			return answer.Status, nil
 		}
 		if !cli.Pause(ctx, 5*time.Millisecond) {
-			return executor.StatusView{}, ctx.Err()
+			return view.Status{}, ctx.Err()
 		}
 	}
 }

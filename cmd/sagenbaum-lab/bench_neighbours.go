@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -217,7 +217,7 @@ func (n *neighbours) assert(ctx context.Context, key string) (uint64, error) {
 
 // await waits until the quiet tenant has folded a sequence.
 func (n *neighbours) await(ctx context.Context, sequence uint64) error {
-	question, err := json.Marshal(executor.PlanQuery{Plan: "none", Sequence: sequence})
+	question, err := json.Marshal(view.PlanQuery{Plan: "none", Sequence: sequence})
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (n *neighbours) await(ctx context.Context, sequence uint64) error {
 		if err != nil {
 			return err
 		}
-		var answer executor.PlanAnswer
+		var answer view.PlanAnswer
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
 			return err
 		}
@@ -259,13 +259,13 @@ func assertHot(ctx context.Context, rig *bench, tenant string, stored *atomic.Ui
 	}
 }
 
-func statusOf(ctx context.Context, rig *bench, tenant string) (executor.StatusView, error) {
+func statusOf(ctx context.Context, rig *bench, tenant string) (view.Status, error) {
 	m, err := rig.client.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
 	if err != nil {
-		return executor.StatusView{}, err
+		return view.Status{}, err
 	}
 	var answer struct {
-		Status executor.StatusView `json:"status"`
+		Status view.Status `json:"status"`
 	}
 	return answer.Status, json.Unmarshal(m.Data, &answer)
 }

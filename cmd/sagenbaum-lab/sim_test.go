@@ -38,9 +38,9 @@ func TestSimRunsAWorldAndShowsIt(t *testing.T) {
 			t.Errorf("the trace does not show %q", text)
 		}
 	}
-	view := labJSON[simView](t, "sim", "--seed", "7")
-	if !strings.Contains(one, view.TraceHash) || view.Options != "seed=7" || view.Records == 0 {
-		t.Errorf("as JSON: %+v", view)
+	shown := labJSON[simView](t, "sim", "--seed", "7")
+	if !strings.Contains(one, shown.TraceHash) || shown.Options != "seed=7" || shown.Records == 0 {
+		t.Errorf("as JSON: %+v", shown)
 	}
 	many := labJSON[simsView](t, "sim", "--seed", "1", "--seeds", "20")
 	if many.Worlds != 20 || len(many.Failures) != 0 || len(many.Faults) == 0 {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -102,7 +102,7 @@ func TestAnOperatorSeesWhoHoldsAndWhoStandsBy(t *testing.T) {
 	shows(t, seen("doctor", "doctor"), `executor +tenant default is held by host-a, term 1 since`,
 		`hosts +1 host would take over`, `host-b: standby`)
 	status := decoded[status.TenantStatus](t, asked.ask(t, tortureTenant, "status", "-o", "json"))
-	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != executor.ModeStandby ||
+	if len(status.Hosts) != 2 || status.Hosts[1].Host != "host-b" || status.Hosts[1].Mode != view.ModeStandby ||
 		time.Since(time.Unix(0, status.SinceNs)) > torturePace {
 		t.Errorf("the status in JSON is %+v", status)
 	}
@@ -256,10 +256,10 @@ func TestTheStepsOfTheClusterEndWithADoctorThatIsContent(t *testing.T) {
 		running[m.name] = m.start(t)
 	}
 	asked := &served{url: c.urls("host")}
-	signed := func(by string, least uint64) (v executor.CheckpointView) {
+	signed := func(by string, least uint64) (v view.Checkpoint) {
 		t.Helper()
 		until(t, ctx, by+" signs a checkpoint", func() bool {
-			var status executor.StatusView
+			var status view.Status
 			r := asked.ask(t, "default", "status", "-o", "json")
 			if r.code != cli.ExitGood || json.Unmarshal([]byte(r.stdout), &status) != nil || status.Holder != by ||
 				status.Checkpoint == nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
@@ -52,23 +52,23 @@ func flipRound(t *testing.T, n int) {
 
 	// A host without any state reads everything. It may be served by any replica.
 	fresh := a.start(t, "host-b")
-	var seen executor.HostView
+	var seen view.Host
 	until(t, ctx, "the fresh host has folded everything or halted", func() bool {
 		hosts, err := a.client.Hosts(ctx)
-		i := slices.IndexFunc(hosts, func(h executor.HostView) bool { return h.Host == "host-b" })
+		i := slices.IndexFunc(hosts, func(h view.Host) bool { return h.Host == "host-b" })
 		if err != nil || i < 0 {
 			return false
 		}
 		seen = hosts[i]
-		return seen.Mode == executor.ModeHalted || seen.Applied >= uint64(len(whole))
+		return seen.Mode == view.ModeHalted || seen.Applied >= uint64(len(whole))
 	})
 	missing, other := a.leaderLacks(t, ctx, whole)
 	t.Logf("bit flipped at %s behind %s; its server leads: %v, lacks %v and has something else at %v; a fresh host "+
 		"is %s at %d of %d %s", at, how, followed, missing, other, seen.Mode, seen.Applied, len(whole), seen.Problem)
-	if seen.Mode == executor.ModeHalted {
+	if seen.Mode == view.ModeHalted {
 		until(t, ctx, "the halted host leaves questions to the holder", func() bool {
 			for range 10 {
-				if status, err := a.client.Status(ctx); err != nil || status.Mode != executor.ModeHolding {
+				if status, err := a.client.Status(ctx); err != nil || status.Mode != view.ModeHolding {
 					return false
 				}
 			}

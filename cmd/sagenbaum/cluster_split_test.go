@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -84,8 +84,8 @@ func (a *arena) awaitStandby(t *testing.T, ctx context.Context, name string) {
 	until(t, ctx, name+" stands by", func() bool {
 		a.supervise(t)
 		hosts, err := a.client.Hosts(ctx)
-		return err == nil && slices.ContainsFunc(hosts, func(h executor.HostView) bool {
-			return h.Host == name && h.Mode == executor.ModeStandby
+		return err == nil && slices.ContainsFunc(hosts, func(h view.Host) bool {
+			return h.Host == name && h.Mode == view.ModeStandby
 		})
 	})
 }

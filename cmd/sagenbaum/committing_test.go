@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -41,7 +41,7 @@ func TestACommitThatWaitsIsShownAndAnswered(t *testing.T) {
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.Quarantined != 0 {
 		t.Errorf("%+v", plan)
 	}
-	if listed := decoded[executor.PlansAnswer](t,
+	if listed := decoded[view.PlansAnswer](t,
 		s.run(t, cli.ExitGood, "quarantine ls -o json")); len(listed.Plans) != 0 {
 		t.Errorf("%+v", listed)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	contractcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/contract"
@@ -55,11 +55,11 @@ func TestContractLintReadsLikeACompiler(t *testing.T) {
 		!strings.Contains(said.stdout, "worse.yml:4:1: error: klass: unknown field; did you mean class?\n") {
 		t.Errorf("lint says\n%s", said.stdout)
 	}
-	view := decoded[contractcmd.LintView](t,
+	shown := decoded[contractcmd.LintView](t,
 		finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "bad.yaml"), "-o", "json")))
-	if view.Contracts != 1 || view.Errors != 1 || view.Findings[0].Line != 10 ||
-		view.Findings[0].Severity != contract.Error {
-		t.Errorf("lint says %+v", view)
+	if shown.Contracts != 1 || shown.Errors != 1 || shown.Findings[0].Line != 10 ||
+		shown.Findings[0].Severity != contract.Error {
+		t.Errorf("lint says %+v", shown)
 	}
 	finished(t, sagenbaum(t, "contract", "lint", filepath.Join(dir, "good.yaml"))).wants(t, "contract lint",
 		cli.ExitGood, "1 contract, 0 errors, 0 warnings")
@@ -114,7 +114,7 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 		"payments.charge: changed, published as revision 2", "email.send: new, published as revision 1")
 
 	wantsOut(ask("contract", "ls"), "ls", cli.ExitGood, "email.send", "payments.charge  2", "payments.refund", "180d")
-	listed := decoded[executor.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
+	listed := decoded[view.ContractsAnswer](t, ask("contract", "ls", "--revisions", "-o", "json"))
 	if len(listed.Contracts) != 3 || listed.Contracts[1].By != "ana" || listed.Contracts[1].Current ||
 		!listed.Contracts[2].Current || listed.Contracts[2].By != "tester" {
 		t.Errorf("revisions %+v", listed)
@@ -148,19 +148,19 @@ func TestContractsArePublishedAsRevisions(t *testing.T) {
 func TestContractPagesAreReadToTheEnd(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"contract.ls": func(data []byte) any {
-		var q executor.ContractQuery
+		var q view.ContractQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return executor.ErrorAnswer{Error: err.Error()}
+			return view.ErrorAnswer{Error: err.Error()}
 		}
 		next := map[string]string{"": "a.a", "a.a": "a.b", "a.b": "a.c"}[q.After]
-		answer := executor.ContractsAnswer{Contracts: []executor.ContractView{{Capability: next, Revision: 1,
+		answer := view.ContractsAnswer{Contracts: []view.Contract{{Capability: next, Revision: 1,
 			Current: true, Digest: "0123456789", Contract: []byte(`{"a":1}`)}}}
 		if next != "a.c" {
 			answer.Next = next
 		}
 		return answer
 	}})
-	answer := decoded[executor.ContractsAnswer](t,
+	answer := decoded[view.ContractsAnswer](t,
 		finished(t, sagenbaum(t, "contract", "ls", "--server", url, "-o", "json")))
 	if len(answer.Contracts) != 3 || answer.Contracts[2].Capability != "a.c" {
 		t.Errorf("contracts %+v", answer)

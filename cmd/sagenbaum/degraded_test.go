@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
@@ -162,8 +162,8 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			go func() { ended <- command.Wait() }() // ends with the process
 			t.Cleanup(func() { _ = command.Process.Kill() })
 			degradedUntil(t, ctx, s, "read-only file system")
-			status := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json"))
-			if status.Mode != executor.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
+			status := decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json"))
+			if status.Mode != view.ModeDegraded || !strings.Contains(status.Problem, "read-only file system") ||
 				len(status.Disks) == 0 {
 				t.Errorf("the status is %+v", status)
 			}
@@ -222,7 +222,7 @@ func scraped(t *testing.T, address, page string) string {
 // A holder that cannot go on is not said to be fine.
 func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	t.Parallel()
-	full := executor.StatusView{Mode: executor.ModeHolding, Problem: "the disk of the tiles is full"}
+	full := view.Status{Mode: view.ModeHolding, Problem: "the disk of the tiles is full"}
 	if f := doctor.ExamineMode(full, time.Now()); f.State != "FAIL" || !strings.Contains(f.Text, full.Problem) ||
 		f.Next == "" {
 		t.Errorf("doctor says %+v", f)
@@ -230,7 +230,7 @@ func TestAHolderThatCannotGoOnIsALook(t *testing.T) {
 	if !status.WantsLook(full) {
 		t.Error("status ends with 0")
 	}
-	if f := doctor.ExamineMode(executor.StatusView{Mode: executor.ModeDegraded, Problem: "x"},
+	if f := doctor.ExamineMode(view.Status{Mode: view.ModeDegraded, Problem: "x"},
 		time.Now()); f.State != "FAIL" || f.Next == "" {
 		t.Errorf("doctor says of a degraded one %+v", f)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -50,11 +50,11 @@ func TestTheDemoHoldsAndItsLedgerCanBeRead(t *testing.T) {
 }
 
 func readLists(t *testing.T, s *served) {
-	all := decoded[executor.PlansAnswer](t, s.ask(t, demo.Tenant, "plan", "ls", "-o", "json"))
+	all := decoded[view.PlansAnswer](t, s.ask(t, demo.Tenant, "plan", "ls", "-o", "json"))
 	if len(all.Plans) != 4 {
 		t.Errorf("plan ls has %d plans, want 4", len(all.Plans))
 	}
-	one := decoded[executor.PlansAnswer](t,
+	one := decoded[view.PlansAnswer](t,
 		s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateResolved, "-o", "json"))
 	if len(one.Plans) != 1 || one.Plans[0].Plan != "act-three" {
 		t.Errorf("resolved plans are %+v, want act-three", one.Plans)
@@ -64,7 +64,7 @@ func readLists(t *testing.T, s *served) {
 	if lines := strings.Count(short.stdout, "\n"); lines != 4 {
 		t.Errorf("plan ls --limit 3 prints %d lines, want a head and 3", lines)
 	}
-	empty := decoded[executor.PlansAnswer](t,
+	empty := decoded[view.PlansAnswer](t,
 		s.ask(t, demo.Tenant, "plan", "ls", "--state", ledger.StateOpen, "-o", "json"))
 	if empty.Plans == nil || len(empty.Plans) != 0 {
 		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
@@ -72,7 +72,7 @@ func readLists(t *testing.T, s *served) {
 	s.ask(t, demo.Tenant, "quarantine", "ls").wants(t, "quarantine ls", cli.ExitGood, "nothing is quarantined")
 	status := s.ask(t, demo.Tenant, "status", "-o", "json")
 	status.wants(t, "status", cli.ExitGood)
-	if v := decoded[executor.StatusView](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != executor.ModeHolding {
+	if v := decoded[view.Status](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != view.ModeHolding {
 		t.Errorf("status is %+v", v)
 	}
 	doctor := s.ask(t, demo.Tenant, "doctor", "-o", "json")
@@ -85,7 +85,7 @@ func readLists(t *testing.T, s *served) {
 }
 
 func readPlans(t *testing.T, s *served) {
-	plan := decoded[executor.PlanView](t, s.ask(t, demo.Tenant, "plan", "show", "act-one", "-o", "json"))
+	plan := decoded[view.Plan](t, s.ask(t, demo.Tenant, "plan", "show", "act-one", "-o", "json"))
 	if len(plan.Actions) != 5 || plan.State != ledger.StateCompensated {
 		t.Errorf("act-one is %+v", plan)
 	}
@@ -96,7 +96,7 @@ func readPlans(t *testing.T, s *served) {
 		t.Errorf("the tree of act-three is\n%s", tree.stdout)
 	}
 	show := s.ask(t, demo.Tenant, "plan", "show", "act-three").stdout
-	for _, a := range decoded[executor.PlanView](t,
+	for _, a := range decoded[view.Plan](t,
 		s.ask(t, demo.Tenant, "plan", "show", "act-three", "-o", "json")).Actions {
 		if !strings.Contains(show, a.Registered) || !strings.Contains(show, a.Key) {
 			t.Errorf("plan show leaves out the address or key of action %d", a.Number)

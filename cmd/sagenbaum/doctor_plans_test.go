@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	doctorcmd "github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
@@ -48,26 +48,26 @@ func TestS105StuckPlansAreListedAndOneIsDumpedInFull(t *testing.T) {
 func TestTheDoctorWarnsOfWindowsThatClose(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var plans []executor.PlanView
+	var plans []view.Plan
 	url := answering(t, map[string]func([]byte) any{"plan.ls": func(data []byte) any {
-		answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
+		answer := view.PlansAnswer{Plans: []view.Plan{}}
 		if strings.Contains(string(data), `"state":"open"`) {
 			answer.Plans = plans
 		}
 		return answer
 	}})
 	c := &cli.Client{Conn: dial(t, url), Tenant: "default", Server: url, Timeout: 10 * time.Second}
-	plans = []executor.PlanView{{Plan: "far", WindowClosesNs: now.Add(25 * time.Hour).UnixNano()}, {Plan: "none"}}
+	plans = []view.Plan{{Plan: "far", WindowClosesNs: now.Add(25 * time.Hour).UnixNano()}, {Plan: "none"}}
 	if f := doctorcmd.ExamineWindows(t.Context(), c, now); f.State != "ok" {
 		t.Errorf("windows that are far off: %+v", f)
 	}
 	for n := range 12 {
 		plans = append(plans,
-			executor.PlanView{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel",
+			view.Plan{Plan: fmt.Sprintf("p%d", n), State: "open", Owner: "travel",
 				WindowClosesNs: now.Add(time.Duration(12-n) * time.Hour).UnixNano()})
 	}
 	plans = append(plans,
-		executor.PlanView{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
+		view.Plan{Plan: "late", State: "open", WindowClosesNs: now.Add(-time.Hour).UnixNano()})
 	f := doctorcmd.ExamineWindows(t.Context(), c, now)
 	if f.State != "warn" || !strings.Contains(f.Text, "13 plans") || len(f.Details) != status.StuckShown ||
 		f.Next != "sagenbaum plan preview late" ||

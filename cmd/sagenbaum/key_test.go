@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -36,7 +36,7 @@ func TestKeysAreMadeListedAndRotatedFromTheCommandLine(t *testing.T) {
 	s.ask(t, "default", "fact", "put", "k", "1").wants(t, "fact put", cli.ExitGood)
 	rotated := s.ask(t, "default", "key", "rotate", "--reason", "a year is over", "--actor", "alice", "-o", "json")
 	rotated.wants(t, "key rotate", cli.ExitGood)
-	answer := decoded[executor.RotationAnswer](t, rotated)
+	answer := decoded[view.RotationAnswer](t, rotated)
 	if answer.OldKey != first || !answer.Signed {
 		t.Fatalf("%+v, the first key is %s", answer, first)
 	}
@@ -92,10 +92,10 @@ func inTime(t *testing.T, what string, so func() bool) {
 }
 
 // signed waits for a checkpoint, which takes ten seconds, and shows it.
-func (s *served) signed(t *testing.T) (v executor.CheckpointView) {
+func (s *served) signed(t *testing.T) (v view.Checkpoint) {
 	t.Helper()
 	inTime(t, "a checkpoint", func() bool {
-		status := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json"))
+		status := decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json"))
 		if status.Checkpoint == nil || status.Checkpoint.Size == 0 {
 			return false
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -92,11 +92,11 @@ func killedAfter(t *testing.T, n int) bool {
 		killed <- true
 	})
 	said := playInBackground(ctx, agentConn, world, act)
-	ended := make(chan executor.PlanView, 1)
+	ended := make(chan view.Plan, 1)
 	go func() { ended <- awaitCompensated(ctx, c, act.Plan) }() // ends with ctx
 
 	hit := false
-	var plan executor.PlanView
+	var plan view.Plan
 	select {
 	case hit = <-killed:
 		server.command.Wait()
@@ -178,7 +178,7 @@ func playInBackground(ctx context.Context, conn *nats.Conn, world demo.World, ac
 }
 
 // awaitCompensated asks, over restarts of the server, until the plan has ended.
-func awaitCompensated(ctx context.Context, c *cli.Client, id string) executor.PlanView {
+func awaitCompensated(ctx context.Context, c *cli.Client, id string) view.Plan {
 	for ctx.Err() == nil {
 		plan, err := c.Plan(ctx, id, 0)
 		if err == nil && demo.Ended(plan.State) {
@@ -189,7 +189,7 @@ func awaitCompensated(ctx context.Context, c *cli.Client, id string) executor.Pl
 		case <-time.After(demo.AgainPause):
 		}
 	}
-	return executor.PlanView{}
+	return view.Plan{}
 }
 
 // checkOnce wants each of the four undos under one key and with one record of

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -181,7 +181,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 	}
 	s = serveFor(t, data, "--listen", address.Host)
 	s.ask(t, "default", "ledger", "export", "-f", file).wants(t, "the export goes on", cli.ExitGood)
-	key := decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")).Checkpoint.Key
+	key := decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json")).Checkpoint.Key
 	whole := checkedFile(t, file, verify.Options{Keys: []string{key}, AtRest: true})
 	if whole.Verdict != verify.Proven || whole.Size < messages*facts || whole.Signed.Size != whole.Size {
 		t.Fatalf("%s: %d records, %d signed, %+v %+v", whole.Verdict, whole.Size, whole.Signed.Size, whole.Findings,

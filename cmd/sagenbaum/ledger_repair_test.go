@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -64,7 +64,7 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 	dry.wants(t, "ledger repair --dry-run", cli.ExitGood)
 	done := s.ask(t, "default", "ledger", "repair", "--reason", "a flipped bit", "--actor", "alice", "-o", "json")
 	done.wants(t, "ledger repair", cli.ExitGood)
-	if v := decoded[executor.RepairAnswer](t, done); v.Lost != "none" || v.Kept == "" {
+	if v := decoded[view.RepairAnswer](t, done); v.Lost != "none" || v.Kept == "" {
 		t.Errorf("repair said %+v", v)
 	}
 	s.ask(t, "default", "rebuild").wants(t, "rebuild behind a repair", cli.ExitGood)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -103,7 +103,7 @@ func TestServeGoesOnAfterTheDiskWasFull(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range []string{"before", "during"} {
-		p := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", id, "-o", "json"))
+		p := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", id, "-o", "json"))
 		if p.ActionCount != 1 || p.Held != 1 {
 			t.Errorf("plan %s has %d actions, %d held, want one", id, p.ActionCount, p.Held)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -50,11 +50,11 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 	t.Parallel()
 	const total = 450
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func(data []byte) any {
-		var q executor.ListQuery
+		var q view.ListQuery
 		if err := json.Unmarshal(data, &q); err != nil {
-			return executor.ErrorAnswer{Error: err.Error()}
+			return view.ErrorAnswer{Error: err.Error()}
 		}
-		var answer executor.PlansAnswer
+		var answer view.PlansAnswer
 		for n := range total {
 			id := fmt.Sprintf("p%03d", n)
 			if id <= q.After {
@@ -65,7 +65,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 				break
 			}
 			answer.Plans = append(answer.Plans,
-				executor.PlanView{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
+				view.Plan{Plan: id, State: ledger.StateQuarantined, Orphans: []string{"x"}})
 		}
 		return answer
 	}})
@@ -80,7 +80,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 		{[]string{"--limit", "1000", "--after", "p440"}, "p441", 9, ""},
 	} {
 		args := append([]string{"quarantine", "ls", "--server", url}, c.args...)
-		answer := decoded[executor.PlansAnswer](t, finished(t, sagenbaum(t, append(args, "-o", "json")...)))
+		answer := decoded[view.PlansAnswer](t, finished(t, sagenbaum(t, append(args, "-o", "json")...)))
 		if len(answer.Plans) != c.count || answer.Plans[0].Plan != c.first || answer.Next != c.more {
 			t.Errorf("%v: %d plans, next %q, want %d and %q", c.args, len(answer.Plans), answer.Next, c.count, c.more)
 		}
@@ -95,7 +95,7 @@ func TestQuarantineLsReadsPageAfterPage(t *testing.T) {
 func TestPagesThatGoInACircleEnd(t *testing.T) {
 	t.Parallel()
 	url := answering(t, map[string]func([]byte) any{"quarantine.ls": func([]byte) any {
-		return executor.PlansAnswer{Plans: []executor.PlanView{}, Next: "p1"}
+		return view.PlansAnswer{Plans: []view.Plan{}, Next: "p1"}
 	}})
 	finished(t, sagenbaum(t, "quarantine", "ls", "--server", url)).wants(t, "quarantine ls", cli.ExitFailed,
 		"in a circle at p1")

@@ -14,7 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -190,9 +190,9 @@ func words(line string) (list []string) {
 	return list
 }
 
-func (s *scene) plan(t *testing.T, id string) executor.PlanView {
+func (s *scene) plan(t *testing.T, id string) view.Plan {
 	t.Helper()
-	return decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", id, "-o", "json"))
+	return decoded[view.Plan](t, s.ask(t, "default", "plan", "show", id, "-o", "json"))
 }
 
 func says(t *testing.T, r result, texts ...string) {

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
 // rows reads the records of a story as "role kind action: because kind".
-func linesOf(why executor.WhyView) (list []string) {
+func linesOf(why view.Why) (list []string) {
 	kind := func(record string) string { name, _, _ := strings.Cut(record, "@"); return name }
 	for _, line := range why.Records {
 		row := line.Role + " " + line.Kind
@@ -55,7 +55,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		"quarantined: it waits for its owner: room.free failed: stop: the room is protected",
 		"the plan ended quarantined")
 	t.Log("\n" + r.stdout)
-	why := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
+	why := decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 -o json"))
 	want := []string{
 		"plan plan_opened", "cause plan_failed", "lease lease_fired < plan_failed",
 		"decision unwind_started < lease_fired",
@@ -70,7 +70,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 	for _, line := range why.Records {
 		says(t, s.run(t, cli.ExitGood, "ledger show "+line.Record), line.Kind)
 	}
-	one := decoded[executor.WhyView](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
+	one := decoded[view.Why](t, s.run(t, cli.ExitGood, "plan why p1 2 -o json"))
 	if got := strings.Join(linesOf(one), "\n"); !strings.Contains(got,
 		"plan forward_registered 2\nplan compensation_registered 2\n") || strings.Contains(got, " 3") ||
 		one.Action != "2" || len(one.Waits) != 1 {

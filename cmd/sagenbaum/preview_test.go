@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
@@ -33,7 +33,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
-	preview := decoded[executor.PreviewView](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
+	preview := decoded[view.Preview](t, s.run(t, cli.ExitLook, "plan preview p1 -o json"))
 	if s.kept(t) != before {
 		t.Error("a preview has changed the ledger")
 	}
@@ -47,7 +47,7 @@ func TestPreviewSaysWhatTheUnwindThenDoes(t *testing.T) {
 			foretold = append(foretold, step.Action+" "+compact(t, step.Arguments))
 		}
 	}
-	for _, u := range decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
+	for _, u := range decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 -o json")).Undos {
 		did = append(did, u.Action)
 	}
 	if len(foretold) != 2 || len(did) != 2 || !strings.HasPrefix(foretold[0], "3 ") ||

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -18,16 +18,16 @@ import (
 const evil = "a\x1b]0;pwn\x07b\u202ec\u200bd\u009be\u2066f"
 
 func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
-	view := executor.PlanView{
+	plan := view.Plan{
 		Plan: evil, Labels: map[string]string{evil: evil}, Orphans: []string{evil},
-		Actions: []executor.ActionView{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2},
-			Leases: []executor.LeaseView{{Waits: []string{evil}}}}},
+		Actions: []view.Action{{Note: evil, Input: json.RawMessage(`"` + "\u202e" + `"`), After: []int{1, 2},
+			Leases: []view.Lease{{Waits: []string{evil}}}}},
 	}
-	raw, err := json.Marshal(view)
+	raw, err := json.Marshal(plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clean := cli.ForPeople(view)
+	clean := cli.ForPeople(plan)
 	shown, err := json.Marshal(clean)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestForPeopleReachesEveryStringAndLeavesTheOriginal(t *testing.T) {
 		clean.Actions[0].Input); text != cli.Printable(text) {
 		t.Errorf("something is left: %s", shown)
 	}
-	if again, err := json.Marshal(view); err != nil || string(again) != string(raw) ||
+	if again, err := json.Marshal(plan); err != nil || string(again) != string(raw) ||
 		len(clean.Actions[0].After) != 2 {
 		t.Errorf("the original changed to %s, or the copy lost numbers (%v)", again, err)
 	}
@@ -97,7 +97,7 @@ func TestWhatAnAgentWroteReachesATerminalAsTextOnly(t *testing.T) {
 		}
 		checkPrintable(t, line, r.stdout+r.stderr)
 	}
-	shown := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	shown := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if shown.Label != "label "+evil || shown.Owner != "owner "+evil || shown.Actions[0].Evidence != evil {
 		t.Errorf("JSON is not exact: %q, %q, %q", shown.Label, shown.Owner, shown.Actions[0].Evidence)
 	}

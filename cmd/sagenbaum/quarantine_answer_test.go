@@ -14,7 +14,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -36,7 +36,7 @@ func TestS28RetryByAnOperatorRecovers(t *testing.T) {
 	s.now(func() { s.free = done })
 	r := s.run(t, cli.ExitGood, "quarantine retry p1 2 --reason 'no longer protected' --actor ana")
 	says(t, r, "p1 action 2 (room.book) is tried again, as told by ana", "plan now compensated")
-	undos := decoded[executor.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
+	undos := decoded[view.UndosAnswer](t, s.run(t, cli.ExitGood, "undo ls --plan p1 --action 2 -o json"))
 	if len(undos.Undos) != 2 || undos.Undos[0].State != "failed" || undos.Undos[1].State != "done" ||
 		undos.Undos[0].Key != undos.Undos[1].Key {
 		t.Errorf("the attempts are %+v, want one that failed, one that is done, under one key", undos.Undos)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -103,7 +103,7 @@ func failAfterAll(t *testing.T, agent *coordinator.Coordinator, id string) {
 	}
 }
 
-func checkQuarantined(t *testing.T, id string, plan executor.PlanView) {
+func checkQuarantined(t *testing.T, id string, plan view.Plan) {
 	t.Helper()
 	how, number, sick := strings.Cut(id, "-")
 	if !sick {
@@ -144,7 +144,7 @@ func checkNothingMoves(t *testing.T, s *served, quarantined int) {
 	args := []string{"quarantine", "ls", "-o", "json"}
 	first := s.ask(t, demo.Tenant, args...)
 	first.wants(t, "quarantine ls", cli.ExitLook)
-	if n := len(decoded[executor.PlansAnswer](t, first).Plans); n != quarantined {
+	if n := len(decoded[view.PlansAnswer](t, first).Plans); n != quarantined {
 		t.Errorf("%d plans in quarantine, want %d", n, quarantined)
 	}
 	s.command.Process.Kill()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -71,7 +71,7 @@ func TestAQuarantineIsShownResolvedOnceAndExplained(t *testing.T) {
 		"--evidence", "ticket:7", "--actor", "operator1"}
 	s.ask(t, "default", resolve...).wants(t, "resolve", cli.ExitGood)
 	s.ask(t, "default", resolve...).wants(t, "resolve again", cli.ExitConflict)
-	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	plan := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || plan.Actions[0].ResolvedBy != "operator1" ||
 		plan.Actions[0].Evidence != "ticket:7" {
 		t.Errorf("the resolved plan is %+v", plan)
@@ -86,7 +86,7 @@ func TestServeSurvivesKillAndEndsWellOnASignal(t *testing.T) {
 	first.command.Process.Kill()
 	first.command.Wait()
 	second := serveFor(t, dir, "--listen", "127.0.0.1:0")
-	if all := decoded[executor.PlansAnswer](t,
+	if all := decoded[view.PlansAnswer](t,
 		second.ask(t, "default", "plan", "ls", "-o", "json")); len(all.Plans) != 1 || all.Plans[0].Held != 1 {
 		t.Errorf("after kill -9 the plans are %+v", all.Plans)
 	}
@@ -145,7 +145,7 @@ func TestUsersMayDoWhatTheirFileSaysAndNoMore(t *testing.T) {
 	reader.ask(t, "default", "plan", "ls", "--inbox", "_INBOX_reader").wants(t, "a reader", cli.ExitGood)
 	reader.ask(t, "default", "plan", "cancel", "p1", "--inbox", "_INBOX_reader", "--timeout", "1s").wants(t,
 		"a reader who cancels", cli.ExitNotAllowed, "saga.default.operator.tester")
-	plan := decoded[executor.PlanView](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	plan := decoded[view.Plan](t, as("root:pw").ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateOpen {
 		t.Errorf("the plan is %s after a cancel that was not allowed", plan.State)
 	}
@@ -221,7 +221,7 @@ func TestAForwardWithoutItsRegistrationGoesToItsOwner(t *testing.T) {
 			"--evidence", "ticket:8")
 		r.wants(t, "resolve "+action, cli.ExitGood)
 	}
-	plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+	plan := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 	if plan.State != ledger.StateResolved || len(plan.Orphans) != 0 {
 		t.Errorf("the plan is %s with orphans %v", plan.State, plan.Orphans)
 	}

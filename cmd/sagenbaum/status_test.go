@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -17,32 +17,32 @@ import (
 // S102: that no one has taken a page is seen where an operator looks, with the oldest.
 func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	now := time.Now()
-	oldest := &executor.PageView{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a",
+	oldest := &view.Page{Kind: api.PageQuarantined, Hook: "payments", Plan: "p", Action: "a",
 		AtNs: now.Add(-3 * time.Hour).UnixNano()}
 	for n, want := range map[int]string{1: "unpaged      1 page that no one has taken; the oldest, quarantined of " +
 		"plan p action a, for hook payments, was asked for 3h00m ago\n", 3: "unpaged      3 pages that"} {
-		view := executor.StatusView{Tenant: "default", Unpaged: n, OldestPage: oldest}
+		shown := view.Status{Tenant: "default", Unpaged: n, OldestPage: oldest}
 		var out strings.Builder
-		status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: view}, now)
+		status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: shown}, now)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the status is\n%swant %q", out.String(), want)
 		}
-		if f := doctor.ExaminePages(view, now); f.State != "warn" || !strings.Contains(f.Next, "quarantine ls") ||
+		if f := doctor.ExaminePages(shown, now); f.State != "warn" || !strings.Contains(f.Next, "quarantine ls") ||
 			!strings.Contains(f.Text, cli.CountOf(n, "page")) || !strings.Contains(f.Text, "3h00m ago") {
 			t.Errorf("%d pages: %+v", n, f)
 		}
 	}
 	for kind, listed := range map[string]bool{api.PageCommitWaits: true, api.PageActClaimed: true,
 		api.PageStuckWorker: false} {
-		view := executor.StatusView{Unpaged: 1, OldestPage: &executor.PageView{Kind: kind, Plan: "p"}}
-		f := doctor.ExaminePages(view, now)
+		shown := view.Status{Unpaged: 1, OldestPage: &view.Page{Kind: kind, Plan: "p"}}
+		f := doctor.ExaminePages(shown, now)
 		if strings.Contains(f.Next, "quarantine ls") != listed || !strings.Contains(f.Text, kind) {
 			t.Errorf("%s: %+v", kind, f)
 		}
 	}
 	var out strings.Builder
-	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: executor.StatusView{Tenant: "default"}}, now)
-	if f := doctor.ExaminePages(executor.StatusView{}, now); f.State != "ok" ||
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: view.Status{Tenant: "default"}}, now)
+	if f := doctor.ExaminePages(view.Status{}, now); f.State != "ok" ||
 		strings.Contains(out.String(), "unpaged") {
 		t.Errorf("no pages: %+v\n%s", f, out.String())
 	}
@@ -50,13 +50,13 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 
 // A host that folds a long ledger says how far it is, and how long it will take.
 func TestAFoldThatIsUnderWayIsShown(t *testing.T) {
-	v := executor.StatusView{Tenant: "default", Mode: executor.ModeStandby, Folding: &executor.FoldingView{
+	v := view.Status{Tenant: "default", Mode: view.ModeStandby, Folding: &view.Folding{
 		What: "folding the ledger", From: 0, At: 250, To: 1000, Records: 5000, RecordsPer: 1234.5,
 		LeftNs: int64(90 * time.Second),
 	}}
 	const want = "folding the ledger: 250 of 1000 commits (25 %), 5000 records, 1234 a second, about 1m30s to go"
 	var out strings.Builder
-	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{StatusView: v}, time.Now())
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: v}, time.Now())
 	if !strings.Contains(out.String(), "folding      "+want+"\n") || !status.WantsLook(v) {
 		t.Errorf("the status is\n%s", out.String())
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -158,7 +158,7 @@ func sentinel(t *testing.T, s *served, id string) {
 }
 
 // awaitMode waits until the executor says that it is in a mode.
-func awaitMode(t *testing.T, ctx context.Context, c *cli.Client, mode string) (status executor.StatusView) {
+func awaitMode(t *testing.T, ctx context.Context, c *cli.Client, mode string) (status view.Status) {
 	t.Helper()
 	until(t, ctx, "the executor is "+mode, func() (is bool) {
 		var err error
@@ -199,13 +199,13 @@ func strikeClock(r *rig) {
 	forward := r.dice.IntN(2) == 0
 	if forward {
 		r.clock.set(r.t, hour)
-		awaitMode(r.t, r.ctx, c, executor.ModeGuard)
+		awaitMode(r.t, r.ctx, c, view.ModeGuard)
 	} else {
 		r.clock.set(r.t, -hour)
 	}
 	watchTime(r.t, r.ctx, c, id, time.Second)
 	r.clock.set(r.t, 0)
-	awaitMode(r.t, r.ctx, c, executor.ModeHolding)
+	awaitMode(r.t, r.ctx, c, view.ModeHolding)
 	watchTime(r.t, r.ctx, c, id, time.Second)
 	r.started = time.Now()
 }
@@ -301,7 +301,7 @@ func (j *jumping) forward() {
 	j.clock.set(j.t, hour)
 	j.append() // an executor with nothing to do does not look at its clock
 	c := tortureClient(j.t, j.s)
-	awaitMode(j.t, j.ctx, c, executor.ModeGuard)
+	awaitMode(j.t, j.ctx, c, view.ModeGuard)
 	watchTime(j.t, j.ctx, c, "p", time.Second)
 	doctor := j.s.ask(j.t, tortureTenant, "doctor")
 	if doctor.wants(j.t, "doctor", cli.ExitLook); !strings.Contains(doctor.stdout, "ahead of the monotonic clock") {
@@ -329,7 +329,7 @@ func (j *jumping) serverAgain() {
 		return err == nil
 	})
 	j.append()
-	awaitMode(j.t, j.ctx, c, executor.ModeGuard)
+	awaitMode(j.t, j.ctx, c, view.ModeGuard)
 	watchTime(j.t, j.ctx, c, "p", time.Second)
 }
 
@@ -337,7 +337,7 @@ func (j *jumping) serverAgain() {
 func (j *jumping) to(seconds int64) {
 	j.t.Helper()
 	j.clock.set(j.t, seconds)
-	awaitMode(j.t, j.ctx, tortureClient(j.t, j.s), executor.ModeHolding)
+	awaitMode(j.t, j.ctx, tortureClient(j.t, j.s), view.ModeHolding)
 	j.append()
 }
 

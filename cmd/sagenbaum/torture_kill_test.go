@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
@@ -85,7 +85,7 @@ func killRound(t *testing.T, v, n int) (recovery time.Duration, killed bool) {
 	world := newProvider()
 	maker := world.serveUnmake(t, dial(t, server.url))
 	c, agentConn := tortureClient(t, server), dial(t, server.url)
-	ended := make(chan executor.PlanView, 1)
+	ended := make(chan view.Plan, 1)
 	hit := make(chan struct{})
 	strike := func() {
 		server.command.Process.Kill()
@@ -234,7 +234,7 @@ func playFive(ctx context.Context, conn *nats.Conn, world *provider, vanish bool
 var errSoldOut = errors.New("sold out")
 
 // checkEnd wants the same end as without a crash.
-func checkEnd(t *testing.T, n int, plan executor.PlanView, world *provider, v killVariant) {
+func checkEnd(t *testing.T, n int, plan view.Plan, world *provider, v killVariant) {
 	t.Helper()
 	world.checkOnce(t, map[string]bool{})
 	world.mu.Lock()

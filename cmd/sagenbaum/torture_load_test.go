@@ -13,7 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
@@ -226,7 +226,7 @@ func (l *load) finish(t *testing.T, ctx context.Context, s *served) {
 		t.Errorf("acknowledged and lost: %v", missing)
 	}
 	standing, held := l.checkPlans(t, f)
-	plans, _ := f.reader.Plans(executor.Filter{Limit: 1000})
+	plans, _ := f.reader.Plans(view.Filter{Limit: 1000})
 	again := l.world.checkOnce(t, standing)
 	if status.Held != uint64(held) || status.Quarantined != 0 {
 		t.Errorf("%d held, %d quarantined, want %d and none", status.Held, status.Quarantined, held)
@@ -266,7 +266,7 @@ func (l *load) checkPlans(t *testing.T, f refolded) (standing map[string]bool, h
 	return standing, held
 }
 
-func (l *load) checkHeld(t *testing.T, plan executor.PlanView) {
+func (l *load) checkHeld(t *testing.T, plan view.Plan) {
 	t.Helper()
 	want := 0
 	if plan.State == ledger.StateOpen {

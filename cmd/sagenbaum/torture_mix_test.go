@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
@@ -356,7 +356,7 @@ func (g *gitPlay) finish(r *rig) {
 	c := r.client(demo.Tenant)
 	defer c.Close()
 	id := demo.Scripts["one"][0].Plan
-	var plan executor.PlanView
+	var plan view.Plan
 	until(r.t, r.ctx, "the git plan has ended", func() bool {
 		var err error
 		plan, err = c.Plan(r.ctx, id, 0)

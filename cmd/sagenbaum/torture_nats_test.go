@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -47,7 +47,7 @@ func TestNATSGoneWhileRunning(t *testing.T) {
 		c := tortureClient(t, s)
 		until(t, ctx, "the executor holds its tenant again", func() bool {
 			status, err := c.Status(ctx)
-			return err == nil && status.Mode == executor.ModeHolding
+			return err == nil && status.Mode == view.ModeHolding
 		})
 	}
 	t.Logf("2 times gone for %v; to the first new acknowledgement: %s", goneFor, spread(working))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -520,7 +521,7 @@ func plansOf(actions map[string]bool) map[string]bool {
 }
 
 // checkPlans wants each plan as its agent was told, in the ledger and outside.
-func (r *rig) checkPlans(said *notes, status executor.StatusView) {
+func (r *rig) checkPlans(said *notes, status view.Status) {
 	r.t.Helper()
 	standing := r.world.things()
 	held := uint64(0)
@@ -560,7 +561,7 @@ func (r *rig) checkPlans(said *notes, status executor.StatusView) {
 
 // checkThings wants what a plan made to stand or not as its state says, and takes
 // it out of what stands.
-func (r *rig) checkThings(id string, plan executor.PlanView, said *notes, standing map[string]bool) {
+func (r *rig) checkThings(id string, plan view.Plan, said *notes, standing map[string]bool) {
 	r.t.Helper()
 	for a := range loadActions {
 		thing := fmt.Sprintf("%s/a%d", id, a)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
@@ -191,7 +191,7 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 	}
 	calls, stop := countUndos(t, s)
 	status := awaitFolded(t, ctx, s)
-	if status.Mode == executor.ModeHalted {
+	if status.Mode == view.ModeHalted {
 		if n := calls.Load(); n != 0 {
 			t.Errorf("%d undos by a tenant that is halted", n)
 		}
@@ -229,8 +229,8 @@ func judgeState(t *testing.T, ctx context.Context, dir, listen string, before []
 // undone, and it says of every plan what the fold says, or until it has ended.
 func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.Message) {
 	t.Helper()
-	awaitStatus(t, ctx, s, func(status executor.StatusView) bool {
-		return status.Mode == executor.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
+	awaitStatus(t, ctx, s, func(status view.Status) bool {
+		return status.Mode == view.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
 			status.Unwinding == 0
 	})
 	if s.ended() {
@@ -260,16 +260,16 @@ func awaitUndone(t *testing.T, ctx context.Context, s *served, before []ledger.M
 }
 
 // awaitFolded waits until the executor has folded all, or has halted, or is no more.
-func awaitFolded(t *testing.T, ctx context.Context, s *served) executor.StatusView {
+func awaitFolded(t *testing.T, ctx context.Context, s *served) view.Status {
 	t.Helper()
-	return awaitStatus(t, ctx, s, func(status executor.StatusView) bool {
-		return status.Mode == executor.ModeHalted || status.Mode == executor.ModeHolding &&
+	return awaitStatus(t, ctx, s, func(status view.Status) bool {
+		return status.Mode == view.ModeHalted || status.Mode == view.ModeHolding &&
 			status.Applied == status.Last
 	})
 }
 
 func awaitStatus(t *testing.T, ctx context.Context, s *served,
-	is func(executor.StatusView) bool) (status executor.StatusView) {
+	is func(view.Status) bool) (status view.Status) {
 	t.Helper()
 	c := tortureClient(t, s)
 	defer c.Close()

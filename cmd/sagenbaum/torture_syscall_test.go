@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -181,10 +181,10 @@ func (l *life) play(t *testing.T) []string {
 	agentConn := dial(t, l.s.url, up)
 	c := &cli.Client{Conn: dial(t, l.s.url, up), Tenant: tortureTenant, Server: l.s.url, Timeout: 5 * time.Second}
 	played := make(chan error, 1)
-	ended := make(chan executor.PlanView, 1)
+	ended := make(chan view.Plan, 1)
 	go func() { played <- playFive(ctx, agentConn, world, false) }() // ends with the plan or ctx
 	go func() { ended <- awaitCompensated(ctx, c, "p") }()           // ends with ctx
-	var plan executor.PlanView
+	var plan view.Plan
 	for waiting := 2; waiting > 0; {
 		select {
 		case plan = <-ended:

@@ -26,6 +26,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -231,7 +232,7 @@ func until(t *testing.T, ctx context.Context, what string, holds func() bool) {
 }
 
 // settled waits until everything stored is folded and nothing unwinds.
-func settled(t *testing.T, ctx context.Context, c *cli.Client) (status executor.StatusView) {
+func settled(t *testing.T, ctx context.Context, c *cli.Client) (status view.Status) {
 	t.Helper()
 	until(t, ctx, "the executor has folded and undone everything", func() (ok bool) {
 		status, ok = isSettled(ctx, c)
@@ -241,7 +242,7 @@ func settled(t *testing.T, ctx context.Context, c *cli.Client) (status executor.
 }
 
 // isSettled reports whether everything stored is folded and nothing unwinds.
-func isSettled(ctx context.Context, c *cli.Client) (status executor.StatusView, ok bool) {
+func isSettled(ctx context.Context, c *cli.Client) (status view.Status, ok bool) {
 	store, err := c.Store(ctx)
 	if err != nil {
 		return status, false
@@ -251,7 +252,7 @@ func isSettled(ctx context.Context, c *cli.Client) (status executor.StatusView, 
 		return status, false
 	}
 	status, err = c.Status(ctx)
-	return status, err == nil && status.Mode == executor.ModeHolding &&
+	return status, err == nil && status.Mode == view.ModeHolding &&
 		status.Applied == head.Last && status.Unwinding == 0 && status.InFlight == 0
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -19,12 +19,12 @@ func TestAFamilyIsBounded(t *testing.T) {
 	asked := 0
 	url := answering(t, map[string]func([]byte) any{"plan.show": func(data []byte) any {
 		asked++
-		view := executor.PlanView{Plan: "p1", State: "open"}
+		shown := view.Plan{Plan: "p1", State: "open"}
 		for n := range 3 * cli.FamilyMax {
-			view.Actions = append(view.Actions, executor.ActionView{Number: n + 1, Child: fmt.Sprintf("c%d", n)})
+			shown.Actions = append(shown.Actions, view.Action{Number: n + 1, Child: fmt.Sprintf("c%d", n)})
 		}
-		view.Actions = append(view.Actions, executor.ActionView{Number: 3*cli.FamilyMax + 1, Child: "p1"})
-		return executor.PlanAnswer{Plan: view}
+		shown.Actions = append(shown.Actions, view.Action{Number: 3*cli.FamilyMax + 1, Child: "p1"})
+		return view.PlanAnswer{Plan: shown}
 	}})
 	r := finished(t, sagenbaum(t, "plan", "tree", "p1", "--server", url))
 	if r.code != cli.ExitGood {

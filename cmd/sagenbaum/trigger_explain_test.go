@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -49,8 +49,8 @@ func TestThePageShowsWhatExplainPrints(t *testing.T) {
 	if plain(got) != plain(want.String()) {
 		t.Errorf("explain prints\n%s\nand the page shows\n%s", got, want.String())
 	}
-	asked := decoded[executor.ExplainView](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
-	if status := decoded[executor.StatusView](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
+	asked := decoded[view.Explain](t, s.run(t, cli.ExitGood, "trigger explain trip -o json")).TimeNs
+	if status := decoded[view.Status](t, s.run(t, cli.ExitGood, "status -o json")); asked <= status.TimeNs {
 		t.Errorf("asked as of %d, and the last record is of %d", asked, status.TimeNs)
 	}
 	if one := s.run(t, cli.ExitGood, "trigger explain trip --action 1").stdout; !strings.HasPrefix(one,

@@ -179,11 +179,11 @@ func TestATimelineThatGoesOtherwiseEndsWithOne(t *testing.T) {
 	if r.wants(t, "nothing expected", cli.ExitGood); !strings.Contains(r.stdout, "\nfires at 1h\n") {
 		t.Errorf("a timeline that expects nothing prints\n%s", r.stdout)
 	}
-	view := decoded[[]trigger.CourseView](t,
+	shown := decoded[[]trigger.CourseView](t,
 		finished(t, sagenbaum(t, "trigger", "test", file, "--at", "2030-01-01T00:00:00Z", "-o", "json")))[0]
-	if view.Armed != "2030-01-01T00:00:00Z" || !view.Fires || *view.FiresNs != int64(time.Hour) ||
-		view.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
-		t.Errorf("armed in 2030: %+v", view)
+	if shown.Armed != "2030-01-01T00:00:00Z" || !shown.Fires || *shown.FiresNs != int64(time.Hour) ||
+		shown.Spans[0].Waits[0] != "time 2030-01-01T01:00:00Z" {
+		t.Errorf("armed in 2030: %+v", shown)
 	}
 }
 
@@ -314,10 +314,10 @@ func TestTriggerLintLooksIntoContracts(t *testing.T) {
 			t.Errorf("lint --contract prints\n%s\nwant %s", r.stdout, want)
 		}
 	}
-	view := decoded[trigger.ContractTriggersView](t,
+	shown := decoded[trigger.ContractTriggersView](t,
 		finished(t, sagenbaum(t, "trigger", "lint", "--contract", filepath.Join(dir, "good.yaml"), "-o", "json")))
-	if len(view.Triggers) != 1 || !view.Triggers[0].OK || !view.Triggers[0].Computed || len(view.Findings) != 0 {
-		t.Errorf("lint --contract says %+v", view)
+	if len(shown.Triggers) != 1 || !shown.Triggers[0].OK || !shown.Triggers[0].Computed || len(shown.Findings) != 0 {
+		t.Errorf("lint --contract says %+v", shown)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -45,7 +45,7 @@ func TestUnwindToASavepoint(t *testing.T) {
 		t.Error("an unknown savepoint reached the ledger")
 	}
 	says(t, s.run(t, cli.ExitGood, "plan tree p1"), "├┄ savepoint paid")
-	preview := decoded[executor.PreviewView](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
+	preview := decoded[view.Preview](t, s.run(t, cli.ExitGood, "plan preview p1 --to paid -o json"))
 	if preview.End != ledger.StateOpen || len(preview.Steps) != 2 {
 		t.Errorf("the preview is %+v", preview)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -99,14 +99,14 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s.end(t).wants(t, "this version", cli.ExitGood)
 
 	s = serveLater(t, later, dir)
-	if v := decoded[executor.StatusView](t,
-		s.ask(t, "default", "status", "-o", "json")); v.Mode != executor.ModeHolding || v.Held != 1 {
+	if v := decoded[view.Status](t,
+		s.ask(t, "default", "status", "-o", "json")); v.Mode != view.ModeHolding || v.Held != 1 {
 		t.Fatalf("under the later version: %+v", v)
 	}
 	// Nobody serves the undo yet: whoever holds the tenant next has a command to send.
 	s.ask(t, "default", "plan", "cancel", "p1", "--reason", "sold out").wants(t, "cancel", cli.ExitGood)
 	until(t, t.Context(), "the plan unwinds", func() bool {
-		return decoded[executor.StatusView](t, s.ask(t, "default", "status", "-o", "json")).InFlight == 1
+		return decoded[view.Status](t, s.ask(t, "default", "status", "-o", "json")).InFlight == 1
 	})
 	s.end(t).wants(t, "the later version", cli.ExitGood)
 
@@ -137,7 +137,7 @@ func TestWhatALaterVersionWroteHaltsThisOneAndTheUpgradeGoesOn(t *testing.T) {
 	s = serveLater(t, later, dir)
 	calls := serveUndos(t, dial(t, s.url))
 	until(t, t.Context(), "the plan is undone", func() bool {
-		plan := decoded[executor.PlanView](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
+		plan := decoded[view.Plan](t, s.ask(t, "default", "plan", "show", "p1", "-o", "json"))
 		return plan.State == ledger.StateCompensated
 	})
 	if n := calls.Load(); n != 1 {

@@ -19,6 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -89,7 +90,7 @@ type actor struct {
 func newActor(h *Host, tenant string) *actor {
 	a := &actor{
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
-		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: executor.ModeStarting,
+		kv: store.NewKV(h.db, tenant), stint: newStint(h.share), acks: make(chan ack, 1), mode: view.ModeStarting,
 		wake: time.NewTimer(time.Hour), doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), asking: asking{gone: make(chan struct{})},
 		requests: make(chan request), alarms: make(chan *ledger.Halted, 1), digested: make(chan stateDigest, 1), keys: h.newKeyring(tenant),
 		meter: h.cfg.Metrics.tenant(tenant), traces: newTracing(h.cfg.Tracer, tenant), sent: map[turn.About]int64{},
@@ -125,7 +126,7 @@ func (a *actor) run(ctx context.Context) error {
 			delay = retryDelayMin
 			continue
 		case errors.As(err, &halted):
-			a.setMode(executor.ModeHalted, halted.Error())
+			a.setMode(view.ModeHalted, halted.Error())
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
 			a.keepHalt(halted)
@@ -146,7 +147,7 @@ func (a *actor) run(ctx context.Context) error {
 		case errors.As(err, &refused):
 			return fmt.Errorf("cannot run tenant %s: %w", a.tenant, err)
 		}
-		a.setMode(executor.ModeStarting, err.Error())
+		a.setMode(view.ModeStarting, err.Error())
 		a.log.Warn("tenant interrupted; it starts again", "error", err, "in", delay)
 		if !pause.For(ctx, delay) {
 			return nil
@@ -287,7 +288,7 @@ func (a *actor) attach(ctx context.Context) error {
 	a.last, a.applied = head.Last, a.state.Meta().GetApplied().GetSequence()
 	a.mu.Unlock()
 	a.progress.Begin(foldingLedger, a.applied, head.Last, a.state.Meta().Records)
-	a.setMode(executor.ModeStandby, "")
+	a.setMode(view.ModeStandby, "")
 	a.opened.Do(a.host.attaching.Done)
 	a.log.Info("attached", "applied", a.applied, "last", head.Last)
 	return nil

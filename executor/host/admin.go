@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -20,8 +20,8 @@ var errRefold = errors.New("the state was dropped")
 type request struct {
 	ctx      context.Context // ends when nobody waits for the answer any more
 	verb     string
-	repair   executor.RepairQuery
-	rotation executor.RotationQuery
+	repair   view.RepairQuery
+	rotation view.RotationQuery
 	answer   chan any // buffered 1
 }
 
@@ -71,7 +71,7 @@ func (a *actor) requested(r request) error {
 		r.answer <- a.signSoon()
 		return nil
 	default:
-		r.answer <- executor.ErrorAnswer{Error: "nothing is to be repaired: the tenant is not halted (sagenbaum ledger scrub looks for damage)"}
+		r.answer <- view.ErrorAnswer{Error: "nothing is to be repaired: the tenant is not halted (sagenbaum ledger scrub looks for damage)"}
 		return nil
 	}
 }
@@ -79,17 +79,17 @@ func (a *actor) requested(r request) error {
 // dropState forgets the folded state; the ledger is folded again from its beginning.
 func (a *actor) dropState(r request) error {
 	if a.state == nil {
-		r.answer <- executor.ErrorAnswer{Error: "the ledger was not open yet; there is nothing to fold"}
+		r.answer <- view.ErrorAnswer{Error: "the ledger was not open yet; there is nothing to fold"}
 		return nil
 	}
 	applied := a.state.Meta().GetApplied().GetSequence()
 	if err := a.kv.Wipe(); err != nil {
-		r.answer <- executor.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
+		r.answer <- view.ErrorAnswer{Error: "cannot drop the state: " + err.Error()}
 		return nil
 	}
 	a.log.Warn("state dropped on request; folding the ledger again", "applied", applied)
 	a.fresh = true
-	r.answer <- executor.DroppedAnswer{Applied: applied}
+	r.answer <- view.DroppedAnswer{Applied: applied}
 	return errRefold
 }
 
@@ -115,9 +115,9 @@ func (a *actor) whileHalted(ctx, look context.Context, halted *ledger.Halted) bo
 		case r.verb == "rebuild" && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
 		case r.verb == "key.rotate", r.verb == "ledger.sign":
-			r.answer <- executor.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " + halted.Problem}
+			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ": " + halted.Problem}
 		case r.verb == "rebuild":
-			r.answer <- executor.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ", which its state has no part in: " + halted.Problem}
+			r.answer <- view.ErrorAnswer{Error: "the tenant is halted by " + halted.Guard + ", which its state has no part in: " + halted.Problem}
 		default:
 			return a.repairRequested(ctx, r, halted)
 		}

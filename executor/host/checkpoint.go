@@ -11,6 +11,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -46,7 +47,7 @@ type signing struct {
 	rotate *rotationAsked // under way
 
 	mu    sync.Mutex // guards all below, and the file
-	shown executor.CheckpointView
+	shown view.Checkpoint
 }
 
 // stateDigest is the digest of the state that was folded from the first records.
@@ -66,7 +67,7 @@ type signed struct {
 }
 
 // view is what a host adds to what the ledger says of checkpoints.
-func (s *signing) view(v executor.CheckpointView) executor.CheckpointView {
+func (s *signing) view(v view.Checkpoint) view.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.Key, v.Problem, v.Alarm = s.shown.Key, s.shown.Problem, s.shown.Alarm
@@ -99,7 +100,7 @@ func (a *actor) endSigning() {
 	s.running.Wait()
 	s.timer.Stop()
 	if s.rotate != nil {
-		s.rotate.answer <- executor.RotationAnswer{Error: "the host let the tenant go before the rotation was folded; look at sagenbaum status"}
+		s.rotate.answer <- view.RotationAnswer{Error: "the host let the tenant go before the rotation was folded; look at sagenbaum status"}
 		s.rotate = nil
 	}
 }
@@ -175,13 +176,13 @@ func (a *actor) sign() {
 
 // signSoon lets the next checkpoint be signed at the end of this turn, for who is about
 // to export the ledger, and says how many records it will cover.
-func (a *actor) signSoon() executor.SignAnswer {
+func (a *actor) signSoon() view.SignAnswer {
 	s := &a.signing
 	if !a.holding() || s.since.IsZero() {
-		return executor.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
+		return view.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
 	}
 	s.since = s.since.Add(-a.host.checkpointAfter)
-	return executor.SignAnswer{Size: a.tiles.Edge.Size()}
+	return view.SignAnswer{Size: a.tiles.Edge.Size()}
 }
 
 // startSigning signs the tree as it is, or that of a digest, on a goroutine that ends

@@ -21,6 +21,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -39,11 +40,11 @@ func (r *rig) asserts(key string, value int) {
 }
 
 // checkpoint waits for one over everything that is no checkpoint, and shows it.
-func (r *rig) checkpoint() executor.CheckpointView {
+func (r *rig) checkpoint() view.Checkpoint {
 	r.t.Helper()
 	r.caughtUp()
 	r.eventually("a checkpoint covers all", func() bool {
-		var v executor.StatusView
+		var v view.Status
 		if v = r.status(); v.Checkpoint == nil {
 			return false
 		}
@@ -308,7 +309,7 @@ func TestATreeThatIsNoExtensionIsNotSigned(t *testing.T) {
 			_, stop = r.host("h1")
 			r.asserts("k", 2)
 			r.eventually("the alarm", func() bool { return r.status().Checkpoint.Alarm })
-			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != executor.ModeHolding || count() != signed || !bytes.Equal(r.file("h1"), forged) {
+			if v := r.status(); v.Checkpoint.Problem == "" || v.Mode != view.ModeHolding || count() != signed || !bytes.Equal(r.file("h1"), forged) {
 				t.Fatalf("%+v, %d checkpoints, before %d", v.Checkpoint, count(), signed)
 			}
 			stop()
@@ -356,7 +357,7 @@ func TestWhoAsksForACheckpointNeedNotWaitForTheNext(t *testing.T) {
 	r.host("h1")
 	r.asserts("k", 1)
 	r.caughtUp()
-	sign := func() (answer executor.SignAnswer) {
+	sign := func() (answer view.SignAnswer) {
 		r.administer("ledger.sign", struct{}{}, &answer)
 		return answer
 	}
@@ -388,14 +389,14 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 	r.asserts("k", 1)
 	r.checkpoint()
 	first := r.key("h1").Verifier
-	rotate := func(q executor.RotationQuery) (answer executor.RotationAnswer) {
+	rotate := func(q view.RotationQuery) (answer view.RotationAnswer) {
 		r.administer("key.rotate", q, &answer)
 		return answer
 	}
-	if a := rotate(executor.RotationQuery{Actor: "tester"}); a.Error == "" {
+	if a := rotate(view.RotationQuery{Actor: "tester"}); a.Error == "" {
 		t.Fatal("a rotation without a reason")
 	}
-	one := rotate(executor.RotationQuery{Reason: "a year is over", Actor: "tester"})
+	one := rotate(view.RotationQuery{Reason: "a year is over", Actor: "tester"})
 	if one.Error != "" || one.OldKey != first || !one.Signed {
 		t.Fatalf("%+v", one)
 	}
@@ -410,13 +411,13 @@ func TestARotationIsSignedByTheOldKeyAndTheNextCheckpointByTheNewOne(t *testing.
 	r.host("h1")
 	r.asserts("k", 3)
 	r.eventually("the key is missed", func() bool { return strings.Contains(r.status().Checkpoint.Problem, hashOf(one.NewKey)) })
-	if a := rotate(executor.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
+	if a := rotate(view.RotationQuery{Reason: "none", Actor: "tester"}); a.Error == "" {
 		t.Fatalf("rotated without the old key: %+v", a)
 	}
-	if a := rotate(executor.RotationQuery{Reason: "gone", Actor: "tester", Lost: first}); a.Error == "" {
+	if a := rotate(view.RotationQuery{Reason: "gone", Actor: "tester", Lost: first}); a.Error == "" {
 		t.Fatalf("a key that is not in force was lost: %+v", a)
 	}
-	two := rotate(executor.RotationQuery{Reason: "its disk is gone", Actor: "tester", Lost: one.NewKey})
+	two := rotate(view.RotationQuery{Reason: "its disk is gone", Actor: "tester", Lost: one.NewKey})
 	if two.Error != "" || two.Signed || two.OldKey != one.NewKey {
 		t.Fatalf("%+v", two)
 	}
@@ -438,14 +439,14 @@ func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
 	first := r.key("h1").Verifier
 	h2, _ := r.host("h2")
 	r.eventually("h2 says it", func() bool {
-		answer, ok := h2.actors[0].askHost().(executor.HostAnswer)
+		answer, ok := h2.actors[0].askHost().(view.HostAnswer)
 		return ok && answer.Host.NoKey != ""
 	})
 	stop()
 	r.eventually("h2 holds", func() bool { // until then it leaves questions to h1, which is gone
-		var answer executor.StatusAnswer
+		var answer view.StatusAnswer
 		err := r.ask("status", struct{}{}, &answer)
-		return err == nil && answer.Status.Holder == h2.cfg.Holder && answer.Status.Mode == executor.ModeHolding
+		return err == nil && answer.Status.Holder == h2.cfg.Holder && answer.Status.Mode == view.ModeHolding
 	})
 	r.asserts("k", 2)
 	r.eventually("h2 signs nothing", func() bool { return r.status().Checkpoint.Problem != "" })
@@ -512,7 +513,7 @@ func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
 	answer := r.repair()
 	r.eventually("a later checkpoint", func() bool {
 		v := r.status()
-		return v.Mode == executor.ModeHolding && v.Checkpoint.Size > answer.Size && v.Applied == v.Last
+		return v.Mode == view.ModeHolding && v.Checkpoint.Size > answer.Size && v.Applied == v.Last
 	})
 	after := r.status().Checkpoint
 	if after.Alarm || after.Problem != "" || after.Size <= before.Size {
@@ -522,7 +523,7 @@ func TestARepairedLedgerIsAnExtensionOfWhatWasSigned(t *testing.T) {
 }
 
 // wantPublishedProof proves from the tiles that the published tree is an extension.
-func (r *rig) wantPublishedProof(host string, older executor.CheckpointView) {
+func (r *rig) wantPublishedProof(host string, older view.Checkpoint) {
 	r.t.Helper()
 	body, _ := tiles.SplitNote(r.file(host))
 	c, err := ledger.ParseCheckpoint(body)

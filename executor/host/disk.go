@@ -4,14 +4,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // disksOf asks the file systems of folders; one that tells nothing is left out.
-func disksOf(disks []Disk) (views []executor.DiskView) {
+func disksOf(disks []Disk) (views []view.Disk) {
 	for _, d := range disks {
 		if usage, err := vfs.Default.GetDiskUsage(d.Dir); err == nil {
-			views = append(views, executor.DiskView{Store: d.Store, FreeBytes: usage.AvailBytes, TotalBytes: usage.TotalBytes})
+			views = append(views, view.Disk{Store: d.Store, FreeBytes: usage.AvailBytes, TotalBytes: usage.TotalBytes})
 		}
 	}
 	return views

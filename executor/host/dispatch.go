@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -220,13 +221,13 @@ func (d *dispatcher) end(x *turn.Flight) {
 func waits(f *flight) int { return min(f.Tries, 1) }
 
 // waiting lists the commands that found no worker yet.
-func (d *dispatcher) waiting() []executor.WaitingView {
+func (d *dispatcher) waiting() []view.Waiting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []executor.WaitingView
+	var out []view.Waiting
 	for _, f := range d.flying {
 		if f.Tries > 0 || f.Working {
-			out = append(out, executor.WaitingView{
+			out = append(out, view.Waiting{
 				Working:    f.Working && f.Tries == 0,
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,

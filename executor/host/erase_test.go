@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -95,20 +95,20 @@ func (r *rig) erase(plan string) {
 }
 
 // until asks for a plan until it is as wanted.
-func (r *rig) until(plan, what string, is func(executor.PlanView) bool) executor.PlanView {
+func (r *rig) until(plan, what string, is func(view.Plan) bool) view.Plan {
 	r.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		view := r.show(plan)
-		if is(view) {
-			return view
+		shown := r.show(plan)
+		if is(shown) {
+			return shown
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("plan %s is not %s: %+v", plan, what, view)
+			r.t.Fatalf("plan %s is not %s: %+v", plan, what, shown)
 		}
 	}
 }
 
-func destroyed(v executor.PlanView) bool { return v.Erasure != nil && v.Erasure.Destroyed != "" }
+func destroyed(v view.Plan) bool { return v.Erasure != nil && v.Erasure.Destroyed != "" }
 
 // TestErasureIsFinishedByTheNextHost, whether the first one died before it destroyed the
 // key or behind that: one record says so, and the key is gone.
@@ -231,7 +231,7 @@ func TestAHostWithoutAMasterKeyWaitsVisibly(t *testing.T) {
 		t.Errorf("%+v", answer)
 	}
 	r.fail("p")
-	r.until("p", "waiting for its key", func(v executor.PlanView) bool {
+	r.until("p", "waiting for its key", func(v view.Plan) bool {
 		return strings.Contains(v.Actions[0].WaitsFor, "what x takes: cannot open input.card: this host has no master key")
 	})
 	stop()

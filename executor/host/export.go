@@ -1,19 +1,19 @@
 package host
 
 import (
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // askExport reads the tiles for who writes a bundle of them. It needs no session, and
 // changes nothing: whoever asks goes on from where the last answer ended.
-func (a *actor) askExport(q executor.ExportQuery) any {
+func (a *actor) askExport(q view.ExportQuery) any {
 	tiles := a.copiesSeen()
 	if tiles == nil {
-		return executor.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
+		return view.ErrorAnswer{Error: "cannot export: the ledger is not open yet"}
 	}
 	answer, err := tiles.Export(q)
 	if err != nil {
-		return executor.ErrorAnswer{Error: "cannot export: " + err.Error()}
+		return view.ErrorAnswer{Error: "cannot export: " + err.Error()}
 	}
 	return answer
 }

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -90,7 +90,7 @@ func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
 	}
 	fold(factAt(t, 2))
 	answer := make(chan any, 1)
-	a.rotateKey(request{rotation: executor.RotationQuery{Reason: "it is time", Actor: "eve"}, answer: answer})
+	a.rotateKey(request{rotation: view.RotationQuery{Reason: "it is time", Actor: "eve"}, answer: answer})
 	records := a.proofRecords()
 	if len(records) != 1 || records[0].GetKeyRotated() == nil {
 		t.Fatalf("no rotation: %v, %v", records, answer)

@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -146,7 +147,7 @@ func earlier(a, b time.Time) time.Time {
 
 // leaseEvent tells the machine whether this host has the tenant's lease.
 func (a *actor) leaseEvent(e holderEvent) {
-	if !e.held && e.current == "" && a.currentMode() == executor.ModeHolding {
+	if !e.held && e.current == "" && a.currentMode() == view.ModeHolding {
 		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
 	}
 	a.machine.Lead(e.held, e.current)
@@ -161,7 +162,7 @@ func (a *actor) down(d turn.Down) {
 	held := a.dispatch != nil
 	a.stepDown()
 	if problem != "" || held {
-		a.setMode(executor.ModeStandby, problem)
+		a.setMode(view.ModeStandby, problem)
 	}
 	if !d.Doubt {
 		return
@@ -185,7 +186,7 @@ func (a *actor) takeUp() (err error) {
 	a.dispatch.unstuck = func(f *flight) { pages.untell(stuckPage(f, time.Now())) }
 	a.eraser, a.dispatch.open = a.newEraser(), a.openCommand
 	a.show(a.dispatch)
-	a.setMode(executor.ModeHolding, "")
+	a.setMode(view.ModeHolding, "")
 	meta := a.state.Meta()
 	a.log.Info("holding", "term", a.machine.Term(), "held", meta.Held, "unwinding", meta.Unwinding)
 	return nil
@@ -219,12 +220,12 @@ func (a *actor) guarded(ahead time.Duration, held bool) {
 		a.meter.of.clockAhead.Set(ahead.Seconds())
 	}
 	switch {
-	case held && a.currentMode() == executor.ModeHolding:
-		a.setMode(executor.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
+	case held && a.currentMode() == view.ModeHolding:
+		a.setMode(view.ModeGuard, "the wall clock is "+ahead.Round(time.Millisecond).String()+" ahead of the monotonic clock: no deadline fires until they agree or an operator confirms")
 		a.log.Error("clock guard: deadlines are held", "ahead", ahead)
 		a.pages.tell(a.guardPage(ahead))
-	case !held && a.currentMode() == executor.ModeGuard:
-		a.setMode(executor.ModeHolding, "")
+	case !held && a.currentMode() == view.ModeGuard:
+		a.setMode(view.ModeHolding, "")
 		a.log.Info("clock guard: the clocks agree again")
 		a.pages.untell(api.Page{Kind: api.PageClockGuard})
 	}

@@ -212,7 +212,7 @@ func (h *Host) Ready() <-chan struct{} { return h.ready }
 // TenantHealth is what a host says of one of its tenants, without asking anybody.
 type TenantHealth struct {
 	Tenant  string `json:"tenant"`
-	Mode    string `json:"mode"` // as executor.HostView.Mode
+	Mode    string `json:"mode"` // as view.Host.Mode
 	Problem string `json:"problem,omitempty"`
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -217,9 +218,9 @@ func (r *rig) ended(plan string) api.OutcomeAnswer {
 	}
 }
 
-func (r *rig) status() executor.StatusView {
+func (r *rig) status() view.Status {
 	r.t.Helper()
-	var answer executor.StatusAnswer
+	var answer view.StatusAnswer
 	if err := r.ask("status", struct{}{}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("status: %v %+v", err, answer)
 	}

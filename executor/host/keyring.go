@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
@@ -271,26 +272,26 @@ func (a *actor) openCommand(c executor.Command) (json.RawMessage, []json.RawMess
 }
 
 // askReveal shows a plan with what was sealed, to operators who may ask it.
-func (a *actor) askReveal(q executor.PlanQuery) any {
+func (a *actor) askReveal(q view.PlanQuery) any {
 	shown, known := a.seenPlan(q.Plan)
 	if !known {
 		return shown
 	}
-	view := &shown.Plan
+	seen := &shown.Plan
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
-	plan, _, _ := strings.Cut(view.Plan, "~")
-	for i := range view.Actions {
-		action := &view.Actions[i]
+	plan, _, _ := strings.Cut(seen.Plan, "~")
+	for i := range seen.Actions {
+		action := &seen.Actions[i]
 		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before, &action.Arguments} {
 			opened, _, err := a.keys.opened(ctx, *document, []string{plan}, nil)
 			if err != nil {
-				return executor.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v", action.Action, view.Plan, err)}
+				return view.ErrorAnswer{Error: fmt.Sprintf("cannot reveal action %s of plan %s: %v", action.Action, seen.Plan, err)}
 			}
 			*document = opened
 		}
 	}
-	a.log.Info("sealed values were revealed to an operator", "plan", view.Plan)
+	a.log.Info("sealed values were revealed to an operator", "plan", seen.Plan)
 	return shown
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -73,8 +74,8 @@ func (a *actor) ledgerSeen() ledger.Store {
 	return a.seen
 }
 
-func (a *actor) askFact(q executor.FactQuery) any {
-	var answer executor.FactAnswer
+func (a *actor) askFact(q view.FactQuery) any {
+	var answer view.FactAnswer
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
 		answer.Error = fmt.Sprintf("sequence %d is not folded yet", q.Sequence)
 		return answer
@@ -93,8 +94,8 @@ func (a *actor) askFact(q executor.FactQuery) any {
 	return answer
 }
 
-func (a *actor) askFacts(q executor.FactsQuery) any {
-	answer := executor.FactsAnswer{Facts: []executor.FactView{}}
+func (a *actor) askFacts(q view.FactsQuery) any {
+	answer := view.FactsAnswer{Facts: []view.Fact{}}
 	a.look(func(r *executor.Reader) {
 		facts, next, err := r.Facts(q)
 		if err != nil {
@@ -106,8 +107,8 @@ func (a *actor) askFacts(q executor.FactsQuery) any {
 	return answer
 }
 
-func (a *actor) askHistory(q executor.FactQuery) any {
-	answer := executor.HistoryAnswer{Events: []executor.FactEvent{}}
+func (a *actor) askHistory(q view.FactQuery) any {
+	answer := view.HistoryAnswer{Events: []view.FactEvent{}}
 	var places []executor.Place
 	a.look(func(r *executor.Reader) { places, answer.More = r.Chronicle(q.Key, q.Limit) })
 	if len(places) == 0 {
@@ -116,7 +117,7 @@ func (a *actor) askHistory(q executor.FactQuery) any {
 	}
 	events, omitted, err := a.events(places)
 	if err != nil {
-		return executor.ErrorAnswer{Error: err.Error()}
+		return view.ErrorAnswer{Error: err.Error()}
 	}
 	answer.Events, answer.More = append(answer.Events, events...), answer.More || omitted
 	return answer
@@ -124,7 +125,7 @@ func (a *actor) askHistory(q executor.FactQuery) any {
 
 // events reads what stands at places of the ledger, the latest of them as far as
 // they fit into one answer.
-func (a *actor) events(places []executor.Place) (events []executor.FactEvent, omitted bool, err error) {
+func (a *actor) events(places []executor.Place) (events []view.FactEvent, omitted bool, err error) {
 	store := a.ledgerSeen()
 	if store == nil {
 		return nil, false, errors.New("the ledger is not open yet")
@@ -149,20 +150,20 @@ func (a *actor) events(places []executor.Place) (events []executor.FactEvent, om
 			break
 		}
 		if ok {
-			events = append([]executor.FactEvent{event}, events...)
+			events = append([]view.FactEvent{event}, events...)
 		}
 	}
 	return events, omitted, nil
 }
 
 func (a *actor) askMemory() any {
-	var answer executor.MemoryAnswer
+	var answer view.MemoryAnswer
 	a.look(func(r *executor.Reader) { answer.Memory = r.Memory(a.host.cfg.MemoryBytes) })
 	return answer
 }
 
-func (a *actor) askQueue(q executor.QueueQuery) any {
-	answer := executor.QueueAnswer{Next: []executor.FactView{}, Latest: []executor.FactEvent{}}
+func (a *actor) askQueue(q view.QueueQuery) any {
+	answer := view.QueueAnswer{Next: []view.Fact{}, Latest: []view.FactEvent{}}
 	var places []executor.Place
 	a.look(func(r *executor.Reader) {
 		next, latest := r.Queue(q, a.host.cfg.MemoryBytes)
@@ -170,7 +171,7 @@ func (a *actor) askQueue(q executor.QueueQuery) any {
 	})
 	events, _, err := a.events(places)
 	if err != nil {
-		return executor.ErrorAnswer{Error: err.Error()}
+		return view.ErrorAnswer{Error: err.Error()}
 	}
 	answer.Latest = append(answer.Latest, events...)
 	return answer
@@ -193,7 +194,7 @@ func dropRebuilds(dir string) error {
 // time.
 func (a *actor) askRebuild() any {
 	if !a.host.rebuilding.CompareAndSwap(false, true) {
-		return executor.ErrorAnswer{Error: "another rebuild is under way"}
+		return view.ErrorAnswer{Error: "another rebuild is under way"}
 	}
 	defer a.host.rebuilding.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), rebuildMax)
@@ -208,13 +209,13 @@ func (a *actor) askRebuild() any {
 	start := time.Now()
 	answer, err := a.rebuild(ctx)
 	if err != nil {
-		return executor.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
+		return view.ErrorAnswer{Error: "cannot rebuild: " + err.Error()}
 	}
 	answer.TookMs = time.Since(start).Milliseconds()
 	return answer
 }
 
-func (a *actor) rebuild(ctx context.Context) (answer executor.RebuildAnswer, err error) {
+func (a *actor) rebuild(ctx context.Context) (answer view.RebuildAnswer, err error) {
 	records := a.ledgerSeen()
 	if records == nil {
 		return answer, errors.New("the ledger is not open yet")

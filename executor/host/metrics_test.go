@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -36,7 +37,7 @@ func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
 	m := NewMetrics()
 	for n := range 3 * tenantsMetered {
 		meter := m.tenant(fmt.Sprintf("t%d", n))
-		meter.mode("", executor.ModeHolding)
+		meter.mode("", view.ModeHolding)
 		meter.level(levels{}, levels{held: 2, nextDueNs: 5e9})
 		if again := m.tenant(fmt.Sprintf("t%d", n)); again != meter {
 			t.Fatalf("tenant %d has two meters", n)
@@ -56,7 +57,7 @@ func TestMetricsOfManyTenantsAreBounded(t *testing.T) {
 	}
 	others := m.tenant("t299")
 	others.level(levels{held: 2, nextDueNs: 5e9}, levels{})
-	others.mode(executor.ModeHolding, "")
+	others.mode(view.ModeHolding, "")
 	if body := scrape(t, m); !strings.Contains(body, fmt.Sprintf(`sagenbaum_held{tenant="(others)"} %d`, 2*2*tenantsMetered-2)) || !strings.Contains(body, fmt.Sprintf(`sagenbaum_tenants{mode="holding"} %d`, 3*tenantsMetered-1)) {
 		t.Error("a tenant that is not run any more is still counted")
 	}
@@ -73,7 +74,7 @@ func TestNumbersThatStayCostNothing(t *testing.T) {
 	var none *Metrics
 	off := none.tenant("t")
 	off.level(levels{}, is)
-	off.mode("", executor.ModeHolding)
+	off.mode("", view.ModeHolding)
 	off.flying(1, 1)
 	off.stored(time.Now(), nil)
 	off.page(nil)

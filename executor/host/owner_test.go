@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -114,9 +114,9 @@ func TestS102APageThatNobodyHearsStaysOpen(t *testing.T) {
 	if records := r.records(func(rec *pb.Record) bool { return rec.GetOwnerPaged() != nil }); len(records) != 0 {
 		t.Fatalf("taken by nobody: %v", records)
 	}
-	view := r.status()
-	if view.Unpaged != 1 || view.OldestPage == nil || view.OldestPage.Plan != "p" || view.OldestPage.Action != "a" || view.OldestPage.AtNs == 0 {
-		t.Fatalf("%+v", view.OldestPage)
+	shown := r.status()
+	if shown.Unpaged != 1 || shown.OldestPage == nil || shown.OldestPage.Plan != "p" || shown.OldestPage.Action != "a" || shown.OldestPage.AtNs == 0 {
+		t.Fatalf("%+v", shown.OldestPage)
 	}
 	var ids []string
 	heard := make(chan string, 100)
@@ -250,18 +250,18 @@ func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 	r.charged("q", "r2", charge())
 	r.ended("q")
 	for _, c := range []struct {
-		query executor.UndoQuery
+		query view.UndoQuery
 		want  string
 	}{
-		{executor.UndoQuery{Plan: "p"}, "[p/a#1 failed p/a#2 done]"},
-		{executor.UndoQuery{Plan: "q", Action: "a"}, "[q/a#1 done]"},
-		{executor.UndoQuery{Capability: "charge.create"}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
-		{executor.UndoQuery{Capability: "charge.create", Limit: 1}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
-		{executor.UndoQuery{Capability: "charge.refund"}, "[]"},
+		{view.UndoQuery{Plan: "p"}, "[p/a#1 failed p/a#2 done]"},
+		{view.UndoQuery{Plan: "q", Action: "a"}, "[q/a#1 done]"},
+		{view.UndoQuery{Capability: "charge.create"}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{view.UndoQuery{Capability: "charge.create", Limit: 1}, "[p/a#1 failed p/a#2 done q/a#1 done]"},
+		{view.UndoQuery{Capability: "charge.refund"}, "[]"},
 	} {
 		var got []string
 		for more := true; more; more = c.query.After != "" {
-			var answer executor.UndosAnswer
+			var answer view.UndosAnswer
 			if err := r.ask("undo.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Undos == nil {
 				t.Fatalf("%+v: %v %+v", c.query, err, answer)
 			}
@@ -274,8 +274,8 @@ func TestS32UndosAreListedByPlanActionAndCapability(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.query, got, c.want)
 		}
 	}
-	for _, query := range []executor.UndoQuery{{}, {Plan: "nothing"}, {Plan: "p", Action: "nothing"}} {
-		var answer executor.UndosAnswer
+	for _, query := range []view.UndoQuery{{}, {Plan: "nothing"}, {Plan: "p", Action: "nothing"}} {
+		var answer view.UndosAnswer
 		if err := r.ask("undo.ls", query, &answer); err != nil || answer.Error == "" {
 			t.Errorf("%+v: %v %+v", query, err, answer)
 		}

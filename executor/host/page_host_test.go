@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -35,19 +36,19 @@ func TestAJumpOfTheClockCallsTheOperators(t *testing.T) {
 	h := newHook(t, takes)
 	r.webhooks = map[string]string{api.PageOperators: h.URL + "/operators", api.PageDefault: h.URL + "/owners"}
 	host, _ := r.host("a")
-	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
 	host.clock.shift(time.Hour)
 	r.plan("p", 1, time.Minute)
 	got := h.next(t)
 	if got.path != "/operators" || got.page.Kind != api.PageClockGuard || !strings.Contains(got.page.Reason, "1h0m0s ahead") || got.page.Tenant != "t" {
 		t.Errorf("%+v", got)
 	}
-	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
+	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
 	if n := len(h.posts); n != 0 {
 		t.Errorf("%d further posts", n)
 	}
 	host.clock.shift(0)
-	r.eventually("holding again", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("holding again", func() bool { return r.status().Mode == view.ModeHolding })
 }
 
 // A host that follows another in one process does not take a clock for right that the
@@ -57,13 +58,13 @@ func TestTheClockOfAProcessOutlivesItsHosts(t *testing.T) {
 	r := newRig(t)
 	r.clock = NewClock()
 	first, stop := r.host("a")
-	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
 	first.clock.shift(time.Hour)
 	r.plan("p", 1, 30*time.Minute)
-	r.eventually("the guard", func() bool { return r.status().Mode == executor.ModeGuard })
+	r.eventually("the guard", func() bool { return r.status().Mode == view.ModeGuard })
 	stop()
 	r.host("a")
-	r.eventually("the guard again", func() bool { return r.status().Mode == executor.ModeGuard })
+	r.eventually("the guard again", func() bool { return r.status().Mode == view.ModeGuard })
 	if v := r.show("p"); v.State != ledger.StateOpen {
 		t.Errorf("the plan is %s", v.State)
 	}

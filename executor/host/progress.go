@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // progress follows work that a session does before it can hold its tenant, and that takes
@@ -21,7 +21,7 @@ type progress struct {
 	records uint64    // folded or filled in before it began
 
 	mu    sync.Mutex
-	shown *executor.FoldingView
+	shown *view.Folding
 }
 
 // foldingLedger is what is under way while a session folds what came before it.
@@ -40,19 +40,19 @@ func (p *progress) At(at, records uint64) {
 		return
 	}
 	now := time.Now()
-	view := p.view(now, at, records)
-	p.show(&view)
+	shown := p.view(now, at, records)
+	p.show(&shown)
 	switch {
 	case at >= p.to:
 		if now.Sub(p.began) >= p.every {
-			p.log.Info("done "+p.what, "commits", at-p.from, "records", view.Records,
-				"records_per_second", int(view.RecordsPer), "took", now.Sub(p.began).Round(time.Millisecond))
+			p.log.Info("done "+p.what, "commits", at-p.from, "records", shown.Records,
+				"records_per_second", int(shown.RecordsPer), "took", now.Sub(p.began).Round(time.Millisecond))
 		}
 		p.end()
 	case now.Sub(p.said) >= p.every:
 		p.said = now
-		p.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records", view.Records,
-			"records_per_second", int(view.RecordsPer), "left", time.Duration(view.LeftNs).Round(time.Second))
+		p.log.Info(p.what, "at", at, "of", p.to, "percent", 100*(at-p.from)/(p.to-p.from), "records", shown.Records,
+			"records_per_second", int(shown.RecordsPer), "left", time.Duration(shown.LeftNs).Round(time.Second))
 	}
 }
 
@@ -62,22 +62,22 @@ func (p *progress) end() {
 	p.show(nil)
 }
 
-func (p *progress) show(v *executor.FoldingView) {
+func (p *progress) show(v *view.Folding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shown = v
 }
 
 // folding is how far the work has come; nil: nothing is under way.
-func (p *progress) folding() *executor.FoldingView {
+func (p *progress) folding() *view.Folding {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shown
 }
 
 // view is how far it has come at an instant.
-func (p *progress) view(now time.Time, at, records uint64) executor.FoldingView {
-	v := executor.FoldingView{
+func (p *progress) view(now time.Time, at, records uint64) view.Folding {
+	v := view.Folding{
 		What: p.what, From: p.from, At: at, To: p.to, Records: records - p.records, BeganNs: p.began.UnixNano(),
 	}
 	took := now.Sub(p.began)

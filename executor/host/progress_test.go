@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -134,7 +134,7 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 	if v := p.view(began.Add(time.Second), 100, 50); v.LeftNs != 0 || v.RecordsPer != 0 || v.Records != 0 {
 		t.Errorf("at the beginning: %+v", v)
 	}
-	want := executor.FoldingView{
+	want := view.Folding{
 		What: foldingLedger, From: 100, At: 350, To: 1100, Records: 500, RecordsPer: 50, BeganNs: began.UnixNano(), LeftNs: int64(30 * time.Second),
 	}
 	if v := p.view(began.Add(10*time.Second), 350, 550); v != want {

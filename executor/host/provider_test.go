@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -193,20 +193,20 @@ func (r *rig) charged(plan, ref string, c *pb.CompensationRegistered) {
 }
 
 // show asks for a plan.
-func (r *rig) show(plan string) executor.PlanView {
+func (r *rig) show(plan string) view.Plan {
 	r.t.Helper()
-	var answer executor.PlanAnswer
-	if err := r.ask("plan.show", executor.PlanQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
+	var answer view.PlanAnswer
+	if err := r.ask("plan.show", view.PlanQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Plan
 }
 
 // undos asks for the attempts of a plan's undos.
-func (r *rig) undos(plan string) []executor.UndoView {
+func (r *rig) undos(plan string) []view.Undo {
 	r.t.Helper()
-	var answer executor.UndosAnswer
-	if err := r.ask("undo.ls", executor.UndoQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
+	var answer view.UndosAnswer
+	if err := r.ask("undo.ls", view.UndoQuery{Plan: plan}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Undos

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -41,8 +42,8 @@ func (h *Host) serveQueries(a *actor) (*nats.Subscription, error) {
 func (a *actor) silent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	stands := a.mode == executor.ModeHalted || a.mode == executor.ModeDegraded
-	return a.mode == executor.ModeStandby && a.problem != "" || stands && a.elsewhere
+	stands := a.mode == view.ModeHalted || a.mode == view.ModeDegraded
+	return a.mode == view.ModeStandby && a.problem != "" || stands && a.elsewhere
 }
 
 // asking counts the questions under way, so that the state store is not closed
@@ -86,10 +87,10 @@ func (a *actor) answered(name string, v verb, body []byte) (answer any) {
 				// question its answer; the actor will see for itself.
 				a.log.Error("a question met what is impossible",
 					"verb", name, "panic", r, "stack", string(debug.Stack()))
-				answer = executor.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
+				answer = view.ErrorAnswer{Error: fmt.Sprintf("cannot answer %s: %v", name, r)}
 				return
 			}
-			answer = executor.ErrorAnswer{Error: broken.Error()}
+			answer = view.ErrorAnswer{Error: broken.Error()}
 		}
 	}()
 	return v.answer(a, body)
@@ -123,8 +124,8 @@ func looked[T any](a *actor, read func(*executor.Reader) (T, error)) (value T, p
 	return value, problem
 }
 
-func (a *actor) askPlans(f executor.Filter) any {
-	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
+func (a *actor) askPlans(f view.Filter) any {
+	answer := view.PlansAnswer{Plans: []view.Plan{}}
 	a.look(func(r *executor.Reader) {
 		plans, next := r.Plans(f)
 		answer.Plans, answer.Next = append(answer.Plans, plans...), next
@@ -132,9 +133,9 @@ func (a *actor) askPlans(f executor.Filter) any {
 	return answer
 }
 
-func (a *actor) askPlan(q executor.PlanQuery) any {
+func (a *actor) askPlan(q view.PlanQuery) any {
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
-		return executor.PlanAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
+		return view.PlanAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
 	}
 	answer, known := a.seenPlan(q.Plan)
 	if !known && a.catchUp() { // its first record may have been acknowledged just now
@@ -143,15 +144,15 @@ func (a *actor) askPlan(q executor.PlanQuery) any {
 	return answer
 }
 
-func (a *actor) seenPlan(id string) (answer executor.PlanAnswer, known bool) {
+func (a *actor) seenPlan(id string) (answer view.PlanAnswer, known bool) {
 	a.look(func(r *executor.Reader) {
-		var view executor.PlanView
-		if view, known = r.Plan(id); !known {
+		var shown view.Plan
+		if shown, known = r.Plan(id); !known {
 			answer.Error = r.NoPlan(id)
 			return
 		}
-		a.showWaiting(&view)
-		answer.Plan = view
+		a.showWaiting(&shown)
+		answer.Plan = shown
 	})
 	return answer, known
 }
@@ -173,18 +174,18 @@ func (a *actor) catchUp() bool {
 }
 
 // showWaiting says which of a plan's commands have found no worker.
-func (a *actor) showWaiting(view *executor.PlanView) {
+func (a *actor) showWaiting(shown *view.Plan) {
 	for _, w := range a.waitingCommands() {
-		for i := range view.Actions {
-			if w.Plan == view.Plan && w.Action == view.Actions[i].Action {
-				view.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d%s", w.Capability, w.Tries, ownersFrom(w))
+		for i := range shown.Actions {
+			if w.Plan == shown.Plan && w.Action == shown.Actions[i].Action {
+				shown.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d%s", w.Capability, w.Tries, ownersFrom(w))
 				switch {
 				case w.Handler != "" && !w.Working:
-					view.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s", w.Handler, w.Tries, ownersFrom(w))
+					shown.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s", w.Handler, w.Tries, ownersFrom(w))
 				case w.Problem != "":
-					view.Actions[i].WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
+					shown.Actions[i].WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
 				case w.Working:
-					view.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
+					shown.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
 				}
 			}
 		}
@@ -192,7 +193,7 @@ func (a *actor) showWaiting(view *executor.PlanView) {
 }
 
 // ownersFrom says when a command that nobody takes becomes its owner's.
-func ownersFrom(w executor.WaitingView) string {
+func ownersFrom(w view.Waiting) string {
 	if w.UnservedNs == 0 {
 		return ""
 	}
@@ -202,7 +203,7 @@ func ownersFrom(w executor.WaitingView) string {
 // askHistoryOf answers an agent about a plan of its own.
 func (a *actor) askHistoryOf(agent string, q api.HistoryQuery) any {
 	if q.Sequence > 0 && !a.await(&waiter{sequence: q.Sequence}, 5*time.Second) {
-		return executor.ErrorAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
+		return view.ErrorAnswer{Error: fmt.Sprintf("sequence %d is not folded yet", q.Sequence)}
 	}
 	var answer api.HistoryAnswer
 	read := func() { a.look(func(r *executor.Reader) { answer = r.History(agent, q) }) }
@@ -274,28 +275,28 @@ func (a *actor) outcome(q api.OutcomeQuery, answer *api.OutcomeAnswer) {
 
 // askPreview decides nothing and appends nothing: it says what an unwind would do
 // at this host's clock.
-func (a *actor) askPreview(q executor.PreviewQuery) any {
-	preview, problem := looked(a, func(r *executor.Reader) (executor.PreviewView, error) {
+func (a *actor) askPreview(q view.PreviewQuery) any {
+	preview, problem := looked(a, func(r *executor.Reader) (view.Preview, error) {
 		return r.Preview(q, a.host.clock.now().UnixNano())
 	})
-	return executor.PreviewAnswer{Preview: preview, Error: problem}
+	return view.PreviewAnswer{Preview: preview, Error: problem}
 }
 
 // askExplain says what leases answer now.
-func (a *actor) askExplain(q executor.ExplainQuery) any {
-	explained, problem := looked(a, func(r *executor.Reader) (executor.ExplainView, error) {
-		view, err := r.Explain(q)
+func (a *actor) askExplain(q view.ExplainQuery) any {
+	explained, problem := looked(a, func(r *executor.Reader) (view.Explain, error) {
+		shown, err := r.Explain(q)
 		var refused *ledger.Refused
 		if errors.As(err, &refused) {
 			err = errors.New(refused.Problem) // as the other commands say it
 		}
-		return view, err
+		return shown, err
 	})
-	return executor.ExplainAnswer{Explain: explained, Error: problem}
+	return view.ExplainAnswer{Explain: explained, Error: problem}
 }
 
-func (a *actor) askUndos(q executor.UndoQuery) any {
-	answer := executor.UndosAnswer{Undos: []executor.UndoView{}}
+func (a *actor) askUndos(q view.UndoQuery) any {
+	answer := view.UndosAnswer{Undos: []view.Undo{}}
 	a.look(func(r *executor.Reader) {
 		undos, next, err := r.Undos(q)
 		if err != nil {
@@ -307,8 +308,8 @@ func (a *actor) askUndos(q executor.UndoQuery) any {
 	return answer
 }
 
-func (a *actor) askContracts(q executor.ContractQuery) any {
-	answer := executor.ContractsAnswer{Contracts: []executor.ContractView{}}
+func (a *actor) askContracts(q view.ContractQuery) any {
+	answer := view.ContractsAnswer{Contracts: []view.Contract{}}
 	a.look(func(r *executor.Reader) {
 		contracts, next := r.Contracts(q)
 		answer.Contracts, answer.Next = append(answer.Contracts, contracts...), next
@@ -316,8 +317,8 @@ func (a *actor) askContracts(q executor.ContractQuery) any {
 	return answer
 }
 
-func (a *actor) askQuarantined(q executor.ListQuery) any {
-	answer := executor.PlansAnswer{Plans: []executor.PlanView{}}
+func (a *actor) askQuarantined(q view.ListQuery) any {
+	answer := view.PlansAnswer{Plans: []view.Plan{}}
 	a.look(func(r *executor.Reader) {
 		plans, next := r.Quarantined(q)
 		answer.Plans, answer.Next = append(answer.Plans, plans...), next
@@ -325,8 +326,8 @@ func (a *actor) askQuarantined(q executor.ListQuery) any {
 	return answer
 }
 
-func (a *actor) askRefused(q executor.ListQuery) any {
-	answer := executor.RefusedAnswer{Refused: []executor.RefusedView{}}
+func (a *actor) askRefused(q view.ListQuery) any {
+	answer := view.RefusedAnswer{Refused: []view.Refused{}}
 	a.look(func(r *executor.Reader) {
 		answer.Refused = append(answer.Refused, r.Refusals(q.AfterSequence, q.Limit)...)
 	})
@@ -334,32 +335,32 @@ func (a *actor) askRefused(q executor.ListQuery) any {
 }
 
 func (a *actor) askStatus() any {
-	var view executor.StatusView
+	var shown view.Status
 	a.look(func(r *executor.Reader) {
-		view = r.Status()
+		shown = r.Status()
 		checkpoint := a.signing.view(r.Checkpoint())
-		view.Checkpoint = &checkpoint
+		shown.Checkpoint = &checkpoint
 	})
 	a.askHead()
-	view.Cascade = a.host.cfg.Cascade.OrDefault()
-	view.Waiting = a.waitingCommands()
-	a.showCopy(&view)
-	view.Disks = disksOf(a.host.disks())
-	view.Lossy = a.host.cfg.AcceptLossyBroker
-	view.RefusedReplies = a.refusals.view()
+	shown.Cascade = view.Cascade(a.host.cfg.Cascade.OrDefault())
+	shown.Waiting = a.waitingCommands()
+	a.showCopy(&shown)
+	shown.Disks = disksOf(a.host.disks())
+	shown.Lossy = a.host.cfg.AcceptLossyBroker
+	shown.RefusedReplies = a.refusals.view()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	view.SinceNs, view.Folding = a.sinceNs, a.progress.folding()
-	view.Mode, view.Problem, view.Last = a.mode, a.problem, max(a.last, view.Applied)
+	shown.SinceNs, shown.Folding = a.sinceNs, a.progress.folding()
+	shown.Mode, shown.Problem, shown.Last = a.mode, a.problem, max(a.last, shown.Applied)
 	if a.refusal != "" {
-		view.Problem = a.refusal
+		shown.Problem = a.refusal
 	}
-	for _, d := range view.Disks {
-		if d.FreeBytes < store.RoomMin && view.Problem == "" { // what is to be written there waits
-			view.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
+	for _, d := range shown.Disks {
+		if d.FreeBytes < store.RoomMin && shown.Problem == "" { // what is to be written there waits
+			shown.Problem = fmt.Sprintf("the disk of the %s is full", d.Store)
 		}
 	}
-	return executor.StatusAnswer{Status: view}
+	return view.StatusAnswer{Status: shown}
 }
 
 // askHost is the one question that every host answers, also those that stand by.
@@ -369,7 +370,7 @@ func (a *actor) askHost() any {
 	a.look(func(r *executor.Reader) { noKey = a.keyProblem(r.Key()) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return executor.HostAnswer{Host: executor.HostView{
+	return view.HostAnswer{Host: view.Host{
 		Host: a.host.cfg.Holder, Mode: a.mode, Problem: a.problem, Applied: a.applied, Last: max(a.last, a.applied), NoKey: noKey,
 	}}
 }
@@ -380,7 +381,7 @@ func (a *actor) askHead() {
 	a.mu.Lock()
 	store, mode := a.seen, a.mode
 	a.mu.Unlock()
-	if store == nil || mode == executor.ModeHolding || mode == executor.ModeGuard {
+	if store == nil || mode == view.ModeHolding || mode == view.ModeGuard {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -392,7 +393,7 @@ func (a *actor) askHead() {
 	}
 }
 
-func (a *actor) waitingCommands() []executor.WaitingView {
+func (a *actor) waitingCommands() []view.Waiting {
 	a.mu.Lock()
 	d := a.shown
 	a.mu.Unlock()

@@ -4,23 +4,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // askRead reads messages out of the tiles, for those who may not use JetStream: nobody but
 // hosts should. The tiles have what was folded, byte for byte, also while the tenant is
 // halted and of a ledger whose stream was repaired.
-func (a *actor) askRead(q executor.ReadQuery) any {
+func (a *actor) askRead(q view.ReadQuery) any {
 	if err := checkRead(q); err != nil {
 		return a.refuseRequest(err)
 	}
 	tiles := a.copiesSeen()
 	switch {
 	case tiles == nil:
-		return executor.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
-	case q.From == 0 && a.currentMode() != executor.ModeHalted:
+		return view.ErrorAnswer{Error: "cannot read: the ledger is not open yet"}
+	case q.From == 0 && a.currentMode() != view.ModeHalted:
 		a.catchUp() // what was acknowledged is a part of it
 	case q.From > tiles.Last() && q.WaitMs > 0:
 		wait := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
@@ -29,12 +29,12 @@ func (a *actor) askRead(q executor.ReadQuery) any {
 	}
 	answer, err := tiles.StoredFrom(q)
 	if err != nil {
-		return executor.ErrorAnswer{Error: "cannot read: " + err.Error()}
+		return view.ErrorAnswer{Error: "cannot read: " + err.Error()}
 	}
 	return answer
 }
 
-func checkRead(q executor.ReadQuery) error {
+func checkRead(q view.ReadQuery) error {
 	switch {
 	case q.Limit < 0 || q.Limit > tiles.ReadLimitMax:
 		want := fmt.Sprintf("1 to %d messages, or 0 for %d", tiles.ReadLimitMax, tiles.ReadLimitDefault)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -44,7 +45,7 @@ func (r *rig) caughtUp() {
 	r.mu.Unlock()
 	r.eventually("the fold catches up", func() bool {
 		s := r.status()
-		return s.Mode == executor.ModeHolding && s.Applied == s.Last && s.Applied >= appended
+		return s.Mode == view.ModeHolding && s.Applied == s.Last && s.Applied >= appended
 	})
 }
 
@@ -135,31 +136,31 @@ func TestASecondHostIsHarmlessAndTakesOver(t *testing.T) {
 		return &api.Reply{Status: api.StatusDone}
 	})
 	_, stop1 := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
 	term := r.status().Term
 	r.host("h2")
 	r.plan("p", 3, 0)
 	r.fail("p")
-	r.eventually("a command is out", func() bool { return r.anyStatus(func(s executor.StatusView) bool { return s.InFlight == 1 }) })
+	r.eventually("a command is out", func() bool { return r.anyStatus(func(s view.Status) bool { return s.InFlight == 1 }) })
 	stop1()
 	close(release)
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
 	r.wantOrder("a3", "a2", "a1")
-	if !r.anyStatus(func(s executor.StatusView) bool { return s.Mode == executor.ModeHolding && s.Term > term }) {
+	if !r.anyStatus(func(s view.Status) bool { return s.Mode == view.ModeHolding && s.Term > term }) {
 		t.Fatalf("h2 does not hold a newer term: %+v", r.status())
 	}
 }
 
-func (r *rig) anyStatus(ok func(executor.StatusView) bool) bool { return ok(r.status()) }
+func (r *rig) anyStatus(ok func(view.Status) bool) bool { return ok(r.status()) }
 
 func TestTwoHostsThatBothBelieveTheyHoldAreHarmless(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.serve(done)
 	h1, _ := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
 	// A zombie: a second host that claims without asking for the lease.
 	h2, stop2 := r.host("h2")
 	zombie(t, r, h2)
@@ -264,8 +265,8 @@ func TestAnythingOnAnAllowedSubjectIsRefusedAndExplained(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer executor.RefusedAnswer
-	if err := r.ask("refused.ls", executor.ListQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
+	var answer view.RefusedAnswer
+	if err := r.ask("refused.ls", view.ListQuery{Limit: 1000}, &answer); err != nil || len(answer.Refused) < 32 {
 		t.Fatalf("%v: %d refused", err, len(answer.Refused))
 	}
 	for _, refusal := range answer.Refused {
@@ -322,7 +323,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.host("h1")
-	r.eventually("halted", func() bool { return r.status().Mode == executor.ModeHalted })
+	r.eventually("halted", func() bool { return r.status().Mode == view.ModeHalted })
 	if s := r.status(); !strings.Contains(s.Problem, "G2") {
 		t.Fatalf("%+v", s)
 	}
@@ -344,8 +345,8 @@ func TestNoWorkerIsNoFailure(t *testing.T) {
 	r.plan("p", 1, 0)
 	r.fail("p")
 	r.eventually("it waits visibly", func() bool { return len(r.status().Waiting) == 1 && r.status().Waiting[0].Tries > 1 })
-	var answer executor.PlanAnswer
-	if err := r.ask("plan.show", executor.PlanQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
+	var answer view.PlanAnswer
+	if err := r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer); err != nil || answer.Plan.State != ledger.StateUnwinding || !strings.Contains(answer.Plan.Actions[0].WaitsFor, "a worker") {
 		t.Fatalf("%+v %v", answer.Plan, err)
 	}
 	r.serve(done)
@@ -447,8 +448,8 @@ func TestABrokenStateStoreIsFoldedAgain(t *testing.T) {
 	if got := r.ended("p"); got.State != ledger.StateCompensated {
 		t.Fatalf("%+v", got)
 	}
-	var answer executor.PlansAnswer
-	if err := r.ask("plan.ls", executor.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
+	var answer view.PlansAnswer
+	if err := r.ask("plan.ls", view.Filter{}, &answer); err != nil || len(answer.Plans) != 1 {
 		b, _ := json.Marshal(answer)
 		t.Fatalf("%s %v", b, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -68,16 +69,16 @@ type salvagedMessage struct {
 func (a *actor) repairRequested(ctx context.Context, r request, halted *ledger.Halted) bool {
 	q := r.repair
 	if q.Reason == "" || q.Actor == "" || len(q.Reason) > ledger.TextMax || len(q.Actor) > ledger.TextMax {
-		r.answer <- executor.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
+		r.answer <- view.RepairAnswer{Error: "a repair needs a reason and the name of who asks for it"}
 		return false
 	}
 	plan, err := a.repair(ctx, q, halted)
 	if err != nil {
 		a.log.Error("repair not done", "error", err)
-		r.answer <- executor.RepairAnswer{Error: "cannot repair: " + err.Error()}
+		r.answer <- view.RepairAnswer{Error: "cannot repair: " + err.Error()}
 		return false
 	}
-	r.answer <- executor.RepairAnswer{
+	r.answer <- view.RepairAnswer{
 		DryRun: q.DryRun, Problem: plan.Problem, Tiles: plan.Tiles, Through: plan.Through, Size: plan.Size, Root: hex.EncodeToString(plan.Root),
 		OldLast: plan.OldLast, Lost: ledger.FormatRanges(plan.Lost), Carried: ledger.FormatRanges(plan.Carried), Dropped: ledger.FormatRanges(plan.Dropped),
 		File: plan.File, Kept: plan.Kept,
@@ -85,7 +86,7 @@ func (a *actor) repairRequested(ctx context.Context, r request, halted *ledger.H
 	return !q.DryRun
 }
 
-func (a *actor) repair(ctx context.Context, q executor.RepairQuery, halted *ledger.Halted) (plan repairPlan, err error) {
+func (a *actor) repair(ctx context.Context, q view.RepairQuery, halted *ledger.Halted) (plan repairPlan, err error) {
 	release, err := a.leaseForRepair(ctx)
 	if err != nil {
 		return plan, err

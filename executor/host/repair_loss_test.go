@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -32,8 +32,8 @@ func (r *rig) facts(name string, n int) (last uint64) {
 func (r *rig) wantFacts(name string, n int) {
 	r.t.Helper()
 	for i := range n {
-		var fact executor.FactAnswer
-		if err := r.ask("fact.get", executor.FactQuery{Key: fmt.Sprint(name, i)}, &fact); err != nil || fact.Error != "" {
+		var fact view.FactAnswer
+		if err := r.ask("fact.get", view.FactQuery{Key: fmt.Sprint(name, i)}, &fact); err != nil || fact.Error != "" {
 			r.t.Errorf("fact %s%d: %v %s", name, i, err, fact.Error)
 		}
 	}
@@ -97,8 +97,8 @@ func TestARepairFromTilesThatKnowOfNoRepairIsRefused(t *testing.T) {
 
 			_, stop = r.host(away)
 			r.halted("G")
-			var refused executor.RepairAnswer
-			r.administer("ledger.repair", executor.RepairQuery{Reason: "a test", Actor: "tester"}, &refused)
+			var refused view.RepairAnswer
+			r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &refused)
 			if !strings.Contains(refused.Error, "copy the tiles of the host that repaired it") {
 				t.Errorf("repaired through %d; the host that was away says %+v", answer.Through, refused)
 			}
@@ -128,10 +128,10 @@ func (r *rig) found() {
 	r.t.Helper()
 	r.eventually("held or halted", func() bool {
 		mode := r.status().Mode
-		return mode == executor.ModeHolding && r.status().Applied == r.status().Last || mode == executor.ModeHalted
+		return mode == view.ModeHolding && r.status().Applied == r.status().Last || mode == view.ModeHalted
 	})
-	if r.status().Mode == executor.ModeHolding {
-		r.administer("ledger.scrub", struct{}{}, &executor.ScrubAnswer{})
+	if r.status().Mode == view.ModeHolding {
+		r.administer("ledger.scrub", struct{}{}, &view.ScrubAnswer{})
 	}
 	r.halted("G")
 }

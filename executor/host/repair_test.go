@@ -19,6 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
@@ -39,19 +40,19 @@ func (r *rig) administer(verb string, question, answer any) {
 	}
 }
 
-func (r *rig) repair() executor.RepairAnswer {
+func (r *rig) repair() view.RepairAnswer {
 	r.t.Helper()
-	var answer executor.RepairAnswer
-	r.administer("ledger.repair", executor.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
+	var answer view.RepairAnswer
+	r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
 	if answer.Error != "" {
 		r.t.Fatal(answer.Error)
 	}
 	return answer
 }
 
-func (r *rig) halted(guard string) executor.StatusView {
+func (r *rig) halted(guard string) view.Status {
 	r.t.Helper()
-	r.eventually("halted", func() bool { return r.status().Mode == executor.ModeHalted })
+	r.eventually("halted", func() bool { return r.status().Mode == view.ModeHalted })
 	s := r.status()
 	if !strings.Contains(s.Problem, "halted by "+guard) {
 		r.t.Fatalf("%+v", s)
@@ -175,12 +176,12 @@ func (r *rig) recoverFromFlip() string {
 	found := "nothing"
 	r.eventually("held or halted", func() bool {
 		mode := r.status().Mode
-		return mode == executor.ModeHolding && r.status().Applied == r.status().Last || mode == executor.ModeHalted
+		return mode == view.ModeHolding && r.status().Applied == r.status().Last || mode == view.ModeHalted
 	})
-	if r.status().Mode == executor.ModeHalted {
+	if r.status().Mode == view.ModeHalted {
 		found = strings.Fields(r.status().Problem)[2]
 	} else {
-		var answer executor.ScrubAnswer
+		var answer view.ScrubAnswer
 		r.administer("ledger.scrub", struct{}{}, &answer)
 		if answer.Error != "" {
 			r.t.Fatal(answer.Error)
@@ -198,7 +199,7 @@ func (r *rig) recoverFromFlip() string {
 			r.t.Fatalf("the tiles have all, and yet: %+v", answer)
 		}
 	}
-	r.eventually("held again", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("held again", func() bool { return r.status().Mode == view.ModeHolding })
 	return found
 }
 
@@ -316,8 +317,8 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	r.losesMessage(folded + 4) // k3: k0..k2 follow without a gap
 	r.host("h1")
 	r.halted("G1")
-	var dry executor.RepairAnswer
-	r.administer("ledger.repair", executor.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}, &dry)
+	var dry view.RepairAnswer
+	r.administer("ledger.repair", view.RepairQuery{DryRun: true, Reason: "look", Actor: "tester"}, &dry)
 	if now := inspect(); now.Head.CreatedNs == 0 || dry.Through == 0 || !dry.DryRun {
 		t.Fatalf("%+v, the stream is %+v", dry, now)
 	}
@@ -336,8 +337,8 @@ func TestARepairKeepsWhatFollowsTheTilesAndListsWhatIsLost(t *testing.T) {
 	}
 	present := 0
 	for i := range 10 {
-		var fact executor.FactAnswer
-		if err := r.ask("fact.get", executor.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil && fact.Error == "" {
+		var fact view.FactAnswer
+		if err := r.ask("fact.get", view.FactQuery{Key: fmt.Sprint("k", i)}, &fact); err == nil && fact.Error == "" {
 			present++
 		}
 	}
@@ -522,8 +523,8 @@ func TestATenantThatIsNotHaltedIsNotRepaired(t *testing.T) {
 	r := damaged(t, 1)
 	r.host("h1")
 	r.caughtUp()
-	var answer executor.RepairAnswer
-	r.administer("ledger.repair", executor.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
+	var answer view.RepairAnswer
+	r.administer("ledger.repair", view.RepairQuery{Reason: "a test", Actor: "tester"}, &answer)
 	if !strings.Contains(answer.Error, "not halted") {
 		t.Fatalf("%+v", answer)
 	}

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // refusals counts the answers of workers that did not count, while this process runs,
@@ -14,7 +14,7 @@ import (
 type refusals struct {
 	mu     sync.Mutex
 	count  uint64
-	last   executor.RefusedReplyView
+	last   view.RefusedReply
 	logged time.Time // when the last one went into the log
 	silent uint64    // refused since then
 }
@@ -38,7 +38,7 @@ func (a *actor) refusedReply(r actuators.Refusal) {
 	f := &a.refusals
 	f.mu.Lock()
 	f.count++
-	f.last = executor.RefusedReplyView{
+	f.last = view.RefusedReply{
 		AtNs: now.UnixNano(), Capability: r.Command.Capability, Plan: r.Command.Plan,
 		Action: r.Command.Action, Worker: clipText(r.Worker), Problem: r.Err.Error(),
 	}
@@ -58,13 +58,13 @@ func (a *actor) refusedReply(r actuators.Refusal) {
 }
 
 // view is what status says; nil: nothing was refused.
-func (f *refusals) view() *executor.RefusedRepliesView {
+func (f *refusals) view() *view.RefusedReplies {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count == 0 {
 		return nil
 	}
-	return &executor.RefusedRepliesView{Count: f.count, Last: f.last}
+	return &view.RefusedReplies{Count: f.count, Last: f.last}
 }
 
 // clipText shortens what a worker says of itself.

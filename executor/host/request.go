@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -68,7 +68,7 @@ func (a *actor) respond(m *nats.Msg, name string, v verb) {
 	err = m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		const text = "the answer takes %d bytes, more than the server passes on; ask for less"
-		answer := executor.ErrorAnswer{Error: fmt.Sprintf(text, len(body))}
+		answer := view.ErrorAnswer{Error: fmt.Sprintf(text, len(body))}
 		if body, err = json.Marshal(answer); err == nil {
 			err = m.Respond(body)
 		}
@@ -79,9 +79,9 @@ func (a *actor) respond(m *nats.Msg, name string, v verb) {
 }
 
 // refuseRequest is the answer to a request whose body is not what its verb takes.
-func (a *actor) refuseRequest(err error) executor.ErrorAnswer {
+func (a *actor) refuseRequest(err error) view.ErrorAnswer {
 	a.meter.refusedRequest(refusedBody)
-	answer := executor.ErrorAnswer{Error: err.Error()}
+	answer := view.ErrorAnswer{Error: err.Error()}
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
 		answer.Field, answer.Want = refused.Field, refused.Want

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -19,7 +20,7 @@ type rotationAsked struct {
 
 // rotateKey makes a new key and has the old one sign that it takes over.
 func (a *actor) rotateKey(r request) {
-	refuse := func(text string) { r.answer <- executor.RotationAnswer{Error: text} }
+	refuse := func(text string) { r.answer <- view.RotationAnswer{Error: text} }
 	s, q := &a.signing, r.rotation
 	switch {
 	case !a.holding():
@@ -41,7 +42,7 @@ func (a *actor) rotateKey(r request) {
 }
 
 // newRotation makes the key and the record of a rotation.
-func (a *actor) newRotation(q executor.RotationQuery) (*pb.KeyRotated, Key, error) {
+func (a *actor) newRotation(q view.RotationQuery) (*pb.KeyRotated, Key, error) {
 	root := a.host.keysRoot()
 	k := &pb.KeyRotated{OldKey: q.Lost, Size: a.tiles.Edge.Size(), Reason: q.Reason, Actor: q.Actor}
 	var old Key
@@ -84,10 +85,10 @@ func (a *actor) rotated(k *pb.KeyRotated, result executor.Result) {
 		if err := r.key.drop(); err != nil {
 			a.log.Warn("a key that is not used is not removed", "file", r.key.Path, "error", err)
 		}
-		r.answer <- executor.RotationAnswer{Error: "the rotation has no effect: " + result.Reason}
+		r.answer <- view.RotationAnswer{Error: "the rotation has no effect: " + result.Reason}
 		return
 	}
-	r.answer <- executor.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size, Signed: len(k.Signature) > 0}
+	r.answer <- view.RotationAnswer{OldKey: k.OldKey, NewKey: k.NewKey, File: r.key.Path, Size: k.Size, Signed: len(k.Signature) > 0}
 }
 
 // keyProblem says why this host could not sign; empty: it could.

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -74,7 +75,7 @@ func (a *actor) scrubDaily(ctx context.Context) {
 func (a *actor) askScrub(ctx context.Context) any {
 	answer, err := a.scrub(ctx, false)
 	if err != nil {
-		return executor.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
+		return view.ErrorAnswer{Error: "cannot scrub: " + err.Error()}
 	}
 	if answer.Differs != 0 {
 		a.awaitHalt(ctx)
@@ -91,7 +92,7 @@ func (a *actor) awaitHalt(ctx context.Context) {
 		a.mu.Lock()
 		mode := a.mode
 		a.mu.Unlock()
-		if mode == executor.ModeHalted {
+		if mode == view.ModeHalted {
 			return
 		}
 	}
@@ -99,7 +100,7 @@ func (a *actor) awaitHalt(ctx context.Context) {
 
 // scrub reads the stream against the tiles, up to where they end now. A difference
 // halts the tenant. Damaged tiles are an error: they are no witness.
-func (a *actor) scrub(ctx context.Context, slowly bool) (answer executor.ScrubAnswer, err error) {
+func (a *actor) scrub(ctx context.Context, slowly bool) (answer view.ScrubAnswer, err error) {
 	a.scrubs.one.Lock()
 	defer a.scrubs.one.Unlock()
 	store, copies := a.ledgerSeen(), a.copiesSeen()
@@ -183,12 +184,12 @@ func (a *actor) copiesSeen() *tiles.Files {
 }
 
 // showCopy is what status says of the tiles.
-func (a *actor) showCopy(view *executor.StatusView) {
+func (a *actor) showCopy(shown *view.Status) {
 	tiles := a.copiesSeen()
 	if tiles == nil {
 		return
 	}
-	copies := executor.CopyView{Records: tiles.Size(), Last: tiles.Last()}
+	copies := view.Copy{Records: tiles.Size(), Last: tiles.Last()}
 	a.look(func(r *executor.Reader) { copies.Repairs = r.Repairs() })
 	a.scrubs.mu.Lock()
 	defer a.scrubs.mu.Unlock()
@@ -199,5 +200,5 @@ func (a *actor) showCopy(view *executor.StatusView) {
 	if !a.scrubs.next.IsZero() {
 		copies.NextScrubNs = a.scrubs.next.UnixNano()
 	}
-	view.Copy = &copies
+	shown.Copy = &copies
 }

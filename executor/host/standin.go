@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -46,7 +46,7 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 			}
 			s.subs = append(s.subs, sub)
 		}
-		cfg.Metrics.tenant(tenant).mode("", executor.ModeDegraded)
+		cfg.Metrics.tenant(tenant).mode("", view.ModeDegraded)
 	}
 	return s, nil
 }
@@ -57,7 +57,7 @@ func (s *StandIn) Close() {
 		_ = sub.Unsubscribe() // a connection that is closed has ended it
 	}
 	for _, tenant := range s.cfg.Tenants {
-		s.cfg.Metrics.tenant(tenant).mode(executor.ModeDegraded, "")
+		s.cfg.Metrics.tenant(tenant).mode(view.ModeDegraded, "")
 	}
 }
 
@@ -69,15 +69,15 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 	case verb == verbReleased:
 		return
 	case verb == "host":
-		answer = executor.HostAnswer{Host: executor.HostView{Host: s.cfg.Holder, Mode: executor.ModeDegraded, Problem: s.cfg.Problem}}
+		answer = view.HostAnswer{Host: view.Host{Host: s.cfg.Holder, Mode: view.ModeDegraded, Problem: s.cfg.Problem}}
 	case s.cfg.Elsewhere:
 		return
 	case verb == "status":
-		answer = executor.StatusAnswer{Status: executor.StatusView{
-			Tenant: tenant, Mode: executor.ModeDegraded, Problem: s.cfg.Problem, Disks: disksOf(s.cfg.Disks),
+		answer = view.StatusAnswer{Status: view.Status{
+			Tenant: tenant, Mode: view.ModeDegraded, Problem: s.cfg.Problem, Disks: disksOf(s.cfg.Disks),
 		}}
 	default:
-		answer = executor.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
+		answer = view.ErrorAnswer{Error: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -89,10 +89,10 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 // degraded shows that the tiles cannot be written, until they can: questions are answered
 // from the state as it is, unless another host holds the tenant, which has its lease by now.
 func (a *actor) degraded(ctx context.Context, err error) {
-	if was := a.currentMode(); was != executor.ModeDegraded {
+	if was := a.currentMode(); was != view.ModeDegraded {
 		a.log.Error("tenant degraded: nothing is folded or dispatched until the disk can be written", "error", err)
 	}
-	a.setMode(executor.ModeDegraded, err.Error())
+	a.setMode(view.ModeDegraded, err.Error())
 	a.opened.Do(a.host.attaching.Done)
 	a.lookForHolder(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -111,7 +112,7 @@ func TestAHostThatEndsTellsTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, stop := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Mode == view.ModeHolding })
 	holders := h.holders
 	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder == "" {
 		t.Fatal(holder, err)
@@ -140,15 +141,15 @@ func TestAReleaseIsHeard(t *testing.T) {
 	r := newRig(t)
 	r.leaseTTL = 30 * time.Second // a host that stands by looks every 10 s
 	first, stop := r.host("h1")
-	r.eventually("h1 holds", func() bool { return r.status().Holder == first.cfg.Holder && r.status().Mode == executor.ModeHolding })
+	r.eventually("h1 holds", func() bool { return r.status().Holder == first.cfg.Holder && r.status().Mode == view.ModeHolding })
 	second, _ := r.host("h2")
 	h2 := second.actors[0]
 	inMode := func(mode string) bool { <-time.After(5 * time.Millisecond); return h2.currentMode() == mode }
-	r.eventually("h2 stands by", func() bool { return inMode(executor.ModeStandby) })
+	r.eventually("h2 stands by", func() bool { return inMode(view.ModeStandby) })
 	<-time.After(time.Second) // it has looked for the lease
 	stop()
 	released := time.Now() // no one answers questions until h2 holds
-	r.eventually("h2 holds", func() bool { return inMode(executor.ModeHolding) })
+	r.eventually("h2 holds", func() bool { return inMode(view.ModeHolding) })
 	if took := time.Since(released); took > 5*time.Second {
 		t.Errorf("it took %s: the release was not heard", took)
 	}

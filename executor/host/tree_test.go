@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -33,7 +33,7 @@ func (r *rig) begun(agent, plan string, open *pb.PlanOpened) {
 // waits until there is one.
 func (r *rig) notices(agent, plan string) func() api.Notice {
 	r.t.Helper()
-	r.eventually("the tenant is held", func() bool { return r.status().Mode == executor.ModeHolding })
+	r.eventually("the tenant is held", func() bool { return r.status().Mode == view.ModeHolding })
 	sub, err := r.conn.SubscribeSync(api.NoticeSubject("t", agent, plan))
 	if err != nil {
 		r.t.Fatal(err)
@@ -58,18 +58,18 @@ func (r *rig) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer) {
 }
 
 // preview asks what an unwind would do, once everything is folded.
-func (r *rig) preview(plan, to string) executor.PreviewView {
+func (r *rig) preview(plan, to string) view.Preview {
 	r.t.Helper()
 	r.caughtUp()
-	var answer executor.PreviewAnswer
-	if err := r.ask("plan.preview", executor.PreviewQuery{Plan: plan, To: to}, &answer); err != nil || answer.Error != "" {
+	var answer view.PreviewAnswer
+	if err := r.ask("plan.preview", view.PreviewQuery{Plan: plan, To: to}, &answer); err != nil || answer.Error != "" {
 		r.t.Fatalf("%v %s", err, answer.Error)
 	}
 	return answer.Preview
 }
 
 // previewed names the steps of a preview.
-func previewed(v executor.PreviewView) []string {
+func previewed(v view.Preview) []string {
 	var steps []string
 	for _, s := range v.Steps {
 		steps = append(steps, s.Step+" "+s.Action)
@@ -215,8 +215,8 @@ func TestAPreviewChangesNothing(t *testing.T) {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	p.want([]string{"a1"}, nil, 0)
-	var answer executor.PreviewAnswer
-	if err := r.ask("plan.preview", executor.PreviewQuery{Plan: "nothing"}, &answer); err != nil || !strings.Contains(answer.Error, "there is no plan nothing") {
+	var answer view.PreviewAnswer
+	if err := r.ask("plan.preview", view.PreviewQuery{Plan: "nothing"}, &answer); err != nil || !strings.Contains(answer.Error, "there is no plan nothing") {
 		t.Errorf("%v %+v", err, answer)
 	}
 	if v := r.preview("p", "nowhere"); v.Refused == "" || len(v.Steps) != 0 {
@@ -272,10 +272,10 @@ func TestContractsAreListedByRevision(t *testing.T) {
 	publish(`{"capability":"charge.create","class":"irreversible"}`)
 	r.caughtUp()
 	for _, c := range []struct {
-		query executor.ContractQuery
+		query view.ContractQuery
 		want  int
-	}{{executor.ContractQuery{}, 1}, {executor.ContractQuery{Revisions: true}, 2}, {executor.ContractQuery{Capability: "mail.send"}, 0}} {
-		var answer executor.ContractsAnswer
+	}{{view.ContractQuery{}, 1}, {view.ContractQuery{Revisions: true}, 2}, {view.ContractQuery{Capability: "mail.send"}, 0}} {
+		var answer view.ContractsAnswer
 		if err := r.ask("contract.ls", c.query, &answer); err != nil || answer.Error != "" || answer.Contracts == nil || len(answer.Contracts) != c.want {
 			t.Errorf("%+v: %v %+v", c.query, err, answer)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -138,13 +139,13 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	}
 	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}}, register("p", "a")...)...)
 	r.fail("p")
-	var answer executor.PlanAnswer
+	var answer view.PlanAnswer
 	r.eventually("it says until when", func() bool {
-		return r.ask("plan.show", executor.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
+		return r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
 			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
 	})
-	var due executor.UpcomingAnswer
-	if err := r.ask("due.ls", executor.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 || due.Upcoming.Due[0].Kind != "unserved" {
+	var due view.UpcomingAnswer
+	if err := r.ask("due.ls", view.ListQuery{}, &due); err != nil || len(due.Upcoming.Due) != 1 || due.Upcoming.Due[0].Kind != "unserved" {
 		t.Fatalf("%+v, %v", due, err)
 	}
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
@@ -192,11 +193,11 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
-	r.eventually("holding", func() bool { return r.status().Mode == executor.ModeHolding })
-	calls := executor.ServedQuery{Calls: []executor.ServedCall{{Capability: "undo.a", Undo: true, Version: "v2"}}}
-	asked := func() executor.ServedView {
+	r.eventually("holding", func() bool { return r.status().Mode == view.ModeHolding })
+	calls := view.ServedQuery{Calls: []view.ServedCall{{Capability: "undo.a", Undo: true, Version: "v2"}}}
+	asked := func() view.Served {
 		t.Helper()
-		var answer executor.ServedAnswer
+		var answer view.ServedAnswer
 		if err := r.ask("worker.served", calls, &answer); err != nil || answer.Error != "" || len(answer.Calls) != 1 || answer.Calls[0].ServedCall != calls.Calls[0] {
 			t.Fatalf("%+v, %v", answer, err)
 		}
@@ -205,8 +206,8 @@ func TestWhoServesACallIsKnownAsFarAsItCanBe(t *testing.T) {
 	if got := asked(); got.Served != "unknown" || got.HeardNs != 0 || got.OtherVersion != "" {
 		t.Errorf("%+v", got)
 	}
-	var refused executor.ErrorAnswer
-	if err := r.ask("worker.served", executor.ServedQuery{Calls: make([]executor.ServedCall, servedMax+1)}, &refused); err != nil || refused.Error == "" {
+	var refused view.ErrorAnswer
+	if err := r.ask("worker.served", view.ServedQuery{Calls: make([]view.ServedCall, servedMax+1)}, &refused); err != nil || refused.Error == "" {
 		t.Errorf("%+v, %v", refused, err)
 	}
 	var h heard

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -77,7 +77,7 @@ func questionVerb(name string) verb {
 		return slow(taking(ask))
 	}
 	return quick(func(*actor, []byte) any {
-		return executor.ErrorAnswer{Error: "unknown question " + name}
+		return view.ErrorAnswer{Error: "unknown question " + name}
 	})
 }
 
@@ -87,10 +87,10 @@ var administered = map[string]verb{
 	"ledger.export": slow(taking((*actor).askExport)),
 	"ledger.sign":   slow(bare(handingOver("ledger.sign"))),
 	"rebuild":       slow(bare(handingOver("rebuild"))),
-	"ledger.repair": slow(taking(func(a *actor, q executor.RepairQuery) any {
+	"ledger.repair": slow(taking(func(a *actor, q view.RepairQuery) any {
 		return a.handOver(request{verb: "ledger.repair", repair: q})
 	})),
-	"key.rotate": slow(taking(func(a *actor, q executor.RotationQuery) any {
+	"key.rotate": slow(taking(func(a *actor, q view.RotationQuery) any {
 		return a.handOver(request{verb: "key.rotate", rotation: q})
 	})),
 }
@@ -101,7 +101,7 @@ func adminVerb(name string) verb {
 		return v
 	}
 	return quick(func(*actor, []byte) any {
-		return executor.ErrorAnswer{Error: "unknown request " + name}
+		return view.ErrorAnswer{Error: "unknown request " + name}
 	})
 }
 
@@ -130,14 +130,14 @@ func (a *actor) handOver(r request) any {
 		select {
 		case a.requests <- r:
 		case <-ctx.Done():
-			return executor.ErrorAnswer{Error: "the tenant is at something else; ask again"}
+			return view.ErrorAnswer{Error: "the tenant is at something else; ask again"}
 		}
 		select {
 		case answer := <-r.answer:
 			return answer
 		case <-ctx.Done():
 			const text = "the host has stopped before it was done; look at sagenbaum status"
-			return executor.ErrorAnswer{Error: text}
+			return view.ErrorAnswer{Error: text}
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -172,7 +173,7 @@ func (h *Host) Watch(tenant string) (*Watch, error) {
 
 // Ask answers one question of the query API (docs/cli.md) from this host's own fold,
 // as its NATS subject does: the answer is one of package executor, of the verb or an
-// executor.ErrorAnswer. The error says that there was nobody to ask.
+// view.ErrorAnswer. The error says that there was nobody to ask.
 func (h *Host) Ask(tenant, verb string, q any) (any, error) {
 	a, err := h.actorOf(tenant)
 	if err != nil {
@@ -211,10 +212,10 @@ func (h *Host) Pulse(tenant string) (pulse executor.Pulse, err error) {
 // Tenants are the tenants of this host, in the order of its configuration.
 func (h *Host) Tenants() []string { return slices.Clone(h.cfg.Tenants) }
 
-func (a *actor) askFind(q executor.FindQuery) any {
-	answer, problem := looked(a, func(r *executor.Reader) (executor.FindAnswer, error) { return r.Find(q) })
+func (a *actor) askFind(q view.FindQuery) any {
+	answer, problem := looked(a, func(r *executor.Reader) (view.FindAnswer, error) { return r.Find(q) })
 	if answer.Error = problem; answer.Plans == nil {
-		answer.Plans = []executor.PlanView{}
+		answer.Plans = []view.Plan{}
 	}
 	return answer
 }
@@ -223,17 +224,17 @@ func (a *actor) askFind(q executor.FindQuery) any {
 // nobody takes, where it has fewer of its own.
 const dueUnservedMax = 20
 
-func (a *actor) askUpcoming(q executor.ListQuery) any {
-	var answer executor.UpcomingAnswer
+func (a *actor) askUpcoming(q view.ListQuery) any {
+	var answer view.UpcomingAnswer
 	a.look(func(r *executor.Reader) { answer.Upcoming = r.Upcoming(q.Limit) })
 	due := answer.Upcoming.Due
 	limit := max(len(due), dueUnservedMax)
 	for _, w := range a.waitingCommands() {
 		if w.UnservedNs != 0 && !w.Working && w.Problem == "" {
-			due = append(due, executor.DueView{Ns: w.UnservedNs, Kind: "unserved", Plan: w.Plan, Action: w.Action})
+			due = append(due, view.Due{Ns: w.UnservedNs, Kind: "unserved", Plan: w.Plan, Action: w.Action})
 		}
 	}
-	slices.SortStableFunc(due, func(a, b executor.DueView) int {
+	slices.SortStableFunc(due, func(a, b view.Due) int {
 		return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Action, b.Action))
 	})
 	answer.Upcoming.Due = due[:min(len(due), limit)]
@@ -241,7 +242,7 @@ func (a *actor) askUpcoming(q executor.ListQuery) any {
 }
 
 func (a *actor) askCapabilities() any {
-	var answer executor.CapabilitiesAnswer
+	var answer view.CapabilitiesAnswer
 	a.look(func(r *executor.Reader) { answer = r.Capabilities() })
 	return answer
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -89,20 +89,20 @@ func TestQuestionsInTheProcessAreThoseOfTheQueryAPI(t *testing.T) {
 	h, stop := r.host("h1")
 	r.agent("p1", &pb.Record{Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Label: "l"}}})
 	r.await(h, r.appended)
-	for verb, question := range map[string]any{"plan.find": executor.FindQuery{Label: "l"}, "plan.show": executor.PlanQuery{Plan: "p1"}, "due.ls": executor.ListQuery{}, "capability.ls": struct{}{}} {
+	for verb, question := range map[string]any{"plan.find": view.FindQuery{Label: "l"}, "plan.show": view.PlanQuery{Plan: "p1"}, "due.ls": view.ListQuery{}, "capability.ls": struct{}{}} {
 		direct, err := h.Ask("t", verb, question)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kind, want := fmt.Sprintf("%T", direct), map[string]string{"plan.find": "executor.FindAnswer", "plan.show": "executor.PlanAnswer", "due.ls": "executor.UpcomingAnswer", "capability.ls": "executor.CapabilitiesAnswer"}[verb]; kind != want {
+		if kind, want := fmt.Sprintf("%T", direct), map[string]string{"plan.find": "view.FindAnswer", "plan.show": "view.PlanAnswer", "due.ls": "view.UpcomingAnswer", "capability.ls": "view.CapabilitiesAnswer"}[verb]; kind != want {
 			t.Errorf("%s is answered with %s", verb, kind)
 		}
 	}
-	found, _ := h.Ask("t", "plan.find", executor.FindQuery{Label: "l"})
-	if list := found.(executor.FindAnswer).Plans; len(list) != 1 || list[0].Plan != "p1" {
+	found, _ := h.Ask("t", "plan.find", view.FindQuery{Label: "l"})
+	if list := found.(view.FindAnswer).Plans; len(list) != 1 || list[0].Plan != "p1" {
 		t.Errorf("found %+v", list)
 	}
-	if answer, _ := h.Ask("t", "plan.find", executor.FindQuery{State: "gone"}); answer.(executor.FindAnswer).Error == "" {
+	if answer, _ := h.Ask("t", "plan.find", view.FindQuery{State: "gone"}); answer.(view.FindAnswer).Error == "" {
 		t.Error("a state that is none was taken")
 	}
 	copied, err := h.Copied("t", r.appended, 1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -23,10 +24,10 @@ const (
 
 // askWhy tells what led to an unwind: from the state what turned and what waits, from
 // the ledger every record behind it.
-func (a *actor) askWhy(q executor.WhyQuery) any {
+func (a *actor) askWhy(q view.WhyQuery) any {
 	var trail executor.Trail
-	why, problem := looked(a, func(r *executor.Reader) (executor.WhyView, error) {
-		view, err := r.Why(q)
+	why, problem := looked(a, func(r *executor.Reader) (view.Why, error) {
+		shown, err := r.Why(q)
 		if err == nil {
 			trail = r.Trail(q)
 		}
@@ -34,10 +35,10 @@ func (a *actor) askWhy(q executor.WhyQuery) any {
 		if errors.As(err, &refused) {
 			err = errors.New(refused.Problem)
 		}
-		return view, err
+		return shown, err
 	})
 	if problem != "" {
-		return executor.WhyAnswer{Error: problem}
+		return view.WhyAnswer{Error: problem}
 	}
 	story := &story{tenant: a.tenant, store: a.ledgerSeen(), trail: trail, entries: map[executor.Place]ledger.Entry{}, read: map[executor.Place]bool{}, plan: q.Plan}
 	err := story.gather()
@@ -46,7 +47,7 @@ func (a *actor) askWhy(q executor.WhyQuery) any {
 	if err != nil {
 		why.Left = "what the ledger did not give: " + err.Error()
 	}
-	return executor.WhyAnswer{Why: why}
+	return view.WhyAnswer{Why: why}
 }
 
 // story gathers the records that a plan's story is told from. It belongs to one

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -123,10 +123,10 @@ func TestTheWireSaysNoToMistakes(t *testing.T) {
 		at[i] = r.stores(plans[i].Replace(subject), plans[i].Replace(c.records))
 	}
 	r.caughtUp()
-	refused := map[uint64][]executor.RefusedView{}
+	refused := map[uint64][]view.Refused{}
 	for after, more := uint64(0), true; more; {
-		var page executor.RefusedAnswer
-		if err := r.ask("refused.ls", executor.ListQuery{AfterSequence: after, Limit: 1000}, &page); err != nil {
+		var page view.RefusedAnswer
+		if err := r.ask("refused.ls", view.ListQuery{AfterSequence: after, Limit: 1000}, &page); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range page.Refused {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -50,7 +51,7 @@ func (h *heard) otherVersion(capability, version string) string {
 }
 
 func (a *actor) askWorkers() any {
-	answer := executor.WorkersAnswer{Workers: []executor.WorkerView{}}
+	answer := view.WorkersAnswer{Workers: []view.Worker{}}
 	a.look(func(r *executor.Reader) {
 		views, partial := r.Workers()
 		answer.Workers, answer.Partial = append(answer.Workers, views...), partial
@@ -75,27 +76,27 @@ func (a *actor) served(subject string) string {
 }
 
 // askServed says who takes calls, of contracts that perhaps nobody has registered under.
-func (a *actor) askServed(q executor.ServedQuery) any {
+func (a *actor) askServed(q view.ServedQuery) any {
 	if len(q.Calls) > servedMax {
-		return executor.ErrorAnswer{Error: fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)}
+		return view.ErrorAnswer{Error: fmt.Sprintf("calls: %d; want at most %d", len(q.Calls), servedMax)}
 	}
-	answer := executor.ServedAnswer{Calls: []executor.ServedView{}}
+	answer := view.ServedAnswer{Calls: []view.Served{}}
 	waiting := a.waitingCommands()
 	for _, call := range q.Calls {
 		subject := api.AskSubject(a.tenant, call.Capability)
 		if call.Undo {
 			subject = api.UndoSubject(a.tenant, call.Capability)
 		}
-		view := executor.ServedView{ServedCall: call, Served: a.served(subject), HeardNs: a.heard.at(call.Capability)}
+		shown := view.Served{ServedCall: call, Served: a.served(subject), HeardNs: a.heard.at(call.Capability)}
 		for _, w := range waiting { // as good as asked: the last try has found nobody
-			if w.Capability == call.Capability && !w.Working && w.Problem == "" && view.Served == "unknown" {
-				view.Served = "no"
+			if w.Capability == call.Capability && !w.Working && w.Problem == "" && shown.Served == "unknown" {
+				shown.Served = "no"
 			}
 		}
-		if view.Served != "no" && call.Version != "" {
-			view.OtherVersion = a.heard.otherVersion(call.Capability, call.Version)
+		if shown.Served != "no" && call.Version != "" {
+			shown.OtherVersion = a.heard.otherVersion(call.Capability, call.Version)
 		}
-		answer.Calls = append(answer.Calls, view)
+		answer.Calls = append(answer.Calls, shown)
 	}
 	return answer
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -48,7 +49,7 @@ func (s *auditor) end(c *checker, h *host) {
 	for _, p := range plans {
 		s.plan(c, reader, p)
 	}
-	if views, _ := reader.Plans(executor.Filter{Limit: 1000}); len(views) != len(plans) {
+	if views, _ := reader.Plans(view.Filter{Limit: 1000}); len(views) != len(plans) {
 		c.fail("I24", 0, "the audit has %d plans, and the executor %d", len(plans), len(views))
 	}
 	s.facts(c, reader)
@@ -56,7 +57,7 @@ func (s *auditor) end(c *checker, h *host) {
 
 // facts compares working memory, key by key.
 func (s *auditor) facts(c *checker, reader *executor.Reader) {
-	views, _, err := reader.Facts(executor.FactsQuery{Limit: 1000})
+	views, _, err := reader.Facts(view.FactsQuery{Limit: 1000})
 	if err != nil {
 		c.fail("I10", 0, "cannot list the facts: %v", err)
 		return
@@ -68,7 +69,7 @@ func (s *auditor) facts(c *checker, reader *executor.Reader) {
 	}
 	for i, f := range facts {
 		v := views[i]
-		if v.Key != f.Key || (v.State == executor.FactEvicted) != f.Evicted || !f.Evicted &&
+		if v.Key != f.Key || (v.State == view.FactEvicted) != f.Evicted || !f.Evicted &&
 			string(v.Value) != f.Value {
 			c.fail("I10", 0,
 				"fact %s is %q, evicted=%v, for the audit, and %s %q, %s, for the executor", f.Key,
@@ -160,17 +161,17 @@ func (s *auditor) judged(c *checker, e ledger.Entry, result executor.Result) {
 }
 
 func (s *auditor) plan(c *checker, reader *executor.Reader, p audit.Plan) {
-	view, ok := reader.Plan(p.ID)
-	if !ok || view.State != p.State || len(view.Actions) != len(p.Actions) ||
-		!slices.Equal(view.Orphans, p.Orphans) {
+	shown, ok := reader.Plan(p.ID)
+	if !ok || shown.State != p.State || len(shown.Actions) != len(p.Actions) ||
+		!slices.Equal(shown.Orphans, p.Orphans) {
 		c.fail("I24", 0,
 			"plan %s is %s with %d actions and orphans %q for the audit, and %s, %d, %q for the "+
 				"executor",
-			p.ID, p.State, len(p.Actions), p.Orphans, view.State, len(view.Actions), view.Orphans)
+			p.ID, p.State, len(p.Actions), p.Orphans, shown.State, len(shown.Actions), shown.Orphans)
 		return
 	}
 	for i, a := range p.Actions {
-		v := view.Actions[i]
+		v := shown.Actions[i]
 		got := audit.Action{ID: v.Action, Outcome: v.Outcome, Undo: v.Undo, Attempt: v.Attempt,
 			Key: v.Key}
 		if got != a {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -133,7 +134,7 @@ func (c *checker) checkPlans(h *host) {
 	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
 	now := h.clock.instant().EpochNs
 	for after := ""; ; {
-		views, next := reader.Plans(executor.Filter{After: after, Limit: 1000})
+		views, next := reader.Plans(view.Filter{After: after, Limit: 1000})
 		for _, v := range views {
 			if c.w.options.Seen != nil {
 				c.w.options.Seen.Ends[v.State]++
@@ -171,19 +172,19 @@ func (w *world) settleAll() {
 		return
 	}
 	reader := executor.NewReaderWith(h.kv, tenant, w.archive, w.programs)
-	plans, _ := reader.Quarantined(executor.ListQuery{Limit: 100})
+	plans, _ := reader.Quarantined(view.ListQuery{Limit: 100})
 	for _, p := range plans {
-		view, _ := reader.Plan(p.Plan)
-		ids := view.Orphans
-		for _, a := range view.Actions {
+		shown, _ := reader.Plan(p.Plan)
+		ids := shown.Orphans
+		for _, a := range shown.Actions {
 			if a.Undo == "quarantined" && a.Child == "" {
 				ids = append(ids, a.Action)
 			}
 		}
 		for _, id := range ids {
 			outcome := pick(w.people, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_DONE)
-			if view.State == ledger.StateCommitting ||
-				view.State == ledger.StateCommitted { // nothing of it is being undone
+			if shown.State == ledger.StateCommitting ||
+				shown.State == ledger.StateCommitted { // nothing of it is being undone
 				outcome = pick(w.people, pb.Resolution_RESOLUTION_ACCEPTED,
 					pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_SKIPPED)
 			}
@@ -202,7 +203,7 @@ func (w *world) settleAll() {
 }
 
 // checkEffects holds what a plan says of itself against the provider.
-func (c *checker) checkEffects(v executor.PlanView) {
+func (c *checker) checkEffects(v view.Plan) {
 	gone := v.State == ledger.StateCompensated || v.State == ledger.StateFailed
 	committed := v.State == ledger.StateCommitted
 	for _, f := range c.audit.ledger.Effects(v.Plan) {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -110,10 +111,10 @@ func (c *checker) checkErasures(h *host) {
 		return
 	}
 	reader := executor.NewReaderWith(h.kv, tenant, c.w.archive, c.w.programs)
-	views, _ := reader.Plans(executor.Filter{Limit: 1000})
-	for _, view := range views {
-		if erased := view.Erasure != nil; erased != e.keys[view.Plan] {
-			c.fail("I18", 0, "plan %s erased: %v, its key gone: %v", view.Plan, erased, e.keys[view.Plan])
+	views, _ := reader.Plans(view.Filter{Limit: 1000})
+	for _, shown := range views {
+		if erased := shown.Erasure != nil; erased != e.keys[shown.Plan] {
+			c.fail("I18", 0, "plan %s erased: %v, its key gone: %v", shown.Plan, erased, e.keys[shown.Plan])
 		}
 	}
 }

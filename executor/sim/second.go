@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -123,7 +124,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 
 // checkStrays: a plan of which somebody has claimed an act that was refused does not end
 // as if it had not happened, unless its owner says so (I31).
-func (c *checker) checkStrays(v executor.PlanView) {
+func (c *checker) checkStrays(v view.Plan) {
 	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {
 		return
 	}

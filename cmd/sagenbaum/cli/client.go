@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -170,7 +170,7 @@ func (c *Client) Request(ctx context.Context, subject, verb string, question, an
 	if err != nil {
 		return c.Explain(verb, err)
 	}
-	var problem executor.ErrorAnswer
+	var problem view.ErrorAnswer
 	if err := json.Unmarshal(reply.Data, &problem); err != nil {
 		return Fail(ExitFailed, "sagenbaum doctor", "cannot read the answer to %s: %v", verb, err)
 	}
@@ -215,18 +215,18 @@ func (c *Client) Explain(what string, err error) error {
 }
 
 // Plan asks for one plan as it was at a sequence; 0: as it is now.
-func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (executor.PlanView, error) {
+func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (view.Plan, error) {
 	if !ledger.ValidDerived(id) {
-		return executor.PlanView{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
+		return view.Plan{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
 	}
-	var answer executor.PlanAnswer
-	err := c.Ask(ctx, "plan.show", executor.PlanQuery{Plan: id, Sequence: sequence}, &answer)
+	var answer view.PlanAnswer
+	err := c.Ask(ctx, "plan.show", view.PlanQuery{Plan: id, Sequence: sequence}, &answer)
 	return answer.Plan, err
 }
 
 // Status asks for the status of the tenant's executor.
-func (c *Client) Status(ctx context.Context) (executor.StatusView, error) {
-	var answer executor.StatusAnswer
+func (c *Client) Status(ctx context.Context) (view.Status, error) {
+	var answer view.StatusAnswer
 	err := c.Ask(ctx, "status", struct{}{}, &answer)
 	return answer.Status, err
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // Hosts asks every host that may hold the tenant, by name. Those that do not
 // answer at once are missing: a host that is gone, or hangs.
-func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err error) {
+func (c *Client) Hosts(ctx context.Context) (views []view.Host, err error) {
 	ctx, cancel := c.Within(ctx)
 	defer cancel()
 	inbox := c.Conn.NewInbox()
@@ -39,7 +39,7 @@ func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err erro
 		pause, stop := context.WithTimeout(ctx, hostsPause)
 		reply, err := answers.NextMsgWithContext(pause)
 		stop()
-		var answer executor.HostAnswer
+		var answer view.HostAnswer
 		if err != nil {
 			break
 		}
@@ -47,7 +47,7 @@ func (c *Client) Hosts(ctx context.Context) (views []executor.HostView, err erro
 			views = append(views, answer.Host)
 		}
 	}
-	slices.SortFunc(views, func(a, b executor.HostView) int { return cmp.Compare(a.Host, b.Host) })
+	slices.SortFunc(views, func(a, b view.Host) int { return cmp.Compare(a.Host, b.Host) })
 	return views, nil
 }
 
@@ -73,7 +73,7 @@ func (c *Client) WithoutHolder(ctx context.Context, err error) error {
 }
 
 // StandbyText is a host that does not hold the tenant.
-func StandbyText(h executor.HostView) string {
+func StandbyText(h view.Host) string {
 	text := fmt.Sprintf("%s: %s, %d of %d folded", h.Host, h.Mode, h.Applied, h.Last)
 	if h.Problem != "" {
 		text += ", " + h.Problem
@@ -82,9 +82,9 @@ func StandbyText(h executor.HostView) string {
 }
 
 // Standbys are the hosts that do not hold the tenant.
-func Standbys(hosts []executor.HostView) []executor.HostView {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h executor.HostView) bool {
-		return h.Mode == executor.ModeHolding || h.Mode == executor.ModeGuard
+func Standbys(hosts []view.Host) []view.Host {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h view.Host) bool {
+		return h.Mode == view.ModeHolding || h.Mode == view.ModeGuard
 	})
 }
 

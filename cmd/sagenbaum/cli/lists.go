@@ -11,18 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
 // Contracts asks page after page for published contracts.
-func (c *Client) Contracts(ctx context.Context, q executor.ContractQuery) ([]executor.ContractView,
+func (c *Client) Contracts(ctx context.Context, q view.ContractQuery) ([]view.Contract,
 	error) {
-	var all []executor.ContractView
+	var all []view.Contract
 	for {
 		q.Limit = PageSize
-		var page executor.ContractsAnswer
+		var page view.ContractsAnswer
 		if err := c.Ask(ctx, "contract.ls", q, &page); err != nil {
 			return nil, err
 		}
@@ -39,18 +39,18 @@ func (c *Client) Contracts(ctx context.Context, q executor.ContractQuery) ([]exe
 }
 
 // Facts asks page after page until it has limit facts or there are no more.
-func (c *Client) Facts(ctx context.Context, q executor.FactsQuery, limit int) (executor.FactsAnswer,
+func (c *Client) Facts(ctx context.Context, q view.FactsQuery, limit int) (view.FactsAnswer,
 	error) {
 	return c.FactsWhere(ctx, q, limit, nil)
 }
 
 // FactsWhere is facts with those only that a filter picks.
-func (c *Client) FactsWhere(ctx context.Context, q executor.FactsQuery, limit int,
-	only *ListFilter) (executor.FactsAnswer, error) {
-	all := executor.FactsAnswer{Facts: []executor.FactView{}}
+func (c *Client) FactsWhere(ctx context.Context, q view.FactsQuery, limit int,
+	only *ListFilter) (view.FactsAnswer, error) {
+	all := view.FactsAnswer{Facts: []view.Fact{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Facts), only)
-		var page executor.FactsAnswer
+		var page view.FactsAnswer
 		if err := c.Ask(ctx, "fact.ls", q, &page); err != nil {
 			return all, err
 		}
@@ -76,14 +76,14 @@ const FamilyMax = 100
 // Family is a plan with the plans that are part of it, as far as they were asked
 // for.
 type Family struct {
-	Root     executor.PlanView
-	Children map[string]executor.PlanView // by id
+	Root     view.Plan
+	Children map[string]view.Plan // by id
 }
 
 // Family asks for the child plans of a plan, theirs, and so on: nearest first, at
 // most familyMax.
-func (c *Client) Family(ctx context.Context, root executor.PlanView) (Family, error) {
-	f := Family{Root: root, Children: map[string]executor.PlanView{}}
+func (c *Client) Family(ctx context.Context, root view.Plan) (Family, error) {
+	f := Family{Root: root, Children: map[string]view.Plan{}}
 	todo := ChildrenOf(root)
 	for len(todo) > 0 && len(f.Children) < FamilyMax {
 		id := todo[0]
@@ -102,7 +102,7 @@ func (c *Client) Family(ctx context.Context, root executor.PlanView) (Family, er
 }
 
 // ChildrenOf are the ids of the plans that are part of a plan, in the order of its actions.
-func ChildrenOf(plan executor.PlanView) (ids []string) {
+func ChildrenOf(plan view.Plan) (ids []string) {
 	for _, a := range plan.Actions {
 		if a.Child != "" {
 			ids = append(ids, a.Child)
@@ -112,8 +112,8 @@ func ChildrenOf(plan executor.PlanView) (ids []string) {
 }
 
 // Plans are all of a family that are known, each once, parents before children.
-func (f Family) Plans() []executor.PlanView {
-	list := []executor.PlanView{f.Root}
+func (f Family) Plans() []view.Plan {
+	list := []view.Plan{f.Root}
 	seen := map[string]bool{f.Root.Plan: true}
 	for i := 0; i < len(list); i++ {
 		for _, id := range ChildrenOf(list[i]) {
@@ -139,7 +139,7 @@ func (f Family) Quarantined() bool {
 
 // ForPeople is a family in which every string is printable.
 func (f Family) ForPeople() Family {
-	clean := Family{Root: ForPeople(f.Root), Children: map[string]executor.PlanView{}}
+	clean := Family{Root: ForPeople(f.Root), Children: map[string]view.Plan{}}
 	for _, child := range f.Children {
 		child = ForPeople(child)
 		clean.Children[child.Plan] = child
@@ -163,8 +163,8 @@ func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, ve
 }
 
 // Workers asks which capabilities undo what is held.
-func (c *Client) Workers(ctx context.Context) (executor.WorkersAnswer, error) {
-	answer := executor.WorkersAnswer{}
+func (c *Client) Workers(ctx context.Context) (view.WorkersAnswer, error) {
+	answer := view.WorkersAnswer{}
 	err := c.Ask(ctx, "worker.ls", struct{}{}, &answer)
 	return answer, err
 }
@@ -216,18 +216,18 @@ func LateRebuild(err error) error {
 const PageSize = 200
 
 // Plans asks page after page until it has limit plans or there are no more.
-func (c *Client) Plans(ctx context.Context, verb string, q executor.Filter,
-	limit int) (executor.PlansAnswer, error) {
+func (c *Client) Plans(ctx context.Context, verb string, q view.Filter,
+	limit int) (view.PlansAnswer, error) {
 	return c.PlansWhere(ctx, verb, q, limit, nil)
 }
 
 // PlansWhere is plans with those only that a filter picks.
-func (c *Client) PlansWhere(ctx context.Context, verb string, q executor.Filter, limit int,
-	only *ListFilter) (executor.PlansAnswer, error) {
-	all := executor.PlansAnswer{Plans: []executor.PlanView{}}
+func (c *Client) PlansWhere(ctx context.Context, verb string, q view.Filter, limit int,
+	only *ListFilter) (view.PlansAnswer, error) {
+	all := view.PlansAnswer{Plans: []view.Plan{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Plans), only)
-		var page executor.PlansAnswer
+		var page view.PlansAnswer
 		if err := c.Ask(ctx, verb, q, &page); err != nil {
 			return all, err
 		}
@@ -248,7 +248,7 @@ func (c *Client) PlansWhere(ctx context.Context, verb string, q executor.Filter,
 }
 
 // CheckUndoQuery refuses a list of undos that names neither a plan nor a capability, or both.
-func CheckUndoQuery(q executor.UndoQuery, limit int) error {
+func CheckUndoQuery(q view.UndoQuery, limit int) error {
 	const which = "--plan PLAN [--action ACTION], or --capability NAME"
 	switch {
 	case (q.Plan == "") == (q.Capability == ""):
@@ -265,19 +265,19 @@ func CheckUndoQuery(q executor.UndoQuery, limit int) error {
 }
 
 // Undos asks page after page until it has limit attempts or there are no more.
-func (c *Client) Undos(ctx context.Context, q executor.UndoQuery, limit int) (executor.UndosAnswer,
+func (c *Client) Undos(ctx context.Context, q view.UndoQuery, limit int) (view.UndosAnswer,
 	error) {
 	return c.UndosWhere(ctx, q, limit, nil)
 }
 
 // UndosWhere is undos with those only that a filter picks; with one it may return more
 // than limit, up to the end of a page.
-func (c *Client) UndosWhere(ctx context.Context, q executor.UndoQuery, limit int,
-	only *ListFilter) (executor.UndosAnswer, error) {
-	all := executor.UndosAnswer{Undos: []executor.UndoView{}}
+func (c *Client) UndosWhere(ctx context.Context, q view.UndoQuery, limit int,
+	only *ListFilter) (view.UndosAnswer, error) {
+	all := view.UndosAnswer{Undos: []view.Undo{}}
 	for {
 		q.Limit = pageOf(limit-len(all.Undos), only)
-		var page executor.UndosAnswer
+		var page view.UndosAnswer
 		if err := c.Ask(ctx, "undo.ls", q, &page); err != nil {
 			return all, err
 		}

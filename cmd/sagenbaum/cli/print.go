@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -54,10 +54,10 @@ var StateColors = map[string]string{
 	"FAIL":                  "31;1",
 	"halted":                "31;1",
 	"clock-guard":           "31;1",
-	executor.ModeDegraded:   "31;1",
-	executor.FactInMemory:   "32",
-	executor.FactEvicted:    "36",
-	executor.FactRetracted:  "35",
+	view.ModeDegraded:       "31;1",
+	view.FactInMemory:       "32",
+	view.FactEvicted:        "36",
+	view.FactRetracted:      "35",
 }
 
 // State is the name of a state in its colour.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -42,14 +42,14 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum clock show",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer executor.StatusAnswer
+			var answer view.StatusAnswer
 			if err := s.Question(cmd, "show the clock", "status", struct{}{}, &answer); err != nil {
 				return err
 			}
 			now := time.Now()
 			v := clockView{Mode: answer.Status.Mode, TimeNs: answer.Status.TimeNs,
 				HereNs: now.UnixNano()}
-			if v.Mode == executor.ModeGuard {
+			if v.Mode == view.ModeGuard {
 				v.Problem = answer.Status.Problem
 			}
 			var err error
@@ -67,7 +67,7 @@ func newClockShow(s *cli.Settings) *cobra.Command {
 							"WHY")
 				}
 			}
-			return cli.Look(err, v.Mode == executor.ModeGuard)
+			return cli.Look(err, v.Mode == view.ModeGuard)
 		},
 	}
 }
@@ -103,7 +103,7 @@ name, and holds for the host that holds the tenant now.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n",
 					s.Pen(cmd).State(mode), actor, sequence)
 			})
-			return cli.Look(err, mode == executor.ModeGuard)
+			return cli.Look(err, mode == view.ModeGuard)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record; required")
@@ -133,7 +133,7 @@ func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mod
 	}
 	for end := time.Now().Add(c.Timeout); ; {
 		status, err := c.Status(ctx)
-		if err != nil || status.Applied >= sequence && status.Mode != executor.ModeGuard ||
+		if err != nil || status.Applied >= sequence && status.Mode != view.ModeGuard ||
 			time.Now().After(end) {
 			return status.Mode, sequence, err
 		}

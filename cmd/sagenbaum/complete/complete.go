@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -129,7 +129,7 @@ func livePlans(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string, e
 		strings.HasSuffix(a.command, " give-up") {
 		verb = "quarantine.ls"
 	}
-	answer, err := c.Plans(cmd.Context(), verb, executor.Filter{}, cli.PageSize)
+	answer, err := c.Plans(cmd.Context(), verb, view.Filter{}, cli.PageSize)
 	for _, plan := range answer.Plans {
 		out = append(out, Choice(plan.Plan, "%s %s", plan.State, plan.Label))
 	}
@@ -173,7 +173,7 @@ func liveSavepoints(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []stri
 }
 
 func liveFacts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, err error) {
-	answer, err := c.Facts(cmd.Context(), executor.FactsQuery{}, cli.PageSize)
+	answer, err := c.Facts(cmd.Context(), view.FactsQuery{}, cli.PageSize)
 	for _, f := range answer.Facts {
 		out = append(out, Choice(f.Key, "%s %s", f.State, cli.Clip(string(f.Value), 40)))
 	}
@@ -181,7 +181,7 @@ func liveFacts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, e
 }
 
 func liveCapabilities(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, err error) {
-	all, err := c.Contracts(cmd.Context(), executor.ContractQuery{})
+	all, err := c.Contracts(cmd.Context(), view.ContractQuery{})
 	for _, v := range all {
 		out = append(out, Choice(v.Capability, "revision %d by %s", v.Revision, v.By))
 	}

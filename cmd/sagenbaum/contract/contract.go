@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -77,10 +77,10 @@ process knows of a capability only once it has sent a command to it.`,
 				}
 				findings = append(findings, served...)
 			}
-			view := LintView{Contracts: len(sources), Errors: findings.Errors(), Findings: findings}
+			shown := LintView{Contracts: len(sources), Errors: findings.Errors(), Findings: findings}
 			if s.JSON() {
-				view.Findings = append(contract.Findings{}, view.Findings...)
-				if err := cli.PrintJSON(cmd.OutOrStdout(), view); err != nil {
+				shown.Findings = append(contract.Findings{}, shown.Findings...)
+				if err := cli.PrintJSON(cmd.OutOrStdout(), shown); err != nil {
 					return err
 				}
 			} else {
@@ -88,10 +88,10 @@ process knows of a capability only once it has sent a command to it.`,
 					fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(f.String()))
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s, %s\n",
-					cli.CountOf(view.Contracts, "contract"), cli.CountOf(view.Errors, "error"),
-					cli.CountOf(len(findings)-view.Errors, "warning"))
+					cli.CountOf(shown.Contracts, "contract"), cli.CountOf(shown.Errors, "error"),
+					cli.CountOf(len(findings)-shown.Errors, "warning"))
 			}
-			return cli.Look(nil, view.Errors > 0)
+			return cli.Look(nil, shown.Errors > 0)
 		},
 	}
 	cmd.Flags().BoolVar(&workers, "workers", false,
@@ -115,13 +115,13 @@ func clientFindings(ctx context.Context, c *cli.Client, sources []contract.Sourc
 	doubt bool) (contract.Findings, error) {
 	known := map[contract.WorkerCall]contract.Serving{}
 	for calls := range slices.Chunk(contract.WorkerCalls(sources), servedAtOnce) {
-		var q executor.ServedQuery
+		var q view.ServedQuery
 		for _, call := range calls {
 			q.Calls = append(q.Calls,
-				executor.ServedCall{Capability: call.Capability, Undo: call.Undo,
+				view.ServedCall{Capability: call.Capability, Undo: call.Undo,
 					Version: call.Version})
 		}
-		var answer executor.ServedAnswer
+		var answer view.ServedAnswer
 		if err := c.Ask(ctx, "worker.served", q, &answer); err != nil {
 			return nil, err
 		}
@@ -203,13 +203,13 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 			"sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
 		Args: cli.Exactly(),
 		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
-			all, err := c.Contracts(cmd.Context(), executor.ContractQuery{Revisions: revisions})
+			all, err := c.Contracts(cmd.Context(), view.ContractQuery{Revisions: revisions})
 			if err != nil {
 				return cli.Failed("list contracts", err)
 			}
 			all = cli.Picked(&only, all)
 			return s.Print(cmd,
-				executor.ContractsAnswer{Contracts: append([]executor.ContractView{}, all...)},
+				view.ContractsAnswer{Contracts: append([]view.Contract{}, all...)},
 				func() { writeContracts(cmd, all) })
 		}),
 	}
@@ -218,7 +218,7 @@ func newContractLs(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func writeContracts(cmd *cobra.Command, all []executor.ContractView) {
+func writeContracts(cmd *cobra.Command, all []view.Contract) {
 	if len(all) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no contract is published")
 		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum contract apply -f DIR")
@@ -275,14 +275,14 @@ func newContractShow(s *cli.Settings) *cobra.Command {
 }
 
 // askContract finds the revision that name means.
-func askContract(ctx context.Context, c *cli.Client, name string) (executor.ContractView, error) {
+func askContract(ctx context.Context, c *cli.Client, name string) (view.Contract, error) {
 	capability, which, chosen := strings.Cut(name, "@")
-	all, err := c.Contracts(ctx, executor.ContractQuery{Capability: capability, Revisions: chosen})
+	all, err := c.Contracts(ctx, view.ContractQuery{Capability: capability, Revisions: chosen})
 	if err != nil {
-		return executor.ContractView{}, err
+		return view.Contract{}, err
 	}
 	number, numberErr := strconv.Atoi(which)
-	var found []executor.ContractView
+	var found []view.Contract
 	for _, v := range all {
 		byNumber := numberErr == nil && len(which) < digestMin && v.Revision == number
 		byDigest := len(which) >= digestMin && strings.HasPrefix(v.Digest, which)
@@ -292,10 +292,10 @@ func askContract(ctx context.Context, c *cli.Client, name string) (executor.Cont
 	}
 	switch {
 	case len(all) == 0:
-		return executor.ContractView{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls",
+		return view.Contract{}, cli.Fail(cli.ExitFailed, "sagenbaum contract ls",
 			"no contract of %s is published", capability)
 	case len(found) == 0:
-		return executor.ContractView{}, cli.Fail(cli.ExitFailed,
+		return view.Contract{}, cli.Fail(cli.ExitFailed,
 			"sagenbaum contract ls --revisions",
 			"%s has no revision %q: give its number, or %d or more digits of its digest",
 			capability, which, digestMin)
@@ -306,7 +306,7 @@ func askContract(ctx context.Context, c *cli.Client, name string) (executor.Cont
 // digestMin is how many digits name a digest; fewer are a number.
 const digestMin = 6
 
-func writeContract(cmd *cobra.Command, v executor.ContractView) error {
+func writeContract(cmd *cobra.Command, v view.Contract) error {
 	out := cmd.OutOrStdout()
 	current := ""
 	if v.Current {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -202,14 +202,14 @@ func (d *Demo) agent(act string) (*process.Process, error) {
 }
 
 // awaitPlan waits until a plan has ended and shows its tree.
-func (d *Demo) awaitPlan(ctx context.Context, id string) (executor.PlanView, error) {
+func (d *Demo) awaitPlan(ctx context.Context, id string) (view.Plan, error) {
 	if _, err := plan.AwaitEnd(ctx, d.Client, id, 0, demoTimeout); err != nil {
-		return executor.PlanView{}, err
+		return view.Plan{}, err
 	}
 	return d.showPlan(ctx, id)
 }
 
-func (d *Demo) showPlan(ctx context.Context, id string) (executor.PlanView, error) {
+func (d *Demo) showPlan(ctx context.Context, id string) (view.Plan, error) {
 	plan, err := d.Client.Plan(ctx, id, 0)
 	if err == nil {
 		render.WriteTree(d.out, d.pen, cli.Family{Root: plan}, time.Now())

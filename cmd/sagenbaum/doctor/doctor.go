@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
@@ -102,7 +102,7 @@ func writeFindings(cmd *cobra.Command, p cli.Pen, findings []Finding) {
 func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duration) []Finding {
 	status, err := c.Status(ctx)
 	// what it would say of the rest follows from that
-	if err == nil && status.Mode == executor.ModeDegraded {
+	if err == nil && status.Mode == view.ModeDegraded {
 		return []Finding{examineServer(ctx, c), ExamineMode(status, now), examineDisks(status)}
 	}
 	findings := append([]Finding{examineServer(ctx, c), examineLedger(ctx, c)},
@@ -130,7 +130,7 @@ const foldPatience = 2 * time.Second
 
 // ExamineFold holds what is folded against what the stream itself says that it has: an
 // executor to which nothing is delivered any more does not know of it.
-func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Finding {
+func ExamineFold(ctx context.Context, c *cli.Client, v view.Status) Finding {
 	if v.Folding != nil {
 		return warn("fold", "run doctor again in a while", "%s", render.FoldingText(*v.Folding))
 	}
@@ -154,35 +154,35 @@ func ExamineFold(ctx context.Context, c *cli.Client, v executor.StatusView) Find
 }
 
 // ExamineMode says who holds the tenant, and what to do where no host does.
-func ExamineMode(v executor.StatusView, now time.Time) Finding {
-	if v.Folding != nil && v.Mode != executor.ModeHolding && v.Mode != executor.ModeHalted {
+func ExamineMode(v view.Status, now time.Time) Finding {
+	if v.Folding != nil && v.Mode != view.ModeHolding && v.Mode != view.ModeHalted {
 		return warn("executor",
 			"wait: a host holds the tenant when it has folded its ledger; undos and deadlines "+
 				"wait with it",
 			"no host holds tenant %s yet; %s", v.Tenant, render.FoldingText(*v.Folding))
 	}
 	switch v.Mode {
-	case executor.ModeDegraded:
+	case view.ModeDegraded:
 		return broken("executor",
 			"make room on the disk, or make it writable; the host then goes on by itself "+
 				"(docs/guide/failures.md)",
 			"tenant %s is degraded, nothing is folded or dispatched: %s", v.Tenant, v.Problem)
-	case executor.ModeHolding:
+	case view.ModeHolding:
 		if v.Problem != "" { // the stream takes nothing, or a disk is full
 			return broken("executor", "see room and disk below; the host goes on by itself",
 				"tenant %s is held by %s, which cannot go on: %s", v.Tenant,
 				render.HolderText(v, now), v.Problem)
 		}
 		return ok("executor", "tenant %s is held by %s", v.Tenant, render.HolderText(v, now))
-	case executor.ModeStandby:
+	case view.ModeStandby:
 		return warn("executor",
 			"run doctor again in a few seconds: a host that stands by takes over when the lease "+
 				"of the last one has run out",
 			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
-	case executor.ModeHalted:
+	case view.ModeHalted:
 		return broken("executor", render.HaltedNext(v.Problem),
 			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
-	case executor.ModeGuard:
+	case view.ModeGuard:
 		return broken("executor",
 			"look at this machine's clock; deadlines fire when it agrees with itself again",
 			"%s: %s", v.Mode, v.Problem)
@@ -196,7 +196,7 @@ func ExamineMode(v executor.StatusView, now time.Time) Finding {
 const workingLong = 10 * time.Minute
 
 // ExamineWorkers finds the commands that wait for a worker.
-func ExamineWorkers(v executor.StatusView, now time.Time) (findings []Finding) {
+func ExamineWorkers(v view.Status, now time.Time) (findings []Finding) {
 	for _, w := range v.Waiting {
 		since := now.Sub(time.Unix(0, w.SinceNs))
 		switch {
@@ -231,7 +231,7 @@ const repliesRecent = time.Hour
 
 // examineReplies warns of workers whose answers count for nothing: their commands stay
 // unanswered, and their attempts end in doubt.
-func examineReplies(v executor.StatusView, now time.Time) Finding {
+func examineReplies(v view.Status, now time.Time) Finding {
 	r := v.RefusedReplies
 	if r == nil {
 		return ok("replies", "no answer of a worker was refused")

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -18,7 +18,7 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"core", "the ledger is whole"},
 	} {
 		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
-		f := ExamineMode(executor.StatusView{Tenant: "default", Mode: executor.ModeHalted, Problem: problem},
+		f := ExamineMode(view.Status{Tenant: "default", Mode: view.ModeHalted, Problem: problem},
 			time.Now())
 		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") ||
 			!strings.Contains(f.Text, "broken") {
@@ -30,14 +30,14 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_900_000_000, 0)
-	refused := func(age time.Duration) executor.StatusView {
-		last := executor.RefusedReplyView{
+	refused := func(age time.Duration) view.Status {
+		last := view.RefusedReply{
 			AtNs: now.Add(-age).UnixNano(), Capability: "file.delete", Plan: "p1", Action: "a",
 			Worker: "old", Problem: "refused: reply.key",
 		}
-		return executor.StatusView{RefusedReplies: &executor.RefusedRepliesView{Count: 3, Last: last}}
+		return view.Status{RefusedReplies: &view.RefusedReplies{Count: 3, Last: last}}
 	}
-	if f := examineReplies(executor.StatusView{}, now); f.State != "ok" {
+	if f := examineReplies(view.Status{}, now); f.State != "ok" {
 		t.Errorf("nothing refused: %+v", f)
 	}
 	if f := examineReplies(refused(2*time.Hour), now); f.State != "ok" || !strings.Contains(f.Text, "3 answers") {

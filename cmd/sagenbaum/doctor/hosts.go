@@ -6,11 +6,11 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // examineHosts says who would take over.
-func examineHosts(ctx context.Context, c *cli.Client, v executor.StatusView) Finding {
+func examineHosts(ctx context.Context, c *cli.Client, v view.Status) Finding {
 	hosts, err := c.Hosts(ctx)
 	if err != nil {
 		return problem("hosts", err)
@@ -19,11 +19,11 @@ func examineHosts(ctx context.Context, c *cli.Client, v executor.StatusView) Fin
 	holding := 0
 	for _, h := range hosts {
 		switch h.Mode {
-		case executor.ModeHolding, executor.ModeGuard:
+		case view.ModeHolding, view.ModeGuard:
 			holding++
-		case executor.ModeHalted:
+		case view.ModeHalted:
 			halted = append(halted, cli.StandbyText(h))
-		case executor.ModeDegraded:
+		case view.ModeDegraded:
 			degraded = append(degraded, cli.StandbyText(h))
 		default:
 			others = append(others, cli.StandbyText(h))
@@ -50,7 +50,7 @@ func examineHosts(ctx context.Context, c *cli.Client, v executor.StatusView) Fin
 }
 
 // examineCheckpoints says what an auditor could be shown, and who cannot sign.
-func examineCheckpoints(v executor.StatusView, hosts []executor.HostView,
+func examineCheckpoints(v view.Status, hosts []view.Host,
 	now time.Time) (findings []Finding) {
 	c := v.Checkpoint
 	if c == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -26,7 +26,7 @@ const (
 // ExamineRefused warns of refused records that someone may still act on: young
 // ones, and those about plans that have not ended. Others stay in the ledger for
 // ever and are history.
-func ExamineRefused(ctx context.Context, c *cli.Client, v executor.StatusView) Finding {
+func ExamineRefused(ctx context.Context, c *cli.Client, v view.Status) Finding {
 	if v.Refused == 0 {
 		return ok("records", "none was refused")
 	}
@@ -35,7 +35,7 @@ func ExamineRefused(ctx context.Context, c *cli.Client, v executor.StatusView) F
 		return problem("records", err)
 	}
 	moot := map[string]bool{} // plans that have ended, or never were
-	var fresh []executor.RefusedView
+	var fresh []view.Refused
 	asked := 0
 	for _, r := range newest {
 		if told(r) {
@@ -72,7 +72,7 @@ func ExamineRefused(ctx context.Context, c *cli.Client, v executor.StatusView) F
 
 // told reports whether a refused record is an operator's own request: whoever
 // made it was told at once, and nothing waits for it.
-func told(r executor.RefusedView) bool {
+func told(r view.Refused) bool {
 	source, ok := ledger.ParseSubject(r.Subject)
 	return ok && source.Class == ledger.ClassOperator && r.Kind != ""
 }
@@ -87,7 +87,7 @@ func requestsText(n int) string {
 }
 
 // refusedDetails names the first few, which are the newest.
-func refusedDetails(all []executor.RefusedView) (lines []string) {
+func refusedDetails(all []view.Refused) (lines []string) {
 	for _, r := range all[:min(len(all), refusedShown)] {
 		lines = append(lines,
 			fmt.Sprintf("%d.%d on %s at %s: %s", r.Sequence, r.Index, r.Subject,
@@ -102,18 +102,18 @@ func settledForGood(ctx context.Context, c *cli.Client, plan string) bool {
 	if !ledger.ValidDerived(plan) {
 		return true
 	}
-	view, err := c.Outcome(ctx, api.OutcomeQuery{Plan: plan})
+	shown, err := c.Outcome(ctx, api.OutcomeQuery{Plan: plan})
 	if err != nil {
 		return strings.HasPrefix(err.Error(), "there is no plan")
 	}
-	return !plancmd.Moving(view.State) && view.State != ledger.StateQuarantined
+	return !plancmd.Moving(shown.State) && shown.State != ledger.StateQuarantined
 }
 
 // newestRefused returns the newest refused records, newest first. The question
 // lists them from a sequence on, so it is asked from further and further back,
 // until there are enough, or too many to read.
 func newestRefused(ctx context.Context, c *cli.Client,
-	applied uint64) (newest []executor.RefusedView, err error) {
+	applied uint64) (newest []view.Refused, err error) {
 	for window := uint64(refusedWindow); ; window *= 16 {
 		after := applied - min(window, applied)
 		found, whole, err := refusedAfter(ctx, c, after)
@@ -133,12 +133,12 @@ func newestRefused(ctx context.Context, c *cli.Client,
 // refusedAfter returns the last refused records after a sequence, in order, and
 // whether it got to the end of them. Void ones, which have lost a race, are left
 // out; so is what a page cuts off of its last commit, which is there in part.
-func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []executor.RefusedView,
+func refusedAfter(ctx context.Context, c *cli.Client, after uint64) (found []view.Refused,
 	whole bool, err error) {
 	for range refusedPages {
-		var page executor.RefusedAnswer
+		var page view.RefusedAnswer
 		if err := c.Ask(ctx, "refused.ls",
-			executor.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
+			view.ListQuery{AfterSequence: after, Limit: cli.PageSize}, &page); err != nil {
 			return nil, false, err
 		}
 		for _, r := range page.Refused {

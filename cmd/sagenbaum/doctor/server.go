@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
@@ -117,7 +117,7 @@ func judgeRoom(info streamInfo) Finding {
 }
 
 // examineDurable says whether what the server acknowledges is on disk.
-func examineDurable(v executor.StatusView) Finding {
+func examineDurable(v view.Status) Finding {
 	if v.Lossy {
 		return warn("durability",
 			`serve without --no-sync; with --nats: "sync_interval: always" and --system-nats, without --accept-lossy-broker`,
@@ -128,13 +128,13 @@ func examineDurable(v executor.StatusView) Finding {
 }
 
 // examineDisks looks at the file systems of the host that answers.
-func examineDisks(v executor.StatusView) Finding {
+func examineDisks(v view.Status) Finding {
 	if len(v.Disks) == 0 {
 		return skipped("disk", "", "not checked: the executor does not tell")
 	}
 	worst := ok("disk", "%s",
 		render.DiskText(slices.MinFunc(v.Disks,
-			func(a, b executor.DiskView) int {
+			func(a, b view.Disk) int {
 				return render.FreePercent(a) - render.FreePercent(
 					b)
 			})))
@@ -159,10 +159,10 @@ func examineDisks(v executor.StatusView) Finding {
 
 // examineClock says whether deadlines fire, and whether the ledger's time is ahead of
 // this machine's.
-func examineClock(v executor.StatusView, now time.Time) Finding {
+func examineClock(v view.Status, now time.Time) Finding {
 	ahead := time.Duration(v.TimeNs - now.UnixNano())
 	switch {
-	case v.Mode == executor.ModeGuard:
+	case v.Mode == view.ModeGuard:
 		return broken("clock",
 			`look at the host's clock; if it is right now: sagenbaum clock confirm --reason "compared with ntp"`, "no deadline fires: %s", v.Problem)
 	case ahead > clocksApart:
@@ -177,7 +177,7 @@ func examineClock(v executor.StatusView, now time.Time) Finding {
 // examineDeadlines warns of open plans that nothing but a person or their agent ends.
 func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	old time.Duration) Finding {
-	answer, err := c.Plans(ctx, "plan.ls", executor.Filter{State: ledger.StateOpen}, windowsLooked)
+	answer, err := c.Plans(ctx, "plan.ls", view.Filter{State: ledger.StateOpen}, windowsLooked)
 	if err != nil {
 		return problem("deadlines", err)
 	}
@@ -185,7 +185,7 @@ func examineDeadlines(ctx context.Context, c *cli.Client, now time.Time,
 	if answer.Next != "" {
 		more = fmt.Sprintf(", among the first %d open plans", windowsLooked)
 	}
-	var endless []executor.PlanView
+	var endless []view.Plan
 	for _, plan := range answer.Plans {
 		if plan.DeadlineNs == 0 && plan.Parent == "" && plan.OpenedNs < now.Add(-old).UnixNano() {
 			endless = append(endless, plan)
@@ -229,7 +229,7 @@ func examineCapabilities(ctx context.Context, c *cli.Client, now time.Time) Find
 	if err != nil {
 		return problem("capability", err)
 	}
-	var gone, unknown []executor.WorkerView
+	var gone, unknown []view.Worker
 	for _, w := range answer.Workers {
 		switch {
 		case w.Served == "no":

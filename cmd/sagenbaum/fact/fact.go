@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -113,8 +113,8 @@ func (v putting) record(args []string) (*pb.Record, error) {
 
 // written is a record about a fact and what the fold made of it.
 type written struct {
-	Record uint64            `json:"record"` // sequence
-	Fact   executor.FactView `json:"fact"`
+	Record uint64    `json:"record"` // sequence
+	Fact   view.Fact `json:"fact"`
 }
 
 func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key string,
@@ -131,7 +131,7 @@ func putFact(cmd *cobra.Command, s *cli.Settings, c *cli.Client, source, key str
 }
 
 // stateOf is the state of a fact; a key that was never asserted has none.
-func stateOf(v executor.FactView) string {
+func stateOf(v view.Fact) string {
 	if v.State == "" {
 		return "never was a fact"
 	}
@@ -145,7 +145,7 @@ func unchanged(record *pb.Record, result written) string {
 		return ""
 	case v.State == "":
 		return " changes nothing: there is nothing to retract"
-	case v.State == executor.FactRetracted &&
+	case v.State == view.FactRetracted &&
 		!strings.HasPrefix(v.Tombstone, fmt.Sprintf("%d.", result.Record)):
 		return " changes nothing: it was retracted at " + v.Tombstone
 	default:
@@ -197,8 +197,8 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	if err != nil {
 		return written{}, err
 	}
-	var answer executor.FactAnswer
-	if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: sequence},
+	var answer view.FactAnswer
+	if err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key, Sequence: sequence},
 		&answer); err != nil {
 		return written{}, err
 	}
@@ -231,14 +231,14 @@ back, and so does a lease that reads it.`,
 }
 
 // Fact asks for one fact by its key.
-func Fact(ctx context.Context, c *cli.Client, key string) (executor.FactView, error) {
-	var answer executor.FactAnswer
-	err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key}, &answer)
+func Fact(ctx context.Context, c *cli.Client, key string) (view.Fact, error) {
+	var answer view.FactAnswer
+	err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key}, &answer)
 	return answer.Fact, err
 }
 
 // writeFact prints one fact for people; nothing in it is trusted.
-func writeFact(out io.Writer, p cli.Pen, fact executor.FactView, now time.Time) {
+func writeFact(out io.Writer, p cli.Pen, fact view.Fact, now time.Time) {
 	v := cli.ForPeople(fact)
 	fmt.Fprintf(out, "%s %s\n", p.Bold(KeyText(fact.Key, KeyWhole)), p.State(v.State))
 	line := func(name, text string) {
@@ -282,7 +282,7 @@ func sourceOf(by string) string {
 }
 
 // purposeOf says which action a fact belongs to.
-func purposeOf(v executor.FactView) string {
+func purposeOf(v view.Fact) string {
 	switch {
 	case v.Plan == "":
 		return ""
@@ -297,7 +297,7 @@ func purposeOf(v executor.FactView) string {
 }
 
 func newFactLs(s *cli.Settings) *cobra.Command {
-	var q executor.FactsQuery
+	var q view.FactsQuery
 	var limit int
 	var evicted, retracted bool
 	var only cli.ListFilter
@@ -316,9 +316,9 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 				return cli.Fail(cli.ExitUsage, "one of the two",
 					"no fact is both evicted and retracted")
 			case evicted:
-				q.State = executor.FactEvicted
+				q.State = view.FactEvicted
 			case retracted:
-				q.State = executor.FactRetracted
+				q.State = view.FactRetracted
 			}
 			c, err := s.Connect()
 			if err != nil {
@@ -341,7 +341,7 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func writeFacts(cmd *cobra.Command, p cli.Pen, answer executor.FactsAnswer) {
+func writeFacts(cmd *cobra.Command, p cli.Pen, answer view.FactsAnswer) {
 	if len(answer.Facts) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no facts")
 		return
@@ -387,9 +387,9 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer executor.HistoryAnswer
+			var answer view.HistoryAnswer
 			if err := s.Question(cmd, "read the history of the fact", "fact.history",
-				executor.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
+				view.FactQuery{Key: args[0], Limit: limit}, &answer); err != nil {
 				return err
 			}
 			if s.JSON() {
@@ -408,7 +408,7 @@ the act that an undo refers to, or the eviction that a re-ingestion takes back.`
 }
 
 // WriteEvents prints records about facts; keys, when they are about several.
-func WriteEvents(out io.Writer, events []executor.FactEvent, keys bool) {
+func WriteEvents(out io.Writer, events []view.FactEvent, keys bool) {
 	t := cli.Table{Head: []string{"ADDRESS", "TIME", "WHAT", "BY", "SAYS"}}
 	if keys {
 		t.Head = append(t.Head[:2], append([]string{"KEY"}, t.Head[2:]...)...)
@@ -425,7 +425,7 @@ func WriteEvents(out io.Writer, events []executor.FactEvent, keys bool) {
 }
 
 // eventText is what one record says of a fact.
-func eventText(e executor.FactEvent) string {
+func eventText(e view.FactEvent) string {
 	var parts []string
 	if len(e.Value) > 0 {
 		parts = append(parts, cli.Clip(string(e.Value), 60))

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // Command is `sagenbaum host` with all below it.
@@ -34,7 +34,7 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 			hosts = cli.Picked(&only, hosts)
 			if s.JSON() {
 				return cli.PrintJSON(cmd.OutOrStdout(),
-					map[string]any{"hosts": append([]executor.HostView{}, hosts...)})
+					map[string]any{"hosts": append([]view.Host{}, hosts...)})
 			}
 			if len(hosts) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(),
@@ -57,7 +57,7 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func allHosts(s *cli.Settings, cmd *cobra.Command) ([]executor.HostView, error) {
+func allHosts(s *cli.Settings, cmd *cobra.Command) ([]view.Host, error) {
 	c, err := s.Connect()
 	if err != nil {
 		return nil, err

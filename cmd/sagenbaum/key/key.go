@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -114,7 +114,7 @@ key of this tenant is none.`,
 }
 
 func newKeyRotate(s *cli.Settings) *cobra.Command {
-	var q executor.RotationQuery
+	var q view.RotationQuery
 	cmd := &cobra.Command{
 		Use:   "rotate --reason WHY",
 		Short: "Have the holder sign checkpoints by a new key",
@@ -136,7 +136,7 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer executor.RotationAnswer
+			var answer view.RotationAnswer
 			if err := s.Administer(cmd, max(s.Timeout, rotationWait), "rotate the key",
 				"key.rotate", q, &answer); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // Command is `sagenbaum lease` with all below it.
@@ -34,9 +34,9 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 			"'lease.truth == \"unknown\"'",
 		Args: cli.Exactly("PLAN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var answer executor.ExplainAnswer
+			var answer view.ExplainAnswer
 			if err := s.Question(cmd, "list leases", "trigger.explain",
-				executor.ExplainQuery{Plan: args[0]}, &answer); err != nil {
+				view.ExplainQuery{Plan: args[0]}, &answer); err != nil {
 				return err
 			}
 			answer.Explain.Leases = cli.Picked(&only, answer.Explain.Leases)
@@ -47,7 +47,7 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 			t := cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR",
 				"CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}}
 			for _, l := range answer.Explain.Leases {
-				t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.LeaseView),
+				t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.Lease),
 					cli.Relative(l.WakeNs, now),
 					cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
 			}
@@ -69,7 +69,7 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 }
 
 func newLeaseShow(s *cli.Settings) *cobra.Command {
-	var q executor.ExplainQuery
+	var q view.ExplainQuery
 	cmd := &cobra.Command{
 		Use:   "show PLAN LEASE",
 		Short: "Show one lease of a plan: its truth, what it waits for and what it read",
@@ -78,7 +78,7 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 		Args: cli.Exactly("PLAN", "LEASE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Plan, q.Lease = args[0], args[1]
-			var answer executor.ExplainAnswer
+			var answer view.ExplainAnswer
 			if err := s.Question(cmd, "show the lease", "trigger.explain", q, &answer); err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 					"plan %s has no lease %q", args[0], args[1])
 			}
 			slices.SortStableFunc(answer.Explain.Leases,
-				func(a, b executor.HeldLease) int {
+				func(a, b view.HeldLease) int {
 					return cmp.Compare(len(a.Action),
 						len(b.Action))
 				})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
@@ -256,14 +256,14 @@ const (
 
 // begin asks for what there is after so many records. The holder is asked to sign it
 // first; where that does not come, the export ends at the checkpoint before.
-func (d *download) begin(ctx context.Context, size uint64) (first executor.ExportAnswer,
+func (d *download) begin(ctx context.Context, size uint64) (first view.ExportAnswer,
 	err error) {
-	var due executor.SignAnswer
+	var due view.SignAnswer
 	if err := d.client.Administer(ctx, "ledger.sign", struct{}{}, &due); err != nil {
 		due.Size = 0 // a host that cannot sign can still be read
 	}
 	for late := time.Now().Add(signMax); ; {
-		if first, err = d.ask(ctx, executor.ExportQuery{Index: size, Tree: true}); err != nil {
+		if first, err = d.ask(ctx, view.ExportQuery{Index: size, Tree: true}); err != nil {
 			return first, err
 		}
 		head, _ := verify.Claimed(first.Checkpoint)
@@ -286,11 +286,11 @@ func isEmpty(file *os.File) bool {
 // start cuts off what is not whole, and what comes before --since is one subtree each.
 func (d *download) start(ctx context.Context, file *os.File, part bundle.Part,
 	h bundle.Header) error {
-	var before executor.ExportAnswer
+	var before view.ExportAnswer
 	var err error
 	if h.Holds == bundle.Since && part.Size == 0 {
 		if before, err = d.ask(ctx,
-			executor.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
+			view.ExportQuery{Sequence: h.Since, Tree: true}); err != nil {
 			return err
 		}
 		if before.Index > d.end {
@@ -329,7 +329,7 @@ func (d *download) start(ctx context.Context, file *os.File, part bundle.Part,
 // message that is whole.
 func (d *download) records(ctx context.Context) error {
 	for at := d.tree.Size(); at < d.end; {
-		answer, err := d.ask(ctx, executor.ExportQuery{Index: at, BytesMax: d.size})
+		answer, err := d.ask(ctx, view.ExportQuery{Index: at, BytesMax: d.size})
 		if err != nil {
 			return err
 		}
@@ -383,7 +383,7 @@ func (d *download) sign(note string) error {
 	return d.w.Checkpoint(note)
 }
 
-func sameNodes(have []bundle.Node, want []executor.ExportNode) bool {
+func sameNodes(have []bundle.Node, want []view.ExportNode) bool {
 	if len(have) != len(want) {
 		return false
 	}
@@ -395,7 +395,7 @@ func sameNodes(have []bundle.Node, want []executor.ExportNode) bool {
 	return true
 }
 
-func (d *download) ask(ctx context.Context, q executor.ExportQuery) (answer executor.ExportAnswer,
+func (d *download) ask(ctx context.Context, q view.ExportQuery) (answer view.ExportAnswer,
 	err error) {
 	err = d.client.Administer(ctx, "ledger.export", q, &answer)
 	return answer, err

@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 )
 
 func newLedgerRepair(s *cli.Settings) *cobra.Command {
-	var q executor.RepairQuery
+	var q view.RepairQuery
 	limit := cli.RepairWait
 	cmd := &cobra.Command{
 		Use:   "repair --reason WHY",
@@ -43,7 +43,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
 			}
-			var answer executor.RepairAnswer
+			var answer view.RepairAnswer
 			if err := s.Administer(cmd, limit, "repair the ledger", "ledger.repair", q,
 				&answer); err != nil {
 				return err
@@ -63,7 +63,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	return cmd
 }
 
-func writeRepair(w io.Writer, v executor.RepairAnswer) {
+func writeRepair(w io.Writer, v view.RepairAnswer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, cli.Printable(fmt.Sprintf(format, args...)))
 	}
@@ -103,7 +103,7 @@ when there is one.`,
 			if limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1h", "a wait of %s is none", limit)
 			}
-			var v executor.ScrubAnswer
+			var v view.ScrubAnswer
 			if err := s.Administer(cmd, limit, "scrub the ledger", "ledger.scrub", struct{}{},
 				&v); err != nil {
 				return err
@@ -119,7 +119,7 @@ when there is one.`,
 	return cmd
 }
 
-func writeScrub(w io.Writer, p cli.Pen, v executor.ScrubAnswer) {
+func writeScrub(w io.Writer, p cli.Pen, v view.ScrubAnswer) {
 	took := cli.Span(time.Duration(v.TookMs) * time.Millisecond)
 	alone := ""
 	if v.Alone > 0 {
@@ -138,10 +138,10 @@ func writeScrub(w io.Writer, p cli.Pen, v executor.ScrubAnswer) {
 
 // ledgerListed is what ledger ls shows.
 type ledgerListed struct {
-	Tenant string             `json:"tenant"`
-	Mode   string             `json:"mode"`
-	Last   uint64             `json:"last"`
-	Copy   *executor.CopyView `json:"copy"`
+	Tenant string     `json:"tenant"`
+	Mode   string     `json:"mode"`
+	Last   uint64     `json:"last"`
+	Copy   *view.Copy `json:"copy"`
 }
 
 func newLedgerLs(s *cli.Settings) *cobra.Command {
@@ -151,7 +151,7 @@ func newLedgerLs(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum ledger ls\n  sagenbaum ledger ls -o json | jq .copy.repairs",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer executor.StatusAnswer
+			var answer view.StatusAnswer
 			if err := s.Question(cmd, "show the ledger", "status", struct{}{},
 				&answer); err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -37,7 +37,7 @@ func newMemoryStatus(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer executor.MemoryAnswer
+			var answer view.MemoryAnswer
 			if err := s.Question(cmd, "read working memory", "memory.status", struct{}{},
 				&answer); err != nil {
 				return err
@@ -48,7 +48,7 @@ func newMemoryStatus(s *cli.Settings) *cobra.Command {
 	}
 }
 
-func memoryLine(m executor.MemoryView) string {
+func memoryLine(m view.Memory) string {
 	of := "no limit"
 	if m.Capacity > 0 {
 		of = fmt.Sprintf("%.1f %% of %d", 100*float64(m.Bytes)/float64(m.Capacity), m.Capacity)
@@ -77,9 +77,9 @@ the ledger, and no condition changes its answer.`,
 				return cli.Fail(cli.ExitUsage, "--limit 100", "--limit is 1 to %d, not %d",
 					cli.PageSize, limit)
 			}
-			var answer executor.QueueAnswer
+			var answer view.QueueAnswer
 			if err := s.Question(cmd, "read the eviction queue", "memory.queue",
-				executor.QueueQuery{Limit: limit}, &answer); err != nil {
+				view.QueueQuery{Limit: limit}, &answer); err != nil {
 				return err
 			}
 			return s.Print(cmd, answer, func() { writeQueue(cmd, answer) })
@@ -89,7 +89,7 @@ the ledger, and no condition changes its answer.`,
 	return cmd
 }
 
-func writeQueue(cmd *cobra.Command, answer executor.QueueAnswer) {
+func writeQueue(cmd *cobra.Command, answer view.QueueAnswer) {
 	out, now := cmd.OutOrStdout(), time.Now()
 	fmt.Fprintln(out, memoryLine(answer.Memory))
 	if len(answer.Next) > 0 {
@@ -135,7 +135,7 @@ example because a fact is evicted already.`,
 		Example: "  sagenbaum memory evict report/2025 report/2024 --reason \"read once a year\"",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, executor.FactEvicted,
+			return askAbout(cmd, s, args, v, view.FactEvicted,
 				&pb.Record{Kind: &pb.Record_EvictRequested{
 					EvictRequested: &pb.EvictRequested{Keys: args, Reason: v.reason,
 						Actor: v.actor}}})
@@ -157,7 +157,7 @@ that the log refused it.`,
 		Example: "  sagenbaum memory restore report/2025",
 		Args:    keysOf,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askAbout(cmd, s, args, v, executor.FactInMemory,
+			return askAbout(cmd, s, args, v, view.FactInMemory,
 				&pb.Record{Kind: &pb.Record_RestoreRequested{
 					RestoreRequested: &pb.RestoreRequested{Keys: args, Reason: v.reason,
 						Actor: v.actor}}})
@@ -193,7 +193,7 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 	defer c.Close()
 	source.Tenant = c.Tenant
 	ctx := cmd.Context()
-	if state == executor.FactInMemory {
+	if state == view.FactInMemory {
 		if err := fit(ctx, c, keys); err != nil {
 			return cli.Failed("ask for it", err)
 		}
@@ -202,7 +202,7 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 	if err != nil {
 		return cli.Failed("ask for it", err)
 	}
-	facts := []executor.FactView{}
+	facts := []view.Fact{}
 	for _, key := range keys {
 		fact, err := carriedOut(ctx, c, key)
 		if err != nil {
@@ -223,12 +223,12 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 }
 
 // sinceText says which record made a fact what it is.
-func sinceText(fact executor.FactView) string {
+func sinceText(fact view.Fact) string {
 	at := fact.Asserted
 	switch {
-	case fact.State == executor.FactEvicted:
+	case fact.State == view.FactEvicted:
 		at = fact.Evicted
-	case fact.State == executor.FactRetracted:
+	case fact.State == view.FactRetracted:
 		at = fact.Tombstone
 	case fact.Reingested != "":
 		at = fact.Reingested
@@ -238,7 +238,7 @@ func sinceText(fact executor.FactView) string {
 
 // overtaken says that a fact is not what was asked for: another record has changed it
 // since, such as an assertion, or an eviction for want of room.
-func overtaken(fact executor.FactView, asked string) string {
+func overtaken(fact view.Fact, asked string) string {
 	if fact.State == asked {
 		return ""
 	}
@@ -249,7 +249,7 @@ func overtaken(fact executor.FactView, asked string) string {
 // fit refuses to ask for facts that never fit into working memory: they would be
 // evicted again at once. Whether they are evicted at all is for the fold to say.
 func fit(ctx context.Context, c *cli.Client, keys []string) error {
-	var answer executor.MemoryAnswer
+	var answer view.MemoryAnswer
 	if err := c.Ask(ctx, "memory.status", struct{}{}, &answer); err != nil {
 		return err
 	}
@@ -257,12 +257,12 @@ func fit(ctx context.Context, c *cli.Client, keys []string) error {
 		return nil
 	}
 	for _, key := range keys {
-		var fact executor.FactAnswer
-		if err := c.Ask(ctx, "fact.get", executor.FactQuery{Key: key, Sequence: 1},
+		var fact view.FactAnswer
+		if err := c.Ask(ctx, "fact.get", view.FactQuery{Key: key, Sequence: 1},
 			&fact); err != nil {
 			return err
 		}
-		if fact.Fact.State == executor.FactEvicted &&
+		if fact.Fact.State == view.FactEvicted &&
 			fact.Fact.Bytes > uint64(answer.Memory.Capacity) {
 			return cli.Fail(cli.ExitConflict,
 				"serve --memory-bytes; sagenbaum fact get "+factcmd.KeyArg(key)+
@@ -274,7 +274,7 @@ func fit(ctx context.Context, c *cli.Client, keys []string) error {
 }
 
 // carriedOut asks for a fact until no request about it is open, or time is up.
-func carriedOut(ctx context.Context, c *cli.Client, key string) (executor.FactView, error) {
+func carriedOut(ctx context.Context, c *cli.Client, key string) (view.Fact, error) {
 	deadline := time.Now().Add(c.Timeout)
 	for {
 		fact, err := factcmd.Fact(ctx, c, key)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -35,7 +35,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newPlanLs(s *cli.Settings) *cobra.Command {
-	var q executor.Filter
+	var q view.Filter
 	var limit int
 	var only cli.ListFilter
 	cmd := &cobra.Command{
@@ -79,7 +79,7 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func writePlans(cmd *cobra.Command, p cli.Pen, answer executor.PlansAnswer) {
+func writePlans(cmd *cobra.Command, p cli.Pen, answer view.PlansAnswer) {
 	answer = cli.ForPeople(answer)
 	out, now := cmd.OutOrStdout(), time.Now()
 	if len(answer.Plans) == 0 {
@@ -144,12 +144,12 @@ func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool,
 		cmd.Flags().BoolVar(&reveal, "reveal", false, "show sensitive fields in the clear")
 	}
 	cmd.RunE = s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-		ask := func(ctx context.Context, id string) (executor.PlanView,
+		ask := func(ctx context.Context, id string) (view.Plan,
 			error) {
 			return c.Plan(ctx, id, 0)
 		}
 		if reveal {
-			ask = func(ctx context.Context, id string) (executor.PlanView,
+			ask = func(ctx context.Context, id string) (view.Plan,
 				error) {
 				return revealed(ctx, c, id)
 			}

@@ -6,33 +6,33 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func TestPreviewEndsWellOrIsToBeLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		view executor.PreviewView
-		good bool
+		shown view.Preview
+		good  bool
 	}{
-		{executor.PreviewView{End: ledger.StateCompensated}, true},
-		{executor.PreviewView{End: ledger.StateFailed}, true},
-		{executor.PreviewView{End: ledger.StateOpen}, true},
-		{executor.PreviewView{End: ledger.StateQuarantined}, false},
-		{executor.PreviewView{End: ledger.StateUnwinding}, false},
-		{executor.PreviewView{End: ledger.StateOpen, Refused: "no"}, false},
+		{view.Preview{End: ledger.StateCompensated}, true},
+		{view.Preview{End: ledger.StateFailed}, true},
+		{view.Preview{End: ledger.StateOpen}, true},
+		{view.Preview{End: ledger.StateQuarantined}, false},
+		{view.Preview{End: ledger.StateUnwinding}, false},
+		{view.Preview{End: ledger.StateOpen, Refused: "no"}, false},
 	} {
-		if endsWell(c.view) != c.good {
-			t.Errorf("%+v ends well: %v", c.view, !c.good)
+		if endsWell(c.shown) != c.good {
+			t.Errorf("%+v ends well: %v", c.shown, !c.good)
 		}
 	}
 }
 
 func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	view := executor.PreviewView{Plan: "p1", State: "open", End: "compensated", Owner: "travel",
-		Steps: []executor.PreviewStep{
+	shown := view.Preview{Plan: "p1", State: "open", End: "compensated", Owner: "travel",
+		Steps: []view.PreviewStep{
 			{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate,
 				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown",
 				ClosesNs: now.Add(26 * time.Hour).UnixNano()},
@@ -40,7 +40,7 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 				Outcome: "completed", Reason: "effectless: nothing to undo"},
 		}}
 	var out strings.Builder
-	writePreview(&out, cli.Pen{}, view, now)
+	writePreview(&out, cli.Pen{}, shown, now)
 	want := `p1  open, an unwind now:
 STAGE  #     STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
 1      c1/2  compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m

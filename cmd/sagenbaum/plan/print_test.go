@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func TestProgressCountsWhatIsSettled(t *testing.T) {
-	plan := executor.PlanView{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []executor.ActionView{
+	plan := view.Plan{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []view.Action{
 		{Undo: "held"}, {Undo: "compensated"}, {Undo: "skipped"}, {Undo: "dispatched"},
 		{Undo: "dispatched", WaitsFor: "a worker: nobody serves x.y, tries: 3"},
 		{Undo: "waiting"}, {Undo: cli.UndoQuarantined}, {Undo: "owed"}, {Undo: "retired"},
@@ -19,7 +19,7 @@ func TestProgressCountsWhatIsSettled(t *testing.T) {
 		"quarantined"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := progressText(executor.PlanView{Plan: "p", State: ledger.StateOpen}); got != "open" {
+	if got := progressText(view.Plan{Plan: "p", State: ledger.StateOpen}); got != "open" {
 		t.Errorf("%q", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -36,8 +36,8 @@ func follow(ctx context.Context, s *cli.Settings, w io.Writer, plan string) (sto
 	go func() { // ends with stop
 		defer close(done)
 		for {
-			if view, err := c.Plan(ctx, plan, 0); err == nil {
-				text := cli.Shorten(progressText(cli.ForPeople(view)), max(cli.ColumnsOf(f)-1, 40))
+			if shown, err := c.Plan(ctx, plan, 0); err == nil {
+				text := cli.Shorten(progressText(cli.ForPeople(shown)), max(cli.ColumnsOf(f)-1, 40))
 				fmt.Fprint(w, "\r", text, "\x1b[K")
 			}
 			select {
@@ -56,7 +56,7 @@ func follow(ctx context.Context, s *cli.Settings, w io.Writer, plan string) (sto
 }
 
 // progressText is how far an unwind is, in one line.
-func progressText(plan executor.PlanView) string {
+func progressText(plan view.Plan) string {
 	settled, all, working, lost, waiting := 0, 0, 0, 0, 0
 	for _, a := range plan.Actions {
 		switch a.Undo {

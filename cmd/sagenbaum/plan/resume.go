@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -141,7 +141,7 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 
 // cutsMeant are the leases that an answer is about; none is a conflict, before
 // anything is sent. The log has the last word.
-func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView, error) {
+func cutsMeant(plan view.Plan, action, lease string) ([]view.Cut, error) {
 	next := "sagenbaum plan why " + plan.Plan
 	if len(plan.Cuts) == 0 {
 		return nil, cli.Fail(cli.ExitConflict, next,
@@ -149,14 +149,14 @@ func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView
 	}
 	id, what := action, "lease "+lease
 	if at := slices.IndexFunc(plan.Cuts,
-		func(c executor.CutView) bool {
+		func(c view.Cut) bool {
 			return c.Action != "" &&
 				fmt.Sprint(c.Number) == action
 		}); at >= 0 {
 		id = plan.Cuts[at].Action
 	} else if action != "" &&
 		!slices.ContainsFunc(plan.Cuts,
-			func(c executor.CutView) bool { return c.Action == action }) {
+			func(c view.Cut) bool { return c.Action == action }) {
 		a, err := render.FindAction(plan, action)
 		if err != nil {
 			return nil, err
@@ -177,7 +177,7 @@ func cutsMeant(plan executor.PlanView, action, lease string) ([]executor.CutView
 }
 
 // cutsOf are the cuts of an action's leases, of leases of a name, or of both.
-func cutsOf(plan executor.PlanView, id, lease string) (list []executor.CutView) {
+func cutsOf(plan view.Plan, id, lease string) (list []view.Cut) {
 	for _, cut := range plan.Cuts {
 		if (id == "" || cut.Action == id) && (lease == "" || cut.Lease == lease) {
 			list = append(list, cut)
@@ -194,18 +194,18 @@ func cascadeVerb(resume bool) string {
 }
 
 // resumeCommand is the command line of an answer.
-func resumeCommand(plan string, cuts []executor.CutView, resume bool) string {
+func resumeCommand(plan string, cuts []view.Cut, resume bool) string {
 	line := fmt.Sprintf("sagenbaum plan %s %s --reason WHY --actor NAME", cascadeVerb(resume), plan)
 	if len(cuts) > 1 {
 		line += " [--lease LEASE]"
-		if slices.ContainsFunc(cuts, func(c executor.CutView) bool { return c.Action != "" }) {
+		if slices.ContainsFunc(cuts, func(c view.Cut) bool { return c.Action != "" }) {
 			line += " [--action ACTION]"
 		}
 	}
 	return line
 }
 
-func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan executor.PlanView,
+func writeCascadeAnswered(cmd *cobra.Command, p cli.Pen, r cascadeAnswered, plan view.Plan,
 	w *cascadeWord) {
 	r = cli.ForPeople(r)
 	out, leases := cmd.OutOrStdout(), "lease "+strings.Join(r.Leases, ", ")

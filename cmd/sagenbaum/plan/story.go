@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -20,7 +20,7 @@ import (
 //	             because of plan_failed@9.0-547ab179
 //	             plan.status == "failed"
 //	             read plan.status = "failed" (sequence 9)
-func writeStory(w io.Writer, p cli.Pen, why executor.WhyView) {
+func writeStory(w io.Writer, p cli.Pen, why view.Why) {
 	for _, wait := range why.Waits {
 		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action,
 			p.State(wait.Undo), wait.For)
@@ -49,7 +49,7 @@ func writeStory(w io.Writer, p cli.Pen, why executor.WhyView) {
 	}
 }
 
-func writeStoryLine(w io.Writer, p cli.Pen, why executor.WhyView, line ledger.StoryLine,
+func writeStoryLine(w io.Writer, p cli.Pen, why view.Why, line ledger.StoryLine,
 	width int) {
 	text := line.Text
 	switch {

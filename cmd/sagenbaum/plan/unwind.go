@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -152,7 +152,7 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 }
 
 // hasSavepoint refuses a savepoint that a plan does not have.
-func hasSavepoint(plan executor.PlanView, name string) error {
+func hasSavepoint(plan view.Plan, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -213,7 +213,7 @@ const (
 
 // awaitRewound asks until a plan has gone back to a savepoint and is open again, or
 // stopped on the way, for at most limit. Before is the plan as it was asked.
-func awaitRewound(ctx context.Context, c *cli.Client, before executor.PlanView, to string,
+func awaitRewound(ctx context.Context, c *cli.Client, before view.Plan, to string,
 	sequence uint64, limit time.Duration) (api.OutcomeAnswer, error) {
 	deadline := time.Now().Add(limit)
 	for delay := rewoundAskMin; ; delay = min(2*delay, rewoundAskMax) {
@@ -241,7 +241,7 @@ func awaitRewound(ctx context.Context, c *cli.Client, before executor.PlanView, 
 
 // wentBack reports whether nothing is held any more of what a plan had done after
 // a savepoint when it was asked to go back.
-func wentBack(before, plan executor.PlanView, to string) bool {
+func wentBack(before, plan view.Plan, to string) bool {
 	kept := 0
 	for _, sp := range before.Savepoints {
 		if sp.Name == to {
@@ -249,7 +249,7 @@ func wentBack(before, plan executor.PlanView, to string) bool {
 		}
 	}
 	last := len(before.Actions)
-	return !slices.ContainsFunc(plan.Actions, func(a executor.ActionView) bool {
+	return !slices.ContainsFunc(plan.Actions, func(a view.Action) bool {
 		return a.Number > kept && a.Number <= last && slices.Contains(unsettledUndos, a.Undo)
 	})
 }

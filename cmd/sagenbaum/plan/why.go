@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -35,7 +35,7 @@ the commands that answer it; exit code 1 then.`,
 		Args: planAndAction,
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			why, err := why(cmd.Context(), c,
-				executor.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
+				view.WhyQuery{Plan: args[0], Action: append(args, "")[1]})
 			if err != nil {
 				return cli.Failed("tell why", err)
 			}
@@ -54,8 +54,8 @@ func planAndAction(cmd *cobra.Command, args []string) error {
 }
 
 // why asks for the plan first, which waits until what was acknowledged is folded.
-func why(ctx context.Context, c *cli.Client, q executor.WhyQuery) (executor.WhyView, error) {
-	var answer executor.WhyAnswer
+func why(ctx context.Context, c *cli.Client, q view.WhyQuery) (view.Why, error) {
+	var answer view.WhyAnswer
 	plan, err := c.Plan(ctx, q.Plan, 0)
 	if err != nil {
 		return answer.Why, err
@@ -79,7 +79,7 @@ func why(ctx context.Context, c *cli.Client, q executor.WhyQuery) (executor.WhyV
 //	2 the undo of action 3 of plan a asserted fact stock/7 (15.0-0a935aa2)
 //	  that turned lease low of plan b, and its plan was undone (16.2-0fd319a7)
 //	  condition: facts["stock/7"] < 1
-func writeWhy(w io.Writer, p cli.Pen, why executor.WhyView) {
+func writeWhy(w io.Writer, p cli.Pen, why view.Why) {
 	why = cli.ForPeople(why)
 	fmt.Fprintf(w, "%s  %s%s\n", p.Bold(why.Plan), p.State(why.State), render.Because(why.Reason))
 	if why.UndoneAs != "" {
@@ -99,7 +99,7 @@ func writeWhy(w io.Writer, p cli.Pen, why executor.WhyView) {
 		fmt.Fprintln(w, p.Dim("more came before; these are the last 64 leases"))
 	}
 	for i, step := range why.Steps {
-		before := executor.WhyStep{}
+		before := view.WhyStep{}
 		if i > 0 {
 			before = why.Steps[i-1]
 		}
@@ -122,16 +122,16 @@ func writeWhy(w io.Writer, p cli.Pen, why executor.WhyView) {
 }
 
 // writeAnswers says what the owner has answered to leases that were cut.
-func writeAnswers(w io.Writer, p cli.Pen, why executor.WhyView) {
+func writeAnswers(w io.Writer, p cli.Pen, why view.Why) {
 	for _, a := range why.Answers {
-		name := render.CutName(executor.CutView{Action: a.Action, Lease: a.Lease})
+		name := render.CutName(view.Cut{Action: a.Action, Lease: a.Lease})
 		fmt.Fprintf(w, "%s was cut %s, %s; %s, %s\n", name, p.Dim("("+a.Cut+")"), a.Why,
-			answeredText(p, a.WordView), cli.Moment(a.AtNs))
+			answeredText(p, a.Word), cli.Moment(a.AtNs))
 	}
 }
 
 // answeredText says "given up by ana: reason (18.0-0fd319a7)".
-func answeredText(p cli.Pen, a executor.WordView) string {
+func answeredText(p cli.Pen, a view.Word) string {
 	said := "given up"
 	if a.Answer == cascadeVerb(true) {
 		said = "resumed"
@@ -140,7 +140,7 @@ func answeredText(p cli.Pen, a executor.WordView) string {
 }
 
 // whyLines tell one step: what turned the lease, and that it fired, or is held.
-func whyLines(p cli.Pen, step, before executor.WhyStep, held bool) []string {
+func whyLines(p cli.Pen, step, before view.WhyStep, held bool) []string {
 	lease := fmt.Sprintf("lease %s of plan %s", step.Lease, step.Plan)
 	if step.Action != "" {
 		lease = fmt.Sprintf("lease %s of action %s of plan %s", step.Lease, step.Action, step.Plan)
@@ -180,7 +180,7 @@ func whyLines(p cli.Pen, step, before executor.WhyStep, held bool) []string {
 	return []string{whyBegan(p, step), turned}
 }
 
-func undoneText(step executor.WhyStep) string {
+func undoneText(step view.WhyStep) string {
 	if step.Undone == "" {
 		return "an action"
 	}
@@ -188,7 +188,7 @@ func undoneText(step executor.WhyStep) string {
 }
 
 // whyFact tells the last fact that the condition of the first lease read.
-func whyFact(p cli.Pen, step executor.WhyStep) string {
+func whyFact(p cli.Pen, step view.WhyStep) string {
 	text := "fact " + p.Bold(step.Key) + " was asserted" +
 		bySource(step.Source) + colon(cli.Clip(step.Value, 80))
 	if step.Retracted {
@@ -210,7 +210,7 @@ func bySource(name string) string {
 }
 
 // whyBegan says in words what the first lease of a chain turned at.
-func whyBegan(p cli.Pen, step executor.WhyStep) string {
+func whyBegan(p cli.Pen, step view.WhyStep) string {
 	plan := "plan " + step.Plan
 	said := by(step.Actor) + colon(cli.Clip(step.Reason, 160)) + address(p, step.At)
 	switch {
@@ -261,7 +261,7 @@ func colon(text string) string {
 
 // writeCuts says what of a plan waits for its owner after a cascade, and what to
 // type.
-func writeCuts(w io.Writer, p cli.Pen, why executor.WhyView) {
+func writeCuts(w io.Writer, p cli.Pen, why view.Why) {
 	for _, cut := range why.Cuts {
 		fmt.Fprintf(w, "%s %s since %s: %s, owner %s\n", render.CutName(cut), p.In("31;1", "waits"),
 			cli.Moment(cut.AtNs), render.CutText(cut), cli.Dash(why.Owner))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -26,7 +26,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newQuarantineLs(s *cli.Settings) *cobra.Command {
-	var q executor.Filter
+	var q view.Filter
 	var limit int
 	var only cli.ListFilter
 	cmd := &cobra.Command{
@@ -62,7 +62,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func writeQuarantine(cmd *cobra.Command, answer executor.PlansAnswer) {
+func writeQuarantine(cmd *cobra.Command, answer view.PlansAnswer) {
 	answer = cli.ForPeople(answer)
 	if len(answer.Plans) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is quarantined")

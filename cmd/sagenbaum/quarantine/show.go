@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -18,9 +18,9 @@ import (
 // Obligation is one quarantined action in full: what happened, what was tried,
 // and what each answer of its owner would do.
 type Obligation struct {
-	Plan     executor.PlanView   `json:"plan"` // without its actions
-	Action   executor.ActionView `json:"action"`
-	Attempts []executor.UndoView `json:"attempts"` // of its undo, in order
+	Plan     view.Plan   `json:"plan"` // without its actions
+	Action   view.Action `json:"action"`
+	Attempts []view.Undo `json:"attempts"` // of its undo, in order
 	// actions that are undone once it is answered, unless with --halt
 	Waiting []string      `json:"waiting"`
 	Answers []ownerChoice `json:"answers"` // empty when it is not quarantined
@@ -71,12 +71,12 @@ func obligation(ctx context.Context, c *cli.Client, id, action string) (Obligati
 }
 
 // ObligationOf asks for the attempts of an action's undo and says what its owner can answer.
-func ObligationOf(ctx context.Context, c *cli.Client, plan executor.PlanView,
-	a executor.ActionView) (Obligation, error) {
-	o := Obligation{Action: a, Attempts: []executor.UndoView{}, Waiting: waitingFor(plan, a),
+func ObligationOf(ctx context.Context, c *cli.Client, plan view.Plan,
+	a view.Action) (Obligation, error) {
+	o := Obligation{Action: a, Attempts: []view.Undo{}, Waiting: waitingFor(plan, a),
 		Answers: choices(plan, a, time.Now())}
 	if !render.IsOrphan(a) {
-		answer, err := c.Undos(ctx, executor.UndoQuery{Plan: plan.Plan, Action: a.Action},
+		answer, err := c.Undos(ctx, view.UndoQuery{Plan: plan.Plan, Action: a.Action},
 			undosOfOne)
 		if err != nil {
 			return Obligation{}, err
@@ -94,7 +94,7 @@ const undosOfOne = 1000
 
 // waitingFor are the actions that an unwind has not come to because they came
 // before this one, the latest first.
-func waitingFor(plan executor.PlanView, a executor.ActionView) []string {
+func waitingFor(plan view.Plan, a view.Action) []string {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true
@@ -116,7 +116,7 @@ func waitingFor(plan executor.PlanView, a executor.ActionView) []string {
 }
 
 // choices are the answers to a quarantined action, and what each would do.
-func choices(plan executor.PlanView, a executor.ActionView, now time.Time) []ownerChoice {
+func choices(plan view.Plan, a view.Action, now time.Time) []ownerChoice {
 	list := []ownerChoice{}
 	if a.Undo != cli.UndoQuarantined && !a.Owed || a.Child != "" {
 		return list
@@ -146,7 +146,7 @@ func choices(plan executor.PlanView, a executor.ActionView, now time.Time) []own
 
 // retryText is what a retry would do: it may be the first try, where an owner's word
 // was asked for.
-func retryText(a executor.ActionView) string {
+func retryText(a view.Action) string {
 	again := ""
 	if a.Attempt > 0 {
 		again = " again"
@@ -194,7 +194,7 @@ func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	}
 }
 
-func ownerText(plan executor.PlanView) string {
+func ownerText(plan view.Plan) string {
 	text := plan.Owner
 	if text == "" {
 		text = "no one is named"
@@ -205,7 +205,7 @@ func ownerText(plan executor.PlanView) string {
 	return text
 }
 
-func writeForward(w io.Writer, p cli.Pen, a executor.ActionView, now time.Time) {
+func writeForward(w io.Writer, p cli.Pen, a view.Action, now time.Time) {
 	fmt.Fprintf(w, "\n%s\n", p.Bold("what happened"))
 	l := render.Lines{W: w, Width: 11, Indent: "  "}
 	l.Line("outcome", "%s", render.OutcomeText(a))
@@ -245,7 +245,7 @@ func writeUndo(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 }
 
 // attemptText is one attempt as a sentence: when, how it ended and how long it took.
-func attemptText(u executor.UndoView) string {
+func attemptText(u view.Undo) string {
 	text := fmt.Sprintf("%s %s", cli.Moment(u.DispatchedNs), u.State)
 	if u.EndedNs != 0 {
 		text += " after " + render.Lasted(u.EndedNs-u.DispatchedNs)

@@ -3,12 +3,12 @@ package quarantine
 import (
 	"testing"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // An owner's word lets an undo begin that has not been tried yet; then "again" is wrong.
 func TestARetryIsSaidToBeAgainOnlyAfterATry(t *testing.T) {
-	for want, a := range map[string]executor.ActionView{
+	for want, a := range map[string]view.Action{
 		"asks room.free, 1 attempt, same key":        {Compensation: "room.free", Attempts: 1},
 		"asks room.free again, 5 attempts, same key": {Compensation: "room.free", Attempt: 2, Attempts: 5},
 	} {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -48,7 +48,7 @@ byte; it changes nothing. Exit code 1 when they differ.`,
 // rebuild drops the state and waits until it is there again.
 func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	start := time.Now()
-	var dropped executor.DroppedAnswer
+	var dropped view.DroppedAnswer
 	if err := s.Administer(cmd, limit, "drop the state", "rebuild", struct{}{},
 		&dropped); err != nil {
 		return err
@@ -60,12 +60,12 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 	defer cancel()
-	var status executor.StatusView
+	var status view.Status
 	for again := true; again; {
 		if status, err = c.Status(ctx); err != nil {
 			return cli.Failed("see how the rebuild goes", err)
 		}
-		again = status.Mode == executor.ModeStarting || status.Mode != executor.ModeHalted &&
+		again = status.Mode == view.ModeStarting || status.Mode != view.ModeHalted &&
 			status.Applied < dropped.Applied
 		if !again {
 			break
@@ -78,7 +78,7 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 		case <-time.After(cli.TenantPause):
 		}
 	}
-	if status.Mode == executor.ModeHalted {
+	if status.Mode == view.ModeHalted {
 		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s",
 			status.Tenant, status.Problem)
 	}
@@ -99,7 +99,7 @@ func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) erro
 	}
 	defer c.Close()
 	c.Timeout = limit
-	var answer executor.RebuildAnswer
+	var answer view.RebuildAnswer
 	if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
 		return cli.Failed("rebuild", cli.LateRebuild(err))
 	}
@@ -107,7 +107,7 @@ func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) erro
 	return cli.Look(err, !answer.Equal)
 }
 
-func writeRebuild(cmd *cobra.Command, p cli.Pen, answer executor.RebuildAnswer) {
+func writeRebuild(cmd *cobra.Command, p cli.Pen, answer view.RebuildAnswer) {
 	out := cmd.OutOrStdout()
 	word := p.State("ok")
 	if !answer.Equal {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // KeepLedger is what to do first when the ledger is damaged: look what a repair
@@ -38,7 +38,7 @@ func HaltedNext(problem string) string {
 }
 
 // UnpagedText counts the pages that no one has taken and names the oldest.
-func UnpagedText(v executor.StatusView, now time.Time) string {
+func UnpagedText(v view.Status, now time.Time) string {
 	text := cli.CountOf(v.Unpaged, "page") + " that no one has taken"
 	if o := v.OldestPage; o != nil {
 		text += fmt.Sprintf("; the oldest, %s of plan %s", o.Kind, o.Plan)
@@ -51,7 +51,7 @@ func UnpagedText(v executor.StatusView, now time.Time) string {
 }
 
 // FreePercent is how much of a disk is free, 0 to 100; 100 where its size is not known.
-func FreePercent(d executor.DiskView) int {
+func FreePercent(d view.Disk) int {
 	if d.TotalBytes == 0 {
 		return 100
 	}
@@ -59,7 +59,7 @@ func FreePercent(d executor.DiskView) int {
 }
 
 // DiskText says how much of a disk is free.
-func DiskText(d executor.DiskView) string {
+func DiskText(d view.Disk) string {
 	return fmt.Sprintf("%s of %s are free for the %s (%d %%)", BytesText(d.FreeBytes),
 		BytesText(d.TotalBytes), d.Store, FreePercent(d))
 }
@@ -78,7 +78,7 @@ func BytesText(n uint64) string {
 }
 
 // HolderText is who holds a tenant, and since when.
-func HolderText(v executor.StatusView, now time.Time) string {
+func HolderText(v view.Status, now time.Time) string {
 	text := fmt.Sprintf("%s, term %d", cli.Dash(v.Holder), v.Term)
 	if v.SinceNs != 0 {
 		text += fmt.Sprintf(" since %s (%s)", cli.Moment(v.SinceNs), cli.Relative(v.SinceNs, now))
@@ -87,7 +87,7 @@ func HolderText(v executor.StatusView, now time.Time) string {
 }
 
 // CheckpointText is the line of status about checkpoints.
-func CheckpointText(p cli.Pen, v executor.CheckpointView, records uint64, now time.Time) string {
+func CheckpointText(p cli.Pen, v view.Checkpoint, records uint64, now time.Time) string {
 	text := "none signed yet"
 	if v.Size > 0 {
 		text = fmt.Sprintf("%d of %d records, signed %s", v.Size, records,
@@ -111,7 +111,7 @@ func CheckpointText(p cli.Pen, v executor.CheckpointView, records uint64, now ti
 }
 
 // CopyText says how far the second copy is and when it was held against the stream.
-func CopyText(v executor.CopyView, now time.Time) string {
+func CopyText(v view.Copy, now time.Time) string {
 	parts := []string{fmt.Sprintf("tiles up to %d, %s", v.Last,
 		cli.CountOf(int(v.Records), "record"))}
 	switch {
@@ -130,7 +130,7 @@ func CopyText(v executor.CopyView, now time.Time) string {
 }
 
 // FoldingText is how far a host is that catches up with its ledger.
-func FoldingText(v executor.FoldingView) string {
+func FoldingText(v view.Folding) string {
 	text := fmt.Sprintf("%s: %d of %d commits", v.What, v.At, v.To)
 	if v.To > v.From {
 		text += fmt.Sprintf(" (%d %%)", 100*(v.At-v.From)/(v.To-v.From))

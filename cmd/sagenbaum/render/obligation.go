@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // CutNames are the leases that a cascade limit holds, with commas between them.
-func CutNames(cuts []executor.CutView) string {
+func CutNames(cuts []view.Cut) string {
 	var names []string
 	for _, cut := range cuts {
 		names = append(names, CutName(cut))
@@ -21,7 +21,7 @@ func CutNames(cuts []executor.CutView) string {
 }
 
 // CutName names a lease that a cascade limit holds.
-func CutName(cut executor.CutView) string {
+func CutName(cut view.Cut) string {
 	if cut.Action != "" {
 		return "lease " + cut.Lease + " of action " + cut.Action
 	}
@@ -29,7 +29,7 @@ func CutName(cut executor.CutView) string {
 }
 
 // CutText says why a lease is held, and what an owner has proposed.
-func CutText(cut executor.CutView) string {
+func CutText(cut view.Cut) string {
 	text := "cascade cut, " + cut.Why
 	if cut.Proposal != "" {
 		text += "; proposed: " + cut.Proposal + ", waits for a second operator"
@@ -38,7 +38,7 @@ func CutText(cut executor.CutView) string {
 }
 
 // cutLines are what plan show and tree say of leases that are cut.
-func cutLines(w io.Writer, p cli.Pen, plan executor.PlanView, now time.Time) {
+func cutLines(w io.Writer, p cli.Pen, plan view.Plan, now time.Time) {
 	for _, cut := range plan.Cuts {
 		fmt.Fprintf(w, "%s is held for its owner since %s: %s\n", p.In("31;1", CutName(cut)),
 			cli.Relative(cut.AtNs, now), CutText(cut))
@@ -52,7 +52,7 @@ func cutLines(w io.Writer, p cli.Pen, plan executor.PlanView, now time.Time) {
 const WhyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
 // Parked are the actions of a plan that wait for their owner, in order.
-func Parked(plan executor.PlanView) (actions []executor.ActionView) {
+func Parked(plan view.Plan) (actions []view.Action) {
 	for _, a := range plan.Actions {
 		if a.Undo == cli.UndoQuarantined {
 			actions = append(actions, a)
@@ -62,7 +62,7 @@ func Parked(plan executor.PlanView) (actions []executor.ActionView) {
 }
 
 // WhyParked says why an action waits for its owner, and what one has proposed.
-func WhyParked(a executor.ActionView) string {
+func WhyParked(a view.Action) string {
 	why := a.Note
 	if why == "" {
 		why = a.Failure
@@ -76,14 +76,14 @@ func WhyParked(a executor.ActionView) string {
 }
 
 // ProposalOf splits the answer of a first approver, as "done by ana at 12.0…".
-func ProposalOf(a executor.ActionView) (answer, operator string) {
+func ProposalOf(a view.Action) (answer, operator string) {
 	answer, rest, _ := strings.Cut(a.Proposal, " by ")
 	operator, _, _ = strings.Cut(rest, " at ")
 	return answer, operator
 }
 
 // CapabilityOf names what an entry of a plan did: a capability, or a whole plan.
-func CapabilityOf(a executor.ActionView) string {
+func CapabilityOf(a view.Action) string {
 	switch {
 	case a.Child != "":
 		return "plan " + a.Child
@@ -95,7 +95,7 @@ func CapabilityOf(a executor.ActionView) string {
 
 // FindAction finds an action by its number or, where no number is meant, its id; a
 // act whose record was refused has an id only.
-func FindAction(plan executor.PlanView, name string) (executor.ActionView, error) {
+func FindAction(plan view.Plan, name string) (view.Action, error) {
 	if slices.Contains(plan.Orphans, name) {
 		return Orphan(name), nil
 	}
@@ -111,21 +111,21 @@ func FindAction(plan executor.PlanView, name string) (executor.ActionView, error
 			return a, nil
 		}
 	}
-	return executor.ActionView{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
+	return view.Action{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
 		"plan %s has no action %q; it has %s", plan.Plan, name,
 		cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
 }
 
 // Orphan names an act whose record was refused.
-func Orphan(id string) executor.ActionView {
-	return executor.ActionView{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
+func Orphan(id string) view.Action {
+	return view.Action{Action: id, Undo: cli.UndoQuarantined, Note: WhyOrphan}
 }
 
 // IsOrphan reports whether an action is one of those.
-func IsOrphan(a executor.ActionView) bool { return a.Number == 0 }
+func IsOrphan(a view.Action) bool { return a.Number == 0 }
 
 // Alive reports whether an attempt without an answer may still be at work.
-func Alive(a executor.ActionView, now time.Time) bool { return a.AliveNs > now.UnixNano() }
+func Alive(a view.Action, now time.Time) bool { return a.AliveNs > now.UnixNano() }
 
 // AnswerWord is an owner's answer as a noun, as in "a retry".
 func AnswerWord(as string) string {
@@ -148,7 +148,7 @@ func Because(reason string) string {
 }
 
 // EvidenceText names the evidence of an answer; empty where there is none.
-func EvidenceText(a executor.ActionView) string {
+func EvidenceText(a view.Action) string {
 	if a.Evidence == "" {
 		return ""
 	}
@@ -170,7 +170,7 @@ func (l Lines) Line(name, format string, args ...any) {
 }
 
 // OutcomeText says in words what is known of a forward.
-func OutcomeText(a executor.ActionView) string {
+func OutcomeText(a view.Action) string {
 	switch a.Outcome {
 	case "unknown":
 		return "unknown: its agent has not said; it may have happened"
@@ -184,7 +184,7 @@ func OutcomeText(a executor.ActionView) string {
 }
 
 // PresenceText says what a probe found; empty where none looked.
-func PresenceText(a executor.ActionView) string {
+func PresenceText(a view.Action) string {
 	switch a.Presence {
 	case "":
 		return ""
@@ -196,7 +196,7 @@ func PresenceText(a executor.ActionView) string {
 }
 
 // ClassText is the class of an action's effect and what qualifies it.
-func ClassText(a executor.ActionView) string {
+func ClassText(a view.Action) string {
 	parts := []string{a.Class}
 	for _, part := range []struct {
 		is   bool
@@ -211,7 +211,7 @@ func ClassText(a executor.ActionView) string {
 }
 
 // WindowText says when the window for an undo closes; empty where it has none.
-func WindowText(a executor.ActionView, now time.Time) string {
+func WindowText(a view.Action, now time.Time) string {
 	switch {
 	case a.ClosesNs == 0:
 		return ""

@@ -10,9 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
@@ -60,7 +60,7 @@ func (v *serving) standIn(conn *nats.Conn, disks []host.Disk, external bool, log
 	tenants := make([]host.TenantHealth, 0, len(v.tenants))
 	for _, tenant := range v.tenants {
 		tenants = append(tenants,
-			host.TenantHealth{Tenant: tenant, Mode: executor.ModeDegraded, Problem: cause.Error()})
+			host.TenantHealth{Tenant: tenant, Mode: view.ModeDegraded, Problem: cause.Error()})
 	}
 	v.watch.degraded.Store(&tenants)
 	s, err := host.NewStandIn(host.StandInConfig{

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -183,7 +183,7 @@ func (w *Watching) Health() health {
 	answer := health{OK: true, Tenants: h.Health()}
 	for _, t := range answer.Tenants {
 		answer.OK = answer.OK &&
-			(t.Mode == executor.ModeHolding || t.Mode == executor.ModeStandby && t.Problem != "")
+			(t.Mode == view.ModeHolding || t.Mode == view.ModeStandby && t.Problem != "")
 	}
 	return answer
 }

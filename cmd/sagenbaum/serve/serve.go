@@ -22,6 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -625,14 +626,14 @@ func settledTenant(ctx context.Context, conn *nats.Conn, tenant string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	reply, err := conn.RequestWithContext(ctx, api.QuerySubject(tenant, "status"), []byte("{}"))
-	var answer executor.StatusAnswer
+	var answer view.StatusAnswer
 	if err != nil || json.Unmarshal(reply.Data, &answer) != nil {
 		return false
 	}
 	switch status := answer.Status; status.Mode {
-	case "", executor.ModeStarting:
+	case "", view.ModeStarting:
 		return false
-	case executor.ModeStandby:
+	case view.ModeStandby:
 		return status.Problem != "" // held by another one; without, it is about to take the tenant
 	default:
 		return true

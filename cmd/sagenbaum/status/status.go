@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -49,34 +49,34 @@ func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
 		func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
 		return err
 	}
-	return cli.Look(nil, WantsLook(status.StatusView))
+	return cli.Look(nil, WantsLook(status.Status))
 }
 
 // WantsLook reports whether someone should look at a tenant.
-func WantsLook(v executor.StatusView) bool {
-	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != executor.ModeHolding ||
+func WantsLook(v view.Status) bool {
+	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != view.ModeHolding ||
 		v.Problem != ""
 }
 
 // TenantStatus is a tenant's status with the plans that wait for their owner, some
 // of them when there are many.
 type TenantStatus struct {
-	executor.StatusView
-	Hosts []executor.HostView `json:"hosts,omitempty"` // that answered, by name
-	Stuck []executor.PlanView `json:"stuck,omitempty"` // with the actions that wait
+	view.Status
+	Hosts []view.Host `json:"hosts,omitempty"` // that answered, by name
+	Stuck []view.Plan `json:"stuck,omitempty"` // with the actions that wait
 }
 
 // StuckShown bounds the stuck plans that status and doctor name.
 const StuckShown = 10
 
 func statusInFull(ctx context.Context, c *cli.Client) (v TenantStatus, err error) {
-	if v.StatusView, err = c.Status(ctx); err != nil {
+	if v.Status, err = c.Status(ctx); err != nil {
 		return v, c.WithoutHolder(ctx, err)
 	}
 	if v.Hosts, err = c.Hosts(ctx); err != nil || v.Quarantined+v.Cut == 0 {
 		return v, err
 	}
-	answer, err := c.Plans(ctx, "quarantine.ls", executor.Filter{}, StuckShown)
+	answer, err := c.Plans(ctx, "quarantine.ls", view.Filter{}, StuckShown)
 	v.Stuck = answer.Plans
 	return v, err
 }
@@ -92,13 +92,13 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	if v.Problem != "" {
 		line("problem", "%s", p.In("31", v.Problem))
 	}
-	if v.Mode == executor.ModeDegraded && v.Records == 0 { // no host has the state open
+	if v.Mode == view.ModeDegraded && v.Records == 0 { // no host has the state open
 		for _, d := range v.Disks {
 			line("disk", "%s", render.DiskText(d))
 		}
 		return
 	}
-	line("holder", "%s", render.HolderText(v.StatusView, now))
+	line("holder", "%s", render.HolderText(v.Status, now))
 	for _, h := range cli.Standbys(v.Hosts) {
 		line("host", "%s", cli.StandbyText(h))
 	}
@@ -114,7 +114,7 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 	line("cascades", "%s; limits: depth %d, plan %d, tenant %d an hour, %d used in this one",
 		cutCount(p, v.Cut), v.Cascade.Depth, v.Cascade.Plan, v.Cascade.Tenant, v.Cascaded)
 	if v.Unpaged > 0 {
-		line("unpaged", "%s", p.In("33", render.UnpagedText(v.StatusView, now)))
+		line("unpaged", "%s", p.In("33", render.UnpagedText(v.Status, now)))
 	}
 	if v.Copy != nil {
 		line("copy", "%s", render.CopyText(*v.Copy, now))
@@ -144,7 +144,7 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 }
 
 // obligationNames are what of a plan waits for its owner, short.
-func obligationNames(plan executor.PlanView) (names []string) {
+func obligationNames(plan view.Plan) (names []string) {
 	for _, a := range render.Parked(plan) {
 		names = append(names, render.EntryText(a))
 	}
@@ -159,7 +159,7 @@ func obligationNames(plan executor.PlanView) (names []string) {
 }
 
 // Unserved counts the commands that no worker has taken.
-func Unserved(v executor.StatusView) (n int) {
+func Unserved(v view.Status) (n int) {
 	for _, waiting := range v.Waiting {
 		if !waiting.Working {
 			n++

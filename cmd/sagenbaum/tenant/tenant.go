@@ -13,7 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -28,9 +28,9 @@ func Command(s *cli.Settings) *cobra.Command {
 
 // tenantListed is a tenant as `tenant ls` tells it.
 type tenantListed struct {
-	Tenant  string               `json:"tenant"`
-	Problem string               `json:"problem,omitempty"` // why its status cannot be told
-	Status  *executor.StatusView `json:"status,omitempty"`
+	Tenant  string       `json:"tenant"`
+	Problem string       `json:"problem,omitempty"` // why its status cannot be told
+	Status  *view.Status `json:"status,omitempty"`
 }
 
 func newTenantLs(s *cli.Settings) *cobra.Command {

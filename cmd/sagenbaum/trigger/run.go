@@ -196,13 +196,13 @@ func viewOf(test *TriggerTest, c *timelineCase, course triggers.Course,
 	}
 	for i := range course.Spans {
 		span := &course.Spans[i]
-		view := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(),
+		shown := spanView{FromNs: span.FromNs, ToNs: span.ToNs, Truth: span.Truth.String(),
 			Moot: span.Moot, Waits: span.Waits, Events: span.Events, After: span.After,
 			Retired: span.Retired}
 		if span.Err != nil {
-			view.Error = span.Err.Error()
+			shown.Error = span.Err.Error()
 		}
-		v.Spans = append(v.Spans, view)
+		v.Spans = append(v.Spans, shown)
 	}
 	return v
 }

@@ -98,8 +98,8 @@ func newTriggerLint(s *cli.Settings) *cobra.Command {
 			if err != nil {
 				return cli.Failed("read the condition", err)
 			}
-			view := lintCondition(triggers.NewCache(1), text)
-			return finishLint(cmd, s, []TriggerView{view}, view)
+			seen := lintCondition(triggers.NewCache(1), text)
+			return finishLint(cmd, s, []TriggerView{seen}, seen)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "read the condition from `FILE`, - for standard input")

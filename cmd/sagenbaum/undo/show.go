@@ -9,7 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 func newUndoShow(s *cli.Settings) *cobra.Command {
@@ -28,7 +28,7 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 				return cli.Failed("show the undo", err)
 			}
 			answer, err := c.Undos(cmd.Context(),
-				executor.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
+				view.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
 			if err != nil {
 				return cli.Failed("show the undo", err)
 			}
@@ -49,7 +49,7 @@ func newUndoShow(s *cli.Settings) *cobra.Command {
 	}
 }
 
-func writeAttempt(cmd *cobra.Command, p cli.Pen, u executor.UndoView) {
+func writeAttempt(cmd *cobra.Command, p cli.Pen, u view.Undo) {
 	ended := "-"
 	if u.Ended != "" {
 		ended = u.Ended + " at " + cli.Moment(u.EndedNs)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
@@ -23,7 +23,7 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newUndoLs(s *cli.Settings) *cobra.Command {
-	var q executor.UndoQuery
+	var q view.UndoQuery
 	var limit int
 	var only cli.ListFilter
 	cmd := &cobra.Command{
@@ -63,7 +63,7 @@ of one action of it, or of everything that a capability did.
 	return cmd
 }
 
-func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q executor.UndoQuery, limit int,
+func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q view.UndoQuery, limit int,
 	only *cli.ListFilter) error {
 	ctx := cmd.Context()
 	if q.Plan != "" && q.Action != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // Command is `sagenbaum worker` with all below it.
@@ -49,9 +49,9 @@ Exit code 1 when it is known that no worker serves one of them.`,
 }
 
 // missing reports whether no worker serves a capability, as far as is known.
-func missing(w executor.WorkerView) bool { return w.Served == "no" }
+func missing(w view.Worker) bool { return w.Served == "no" }
 
-func writeWorkers(cmd *cobra.Command, p cli.Pen, answer executor.WorkersAnswer) {
+func writeWorkers(cmd *cobra.Command, p cli.Pen, answer view.WorkersAnswer) {
 	if len(answer.Workers) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is held that a worker would undo")
 		return
@@ -86,7 +86,7 @@ func newWorkerShow(s *cli.Settings) *cobra.Command {
 				return cli.Failed("show the worker", err)
 			}
 			at := slices.IndexFunc(answer.Workers,
-				func(w executor.WorkerView) bool { return w.Capability == args[0] })
+				func(w view.Worker) bool { return w.Capability == args[0] })
 			if at < 0 {
 				return cli.Fail(cli.ExitFailed, "sagenbaum worker ls",
 					"nothing is held that %s would undo", args[0])

@@ -126,8 +126,8 @@ func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
 	if answer, _ := v.post("/t/default/plans/p1/cancel", url.Values{"csrf": {csrf}}); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("without a reason: %s", answer.Status)
 	}
-	if view := s.plan("p1"); view.State != ledger.StateOpen {
-		t.Fatalf("the plan is %s", view.State)
+	if shown := s.plan("p1"); shown.State != ledger.StateOpen {
+		t.Fatalf("the plan is %s", shown.State)
 	}
 	answer, _ := v.post(
 		"/t/default/plans/p1/cancel", url.Values{"reason": {"for real"}, "csrf": {csrf}}, "Sec-Fetch-Site", "same-origin",
@@ -138,8 +138,8 @@ func TestTheConsoleRefusesWhatIsNotFromItsOwnPages(t *testing.T) {
 	if _, err := p.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if view := s.plan("p1"); !strings.Contains(view.Reason, "for real") || !strings.Contains(view.Reason, "ana") {
-		t.Errorf("the reason is %q; want the operator's name and words", view.Reason)
+	if shown := s.plan("p1"); !strings.Contains(shown.Reason, "for real") || !strings.Contains(shown.Reason, "ana") {
+		t.Errorf("the reason is %q; want the operator's name and words", shown.Reason)
 	}
 }
 
@@ -293,8 +293,8 @@ func TestTheOwnersWordNeedsTheTokenOnceMore(t *testing.T) {
 			t.Errorf("%s: %d", name, status)
 		}
 	}
-	if view := s.plan("p1"); view.State != ledger.StateQuarantined {
-		t.Fatalf("the plan is %s", view.State)
+	if shown := s.plan("p1"); shown.State != ledger.StateQuarantined {
+		t.Fatalf("the plan is %s", shown.State)
 	}
 	_, page := v.get("/t/default/quarantine/p1/1")
 	if !strings.Contains(page, `type="password" name="token" required`) {

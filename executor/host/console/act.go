@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -18,8 +18,8 @@ import (
 )
 
 // acting lets an operator act who has signed in, by a form of that session.
-func acting(do func(*view) error) func(*view) error {
-	return func(v *view) error {
+func acting(do func(*visit) error) func(*visit) error {
+	return func(v *visit) error {
 		switch {
 		case v.session.operator == "":
 			return failed(
@@ -38,8 +38,8 @@ func acting(do func(*view) error) func(*view) error {
 
 // certain asks for the operator's token once more: what follows is the owner's word, and a
 // cookie alone may have come into other hands.
-func certain(do func(*view) error) func(*view) error {
-	return func(v *view) error {
+func certain(do func(*visit) error) func(*visit) error {
+	return func(v *visit) error {
 		name, err := v.s.access.check(v.r, time.Now())
 		var many *tooMany
 		switch {
@@ -60,7 +60,7 @@ func certain(do func(*view) error) func(*view) error {
 
 // operate appends one operator record and waits until it is folded. Refused or void
 // there means that the log decided otherwise.
-func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
+func (v *visit) operate(record *pb.Record) (sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(v.r.Context(), actTime)
 	defer cancel()
 	source := ledger.Source{
@@ -114,7 +114,7 @@ func (v *view) operate(record *pb.Record) (sequence uint64, err error) {
 }
 
 // done leads back to a page, which says which record was written.
-func (v *view) done(sequence uint64, path ...string) error {
+func (v *visit) done(sequence uint64, path ...string) error {
 	for i, p := range path {
 		path[i] = url.PathEscape(p)
 	}
@@ -124,7 +124,7 @@ func (v *view) done(sequence uint64, path ...string) error {
 }
 
 // reason is why an operator acts, which every record has.
-func (v *view) reason() (string, error) {
+func (v *visit) reason() (string, error) {
 	reason := strings.TrimSpace(v.r.PostFormValue("reason"))
 	if reason == "" {
 		return "", failed(http.StatusBadRequest, "Say why, for the record.", "a reason is missing")
@@ -132,13 +132,13 @@ func (v *view) reason() (string, error) {
 	return reason, nil
 }
 
-func (v *view) askPlan(id string) (executor.PlanView, error) {
+func (v *visit) askPlan(id string) (view.Plan, error) {
 	if !ledger.ValidDerived(id) {
-		return executor.PlanView{}, failed(
+		return view.Plan{}, failed(
 			http.StatusNotFound, "Look among the plans.", "%q is no plan id", id,
 		)
 	}
-	answer, err := ask[executor.PlanAnswer](v, "plan.show", executor.PlanQuery{Plan: id})
+	answer, err := ask[view.PlanAnswer](v, "plan.show", view.PlanQuery{Plan: id})
 	if err == nil {
 		err = said(answer.Error)
 	}
@@ -146,7 +146,7 @@ func (v *view) askPlan(id string) (executor.PlanView, error) {
 }
 
 // askAction is the action that the page's address names, with its plan.
-func (v *view) askAction() (plan executor.PlanView, a executor.ActionView, err error) {
+func (v *visit) askAction() (plan view.Plan, a view.Action, err error) {
 	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
 		a, err = findAction(plan, v.r.PathValue("action"))
 	}
@@ -154,14 +154,14 @@ func (v *view) askAction() (plan executor.PlanView, a executor.ActionView, err e
 }
 
 // aboutPlan is the plan that an operator acts on, and why.
-func (v *view) aboutPlan() (plan executor.PlanView, reason string, err error) {
+func (v *visit) aboutPlan() (plan view.Plan, reason string, err error) {
 	if plan, err = v.askPlan(v.r.PathValue("plan")); err == nil {
 		reason, err = v.reason()
 	}
 	return plan, reason, err
 }
 
-func (v *view) cancel() error {
+func (v *visit) cancel() error {
 	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
@@ -176,13 +176,13 @@ func (v *view) cancel() error {
 	return v.done(sequence, "plans", plan.Plan)
 }
 
-func (v *view) unwind() error {
+func (v *visit) unwind() error {
 	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
 	}
 	to := v.r.PostFormValue("to")
-	named := func(sp executor.SavepointView) bool { return sp.Name == to }
+	named := func(sp view.Savepoint) bool { return sp.Name == to }
 	if to != "" && !slices.ContainsFunc(plan.Savepoints, named) {
 		return failed(
 			http.StatusBadRequest, "Choose one that the plan has.", "the plan has no savepoint %q", to,
@@ -202,13 +202,13 @@ func (v *view) unwind() error {
 
 // cascade answers one cut lease, named by the address of its cut, so that the answer
 // never meets a later one.
-func (v *view) cascade() error {
+func (v *visit) cascade() error {
 	plan, reason, err := v.aboutPlan()
 	if err != nil {
 		return err
 	}
 	cut := v.r.PostFormValue("cut")
-	at := slices.IndexFunc(plan.Cuts, func(c executor.CutView) bool { return c.Cut == cut })
+	at := slices.IndexFunc(plan.Cuts, func(c view.Cut) bool { return c.Cut == cut })
 	resume := v.r.PostFormValue("word") == "resume"
 	switch {
 	case at < 0:
@@ -244,7 +244,7 @@ var resolutions = map[string]pb.Resolution{
 }
 
 // answer is the owner's word on a quarantined action.
-func (v *view) answer() error {
+func (v *visit) answer() error {
 	plan, a, err := v.askAction()
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (v *view) answer() error {
 	return v.done(sequence, "quarantine", plan.Plan, v.r.PathValue("action"))
 }
 
-func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Record, error) {
+func (v *visit) ownerWord(plan view.Plan, a view.Action) (*pb.Record, error) {
 	reason, err := v.reason()
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func (v *view) ownerWord(plan executor.PlanView, a executor.ActionView) (*pb.Rec
 }
 
 // retryRefused says why the undo of a quarantined action cannot be tried again now.
-func retryRefused(a executor.ActionView, force bool, now time.Time) string {
+func retryRefused(a view.Action, force bool, now time.Time) string {
 	switch {
 	case a.Number == 0:
 		return "there is nothing to retry: its record was refused"
@@ -325,13 +325,13 @@ func retryRefused(a executor.ActionView, force bool, now time.Time) string {
 }
 
 // move takes a fact's value out of working memory, or brings it back.
-func (v *view) move() error {
+func (v *visit) move() error {
 	key := v.r.PostFormValue("key")
 	reason, err := v.reason()
 	if err != nil {
 		return err
 	}
-	if _, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key}); err != nil {
+	if _, err := ask[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key}); err != nil {
 		return err
 	}
 	record := &pb.Record{
@@ -352,8 +352,8 @@ func (v *view) move() error {
 	if err != nil {
 		return err
 	}
-	answer, err := ask[executor.FactAnswer](
-		v, "fact.get", executor.FactQuery{Key: key, Sequence: sequence},
+	answer, err := ask[view.FactAnswer](
+		v, "fact.get", view.FactQuery{Key: key, Sequence: sequence},
 	)
 	if err != nil {
 		return err
@@ -373,12 +373,12 @@ func (v *view) move() error {
 }
 
 // confirmClock has clock leases fire again that the clock guard holds back.
-func (v *view) confirmClock() error {
+func (v *visit) confirmClock() error {
 	reason, err := v.reason()
 	if err != nil {
 		return err
 	}
-	if v.page.Mode != executor.ModeGuard {
+	if v.page.Mode != view.ModeGuard {
 		return failed(
 			http.StatusConflict, "", "the clock guard does not hold: the tenant is %s", v.page.Mode,
 		)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -51,12 +51,12 @@ type ledgerBody struct {
 	From, Until uint64 // of this page
 	Older       uint64 // From of the page before; 0: none
 	Newer       uint64
-	Copy        *executor.CopyView
+	Copy        *view.Copy
 	Plan        string
 }
 
 // openLedger is the tenant's ledger, and how far it goes now.
-func (v *view) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error) {
+func (v *visit) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error) {
 	store, err := v.host.Ledger(v.page.Tenant)
 	if err != nil {
 		return nil, ledger.Head{}, failed(http.StatusServiceUnavailable, "", "%v", err)
@@ -69,7 +69,7 @@ func (v *view) openLedger(ctx context.Context) (ledger.Store, ledger.Head, error
 }
 
 // ledger shows a page of commits, the latest first.
-func (v *view) ledger() error {
+func (v *visit) ledger() error {
 	ctx, cancel := context.WithTimeout(v.r.Context(), requestTime/2)
 	defer cancel()
 	store, head, err := v.openLedger(ctx)
@@ -107,7 +107,7 @@ func (v *view) ledger() error {
 			break
 		}
 	}
-	if status, err := ask[executor.StatusAnswer](v, "status", struct{}{}); err == nil {
+	if status, err := ask[view.StatusAnswer](v, "status", struct{}{}); err == nil {
 		body.Copy = status.Status.Copy
 	}
 	return v.show("ledger", "Ledger", "ledger", body)
@@ -138,7 +138,7 @@ type recordBody struct {
 }
 
 // record shows one commit: its records in full, and what the second copy has of them.
-func (v *view) record() error {
+func (v *visit) record() error {
 	sequence, err := sequenceOf(v.r.PathValue("sequence"))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (v *view) record() error {
 
 // rows are the records of a commit, the last first: in a list the first few of them, and
 // how many there are; whole, all that a page shows, with everything they say.
-func (v *view) rows(m ledger.Message, whole bool) (rows []recordRow, err error) {
+func (v *visit) rows(m ledger.Message, whole bool) (rows []recordRow, err error) {
 	entries, err := ledger.Decode(v.page.Tenant, m)
 	if err != nil {
 		return nil, failed(
@@ -218,14 +218,14 @@ func (v *view) rows(m ledger.Message, whole bool) (rows []recordRow, err error) 
 }
 
 // prove holds the records of a commit against the host's second copy of the ledger.
-func (v *view) prove(body *recordBody, m ledger.Message) {
+func (v *visit) prove(body *recordBody, m ledger.Message) {
 	entries, err := ledger.Decode(v.page.Tenant, m)
 	if err != nil {
 		return
 	}
 	body.Records = len(entries)
-	refused, _ := ask[executor.RefusedAnswer](
-		v, "refused.ls", executor.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)},
+	refused, _ := ask[view.RefusedAnswer](
+		v, "refused.ls", view.ListQuery{AfterSequence: m.Sequence - 1, Limit: len(entries)},
 	)
 	c, err := v.host.Copied(v.page.Tenant, m.Sequence, min(len(entries), recordsShown))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // events streams what the fold of a tenant touches: of the plans that the page shows,
 // or of all. A browser that reads too slowly is dropped; it comes back with the last
 // sequence that it has seen, and gets an event at once if that is not the latest.
-func (v *view) events() error {
+func (v *visit) events() error {
 	plans := v.r.URL.Query()["plan"]
 	of, most := "operator "+v.session.operator, streamsOperator
 	if v.session.operator == "" {
@@ -82,7 +82,7 @@ func (v *view) events() error {
 }
 
 // seen is the last sequence that the browser has heard of, or else that its page shows.
-func (v *view) seen() uint64 {
+func (v *visit) seen() uint64 {
 	for _, text := range []string{v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("seen")} {
 		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 			return n
@@ -92,7 +92,7 @@ func (v *view) seen() uint64 {
 }
 
 // pause keeps a busy fold from sending more than a page can show.
-func (v *view) pause() bool {
+func (v *visit) pause() bool {
 	t := time.NewTimer(streamPause)
 	defer t.Stop()
 	select {

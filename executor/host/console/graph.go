@@ -3,7 +3,7 @@ package console
 import (
 	"slices"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 )
 
 // graph is the part of the picture of a plan beside one action: its own place, and the
@@ -20,7 +20,7 @@ const lanesMax = 8
 
 // draw places actions in lanes. Each step from an action to one that came after it has a
 // lane from the one to the other; the first keeps the lane of the action.
-func draw(actions []executor.ActionView) (rows []graph, width int) {
+func draw(actions []view.Action) (rows []graph, width int) {
 	shown := map[int]bool{}
 	for _, a := range actions {
 		shown[a.Number] = true

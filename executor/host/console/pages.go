@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // start leads to the tenant of a host that has one, and else to all of them.
-func (v *view) start() error {
+func (v *visit) start() error {
 	to := "/tenants"
 	if len(v.page.Tenants) == 1 {
 		to = "/t/" + v.page.Tenants[0] + "/"
@@ -28,12 +29,12 @@ type tenantRow struct {
 	Rate                  Rate
 }
 
-func (v *view) tenants() error {
+func (v *visit) tenants() error {
 	var rows []tenantRow
 	for _, tenant := range v.page.Tenants {
 		row := tenantRow{Tenant: tenant, Rate: v.s.rates.of(tenant)}
 		answer, err := v.host.Ask(tenant, "host", struct{}{})
-		if h, ok := answer.(executor.HostAnswer); ok && err == nil {
+		if h, ok := answer.(view.HostAnswer); ok && err == nil {
 			row.Mode, row.Problem = h.Host.Mode, h.Host.Problem
 		}
 		if row.Pulse, err = v.host.Pulse(tenant); err != nil {
@@ -45,41 +46,41 @@ func (v *view) tenants() error {
 }
 
 type overviewBody struct {
-	Status   executor.StatusView
-	Upcoming executor.UpcomingView
+	Status   view.Status
+	Upcoming view.Upcoming
 	Rate     Rate
-	Parked   []executor.PlanView // waiting for their owners, some
-	Moving   []executor.PlanView // unwinding, some
-	Latest   []executor.PlanView
-	Waiting  []executor.WaitingView
+	Parked   []view.Plan // waiting for their owners, some
+	Moving   []view.Plan // unwinding, some
+	Latest   []view.Plan
+	Waiting  []view.Waiting
 }
 
 // overviewRows bounds each list of the overview.
 const overviewRows = 6
 
-func (v *view) overview() error {
+func (v *visit) overview() error {
 	body := overviewBody{Rate: v.s.rates.of(v.page.Tenant)}
-	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
 	if err != nil {
 		return err
 	}
 	body.Status, body.Waiting = status.Status, status.Status.Waiting
 	body.Waiting = body.Waiting[:min(len(body.Waiting), overviewRows)]
-	upcoming, err := ask[executor.UpcomingAnswer](v, "due.ls", executor.ListQuery{Limit: overviewRows})
+	upcoming, err := ask[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: overviewRows})
 	if err != nil {
 		return err
 	}
 	body.Upcoming = upcoming.Upcoming
 	for _, list := range []struct {
-		to    *[]executor.PlanView
-		query executor.FindQuery
+		to    *[]view.Plan
+		query view.FindQuery
 	}{
-		{&body.Parked, executor.FindQuery{State: ledger.StateQuarantined}},
-		{&body.Moving, executor.FindQuery{State: ledger.StateUnwinding}},
-		{&body.Latest, executor.FindQuery{}},
+		{&body.Parked, view.FindQuery{State: ledger.StateQuarantined}},
+		{&body.Moving, view.FindQuery{State: ledger.StateUnwinding}},
+		{&body.Latest, view.FindQuery{}},
 	} {
 		list.query.Limit = overviewRows
-		answer, err := ask[executor.FindAnswer](v, "plan.find", list.query)
+		answer, err := ask[view.FindAnswer](v, "plan.find", list.query)
 		if err != nil {
 			return err
 		}
@@ -90,9 +91,9 @@ func (v *view) overview() error {
 }
 
 type plansBody struct {
-	Query        executor.FindQuery
+	Query        view.FindQuery
 	Age          string
-	Plans        []executor.PlanView
+	Plans        []view.Plan
 	Next         string // URL; empty: no more
 	First        string // URL of the first page; empty: this is it
 	Paused       bool
@@ -112,9 +113,9 @@ var planStates = []string{
 	ledger.StateCommitted, ledger.StateCompensated, ledger.StateFailed, ledger.StateResolved,
 }
 
-func (v *view) plans() error {
+func (v *visit) plans() error {
 	query := v.r.URL.Query()
-	q := executor.FindQuery{
+	q := view.FindQuery{
 		State: query.Get("state"), Agent: query.Get("agent"), Capability: query.Get("capability"),
 		Label: query.Get("label"), Text: query.Get("q"), After: query.Get("after"), Limit: pageRows,
 	}
@@ -126,7 +127,7 @@ func (v *view) plans() error {
 	case age < 0:
 		q.UntilNs = now.Add(age).UnixNano()
 	}
-	answer, err := ask[executor.FindAnswer](v, "plan.find", q)
+	answer, err := ask[view.FindAnswer](v, "plan.find", q)
 	if err == nil && answer.Error != "" {
 		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", answer.Error)
 	}
@@ -161,26 +162,26 @@ func with(query url.Values, name, value string) string {
 }
 
 type leasesBody struct {
-	Upcoming executor.UpcomingView
+	Upcoming view.Upcoming
 	Faulty   []string // plans with leases in error
-	Cut      []executor.PlanView
+	Cut      []view.Plan
 }
 
 // dueRows bounds the list of what falls due.
 const dueRows = 100
 
-func (v *view) leases() error {
-	upcoming, err := ask[executor.UpcomingAnswer](v, "due.ls", executor.ListQuery{Limit: dueRows})
+func (v *visit) leases() error {
+	upcoming, err := ask[view.UpcomingAnswer](v, "due.ls", view.ListQuery{Limit: dueRows})
 	if err != nil {
 		return err
 	}
-	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
 	if err != nil {
 		return err
 	}
 	body := leasesBody{Upcoming: upcoming.Upcoming, Faulty: status.Status.FaultyPlans}
 	if status.Status.Cut > 0 {
-		parked, err := ask[executor.PlansAnswer](v, "quarantine.ls", executor.ListQuery{Limit: pageRows})
+		parked, err := ask[view.PlansAnswer](v, "quarantine.ls", view.ListQuery{Limit: pageRows})
 		if err != nil {
 			return err
 		}
@@ -195,25 +196,25 @@ func (v *view) leases() error {
 }
 
 type memoryBody struct {
-	Memory executor.MemoryView
-	Query  executor.FactsQuery
-	Facts  []executor.FactView
+	Memory view.Memory
+	Query  view.FactsQuery
+	Facts  []view.Fact
 	Next   string
 	First  string
 	States []string
 }
 
-func (v *view) memory() error {
+func (v *visit) memory() error {
 	query := v.r.URL.Query()
-	q := executor.FactsQuery{
+	q := view.FactsQuery{
 		Prefix: query.Get("prefix"), State: query.Get("state"), After: query.Get("after"),
 		Limit: pageRows,
 	}
-	memory, err := ask[executor.MemoryAnswer](v, "memory.status", struct{}{})
+	memory, err := ask[view.MemoryAnswer](v, "memory.status", struct{}{})
 	if err != nil {
 		return err
 	}
-	facts, err := ask[executor.FactsAnswer](v, "fact.ls", q)
+	facts, err := ask[view.FactsAnswer](v, "fact.ls", q)
 	if err == nil && facts.Error != "" {
 		err = failed(http.StatusBadRequest, "Clear the filters.", "%s", facts.Error)
 	}
@@ -222,7 +223,7 @@ func (v *view) memory() error {
 	}
 	body := memoryBody{
 		Memory: memory.Memory, Query: q, Facts: facts.Facts,
-		States: []string{executor.FactInMemory, executor.FactEvicted, executor.FactRetracted},
+		States: []string{view.FactInMemory, view.FactEvicted, view.FactRetracted},
 	}
 	if facts.Next != "" {
 		body.Next = with(query, "after", facts.Next)
@@ -236,20 +237,20 @@ func (v *view) memory() error {
 }
 
 type factBody struct {
-	Fact    executor.FactView
-	History executor.HistoryAnswer
+	Fact    view.Fact
+	History view.HistoryAnswer
 }
 
-func (v *view) fact() error {
+func (v *visit) fact() error {
 	key := v.r.URL.Query().Get("key")
-	fact, err := ask[executor.FactAnswer](v, "fact.get", executor.FactQuery{Key: key})
+	fact, err := ask[view.FactAnswer](v, "fact.get", view.FactQuery{Key: key})
 	if err == nil {
 		err = said(fact.Error)
 	}
 	if err != nil {
 		return err
 	}
-	history, err := ask[executor.HistoryAnswer](v, "fact.history", executor.FactQuery{Key: key})
+	history, err := ask[view.HistoryAnswer](v, "fact.history", view.FactQuery{Key: key})
 	if err == nil {
 		err = said(history.Error)
 	}
@@ -262,23 +263,23 @@ func (v *view) fact() error {
 }
 
 type capabilitiesBody struct {
-	List    []executor.CapabilityView
+	List    []view.Capability
 	Omitted bool
-	Waiting map[string][]executor.WaitingView // by the capability that is asked
-	None    []string                          // of these, that no action names
+	Waiting map[string][]view.Waiting // by the capability that is asked
+	None    []string                  // of these, that no action names
 }
 
-func (v *view) capabilities() error {
-	list, err := ask[executor.CapabilitiesAnswer](v, "capability.ls", struct{}{})
+func (v *visit) capabilities() error {
+	list, err := ask[view.CapabilitiesAnswer](v, "capability.ls", struct{}{})
 	if err != nil {
 		return err
 	}
-	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
 	if err != nil {
 		return err
 	}
 	body := capabilitiesBody{
-		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]executor.WaitingView{},
+		List: list.Capabilities, Omitted: list.Omitted, Waiting: map[string][]view.Waiting{},
 	}
 	for _, w := range status.Status.Waiting {
 		if len(body.Waiting[w.Capability]) == 0 {
@@ -294,9 +295,9 @@ func (v *view) capabilities() error {
 }
 
 type healthBody struct {
-	Status  executor.StatusView
-	Memory  executor.MemoryView
-	Refused []executor.RefusedView
+	Status  view.Status
+	Memory  view.Memory
+	Refused []view.Refused
 	Rate    Rate
 	Version string
 }
@@ -304,18 +305,18 @@ type healthBody struct {
 // refusedBack is how many commits back the health page looks for refused records.
 const refusedBack = 5000
 
-func (v *view) health() error {
-	status, err := ask[executor.StatusAnswer](v, "status", struct{}{})
+func (v *visit) health() error {
+	status, err := ask[view.StatusAnswer](v, "status", struct{}{})
 	if err != nil {
 		return err
 	}
-	memory, err := ask[executor.MemoryAnswer](v, "memory.status", struct{}{})
+	memory, err := ask[view.MemoryAnswer](v, "memory.status", struct{}{})
 	if err != nil {
 		return err
 	}
-	refused, err := ask[executor.RefusedAnswer](
+	refused, err := ask[view.RefusedAnswer](
 		v, "refused.ls",
-		executor.ListQuery{
+		view.ListQuery{
 			AfterSequence: max(status.Status.Applied, refusedBack) - refusedBack, Limit: pageRows,
 		},
 	)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -13,7 +13,7 @@ const undoQuarantined = "quarantined"
 
 // planTree is a plan and its actions, with their places in the picture.
 type planTree struct {
-	Plan  executor.PlanView
+	Plan  view.Plan
 	Rows  []treeRow
 	Lanes int
 	Depth int
@@ -23,16 +23,16 @@ type planTree struct {
 
 // treeRow is one action.
 type treeRow struct {
-	executor.ActionView
+	view.Action
 	Graph     graph
-	Savepoint []executor.SavepointView // set after it
-	Tree      *planTree                // of the child plan; nil: none, or not shown
+	Savepoint []view.Savepoint // set after it
+	Tree      *planTree        // of the child plan; nil: none, or not shown
 }
 
 type planBody struct {
 	planTree
 	Timeline  *timeline
-	Why       executor.WhyView
+	Why       view.Why
 	Leases    []leaseRow
 	Unsettled bool // something of it is still to be undone
 }
@@ -42,25 +42,25 @@ type leaseRow struct {
 	Plan   string
 	Action string // empty: the plan
 	Number int
-	executor.LeaseView
+	view.Lease
 }
 
 // treeMaker makes trees of a plan and its children, within bounds.
 type treeMaker struct {
-	v     *view
+	v     *visit
 	shown []string // plans
 }
 
-func (v *view) plan() error {
-	view, err := v.askPlan(v.r.PathValue("plan"))
+func (v *visit) plan() error {
+	seen, err := v.askPlan(v.r.PathValue("plan"))
 	if err != nil {
 		return err
 	}
 	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
 	maker := &treeMaker{v: v}
-	body := planBody{planTree: *maker.tree(view, max(from, 0), 0)}
-	undos, err := ask[executor.UndosAnswer](
-		v, "undo.ls", executor.UndoQuery{Plan: view.Plan, Limit: attemptsShown},
+	body := planBody{planTree: *maker.tree(seen, max(from, 0), 0)}
+	undos, err := ask[view.UndosAnswer](
+		v, "undo.ls", view.UndoQuery{Plan: seen.Plan, Limit: attemptsShown},
 	)
 	if err == nil {
 		err = said(undos.Error)
@@ -68,8 +68,8 @@ func (v *view) plan() error {
 	if err != nil {
 		return err
 	}
-	body.Timeline = newTimeline(view, undos.Undos, v.page.NowNs)
-	why, err := ask[executor.WhyAnswer](v, "plan.why", executor.WhyQuery{Plan: view.Plan})
+	body.Timeline = newTimeline(seen, undos.Undos, v.page.NowNs)
+	why, err := ask[view.WhyAnswer](v, "plan.why", view.WhyQuery{Plan: seen.Plan})
 	if err == nil {
 		err = said(why.Error)
 	}
@@ -77,42 +77,42 @@ func (v *view) plan() error {
 		return err
 	}
 	body.Why = why.Why
-	for _, l := range view.Leases {
-		body.Leases = append(body.Leases, leaseRow{Plan: view.Plan, LeaseView: l})
+	for _, l := range seen.Leases {
+		body.Leases = append(body.Leases, leaseRow{Plan: seen.Plan, Lease: l})
 	}
-	for _, a := range view.Actions {
+	for _, a := range seen.Actions {
 		for _, l := range a.Leases {
-			body.Leases = append(body.Leases, leaseRow{view.Plan, a.Action, a.Number, l})
+			body.Leases = append(body.Leases, leaseRow{seen.Plan, a.Action, a.Number, l})
 		}
 	}
-	body.Unsettled = view.Held > 0
+	body.Unsettled = seen.Held > 0
 	v.live(maker.shown...)
-	title := view.Label
+	title := seen.Label
 	if title == "" {
-		title = view.Plan
+		title = seen.Plan
 	}
 	return v.show("plan", title, "plans", body)
 }
 
 // tree makes the picture of a plan from action number from on, with its child plans
 // inside as far as childDepth.
-func (m *treeMaker) tree(view executor.PlanView, from, depth int) *planTree {
-	m.shown = append(m.shown, view.Plan)
-	t := &planTree{Plan: view, Depth: depth}
-	last := min(len(view.Actions), from+stepsShown)
+func (m *treeMaker) tree(seen view.Plan, from, depth int) *planTree {
+	m.shown = append(m.shown, seen.Plan)
+	t := &planTree{Plan: seen, Depth: depth}
+	last := min(len(seen.Actions), from+stepsShown)
 	from = min(from, last)
-	if last < len(view.Actions) {
+	if last < len(seen.Actions) {
 		t.More = "?from=" + strconv.Itoa(last)
 	}
 	if from > 0 {
 		t.Less = "?from=" + strconv.Itoa(max(0, from-stepsShown))
 	}
-	actions := view.Actions[from:last]
+	actions := seen.Actions[from:last]
 	graphs, lanes := draw(actions)
 	t.Lanes = lanes
 	for i, a := range actions {
-		row := treeRow{ActionView: a, Graph: graphs[i]}
-		for _, sp := range view.Savepoints {
+		row := treeRow{Action: a, Graph: graphs[i]}
+		for _, sp := range seen.Savepoints {
 			if sp.Actions == a.Number {
 				row.Savepoint = append(row.Savepoint, sp)
 			}
@@ -129,17 +129,17 @@ func (m *treeMaker) tree(view executor.PlanView, from, depth int) *planTree {
 }
 
 type previewBody struct {
-	Preview executor.PreviewView
-	Plan    executor.PlanView
+	Preview view.Preview
+	Plan    view.Plan
 }
 
-func (v *view) preview() error {
+func (v *visit) preview() error {
 	plan, err := v.askPlan(v.r.PathValue("plan"))
 	if err != nil {
 		return err
 	}
-	answer, err := ask[executor.PreviewAnswer](
-		v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to")},
+	answer, err := ask[view.PreviewAnswer](
+		v, "plan.preview", view.PreviewQuery{Plan: plan.Plan, To: v.r.URL.Query().Get("to")},
 	)
 	if err == nil {
 		err = said(answer.Error)
@@ -159,16 +159,16 @@ type quarantineBody struct {
 
 // quarantined is one entry of the inbox.
 type quarantined struct {
-	Plan   executor.PlanView
-	Action executor.ActionView
-	Cut    *executor.CutView // it is a lease that a cascade limit holds
-	Orphan string            // its record was refused
+	Plan   view.Plan
+	Action view.Action
+	Cut    *view.Cut // it is a lease that a cascade limit holds
+	Orphan string    // its record was refused
 }
 
-func (v *view) quarantine() error {
+func (v *visit) quarantine() error {
 	after := v.r.URL.Query().Get("after")
-	answer, err := ask[executor.PlansAnswer](
-		v, "quarantine.ls", executor.ListQuery{After: after, Limit: pageRows},
+	answer, err := ask[view.PlansAnswer](
+		v, "quarantine.ls", view.ListQuery{After: after, Limit: pageRows},
 	)
 	if err != nil {
 		return err
@@ -201,12 +201,12 @@ func (v *view) quarantine() error {
 // whyOrphan is why an act whose record was refused is its owner's.
 const whyOrphan = "its record was refused: it may have happened, and nothing undoes it"
 
-func orphan(id string) executor.ActionView {
-	return executor.ActionView{Action: id, Undo: undoQuarantined, Note: whyOrphan}
+func orphan(id string) view.Action {
+	return view.Action{Action: id, Undo: undoQuarantined, Note: whyOrphan}
 }
 
 // findAction finds an action by its number or, where no number is meant, its id.
-func findAction(plan executor.PlanView, name string) (executor.ActionView, error) {
+func findAction(plan view.Plan, name string) (view.Action, error) {
 	if slices.Contains(plan.Orphans, name) {
 		return orphan(name), nil
 	}
@@ -215,31 +215,31 @@ func findAction(plan executor.PlanView, name string) (executor.ActionView, error
 			return a, nil
 		}
 	}
-	return executor.ActionView{}, failed(
+	return view.Action{}, failed(
 		http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name,
 	)
 }
 
 type obligationBody struct {
-	Plan     executor.PlanView
-	Action   executor.ActionView
-	Attempts []executor.UndoView
-	Waiting  []executor.ActionView // undone once it is answered
-	NoRetry  string                // why it cannot be tried again now
-	Forced   bool                  // it could, with force
-	Preview  executor.PreviewView
+	Plan     view.Plan
+	Action   view.Action
+	Attempts []view.Undo
+	Waiting  []view.Action // undone once it is answered
+	NoRetry  string        // why it cannot be tried again now
+	Forced   bool          // it could, with force
+	Preview  view.Preview
 }
 
 // obligation is one quarantined action in full, and the form that answers it.
-func (v *view) obligation() error {
+func (v *visit) obligation() error {
 	plan, a, err := v.askAction()
 	if err != nil {
 		return err
 	}
 	body := obligationBody{Plan: plan, Action: a, Waiting: waitingFor(plan, a)}
 	if a.Number != 0 {
-		undos, err := ask[executor.UndosAnswer](
-			v, "undo.ls", executor.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
+		undos, err := ask[view.UndosAnswer](
+			v, "undo.ls", view.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
 		)
 		if err == nil {
 			err = said(undos.Error)
@@ -254,8 +254,8 @@ func (v *view) obligation() error {
 	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
 	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting ||
 		plan.State == ledger.StateUnwinding {
-		if answer, err := ask[executor.PreviewAnswer](
-			v, "plan.preview", executor.PreviewQuery{Plan: plan.Plan},
+		if answer, err := ask[view.PreviewAnswer](
+			v, "plan.preview", view.PreviewQuery{Plan: plan.Plan},
 		); err == nil {
 			body.Preview = answer.Preview
 		}
@@ -266,7 +266,7 @@ func (v *view) obligation() error {
 
 // waitingFor are the actions that an unwind has not come to because they came before
 // this one, the latest first.
-func waitingFor(plan executor.PlanView, a executor.ActionView) (waiting []executor.ActionView) {
+func waitingFor(plan view.Plan, a view.Action) (waiting []view.Action) {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
@@ -22,7 +23,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // view is one request and the page that answers it.
-type view struct {
+type visit struct {
 	s       *Server
 	w       http.ResponseWriter
 	r       *http.Request
@@ -71,29 +72,29 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /login", s.signInPage)
 	mux.HandleFunc("POST /login", s.signIn)
 	mux.HandleFunc("POST /logout", s.signOut)
-	for pattern, show := range map[string]func(*view) error{
-		"GET /{$}":                                    (*view).start,
-		"GET /tenants":                                (*view).tenants,
-		"GET /t/{tenant}/{$}":                         (*view).overview,
-		"GET /t/{tenant}/plans":                       (*view).plans,
-		"GET /t/{tenant}/plans/{plan}":                (*view).plan,
-		"GET /t/{tenant}/plans/{plan}/preview":        (*view).preview,
-		"GET /t/{tenant}/quarantine":                  (*view).quarantine,
-		"GET /t/{tenant}/quarantine/{plan}/{action}":  (*view).obligation,
-		"GET /t/{tenant}/leases":                      (*view).leases,
-		"GET /t/{tenant}/memory":                      (*view).memory,
-		"GET /t/{tenant}/memory/fact":                 (*view).fact,
-		"GET /t/{tenant}/ledger":                      (*view).ledger,
-		"GET /t/{tenant}/ledger/{sequence}":           (*view).record,
-		"GET /t/{tenant}/capabilities":                (*view).capabilities,
-		"GET /t/{tenant}/health":                      (*view).health,
-		"GET /t/{tenant}/events":                      (*view).events,
-		"POST /t/{tenant}/plans/{plan}/cancel":        acting((*view).cancel),
-		"POST /t/{tenant}/plans/{plan}/unwind":        acting((*view).unwind),
-		"POST /t/{tenant}/plans/{plan}/cascade":       acting(certain((*view).cascade)),
-		"POST /t/{tenant}/quarantine/{plan}/{action}": acting(certain((*view).answer)),
-		"POST /t/{tenant}/memory/fact":                acting((*view).move),
-		"POST /t/{tenant}/health/clock":               acting((*view).confirmClock),
+	for pattern, show := range map[string]func(*visit) error{
+		"GET /{$}":                                    (*visit).start,
+		"GET /tenants":                                (*visit).tenants,
+		"GET /t/{tenant}/{$}":                         (*visit).overview,
+		"GET /t/{tenant}/plans":                       (*visit).plans,
+		"GET /t/{tenant}/plans/{plan}":                (*visit).plan,
+		"GET /t/{tenant}/plans/{plan}/preview":        (*visit).preview,
+		"GET /t/{tenant}/quarantine":                  (*visit).quarantine,
+		"GET /t/{tenant}/quarantine/{plan}/{action}":  (*visit).obligation,
+		"GET /t/{tenant}/leases":                      (*visit).leases,
+		"GET /t/{tenant}/memory":                      (*visit).memory,
+		"GET /t/{tenant}/memory/fact":                 (*visit).fact,
+		"GET /t/{tenant}/ledger":                      (*visit).ledger,
+		"GET /t/{tenant}/ledger/{sequence}":           (*visit).record,
+		"GET /t/{tenant}/capabilities":                (*visit).capabilities,
+		"GET /t/{tenant}/health":                      (*visit).health,
+		"GET /t/{tenant}/events":                      (*visit).events,
+		"POST /t/{tenant}/plans/{plan}/cancel":        acting((*visit).cancel),
+		"POST /t/{tenant}/plans/{plan}/unwind":        acting((*visit).unwind),
+		"POST /t/{tenant}/plans/{plan}/cascade":       acting(certain((*visit).cascade)),
+		"POST /t/{tenant}/quarantine/{plan}/{action}": acting(certain((*visit).answer)),
+		"POST /t/{tenant}/memory/fact":                acting((*visit).move),
+		"POST /t/{tenant}/health/clock":               acting((*visit).confirmClock),
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, show) })
 	}
@@ -101,7 +102,7 @@ func (s *Server) handler() http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(
-			&view{s: s, w: w, r: r},
+			&visit{s: s, w: w, r: r},
 			failed(
 				http.StatusForbidden, "Open the console's own page and do it there.",
 				"this request came from another site",
@@ -142,9 +143,9 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 }
 
 // serve answers a request about a tenant, of a visitor who may read.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*view) error) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*visit) error) {
 	now := time.Now()
-	v := &view{s: s, w: w, r: r, host: s.attached()}
+	v := &visit{s: s, w: w, r: r, host: s.attached()}
 	v.page = Page{NowNs: now.UnixNano(), Path: r.URL.RequestURI(), Build: build}
 	v.session, _ = s.access.who(r, now)
 	v.page.Operator, v.page.CSRF = v.session.operator, v.session.csrf
@@ -162,7 +163,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, show func(*view) 
 }
 
 // turnAway answers who has not signed in: a page leads to where one does.
-func (s *Server) turnAway(v *view) {
+func (s *Server) turnAway(v *visit) {
 	if v.r.Method != http.MethodGet || strings.HasSuffix(v.r.URL.Path, "/events") {
 		s.fail(v, failed(http.StatusUnauthorized, "Sign in first.", "no one has signed in"))
 		return
@@ -171,7 +172,7 @@ func (s *Server) turnAway(v *view) {
 }
 
 // enter finds the tenant that a request is about, and how it is.
-func (v *view) enter() error {
+func (v *visit) enter() error {
 	if v.host == nil {
 		return failed(
 			http.StatusServiceUnavailable, "The page comes back by itself when the server has started.",
@@ -194,7 +195,7 @@ func (v *view) enter() error {
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
-	if h, ok := answer.(executor.HostAnswer); ok {
+	if h, ok := answer.(view.HostAnswer); ok {
 		v.page.Mode, v.page.Problem = h.Host.Mode, h.Host.Problem
 	}
 	if v.page.Pulse, err = v.host.Pulse(tenant); err != nil {
@@ -205,12 +206,12 @@ func (v *view) enter() error {
 }
 
 // ask puts one question of the query API. The error is a *failure.
-func ask[T any](v *view, verb string, question any) (answer T, err error) {
+func ask[T any](v *visit, verb string, question any) (answer T, err error) {
 	got, err := v.host.Ask(v.page.Tenant, verb, question)
 	if err != nil {
 		return answer, failed(http.StatusServiceUnavailable, "", "%v", err)
 	}
-	if problem, ok := got.(executor.ErrorAnswer); ok {
+	if problem, ok := got.(view.ErrorAnswer); ok {
 		return answer, failed(http.StatusNotFound, "", "%s", problem.Error)
 	}
 	answer, ok := got.(T)
@@ -229,12 +230,12 @@ func said(problem string) error {
 }
 
 // show writes a page.
-func (v *view) show(name, title, section string, body any) error {
+func (v *visit) show(name, title, section string, body any) error {
 	v.page.Title, v.page.Section, v.page.Body = title, section, body
 	return v.write(http.StatusOK, name)
 }
 
-func (v *view) write(status int, name string) error {
+func (v *visit) write(status int, name string) error {
 	var out bytes.Buffer
 	if err := v.s.pages[name].Execute(&out, "page", v.page); err != nil {
 		return fmt.Errorf("cannot make the page: %w", err)
@@ -249,13 +250,13 @@ func (v *view) write(status int, name string) error {
 }
 
 // live has the page follow the fold; of a plan, when records are about one of plans.
-func (v *view) live(plans ...string) {
+func (v *visit) live(plans ...string) {
 	query := url.Values{"plan": plans, "seen": {strconv.FormatUint(v.page.Pulse.Applied, 10)}}
 	v.page.Live = "/t/" + v.page.Tenant + "/events?" + query.Encode()
 }
 
 // fail says what went wrong, with what to do.
-func (s *Server) fail(v *view, err error) {
+func (s *Server) fail(v *visit, err error) {
 	f := &failure{
 		http.StatusInternalServerError, "something is wrong with the console itself; its log says what",
 		"",
@@ -290,4 +291,4 @@ func refusal(err error) error {
 	return err
 }
 
-func (v *view) now() time.Time { return time.Unix(0, v.page.NowNs) }
+func (v *visit) now() time.Time { return time.Unix(0, v.page.NowNs) }

@@ -19,7 +19,7 @@ func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, body signInBody) {
 	body.Reader = s.cfg.OpenRead
-	v := &view{
+	v := &visit{
 		s: s, w: w, r: r,
 		page: Page{
 			Title: "Sign in", Path: body.Next, NowNs: time.Now().UnixNano(), Build: build, Body: body,

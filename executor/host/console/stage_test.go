@@ -20,9 +20,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
-	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/console"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
@@ -415,11 +415,11 @@ func (s *stage) direct() *httptest.Server {
 }
 
 // plan is a plan as the host has it.
-func (s *stage) plan(id string) executor.PlanView {
+func (s *stage) plan(id string) view.Plan {
 	s.t.Helper()
-	answer, err := s.host.Ask(tenant, "plan.show", executor.PlanQuery{Plan: id})
+	answer, err := s.host.Ask(tenant, "plan.show", view.PlanQuery{Plan: id})
 	must(s.t, err)
-	return answer.(executor.PlanAnswer).Plan
+	return answer.(view.PlanAnswer).Plan
 }
 
 // settle waits until all that these plans have said is folded, and returns the last sequence.

@@ -101,13 +101,13 @@ func (s *Snapshots) Take(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return
 			}
-			kv, view := viewOf(db, tenant)
+			kv, shown := viewOf(db, tenant)
 			meta := executor.Open(kv, tenant, nil).Meta()
 			if meta.FoldVersion == executor.FoldVersion && meta.Applied != nil {
 				digest := rows.Digest(kv)
 				file.Tenants[tenant] = Snapshot{meta.Applied.Sequence, meta.Records, meta.Applied.Leaf, digest[:]}
 			}
-			_ = view.Close()
+			_ = shown.Close()
 		}
 	})
 	if err = errors.Join(err, ctx.Err()); err != nil {
@@ -180,8 +180,8 @@ func withSnapshot(dir string, log *slog.Logger, read func(*pebble.DB)) (err erro
 
 // viewOf is a tenant's rows as they are now.
 func viewOf(db *pebble.DB, tenant string) (View, *pebble.Snapshot) {
-	view := db.NewSnapshot()
-	return NewView(view, tenant), view
+	shown := db.NewSnapshot()
+	return NewView(shown, tenant), shown
 }
 
 // secondCopy is the tree that a snapshot must be of: the tiles.
@@ -237,8 +237,8 @@ func (s *Snapshots) RestoreFrom(
 	}
 	var problem error
 	err = withSnapshot(dir, s.log, func(db *pebble.DB) {
-		stored, view := viewOf(db, tenant)
-		defer func() { _ = view.Close() }()
+		stored, shown := viewOf(db, tenant)
+		defer func() { _ = shown.Close() }()
 		if digest := rows.Digest(stored); string(digest[:]) != string(said.Digest) {
 			problem = errors.New("its rows are not those that were written")
 			return

@@ -9,13 +9,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 )
 
 // Export reads entries, and the tree before them if that is asked for, within the bounds of\none answer.
-func (t *Files) Export(q executor.ExportQuery) (answer executor.ExportAnswer, err error) {
+func (t *Files) Export(q view.ExportQuery) (answer view.ExportAnswer, err error) {
 	answer.Size, answer.Last = t.Size(), t.Last()
 	answer.Index = q.Index
 	if q.Sequence > 0 {
@@ -67,7 +67,7 @@ func (t *Files) entriesFrom(index, size uint64, room int) (entries []byte, err e
 }
 
 // nodes are the perfect subtrees that the first records make, from the left.
-func (t *Files) nodes(size uint64) (nodes []executor.ExportNode, err error) {
+func (t *Files) nodes(size uint64) (nodes []view.ExportNode, err error) {
 	edge, err := t.openEdge(size)
 	if err != nil {
 		return nil, err
@@ -85,14 +85,14 @@ func (t *Files) nodes(size uint64) (nodes []executor.ExportNode, err error) {
 		}
 	}
 	for _, n := range tree.Nodes() {
-		nodes = append(nodes, executor.ExportNode{Level: n.Level, Hash: n.Hash[:]})
+		nodes = append(nodes, view.ExportNode{Level: n.Level, Hash: n.Hash[:]})
 	}
 	return nodes, nil
 }
 
 // StoredFrom are the messages from a sequence on, within the bounds of the question.
-func (t *Files) StoredFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
-	answer := executor.ReadAnswer{Last: t.Last(), Messages: []executor.StoredMessage{}}
+func (t *Files) StoredFrom(q view.ReadQuery) (view.ReadAnswer, error) {
+	answer := view.ReadAnswer{Last: t.Last(), Messages: []view.StoredMessage{}}
 	if q.From == 0 {
 		return answer, nil
 	}
@@ -111,7 +111,7 @@ func (t *Files) StoredFrom(q executor.ReadQuery) (executor.ReadAnswer, error) {
 		if len(answer.Messages) > 0 && room < 0 {
 			break
 		}
-		answer.Messages = append(answer.Messages, executor.StoredMessage{
+		answer.Messages = append(answer.Messages, view.StoredMessage{
 			Sequence: m.Sequence, StampNs: m.StampNs, Subject: m.Subject,
 			ContentType: m.ContentType, Data: m.Data,
 		})

@@ -1,4 +1,4 @@
-package executor
+package view
 
 // ReadQuery asks a host for messages of the ledger as they are stored (ledger.read), in
 // the order of their sequences. An answer has at most Limit messages of at most BytesMax

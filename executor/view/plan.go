@@ -1,13 +1,9 @@
-package executor
+package view
 
 import "encoding/json"
 
-// The views are what people and programs are shown of the state; they are the
-// answers of the query API and the -o json of the CLI. Times are unix ns, 0 for
-// "not yet" or "none".
-
-// PlanView is one plan. Actions, Leases and Refused are filled by Show only.
-type PlanView struct {
+// Plan is one plan. Actions, Leases and Refused are filled by Show only.
+type Plan struct {
 	Plan        string            `json:"plan"`
 	Agent       string            `json:"agent"`
 	Label       string            `json:"label,omitempty"`
@@ -21,28 +17,28 @@ type PlanView struct {
 	LastNs      int64             `json:"last_ns"`
 	ActionCount int               `json:"action_count"`
 	// Held: registrations that an unwind would owe or still owes.
-	Held        int           `json:"held"`
-	Compensated int           `json:"compensated"` // undone
-	Skipped     int           `json:"skipped"`
-	Quarantined int           `json:"quarantined"` // waiting for the owner
-	Opened      string        `json:"opened"`      // addresses
-	Fired       string        `json:"fired,omitempty"`
-	Ended       string        `json:"ended,omitempty"`
-	Actions     []ActionView  `json:"actions,omitempty"`
-	Leases      []LeaseView   `json:"leases,omitempty"`
-	Refused     []RefusedView `json:"refused,omitempty"`
+	Held        int       `json:"held"`
+	Compensated int       `json:"compensated"` // undone
+	Skipped     int       `json:"skipped"`
+	Quarantined int       `json:"quarantined"` // waiting for the owner
+	Opened      string    `json:"opened"`      // addresses
+	Fired       string    `json:"fired,omitempty"`
+	Ended       string    `json:"ended,omitempty"`
+	Actions     []Action  `json:"actions,omitempty"`
+	Leases      []Lease   `json:"leases,omitempty"`
+	Refused     []Refused `json:"refused,omitempty"`
 	// Orphans: forwards that came without their registration.
 	Orphans []string `json:"orphans,omitempty"`
 
 	// Parent: the plan that this one is a part of.
 	Parent string `json:"parent,omitempty"`
 	// ToSavepoint: unwinding: back to here, then open again.
-	ToSavepoint   string          `json:"to_savepoint,omitempty"`
-	Savepoints    []SavepointView `json:"savepoints,omitempty"`
-	OnUndoFailure string          `json:"on_undo_failure"` // halt, continue
+	ToSavepoint   string      `json:"to_savepoint,omitempty"`
+	Savepoints    []Savepoint `json:"savepoints,omitempty"`
+	OnUndoFailure string      `json:"on_undo_failure"` // halt, continue
 	// Proposals: about orphans, until a second operator says the same.
-	Proposals      []ProposalView `json:"proposals,omitempty"`
-	SecondApprover bool           `json:"second_approver,omitempty"`
+	Proposals      []Proposal `json:"proposals,omitempty"`
+	SecondApprover bool       `json:"second_approver,omitempty"`
 	// Origin: the committed plan that this one undoes.
 	Origin string `json:"origin,omitempty"`
 	// UndoneAs: the plan that undoes this committed one.
@@ -50,12 +46,12 @@ type PlanView struct {
 	WindowClosesNs int64    `json:"window_closes_ns,omitempty"` // of its held actions, the first
 	Omitted        []string `json:"omitted,omitempty"`          // what did not fit into one answer
 	// Cuts: leases that a cascade limit holds.
-	Cuts    []CutView    `json:"cuts,omitempty"`
-	Erasure *ErasureView `json:"erasure,omitempty"` // its sealed values were erased
+	Cuts    []Cut    `json:"cuts,omitempty"`
+	Erasure *Erasure `json:"erasure,omitempty"` // its sealed values were erased
 }
 
-// ActionView is one action of a plan, in the order of registration.
-type ActionView struct {
+// Action is one action of a plan, in the order of registration.
+type Action struct {
 	Number     int    `json:"number"` // 1..n
 	Action     string `json:"action"`
 	Capability string `json:"capability"`
@@ -118,12 +114,12 @@ type ActionView struct {
 	ResolvedReason string          `json:"resolved_reason,omitempty"`
 	Before         json.RawMessage `json:"before,omitempty"`    // the before-image
 	Arguments      json.RawMessage `json:"arguments,omitempty"` // of the command in flight
-	Leases         []LeaseView     `json:"leases,omitempty"`
+	Leases         []Lease         `json:"leases,omitempty"`
 	Sealed         bool            `json:"sealed,omitempty"` // its undo takes sealed values
 }
 
-// LeaseView is one standing condition.
-type LeaseView struct {
+// Lease is one standing condition.
+type Lease struct {
 	Name      string `json:"name"`
 	Condition string `json:"condition"`
 	// Truth: true, unknown, false: now, by the clock of the host that answers.
@@ -148,11 +144,11 @@ type LeaseView struct {
 	Error   string `json:"error,omitempty"`
 	Cascade string `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
 
-	Readings []ReadingView `json:"readings,omitempty"`
+	Readings []Reading `json:"readings,omitempty"`
 }
 
-// ExplainView is what leases answer now, and why.
-type ExplainView struct {
+// Explain is what leases answer now, and why.
+type Explain struct {
 	Plan  string `json:"plan"`
 	State string `json:"state"`
 	// TimeNs: of the answers: the clock of the host, or the logical time where that is ahead.
@@ -164,11 +160,11 @@ type ExplainView struct {
 // HeldLease is a lease and what it is held for.
 type HeldLease struct {
 	Action string `json:"action,omitempty"` // empty: the plan
-	LeaseView
+	Lease
 }
 
-// ReadingView is one value that a condition reads.
-type ReadingView struct {
+// Reading is one value that a condition reads.
+type Reading struct {
 	Name    string `json:"name"`
 	Present bool   `json:"present"` // there is such a fact; a function has an answer
 	// Value: JSON; empty where the condition asks only whether it is there, or when.
@@ -176,9 +172,9 @@ type ReadingView struct {
 	Sequence uint64 `json:"sequence,omitempty"` // of the record that set it
 }
 
-// RefusedView is a record that the fold refused (it broke a rule) or found void
+// Refused is a record that the fold refused (it broke a rule) or found void
 // (it lost a race in the log).
-type RefusedView struct {
+type Refused struct {
 	Sequence uint64 `json:"sequence"`
 	Index    uint32 `json:"index"`
 	Kind     string `json:"kind,omitempty"`
@@ -189,8 +185,8 @@ type RefusedView struct {
 	StampNs  int64  `json:"stamp_ns"`
 }
 
-// StatusView is the state of one tenant.
-type StatusView struct {
+// Status is the state of one tenant.
+type Status struct {
 	Tenant      string `json:"tenant"`
 	Mode        string `json:"mode"` // as ModeHolding and its like
 	Problem     string `json:"problem,omitempty"`
@@ -209,33 +205,33 @@ type StatusView struct {
 	Refused     uint64 `json:"refused"`
 	Void        uint64 `json:"void"`
 	// NextDueNs: when time calls for the next decision; in the past: it waits to be made.
-	NextDueNs  int64         `json:"next_due_ns,omitempty"`
-	InFlight   int           `json:"in_flight"`
-	Waiting    []WaitingView `json:"waiting,omitempty"`     // commands without a worker
-	Unpaged    int           `json:"unpaged,omitempty"`     // pages that no hook has taken yet
-	OldestPage *PageView     `json:"oldest_page,omitempty"` // of them
+	NextDueNs  int64     `json:"next_due_ns,omitempty"`
+	InFlight   int       `json:"in_flight"`
+	Waiting    []Waiting `json:"waiting,omitempty"`     // commands without a worker
+	Unpaged    int       `json:"unpaged,omitempty"`     // pages that no hook has taken yet
+	OldestPage *Page     `json:"oldest_page,omitempty"` // of them
 	// Faulty: leases in error, where many share one condition counted as one.
 	Faulty      uint64   `json:"faulty"`
 	FaultyPlans []string `json:"faulty_plans,omitempty"` // some plans that hold them
 	// Cut: plans with a lease that a cascade limit holds.
-	Cut     uint64        `json:"cut"`
-	Cascade CascadeLimits `json:"cascade"`        // in force on this host
-	Copy    *CopyView     `json:"copy,omitempty"` // of the ledger, in tiles
+	Cut     uint64  `json:"cut"`
+	Cascade Cascade `json:"cascade"`        // in force on this host
+	Copy    *Copy   `json:"copy,omitempty"` // of the ledger, in tiles
 	// Lossy: the server need not sync what it acknowledges: its operator has said so.
-	Lossy      bool            `json:"lossy,omitempty"`
-	Disks      []DiskView      `json:"disks,omitempty"` // of the host that answers
-	Checkpoint *CheckpointView `json:"checkpoint,omitempty"`
+	Lossy      bool        `json:"lossy,omitempty"`
+	Disks      []Disk      `json:"disks,omitempty"` // of the host that answers
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	// RefusedReplies are answers of workers that did not count; nil: there were none
 	// since the host that answers has started.
-	RefusedReplies *RefusedRepliesView `json:"refused_replies,omitempty"`
+	RefusedReplies *RefusedReplies `json:"refused_replies,omitempty"`
 
 	// Cascaded: leases that fired at a depth above 1 in this hour of logical time.
-	Cascaded uint64       `json:"cascaded"`
-	Folding  *FoldingView `json:"folding,omitempty"` // while the host catches up with the ledger
+	Cascaded uint64   `json:"cascaded"`
+	Folding  *Folding `json:"folding,omitempty"` // while the host catches up with the ledger
 }
 
-// PageView is a call to an owner that no hook has taken.
-type PageView struct {
+// Page is a call to an owner that no hook has taken.
+type Page struct {
 	Kind   string `json:"kind"`
 	Hook   string `json:"hook"`
 	Plan   string `json:"plan"`
@@ -244,15 +240,15 @@ type PageView struct {
 	AtNs   int64  `json:"at_ns"` // when it was asked for
 }
 
-// RefusedRepliesView counts answers of workers that did not count, because they do not
+// RefusedReplies counts answers of workers that did not count, because they do not
 // repeat the key and the attempt of their command or cannot be read.
-type RefusedRepliesView struct {
-	Count uint64           `json:"count"`
-	Last  RefusedReplyView `json:"last"`
+type RefusedReplies struct {
+	Count uint64       `json:"count"`
+	Last  RefusedReply `json:"last"`
 }
 
-// RefusedReplyView is one of them. The command goes on waiting for its answer.
-type RefusedReplyView struct {
+// RefusedReply is one of them. The command goes on waiting for its answer.
+type RefusedReply struct {
 	AtNs       int64  `json:"at_ns"`
 	Capability string `json:"capability"`
 	Plan       string `json:"plan"`
@@ -261,9 +257,9 @@ type RefusedReplyView struct {
 	Problem    string `json:"problem"`
 }
 
-// FoldingView is how far a host is that catches up with its ledger: after a start without a
+// Folding is how far a host is that catches up with its ledger: after a start without a
 // state, or with an old one.
-type FoldingView struct {
+type Folding struct {
 	What       string  `json:"what"`               // "folding the ledger", or what comes before it
 	From       uint64  `json:"from"`               // sequence at which it began
 	At         uint64  `json:"at"`                 // sequence that it has come to
@@ -274,17 +270,17 @@ type FoldingView struct {
 	LeftNs     int64   `json:"left_ns,omitempty"` // until To at this rate; 0: not known yet
 }
 
-// DiskView is the file system of a store of the host that answers: "state", "tiles",
+// Disk is the file system of a store of the host that answers: "state", "tiles",
 // and "ledger" where the server is in the same process.
-type DiskView struct {
+type Disk struct {
 	Store      string `json:"store"`
 	FreeBytes  uint64 `json:"free_bytes"`
 	TotalBytes uint64 `json:"total_bytes"`
 }
 
-// HostView is one of the hosts that may hold a tenant.
-type HostView struct {
-	Host    string `json:"host"` // as in StatusView.Holder when it holds
+// Host is one of the hosts that may hold a tenant.
+type Host struct {
+	Host    string `json:"host"` // as in Status.Holder when it holds
 	Mode    string `json:"mode"`
 	Problem string `json:"problem,omitempty"`
 	Applied uint64 `json:"applied"` // last sequence folded
@@ -293,9 +289,9 @@ type HostView struct {
 	NoKey string `json:"no_key,omitempty"`
 }
 
-// WaitingView is a command in flight that wants to be looked at: no worker has
+// Waiting is a command in flight that wants to be looked at: no worker has
 // taken it, or one says that it is still working.
-type WaitingView struct {
+type Waiting struct {
 	Working bool `json:"working,omitempty"`
 	// Handler: in an agent's code, which no process offers; for people.
 	Handler    string `json:"handler,omitempty"`
@@ -309,23 +305,23 @@ type WaitingView struct {
 	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
 }
 
-// SavepointView is a place that an unwind may stop at.
-type SavepointView struct {
+// Savepoint is a place that an unwind may stop at.
+type Savepoint struct {
 	Name    string `json:"name"`
 	Actions int    `json:"actions"` // registered when it was set
 	At      string `json:"at"`      // address
 }
 
-// ProposalView is an owner's answer about an orphan that waits for a second
+// Proposal is an owner's answer about an orphan that waits for a second
 // operator.
-type ProposalView struct {
+type Proposal struct {
 	Action   string `json:"action"`
 	Answer   string `json:"answer"` // of a resolution, with --halt where it halts
 	Operator string `json:"operator"`
 }
 
-// PreviewView is what an unwind would do now.
-type PreviewView struct {
+// Preview is what an unwind would do now.
+type Preview struct {
 	Plan  string `json:"plan"`
 	State string `json:"state"` // of the plan now
 	To    string `json:"to,omitempty"`
@@ -357,8 +353,8 @@ type PreviewStep struct {
 	Owner  string `json:"owner,omitempty"` // quarantine: who decides
 }
 
-// UndoView is one attempt of an undo (S31, S32).
-type UndoView struct {
+// Undo is one attempt of an undo (S31, S32).
+type Undo struct {
 	Plan             string `json:"plan"`
 	Number           int    `json:"number"` // of the action in its plan
 	Action           string `json:"action"`
@@ -386,8 +382,8 @@ type UndoView struct {
 	Message          string `json:"message,omitempty"`
 }
 
-// ContractView is one published revision of a contract.
-type ContractView struct {
+// Contract is one published revision of a contract.
+type Contract struct {
 	Capability string          `json:"capability"`
 	Digest     string          `json:"digest"`   // 64 hex digits
 	Revision   int             `json:"revision"` // from 1
@@ -396,4 +392,21 @@ type ContractView struct {
 	At         string          `json:"at"` // address
 	AtNs       int64           `json:"at_ns"`
 	Contract   json.RawMessage `json:"contract"` // canonical JSON
+}
+
+// Erasure is an erasure as people see it.
+type Erasure struct {
+	At     string `json:"at"` // address of the operator's record
+	AtNs   int64  `json:"at_ns"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	// Destroyed: address of the holder's record; empty: the key is about to be destroyed.
+	Destroyed string `json:"destroyed,omitempty"`
+}
+
+// Cascade is the limits of cascades, as executor.CascadeLimits has them.
+type Cascade struct {
+	Depth  uint32 `json:"depth"`
+	Plan   uint32 `json:"plan"`
+	Tenant uint64 `json:"tenant"`
 }

@@ -1,4 +1,4 @@
-package executor
+package view
 
 // ExportQuery asks a host for the entries of its tiles (ledger.export).
 type ExportQuery struct {

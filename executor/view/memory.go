@@ -1,19 +1,19 @@
-package executor
+package view
 
 import "encoding/json"
 
 // The bodies of the questions about working memory; see query.go. Times are unix
 // ns, 0 for "not yet" or "none"; addresses are as ledger.FormatAddress.
 
-// States of a fact, as in FactView.
+// States of a fact, as in Fact.
 const (
 	FactInMemory  = "in memory"
 	FactEvicted   = "evicted"   // its value is in the ledger only
 	FactRetracted = "retracted" // a tombstone
 )
 
-// FactView is one fact.
-type FactView struct {
+// Fact is one fact.
+type Fact struct {
 	Key   string `json:"key"`
 	State string `json:"state"`
 	// Value: none of a tombstone; in lists none of an evicted fact.
@@ -52,7 +52,7 @@ type FactQuery struct {
 
 // FactAnswer answers fact.get.
 type FactAnswer struct {
-	Fact FactView `json:"fact"`
+	Fact Fact `json:"fact"`
 	// Refused: what the fold said of the records at FactQuery.Sequence.
 	Refused []string `json:"refused,omitempty"`
 	Error   string   `json:"error,omitempty"`
@@ -68,9 +68,9 @@ type FactsQuery struct {
 
 // FactsAnswer answers fact.ls.
 type FactsAnswer struct {
-	Facts []FactView `json:"facts"`
-	Next  string     `json:"next,omitempty"` // key to continue after; empty: no more
-	Error string     `json:"error,omitempty"`
+	Facts []Fact `json:"facts"`
+	Next  string `json:"next,omitempty"` // key to continue after; empty: no more
+	Error string `json:"error,omitempty"`
 }
 
 // FactEvent is one record in the history of a fact.
@@ -100,8 +100,8 @@ type HistoryAnswer struct {
 	Error  string      `json:"error,omitempty"`
 }
 
-// MemoryView is the state of working memory.
-type MemoryView struct {
+// Memory is the state of working memory.
+type Memory struct {
 	Capacity   int64  `json:"capacity"` // bytes; 0: no limit
 	Bytes      uint64 `json:"bytes"`    // of keys and values in memory
 	Facts      uint64 `json:"facts"`    // in memory
@@ -113,8 +113,8 @@ type MemoryView struct {
 
 // MemoryAnswer answers memory.status.
 type MemoryAnswer struct {
-	Memory MemoryView `json:"memory"`
-	Error  string     `json:"error,omitempty"`
+	Memory Memory `json:"memory"`
+	Error  string `json:"error,omitempty"`
 }
 
 // QueueQuery asks what would be evicted next (memory.queue).
@@ -125,8 +125,8 @@ type QueueQuery struct {
 // QueueAnswer answers memory.queue (S84): what is next in its order, then the
 // latest evictions, the latest last.
 type QueueAnswer struct {
-	Memory MemoryView  `json:"memory"`
-	Next   []FactView  `json:"next"`
+	Memory Memory      `json:"memory"`
+	Next   []Fact      `json:"next"`
 	Latest []FactEvent `json:"latest"`
 	Error  string      `json:"error,omitempty"`
 }

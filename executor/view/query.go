@@ -1,8 +1,4 @@
-package executor
-
-// The bodies of the query API: NATS requests on api.QuerySubject, answered
-// in JSON by the host that holds the tenant. docs/cli.md lists the verbs. Every
-// answer may carry an error instead.
+package view
 
 // PlanQuery asks for one plan (plan.show).
 type PlanQuery struct {
@@ -20,21 +16,21 @@ type ListQuery struct {
 
 // PlanAnswer answers plan.show.
 type PlanAnswer struct {
-	Plan  PlanView `json:"plan"`
-	Error string   `json:"error,omitempty"`
+	Plan  Plan   `json:"plan"`
+	Error string `json:"error,omitempty"`
 }
 
 // PlansAnswer answers plan.ls (to a Filter) and quarantine.ls.
 type PlansAnswer struct {
-	Plans []PlanView `json:"plans"`
-	Next  string     `json:"next,omitempty"` // plan id to continue after; empty: no more
-	Error string     `json:"error,omitempty"`
+	Plans []Plan `json:"plans"`
+	Next  string `json:"next,omitempty"` // plan id to continue after; empty: no more
+	Error string `json:"error,omitempty"`
 }
 
 // RefusedAnswer answers refused.ls.
 type RefusedAnswer struct {
-	Refused []RefusedView `json:"refused"`
-	Error   string        `json:"error,omitempty"`
+	Refused []Refused `json:"refused"`
+	Error   string    `json:"error,omitempty"`
 }
 
 // PreviewQuery asks what an unwind would do (plan.preview).
@@ -53,14 +49,14 @@ type ExplainQuery struct {
 
 // ExplainAnswer answers trigger.explain.
 type ExplainAnswer struct {
-	Explain ExplainView `json:"explain"`
-	Error   string      `json:"error,omitempty"`
+	Explain Explain `json:"explain"`
+	Error   string  `json:"error,omitempty"`
 }
 
 // PreviewAnswer answers plan.preview.
 type PreviewAnswer struct {
-	Preview PreviewView `json:"preview"`
-	Error   string      `json:"error,omitempty"`
+	Preview Preview `json:"preview"`
+	Error   string  `json:"error,omitempty"`
 }
 
 // UndoQuery asks for attempts of undos (undo.ls): of a plan, of one action of it, or
@@ -75,9 +71,9 @@ type UndoQuery struct {
 
 // UndosAnswer answers undo.ls.
 type UndosAnswer struct {
-	Undos []UndoView `json:"undos"`
-	Next  string     `json:"next,omitempty"`
-	Error string     `json:"error,omitempty"`
+	Undos []Undo `json:"undos"`
+	Next  string `json:"next,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // ContractQuery asks for published contracts (contract.ls): the current revision of
@@ -91,21 +87,21 @@ type ContractQuery struct {
 
 // ContractsAnswer answers contract.ls.
 type ContractsAnswer struct {
-	Contracts []ContractView `json:"contracts"`
-	Next      string         `json:"next,omitempty"`
-	Error     string         `json:"error,omitempty"`
+	Contracts []Contract `json:"contracts"`
+	Next      string     `json:"next,omitempty"`
+	Error     string     `json:"error,omitempty"`
 }
 
 // StatusAnswer answers status.
 type StatusAnswer struct {
-	Status StatusView `json:"status"`
-	Error  string     `json:"error,omitempty"`
+	Status Status `json:"status"`
+	Error  string `json:"error,omitempty"`
 }
 
 // HostAnswer answers host, which is asked of all hosts of a tenant.
 type HostAnswer struct {
-	Host  HostView `json:"host"`
-	Error string   `json:"error,omitempty"`
+	Host  Host   `json:"host"`
+	Error string `json:"error,omitempty"`
 }
 
 // ErrorAnswer is what every answer can be read as first.
@@ -115,7 +111,7 @@ type ErrorAnswer struct {
 	Want  string `json:"want,omitempty"`  // what would be right there
 }
 
-// Modes of a tenant on a host, as in StatusView.
+// Modes of a tenant on a host, as in Status.
 const (
 	ModeStarting = "starting"    // its ledger is not open yet, or was interrupted
 	ModeStandby  = "standby"     // folds; another host holds the tenant, or none yet
@@ -125,3 +121,36 @@ const (
 	// a disk cannot be written: nothing is folded or dispatched until it can
 	ModeDegraded = "degraded"
 )
+
+// FindQuery asks for plans in order of opening, the latest first (plan.find). Empty
+// fields select all.
+type FindQuery struct {
+	State      string `json:"state,omitempty"` // as Plan.State
+	Agent      string `json:"agent,omitempty"`
+	Capability string `json:"capability,omitempty"` // of one of its actions
+	Label      string `json:"label,omitempty"`      // the label, or key=value of one of the labels
+	Text       string `json:"text,omitempty"`       // what its id or its label begins with
+	FromNs     int64  `json:"from_ns,omitempty"`    // opened at or after this
+	UntilNs    int64  `json:"until_ns,omitempty"`   // opened before this
+	After      string `json:"after,omitempty"`      // Next of the page before
+	Limit      int    `json:"limit,omitempty"`      // 1..1000, default 100
+}
+
+// FindAnswer answers plan.find.
+type FindAnswer struct {
+	Plans []Plan `json:"plans"`
+	Next  string `json:"next,omitempty"` // goes into After; empty: no more
+	// Paused is set where the page ends because it has looked at enough plans, not
+	// because it is full.
+	Paused bool   `json:"paused,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Filter selects plans; empty fields select all.
+type Filter struct {
+	State string `json:"state,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	Label string `json:"label,omitempty"`
+	After string `json:"after,omitempty"` // plan id; the page starts behind it
+	Limit int    `json:"limit,omitempty"` // 1..1000, default 100
+}

@@ -1,0 +1,130 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// WhyQuery asks why a plan unwinds, or what holds it (plan.why).
+type WhyQuery struct {
+	Plan   string `json:"plan"`
+	Action string `json:"action,omitempty"` // only what led to the undo of this one: id, or number
+}
+
+// WhyAnswer answers plan.why.
+type WhyAnswer struct {
+	Why   Why    `json:"why"`
+	Error string `json:"error,omitempty"`
+}
+
+// Why is the chain of causes behind the unwind of a plan, or behind the first of
+// its leases that is cut, or behind the last that was and has not fired since.
+type Why struct {
+	Plan     string    `json:"plan"`
+	State    string    `json:"state"`
+	Owner    string    `json:"owner,omitempty"`
+	Reason   string    `json:"reason,omitempty"`    // of the unwind
+	Origin   string    `json:"origin,omitempty"`    // the committed plan that this one undoes
+	UndoneAs string    `json:"undone_as,omitempty"` // the plan that undoes this committed one; the steps are of that one
+	Steps    []WhyStep `json:"steps"`               // oldest first; empty: no lease has fired
+	Omitted  bool      `json:"omitted,omitempty"`   // more than 64 came before
+	Cycle    *Cycle    `json:"cycle,omitempty"`
+	Cuts     []Cut     `json:"cuts,omitempty"`    // leases that wait for the owner
+	Answers  []Answer  `json:"answers,omitempty"` // leases that the owner has answered, the last answer to each; the last 16
+
+	Action  string             `json:"action,omitempty"` // asked for: its id
+	Waits   []Wait             `json:"waits,omitempty"`  // actions that are owed and not settled, and what for
+	Records []ledger.StoryLine `json:"records"`          // cause, lease, decision, command, outcome, in the order of the ledger
+	Left    string             `json:"left,omitempty"`   // what Records leaves out
+}
+
+// Wait is an action whose undo is owed and not settled, and what it waits for.
+type Wait struct {
+	Number int    `json:"number"` // 0: an act that was claimed by a record which was refused
+	Action string `json:"action"`
+	Undo   string `json:"undo"` // owed, ready, dispatched, waiting, quarantined, exhausted
+	For    string `json:"for"`
+}
+
+// WhyStep is one lease of the chain: what it turned at, and that it fired.
+type WhyStep struct {
+	Plan       string `json:"plan"`
+	Action     string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease      string `json:"lease"`
+	Condition  string `json:"condition,omitempty"`
+	Fired      string `json:"fired,omitempty"`       // address; empty: it is cut
+	Depth      int    `json:"depth"`                 // as counted; an owner's resume counts from 1 again
+	By         string `json:"by,omitempty"`          // fact, part: a plan that is part of it; empty: the chain begins here
+	Undone     string `json:"undone,omitempty"`      // fact: the action of the step before whose undo made it
+	UndonePlan string `json:"undone_plan,omitempty"` // fact: of that undo, the plan of the step before or one that is part of it
+	Key        string `json:"key,omitempty"`         // of that fact; without By: the last fact that the condition read
+	Fact       string `json:"fact,omitempty"`        // address
+	FactNs     int64  `json:"fact_ns,omitempty"`     // without By, and so are the next two
+	Source     string `json:"source,omitempty"`
+	Value      string `json:"value,omitempty"` // JSON; empty: retracted, in the ledger only, or above 1 KiB
+	Retracted  bool   `json:"retracted,omitempty"`
+
+	Said        string `json:"said,omitempty"`         // failed, cancelled, unwind, late, block, redirect: what turned it, if somebody said so
+	SaidOf      string `json:"said_of,omitempty"`      // late: the action
+	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here
+	Actor       string `json:"actor,omitempty"`        // who said so
+	Reason      string `json:"reason,omitempty"`
+	At          string `json:"at,omitempty"`          // address of what was said; of a deadline: where the plan was opened
+	DeadlineNs  int64  `json:"deadline_ns,omitempty"` // of the plan, where that has turned it
+	TurnedNs    int64  `json:"turned_ns,omitempty"`
+	Resumed     *Word  `json:"resumed,omitempty"` // it was cut, and its owner let it fire
+}
+
+// Word is an owner's answer to a cut.
+type Word struct {
+	Answer string `json:"answer"` // resume, give-up
+	By     string `json:"by"`     // who: of two approvers both
+	Reason string `json:"reason,omitempty"`
+	At     string `json:"at"` // address
+	AtNs   int64  `json:"at_ns"`
+}
+
+// Answer is a lease that was cut, and its owner's answer.
+type Answer struct {
+	Action string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease  string `json:"lease"`
+	Why    string `json:"why"` // it was cut
+	Cut    string `json:"cut"` // address
+	Word
+}
+
+// Cycle is what repeats in a chain.
+type Cycle struct {
+	Plans  []string `json:"plans"`            // once round, the first once more at the end
+	Rounds int      `json:"rounds"`           // how often it came round
+	Others string   `json:"others,omitempty"` // what differs each round: actions, plans, or plans and facts
+}
+
+// Cut is a lease that a cascade limit holds until its plan's owner answers.
+type Cut struct {
+	Action   string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Number   int    `json:"number,omitempty"` // of that action
+	Lease    string `json:"lease"`
+	Depth    int    `json:"depth"` // that it would have fired at
+	Why      string `json:"why"`   // "depth 9 of 8"
+	At       string `json:"at"`    // address
+	AtNs     int64  `json:"at_ns"`
+	Cut      string `json:"cut"`                // At with its whole leaf, for programs
+	Proposal string `json:"proposal,omitempty"` // an owner's answer that waits for a second operator
+}
+
+// String reads "cycle of 3: a -> b -> c -> a, went round 2 times".
+func (c *Cycle) String() string {
+	text := fmt.Sprintf("cycle of %d: %s, went round ", len(c.Plans)-1, strings.Join(c.Plans, " -> "))
+	if c.Rounds == 1 {
+		text += "once"
+	} else {
+		text += fmt.Sprintf("%d times", c.Rounds)
+	}
+	if c.Others != "" {
+		text += ", with other " + c.Others + " each time"
+	}
+	return text
+}
