@@ -80,7 +80,8 @@ func (m *Machine) Term() uint64 { return m.term }
 // Begin opens the next message, of so many bytes. A gap is guard G1: a *ledger.Halted.
 func (m *Machine) Begin(sequence uint64, bytes int) error {
 	if want := m.Cursor() + 1; sequence != want {
-		return &ledger.Halted{Guard: "G1", Sequence: want, Problem: fmt.Sprintf("the stream goes on with %d", sequence)}
+		return &ledger.Halted{Guard: "G1", Sequence: want,
+			Problem: fmt.Sprintf("the stream goes on with %d", sequence)}
 	}
 	m.folded = true
 	m.messages++
@@ -153,7 +154,8 @@ func (m *Machine) Acknowledged(sequence uint64, err error, reachable bool, monoN
 		m.pending, m.lost, m.lostNs, m.lostFence = nil, true, monoNs, p.append.Fence
 		m.fenced(Down{Reason: "another holder has begun a term"})
 		return Beaten
-	case !errors.Is(err, ledger.ErrFull) && errors.Is(err, ledger.ErrBusy), errors.Is(err, ledger.ErrInDoubt):
+	case !errors.Is(err, ledger.ErrFull) && errors.Is(err, ledger.ErrBusy),
+		errors.Is(err, ledger.ErrInDoubt):
 		if errors.Is(err, ledger.ErrInDoubt) && reachable {
 			if m.misses++; m.misses >= MissesMax {
 				return Mute
@@ -221,15 +223,18 @@ func (m *Machine) act(now Instant, in Inputs, r *Ready) {
 		m.append(in.Proof, false)
 		return
 	}
-	m.answers = slices.DeleteFunc(m.answers, func(a executor.Answer) bool { return !m.state.Awaits(a) })
+	m.answers = slices.DeleteFunc(m.answers,
+		func(a executor.Answer) bool { return !m.state.Awaits(a) })
 	due, waits := m.state.NextWake()
 	working := m.state.HasWork() || m.state.MemoryWork(m.config.MemoryMax)
-	if len(m.answers) == 0 && len(in.Paged) == 0 && len(in.Destroyed) == 0 && !working && (!waits || due > now.EpochNs) {
+	if len(m.answers) == 0 && len(in.Paged) == 0 && len(in.Destroyed) == 0 && !working &&
+		(!waits || due > now.EpochNs) {
 		return
 	}
 	input := executor.Input{
-		EpochNs: now.EpochNs, HoldClock: now.Held, Answers: m.answers, Paged: in.Paged, Destroyed: in.Destroyed,
-		Cascade: m.config.Cascade, MemoryMax: m.config.MemoryMax, SizeMax: CommitSizeMax,
+		EpochNs: now.EpochNs, HoldClock: now.Held, Answers: m.answers, Paged: in.Paged,
+		Destroyed: in.Destroyed,
+		Cascade:   m.config.Cascade, MemoryMax: m.config.MemoryMax, SizeMax: CommitSizeMax,
 	}
 	records := m.state.Decide(input)
 	if m.config.Decided != nil {
@@ -255,9 +260,11 @@ func (m *Machine) append(records []*pb.Record, claim bool) {
 	if claim {
 		source, fence = term, m.state.Meta().Fence
 	}
-	m.pending = &pending{out: true, delay: int64(RetryMin), append: Append{Claim: claim, Append: ledger.Append{
-		Subject: source.Subject(), ID: m.config.NewID(), Data: data, FenceSubject: term.Subject(), Fence: fence,
-	}}}
+	m.pending = &pending{out: true, delay: int64(RetryMin),
+		append: Append{Claim: claim, Append: ledger.Append{
+			Subject: source.Subject(), ID: m.config.NewID(), Data: data,
+			FenceSubject: term.Subject(), Fence: fence,
+		}}}
 }
 
 // wake says when time alone calls for the next step, in ns from now.

@@ -99,7 +99,8 @@ func try(ctx context.Context, top, work string, m mutant, seeds int) (found stri
 	if err != nil {
 		return "", err
 	}
-	replaced, overlay, binary := filepath.Join(work, "mutant.go"), filepath.Join(work, "overlay.json"), filepath.Join(work, "sim.test")
+	replaced, overlay, binary := filepath.Join(work, "mutant.go"), filepath.Join(work, "overlay.json"),
+		filepath.Join(work, "sim.test")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: replaced}})
 	if err != nil {
 		return "", fmt.Errorf("cannot list the file: %w", err)
@@ -107,12 +108,14 @@ func try(ctx context.Context, top, work string, m mutant, seeds int) (found stri
 	if err := errors.Join(os.WriteFile(replaced, mutated, 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("cannot write the mutant: %w", err)
 	}
-	build := exec.CommandContext(ctx, "go", "test", "-vet=off", "-c", "-overlay", overlay, "-o", binary, "./executor/sim")
+	build := exec.CommandContext(ctx, "go", "test", "-vet=off", "-c", "-overlay", overlay, "-o",
+		binary, "./executor/sim")
 	build.Dir = top
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build it: %w\n%s", err, out)
 	}
-	run := exec.CommandContext(ctx, binary, "-test.run", "^TestNewSeeds$", "-test.timeout", "10m", "-seed", "1", "-seeds", fmt.Sprint(seeds))
+	run := exec.CommandContext(ctx, binary, "-test.run", "^TestNewSeeds$", "-test.timeout", "10m",
+		"-seed", "1", "-seeds", fmt.Sprint(seeds))
 	run.Dir = filepath.Join(top, "executor", "sim")
 	out, err := run.CombinedOutput()
 	var exit *exec.ExitError
