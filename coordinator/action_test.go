@@ -112,7 +112,8 @@ func TestWhatAForwardsErrorMeans(t *testing.T) {
 				}
 				mustDo(t, p, write("b")) // a tool error undoes nothing (S70)
 				r := find(t, store, c.want)
-				code, message := r.GetForwardFailed().GetCode()+r.GetForwardInDoubt().GetCode(), r.GetForwardFailed().GetMessage()+r.GetForwardInDoubt().GetMessage()
+				code, message := r.GetForwardFailed().GetCode()+r.GetForwardInDoubt().GetCode(),
+					r.GetForwardFailed().GetMessage()+r.GetForwardInDoubt().GetMessage()
 				if code != c.code || message != c.err.Error() {
 					t.Errorf("record %v", r)
 				}

@@ -239,7 +239,8 @@ func TestABeforeImageAndAPublishedContractOverNATS(t *testing.T) {
 
 func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 	agent, root, _ := serve(t)
-	answer(t, root, "query.default.plan.outcome", func(body []byte) any { // an executor that has no verdict yet, and says so
+	// an executor that has no verdict yet, and says so
+	answer(t, root, "query.default.plan.outcome", func(body []byte) any {
 		var q api.OutcomeQuery
 		if err := json.Unmarshal(body, &q); err != nil || q.Action != "a" {
 			t.Errorf("asked %+v, %v", q, err)

@@ -42,7 +42,8 @@ func TestAFilterPicksRecords(t *testing.T) {
 		t.Error("what is no record cannot be picked", err)
 	}
 	for text, want := range map[string]string{
-		``: "no expression", `kid == "x"`: "did you mean kind", `plan`: "true or false", `facts["x"]`: "a filter reads", `kind = "x"`: "use ==",
+		``: "no expression", `kid == "x"`: "did you mean kind", `plan`: "true or false", `facts["x"]`: "a filter reads",
+		`kind = "x"`:              "use ==",
 		strings.Repeat("x", 5000): "no expression",
 	} {
 		if _, err := triggers.CompileFilter(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -177,7 +177,8 @@ func TestWhatExceedsABoundIsRefused(t *testing.T) {
 			took := testenv.CPU() - began
 			t.Logf("%v: %.100v", took, err)
 			var refused *Error
-			if !errors.As(err, &refused) || refused.Line < 1 || refused.Column < 1 || refused.Message == "" || len(refused.Error()) > 500 {
+			if !errors.As(err, &refused) || refused.Line < 1 || refused.Column < 1 || refused.Message == "" ||
+				len(refused.Error()) > 500 {
 				t.Errorf("%v", err)
 			}
 			if took > 500*time.Millisecond {

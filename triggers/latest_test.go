@@ -77,7 +77,8 @@ func TestLatestOfAnUnknownTimeIsUnknown(t *testing.T) {
 func TestLatestFindsAGapInAStretchOfThePast(t *testing.T) {
 	for last, want := range map[int64]Truth{20: False, 21: True} { // 10 s after the beat at 10, and 11 s
 		m := newMemory(t)
-		l := newTimeline(t, `at("start") < at("stop") && ([at("start")] + latest(256, "beat", at("start"), at("stop") - at("start"))).exists(t,
+		l := newTimeline(t,
+			`at("start") < at("stop") && ([at("start")] + latest(256, "beat", at("start"), at("stop") - at("start"))).exists(t,
 			t + duration("10s") < at("stop") && size(latest(1, "beat", t + duration("1ns"), duration("10s"))) == 0)`)
 		for _, e := range []struct {
 			key string

@@ -168,13 +168,16 @@ func compareOverTime(t *testing.T, name string, condition *Condition, expression
 }
 
 func FuzzCompile(f *testing.F) {
-	for _, seed := range []string{`after(plan.deadline)`, `has(facts.x.y) && !("a" in facts)`, `[1,2].map(x, x * 2).all(y, y > 1)`, `facts[?"a"].orValue(1) < action.amount`, `r"\d" // c`, `{"a": 1.5}["b"]`, `"` + strings.Repeat("é", 9)} {
+	for _, seed := range []string{`after(plan.deadline)`, `has(facts.x.y) && !("a" in facts)`,
+		`[1,2].map(x, x * 2).all(y, y > 1)`, `facts[?"a"].orValue(1) < action.amount`, `r"\d" // c`, `{"a": 1.5}["b"]`,
+		`"` + strings.Repeat("é", 9)} {
 		f.Add(seed)
 	}
 	cache, world := NewCache(64), newCrowd()
 	f.Fuzz(func(t *testing.T, expression string) {
 		if binding, err := cache.Binding(expression); err == nil {
-			if raw, err := binding.Evaluate(BindingVars{Input: json.RawMessage(`{"a":[1,{"b":"c"}]}`)}); err == nil && !json.Valid(raw) {
+			if raw, err := binding.Evaluate(BindingVars{Input: json.RawMessage(`{"a":[1,{"b":"c"}]}`)}); err == nil &&
+				!json.Valid(raw) {
 				t.Errorf("binding %q gives %q", expression, raw)
 			}
 		}
@@ -196,7 +199,9 @@ func FuzzEvaluate(f *testing.F) {
 	f.Add(`facts["k"].x.all(i, i > 1)`, `{"x":[1,2]}`, int64(5))
 	f.Add(`within("k", action.at, duration("5ns")) || facts["k"] == 1.5`, `1.50`, int64(-1))
 	f.Add(`facts["k"] + 1 > 9223372036854775807`, `9223372036854775807`, int64(1)<<62)
-	for _, seed := range []string{`facts.few.exists(a, facts["text" + a] == facts.list1)`, `count("a", duration("1h")) + count("b", duration("2h")) > 3`, `[facts.text1].map(x, x + x).map(x, x + x) == []`, `facts.list1 == facts.list2 || facts.deep in facts.few`} {
+	for _, seed := range []string{`facts.few.exists(a, facts["text" + a] == facts.list1)`,
+		`count("a", duration("1h")) + count("b", duration("2h")) > 3`, `[facts.text1].map(x, x + x).map(x, x + x) == []`,
+		`facts.list1 == facts.list2 || facts.deep in facts.few`} {
 		f.Add(seed, `"few"`, start)
 	}
 	cache, world := NewCache(64), newCrowd()
@@ -225,7 +230,8 @@ func evaluateAt(t *testing.T, condition *Condition, value string, now int64) Res
 }
 
 func FuzzDecodeIsJSON(f *testing.F) {
-	for _, seed := range []string{`{"a":[1,2.5,"x\u00e9",null,true,{"a":1,"a":2}]}`, `1e400`, `-0`, `"\ud800"`, `[`, `{"b":1,"a":2}`} {
+	for _, seed := range []string{`{"a":[1,2.5,"x\u00e9",null,true,{"a":1,"a":2}]}`, `1e400`, `-0`, `"\ud800"`, `[`,
+		`{"b":1,"a":2}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -238,7 +244,8 @@ func FuzzDecodeIsJSON(f *testing.F) {
 			return // a number that no double holds, or nested too deep
 		}
 		var want, got any
-		if json.Unmarshal([]byte(text), &want) == nil && (json.Unmarshal(raw, &got) != nil || fmt.Sprint(want) != fmt.Sprint(got)) {
+		if json.Unmarshal([]byte(text), &want) == nil &&
+			(json.Unmarshal(raw, &got) != nil || fmt.Sprint(want) != fmt.Sprint(got)) {
 			t.Errorf("%q is read as %s", text, raw)
 		}
 	})

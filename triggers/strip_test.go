@@ -36,7 +36,8 @@ unknown  |
 false    |................................
          +--------------------------------1....>
           0s                              8s`},
-		{`absent_for("k", first_at("j"), duration("1h"))`, Timeline{Events: []Event{fact(10, "j", `1`), fact(10, "j", `2`), fact(900, "k", `1`)}}, `
+		{`absent_for("k", first_at("j"), duration("1h"))`,
+			Timeline{Events: []Event{fact(10, "j", `1`), fact(10, "j", `2`), fact(900, "k", `1`)}}, `
 true     |
 unknown  |??????????????????????//????????
 false    |                                x....

@@ -60,7 +60,8 @@ func (a *author) plan(n int) {
 				Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{Capability: "do." + id,
 					Class: pb.Class_CLASS_COMPENSABLE}}},
 			&pb.Record{Action: id,
-				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "undo." + id, Attempts: 2, BackoffNs: 1e9}}},
+				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{Capability: "undo." + id,
+					Attempts: 2, BackoffNs: 1e9}}},
 			&pb.Record{Action: id, Payload: &pb.Payload{Output: []byte(`{"ref":1}`)},
 				Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
 	}

@@ -59,7 +59,8 @@ examples:
 	}
 	inGo := compile(t, contract.Contract{
 		Capability: "a.b", Class: contract.Compensable, Lift: []string{"x", "y"}, ValidFor: 240 * time.Hour,
-		Inverse:  &contract.Inverse{Call: "a.undo", With: map[string]any{"id": "=output.id", "n": json.Number("10.10"), "list": []any{1, "=input.x"}}},
+		Inverse: &contract.Inverse{Call: "a.undo", With: map[string]any{"id": "=output.id", "n": json.Number("10.10"),
+			"list": []any{1, "=input.x"}}},
 		Triggers: map[string]string{"late": "after(plan.deadline)"},
 	})
 	if digests[0] != digests[1] || digests[0] != string(inGo.Digest[:]) {
@@ -74,30 +75,60 @@ func TestEveryFieldIsInTheDigest(t *testing.T) {
 	jitter := 3
 	seen := map[[32]byte]string{compile(t, branch()).Digest: "none"}
 	for name, f := range map[string]change{
-		"capability": func(c *contract.Contract) { c.Capability = "x" }, "fidelity": func(c *contract.Contract) { c.Fidelity = "" },
-		"no before": func(c *contract.Contract) { c.Before = nil }, "before": func(c *contract.Contract) { c.Before.Call = "x" },
-		"before with": func(c *contract.Contract) { c.Before.With["x"] = 1 }, "before timeout": func(c *contract.Contract) { c.Before.Timeout = 1 },
-		"before attempts": func(c *contract.Contract) { c.Before.Attempts = 1 }, "before backoff": func(c *contract.Contract) { c.Before.Backoff = 1 },
-		"inverse": func(c *contract.Contract) { c.Inverse.Call = "x" }, "with": func(c *contract.Contract) { c.Inverse.With["sha"] = "=input.sha" },
-		"literal": func(c *contract.Contract) { c.Inverse.With["force"] = "true" }, "worker": func(c *contract.Contract) { c.Inverse.WorkerVersion = "2" },
-		"agent":    func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}} },
-		"prompt":   func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, Prompt: "x"} },
-		"turns":    func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, MaxTurns: 3} },
-		"model":    func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, Model: "x"} },
-		"attempts": func(c *contract.Contract) { c.Inverse.Attempts = 2 }, "backoff": func(c *contract.Contract) { c.Inverse.Backoff = 2 },
-		"backoff max": func(c *contract.Contract) { c.Inverse.BackoffMax = time.Hour }, "jitter": func(c *contract.Contract) { c.Inverse.Jitter = &jitter },
-		"timeout": func(c *contract.Contract) { c.Inverse.Timeout = 2 }, "dedupe": func(c *contract.Contract) { c.Inverse.Dedupe = 2 },
-		"done": func(c *contract.Contract) { c.Inverse.Done = "true" }, "stop": func(c *contract.Contract) { c.Inverse.Stop = "true" },
-		"approve": func(c *contract.Contract) { c.Inverse.Approve = contract.ApproveOwner }, "no verify": func(c *contract.Contract) { c.Inverse.Verify = nil },
-		"verify": func(c *contract.Contract) { c.Inverse.Verify.Call = "x" }, "ok": func(c *contract.Contract) { c.Inverse.Verify.Ok = "true" },
-		"verify with": func(c *contract.Contract) { c.Inverse.Verify.With = map[string]any{"x": 1} }, "verify timeout": func(c *contract.Contract) { c.Inverse.Verify.Timeout = 1 },
+		"capability":      func(c *contract.Contract) { c.Capability = "x" },
+		"fidelity":        func(c *contract.Contract) { c.Fidelity = "" },
+		"no before":       func(c *contract.Contract) { c.Before = nil },
+		"before":          func(c *contract.Contract) { c.Before.Call = "x" },
+		"before with":     func(c *contract.Contract) { c.Before.With["x"] = 1 },
+		"before timeout":  func(c *contract.Contract) { c.Before.Timeout = 1 },
+		"before attempts": func(c *contract.Contract) { c.Before.Attempts = 1 },
+		"before backoff":  func(c *contract.Contract) { c.Before.Backoff = 1 },
+		"inverse":         func(c *contract.Contract) { c.Inverse.Call = "x" },
+		"with":            func(c *contract.Contract) { c.Inverse.With["sha"] = "=input.sha" },
+		"literal":         func(c *contract.Contract) { c.Inverse.With["force"] = "true" },
+		"worker":          func(c *contract.Contract) { c.Inverse.WorkerVersion = "2" },
+		"agent":           func(c *contract.Contract) { c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}} },
+		"prompt": func(c *contract.Contract) {
+			c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, Prompt: "x"}
+		},
+		"turns": func(c *contract.Contract) {
+			c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, MaxTurns: 3}
+		},
+		"model": func(c *contract.Contract) {
+			c.Inverse.Agent = &contract.Agent{Tools: []string{"a", "b"}, Model: "x"}
+		},
+		"attempts":    func(c *contract.Contract) { c.Inverse.Attempts = 2 },
+		"backoff":     func(c *contract.Contract) { c.Inverse.Backoff = 2 },
+		"backoff max": func(c *contract.Contract) { c.Inverse.BackoffMax = time.Hour },
+		"jitter":      func(c *contract.Contract) { c.Inverse.Jitter = &jitter },
+		"timeout":     func(c *contract.Contract) { c.Inverse.Timeout = 2 },
+		"dedupe":      func(c *contract.Contract) { c.Inverse.Dedupe = 2 },
+		"done":        func(c *contract.Contract) { c.Inverse.Done = "true" },
+		"stop":        func(c *contract.Contract) { c.Inverse.Stop = "true" },
+		"approve": func(c *contract.Contract) {
+			c.Inverse.Approve = contract.ApproveOwner
+		}, "no verify": func(c *contract.Contract) { c.Inverse.Verify = nil },
+		"verify": func(c *contract.Contract) { c.Inverse.Verify.Call = "x" },
+		"ok":     func(c *contract.Contract) { c.Inverse.Verify.Ok = "true" },
+		"verify with": func(c *contract.Contract) {
+			c.Inverse.Verify.With = map[string]any{"x": 1}
+		}, "verify timeout": func(c *contract.Contract) { c.Inverse.Verify.Timeout = 1 },
 		"probe": func(c *contract.Contract) { c.Probe.Call = "x" }, "no probe": func(c *contract.Contract) { c.Probe = nil },
-		"answer": func(c *contract.Contract) { c.Probe.Answer = "" }, "external ref": func(c *contract.Contract) { c.Probe.ExternalRef = "probe.x" },
-		"in doubt": func(c *contract.Contract) { c.OnInDoubt = contract.InDoubtQuarantine }, "late": func(c *contract.Contract) { c.OnLate = contract.LateQuarantine },
-		"valid for": func(c *contract.Contract) { c.ValidFor = 1 }, "valid until": func(c *contract.Contract) { c.ValidUntil = "input.t" },
-		"warn": func(c *contract.Contract) { c.Warn = 1 }, "lift": func(c *contract.Contract) { c.Lift = []string{"x"} },
-		"triggers": func(c *contract.Contract) { c.Triggers = map[string]string{"t": "plan.status == 'x'"} }, "page": func(c *contract.Contract) { c.Page = "x" },
-		"review": func(c *contract.Contract) { c.Review = true }, "review timeout": func(c *contract.Contract) { c.Review, c.ReviewTimeout = true, 1 },
+		"answer":       func(c *contract.Contract) { c.Probe.Answer = "" },
+		"external ref": func(c *contract.Contract) { c.Probe.ExternalRef = "probe.x" },
+		"in doubt":     func(c *contract.Contract) { c.OnInDoubt = contract.InDoubtQuarantine },
+		"late":         func(c *contract.Contract) { c.OnLate = contract.LateQuarantine },
+		"valid for":    func(c *contract.Contract) { c.ValidFor = 1 },
+		"valid until":  func(c *contract.Contract) { c.ValidUntil = "input.t" },
+		"warn":         func(c *contract.Contract) { c.Warn = 1 },
+		"lift":         func(c *contract.Contract) { c.Lift = []string{"x"} },
+		"triggers": func(c *contract.Contract) {
+			c.Triggers = map[string]string{"t": "plan.status == 'x'"}
+		}, "page": func(c *contract.Contract) { c.Page = "x" },
+		"review": func(c *contract.Contract) { c.Review = true }, "review timeout": func(c *contract.Contract) {
+			c.Review,
+				c.ReviewTimeout = true, 1
+		},
 		"class": func(c *contract.Contract) {
 			c.Class, c.Before, c.Inverse, c.Probe = contract.Irreversible, nil, nil, nil
 		},
@@ -157,12 +188,16 @@ func TestWhatIsPublishedCanBeReadBack(t *testing.T) {
 func TestLiteralsAreExact(t *testing.T) {
 	for text, want := range map[string]string{
 		`10.10`: `10.10`, `1.5`: `1.5`, `2.0`: `2.0`, `-0`: `-0`, `0`: `0`, `-7`: `-7`, `1e3`: `1e3`, `-1.50`: `-1.50`,
-		`123456789012345678901234567890`: `123456789012345678901234567890`, `9223372036854775808`: `9223372036854775808`, `-9223372036854775808`: `-9223372036854775808`,
+		`123456789012345678901234567890`: `123456789012345678901234567890`, `9223372036854775808`: `9223372036854775808`,
+		`-9223372036854775808`:                 `-9223372036854775808`,
 		`0.1000000000000000055511151231257827`: `0.1000000000000000055511151231257827`,
-		`1_000`:                                `1000`, `0x1f`: `31`, `0o17`: `15`, `+5`: `5`, `.5`: `0.5`, `5.`: `5.0`, `"10.10"`: `"10.10"`, `2026-12-01`: `"2026-12-01"`,
-		`true`: `true`, `null`: `null`, `~`: `null`, `""`: `""`, `yes`: `"yes"`, `"a\"\\\u0001\n😀é</b>"`: `"a\"\\\u0001\n😀é</b>"`,
-		`[]`: `[]`, `{}`: `{}`, `[1, [2.50, {a: null}]]`: `[1,[2.50,{"a":null}]]`, `{b: 1, a: "=1 + 1"}`: `{"a":2,"b":1}`,
-		`{"a b": 1, "": 2}`: `{"":2,"a b":1}`, `"='='"`: `"="`, `" =x"`: `" =x"`,
+		`1_000`:                                `1000`, `0x1f`: `31`, `0o17`: `15`, `+5`: `5`, `.5`: `0.5`, `5.`: `5.0`,
+		`"10.10"`: `"10.10"`, `2026-12-01`: `"2026-12-01"`,
+		`true`: `true`, `null`: `null`, `~`: `null`, `""`: `""`, `yes`: `"yes"`,
+		`"a\"\\\u0001\n😀é</b>"`: `"a\"\\\u0001\n😀é</b>"`,
+		`[]`:                    `[]`, `{}`: `{}`, `[1, [2.50, {a: null}]]`: `[1,[2.50,{"a":null}]]`,
+		`{b: 1, a: "=1 + 1"}`: `{"a":2,"b":1}`,
+		`{"a b": 1, "": 2}`:   `{"":2,"a b":1}`, `"='='"`: `"="`, `" =x"`: `" =x"`,
 	} {
 		s := parse(t, head+"capability: a.b\nclass: compensable\ninverse:\n  call: a.c\n  with: {x: "+text+"}\n")[0]
 		expression := registered(t, s.Contract).Bindings[0].Expression
@@ -179,8 +214,10 @@ func TestLiteralsAreExact(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"180d": 180 * 24 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "30s": 30 * time.Second, "10m": 10 * time.Minute,
-		"1.5s": 1500 * time.Millisecond, "100ms": 100 * time.Millisecond, "0s": 0, "-1d": -24 * time.Hour, "-5s": -5 * time.Second,
+		"180d": 180 * 24 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "30s": 30 * time.Second,
+		"10m":  10 * time.Minute,
+		"1.5s": 1500 * time.Millisecond, "100ms": 100 * time.Millisecond, "0s": 0, "-1d": -24 * time.Hour,
+		"-5s": -5 * time.Second,
 	} {
 		got, err := contract.ParseDuration(text)
 		if err != nil || got != want {
@@ -190,12 +227,14 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%s is written as %s (%v)", text, contract.FormatDuration(got), err)
 		}
 	}
-	for _, text := range []string{"", "5", "d", "1d-5s", "-1d5s", "1d+5s", "1dx", "106752d", "106751d24h", "2w", "NaNd", "Infd"} {
+	for _, text := range []string{"", "5", "d", "1d-5s", "-1d5s", "1d+5s", "1dx", "106752d", "106751d24h", "2w", "NaNd",
+		"Infd"} {
 		if got, err := contract.ParseDuration(text); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0s", time.Hour: "1h", 90 * time.Minute: "1h30m", 36 * time.Hour: "1d12h", 61 * time.Second: "1m1s", time.Hour + time.Second: "1h0m1s"} {
+	for d, want := range map[time.Duration]string{0: "0s", time.Hour: "1h", 90 * time.Minute: "1h30m",
+		36 * time.Hour: "1d12h", 61 * time.Second: "1m1s", time.Hour + time.Second: "1h0m1s"} {
 		if got := contract.FormatDuration(d); got != want {
 			t.Errorf("%d is written as %s, want %s", d, got, want)
 		}
@@ -205,7 +244,8 @@ func TestDurations(t *testing.T) {
 func ExampleCompile() {
 	c, err := contract.Compile(contract.Contract{
 		Capability: "git.branch.create", Class: contract.Compensable,
-		Inverse:  &contract.Inverse{Call: "git.branch.delete", With: map[string]any{"name": "=input.name", "sha": "=output.sah"}, Done: `error.kode == "gone"`},
+		Inverse: &contract.Inverse{Call: "git.branch.delete",
+			With: map[string]any{"name": "=input.name", "sha": "=output.sah"}, Done: `error.kode == "gone"`},
 		ValidFor: 90 * 24 * time.Hour, ValidUntil: "imput.end",
 	}, triggers.NewCache(64))
 	fmt.Println(c == nil, strings.Replace(err.Error(), "cannot compile expression: ", "", 1))

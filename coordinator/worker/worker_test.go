@@ -485,7 +485,8 @@ func TestAReportRepeatsNothingThatWasSealed(t *testing.T) {
 	w := wire(t, nil)
 	c := command("k1")
 	c.Arguments, c.Opened = json.RawMessage(
-		`{"booking":{"id":"bk-1234","amount":120000,"card":"4000&1234","pin":987654}}`), []string{"/booking/card", "/booking/pin", "/none"}
+		`{"booking":{"id":"bk-1234","amount":120000,"card":"4000&1234","pin":987654}}`),
+		[]string{"/booking/card", "/booking/pin", "/none"}
 	for _, example := range []struct {
 		name                 string
 		result               Result

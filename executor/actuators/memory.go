@@ -20,7 +20,8 @@ func (Memory) Send(c api.Command, done func(Result)) {
 	if c.Purpose != ledger.PurposeUndo || ledger.MemoryArguments(c.Capability) == nil {
 		reply = api.Reply{
 			Status: api.StatusStop, Code: "unknown_capability", Worker: memoryName,
-			Message: fmt.Sprintf("working memory has no %s of %s; it has %s and %s", c.Purpose, c.Capability, ledger.CapabilityAssert, ledger.CapabilityRetract),
+			Message: fmt.Sprintf("working memory has no %s of %s; it has %s and %s", c.Purpose, c.Capability,
+				ledger.CapabilityAssert, ledger.CapabilityRetract),
 		}
 	}
 	done(Result{Fate: Replied, Reply: reply})

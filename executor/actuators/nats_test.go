@@ -295,7 +295,8 @@ func TestSilenceEndsWithTheTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := make(chan Result, 1)
-	a.Send(api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 50}, func(r Result) { results <- r })
+	a.Send(api.Command{Purpose: ledger.PurposeUndo, Tenant: "t", Capability: "x", TimeoutMs: 50},
+		func(r Result) { results <- r })
 	if r := <-results; r.Fate != Silent || r.Took < 50*time.Millisecond {
 		t.Errorf("%+v", r)
 	}

@@ -44,7 +44,8 @@ func (n *NATS) receivePage(id token, s *sending, data []byte) {
 	case err == nil && t.Stream != "":
 	case err != nil:
 		err = fmt.Errorf("the reply to page %s is not JSON: %w", s.key, err)
-		n.refused(Refusal{Reason: RefusedUnreadable, Command: s.command(n.tenant), Worker: t.By, Err: err})
+		n.refused(Refusal{Reason: RefusedUnreadable, Command: s.command(n.tenant), Worker: t.By,
+			Err: err})
 	default:
 		err = ledger.Refuse("id", fmt.Sprintf("%.64q", t.ID), "the id of the page, "+s.key)
 		n.refused(Refusal{Reason: RefusedEcho, Command: s.command(n.tenant), Worker: t.By, Err: err})

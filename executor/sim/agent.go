@@ -46,12 +46,13 @@ func (a *agent) append(then func(), records ...*pb.Record) {
 		r.Plan, r.Writer = a.p.id, a.writer
 	}
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: a.p.agent, Plan: a.p.id}
-	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone }, func(sequence uint64, _ bool) {
-		a.stored = max(a.stored, sequence)
-		if !a.gone && then != nil {
-			then()
-		}
-	})
+	a.w.persist(a.name(), source, records, a.p.r, func() bool { return a.gone },
+		func(sequence uint64, _ bool) {
+			a.stored = max(a.stored, sequence)
+			if !a.gone && then != nil {
+				then()
+			}
+		})
 }
 
 // open opens the plan, now and then in one commit with its first pair.
@@ -85,7 +86,9 @@ func (a *agent) next() {
 	case stepWait:
 		a.w.after(s.waitNs, a.next)
 	case stepSave:
-		a.append(a.next, &pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: s.name, Number: s.number}}})
+		a.append(a.next,
+			&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Name: s.name,
+				Number: s.number}}})
 	case stepBack:
 		a.append(func() { a.w.after(a.p.r.between(second, 10*second), a.next) },
 			&pb.Record{Kind: &pb.Record_UnwindRequested{UnwindRequested: &pb.UnwindRequested{ToSavepoint: s.name, Reason: "another way", Number: s.number}}})
@@ -133,8 +136,11 @@ func (a *agent) end(kind stepKind) {
 // act registers an action and calls its forward.
 func (a *agent) act(s *actionSpec) {
 	pair := []*pb.Record{
-		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward}, Payload: &pb.Payload{Input: s.pair.input}},
-		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}, Payload: &pb.Payload{Before: s.pair.image}},
+		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward},
+			Payload: &pb.Payload{Input: s.pair.input}},
+		{Action: s.id,
+			Kind:    &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation},
+			Payload: &pb.Payload{Before: s.pair.image}},
 	}
 	if s.once { // reported after the fact: the effect is there already
 		ref, ok := a.w.provider.do(s, false)
@@ -144,9 +150,11 @@ func (a *agent) act(s *actionSpec) {
 		}
 		s.acknowledged = true
 		pair = append(pair, completed(s, ref))
-		if a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepCommit && a.out == 0 { // all in one commit
+		// all in one commit
+		if a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepCommit && a.out == 0 {
 			a.at++
-			pair = append(pair, &pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
+			pair = append(pair,
+				&pb.Record{Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}})
 		}
 		a.append(a.next, pair...)
 		return
@@ -164,7 +172,8 @@ func (a *agent) act(s *actionSpec) {
 
 func completed(s *actionSpec, ref string) *pb.Record {
 	r := &pb.Record{Action: s.id, Payload: &pb.Payload{Output: fmt.Appendf(nil, `{"ref":%q}`, ref)},
-		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref, Lifted: []byte(`{"n":2}`), OutputIncomplete: s.large}}}
+		Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{ExternalRef: ref,
+			Lifted: []byte(`{"n":2}`), OutputIncomplete: s.large}}}
 	if s.large && s.lost {
 		r.Payload = nil
 	}
@@ -172,11 +181,13 @@ func completed(s *actionSpec, ref string) *pb.Record {
 }
 
 func failed(s *actionSpec) *pb.Record {
-	return &pb.Record{Action: s.id, Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "refused", Message: "no"}}}
+	return &pb.Record{Action: s.id,
+		Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "refused", Message: "no"}}}
 }
 
 func inDoubt(s *actionSpec) *pb.Record {
-	return &pb.Record{Action: s.id, Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Message: "timeout"}}}
+	return &pb.Record{Action: s.id,
+		Kind: &pb.Record_ForwardInDoubt{ForwardInDoubt: &pb.ForwardInDoubt{Message: "timeout"}}}
 }
 
 // outcome reports what came of a forward, at once or with the next commit.
@@ -197,7 +208,8 @@ func (a *agent) outcome(s *actionSpec, r *pb.Record) {
 	case s.lateNs != 0 && s.luck == luckGood:
 		a.w.after(s.lateNs, func() { a.late(s, r) })
 		onward()
-	case !s.detached && a.p.r.percent(30) && a.at < len(a.p.steps) && a.p.steps[a.at].kind == stepAct && (a.told == "" || a.stubborn):
+	case !s.detached && a.p.r.percent(30) && a.at < len(a.p.steps) &&
+		a.p.steps[a.at].kind == stepAct && (a.told == "" || a.stubborn):
 		a.carried = append(a.carried, r)
 		onward()
 	default:

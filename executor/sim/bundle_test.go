@@ -34,17 +34,20 @@ func TestNoWorldRaisesAFalseAlarm(t *testing.T) {
 		}
 		public := w.notary.key(0).verifier
 		data := packed(t, w)
-		r, err := verify.Check(bytes.NewReader(data), verify.Options{Keys: []string{public}, AtRest: true, Memory: audit.Memory{Shelf: shelf{}, HandMax: 1}})
+		r, err := verify.Check(bytes.NewReader(data), verify.Options{Keys: []string{public}, AtRest: true,
+			Memory: audit.Memory{Shelf: shelf{}, HandMax: 1}})
 		if err != nil || r.Verdict != verify.Proven {
 			t.Fatalf("seed %d: %v %s %+v %+v", seed, err, r.Verdict, r.Findings, r.Doubts)
 		}
-		if at, err := verify.Check(bytes.NewReader(data), verify.Options{Keys: []string{public}, AtRest: true}); err != nil || !reflect.DeepEqual(at, r) {
+		if at, err := verify.Check(bytes.NewReader(data), verify.Options{Keys: []string{public}, AtRest: true}); err != nil ||
+			!reflect.DeepEqual(at, r) {
 			t.Fatalf("seed %d: with everything at hand: %v %+v, want %+v", seed, err, at, r)
 		}
 		if proven++; proven <= testenv.Cases(12, 60) {
 			checkPlans(t, seed, data, public)
 		}
-		records, checkpoints, rotations = records+r.Size, checkpoints+r.Signed.Checkpoints-1, rotations+len(r.Signed.Rotations)
+		records, checkpoints, rotations = records+r.Size, checkpoints+r.Signed.Checkpoints-1,
+			rotations+len(r.Signed.Rotations)
 	}
 	if checkpoints == 0 || rotations == 0 {
 		t.Errorf("%d checkpoints and %d rotations in %d worlds", checkpoints, rotations, proven)

@@ -25,7 +25,8 @@ func (c *copied) add(m ledger.Message) error {
 	switch at := m.Sequence; {
 	case at <= uint64(len(c.messages)):
 		if !sameMessage(c.messages[at-1], m) {
-			return &ledger.Halted{Guard: "G3", Sequence: at, Problem: "the stream has another record than the copy"}
+			return &ledger.Halted{Guard: "G3", Sequence: at,
+				Problem: "the stream has another record than the copy"}
 		}
 	case at > uint64(len(c.messages)+len(c.pending)):
 		c.pending = append(c.pending, m)
@@ -56,7 +57,8 @@ func (c *copied) attach(head ledger.Head) error {
 	h := c.h
 	c.pending, c.createdNs = nil, head.CreatedNs
 	if at := h.cursor(); at > uint64(len(c.messages)) && !c.cut {
-		h.w.check.fail("G3", at, "the state of %s has more than its second copy, which ends at %d", h.name, len(c.messages))
+		h.w.check.fail("G3", at, "the state of %s has more than its second copy, which ends at %d",
+			h.name, len(c.messages))
 	}
 	for at := uint64(len(c.messages)) + 1; at <= h.cursor(); at++ {
 		m, err := h.w.stream.read(at)
@@ -111,7 +113,8 @@ func (h *host) scrub() {
 	for i := range h.copy.messages {
 		at := uint64(i) + 1
 		if same, _ := h.copy.same(at); !same {
-			h.halt(&ledger.Halted{Guard: "G4", Sequence: at, Problem: "the stream has another record here than the copy"})
+			h.halt(&ledger.Halted{Guard: "G4", Sequence: at,
+				Problem: "the stream has another record here than the copy"})
 			return
 		}
 	}
@@ -136,7 +139,8 @@ func (h *host) keepHalt(halted *ledger.Halted) {
 			h.startAgain()
 		})
 	default:
-		h.w.check.fail("L4", halted.Sequence, "halted, and record %d is mended: %s", h.w.check.lostAt, halted.Error())
+		h.w.check.fail("L4", halted.Sequence, "halted, and record %d is mended: %s", h.w.check.lostAt,
+			halted.Error())
 		h.w.over = true
 	}
 }
@@ -153,7 +157,8 @@ func (h *host) startAgain() {
 func (c *checker) attached(h *host) {
 	switch h.copy.restarts {
 	case 1:
-		c.fail("G4", c.lostAt, "%s goes on after a restart, and record %d is still another one", h.name, c.lostAt)
+		c.fail("G4", c.lostAt, "%s goes on after a restart, and record %d is still another one", h.name,
+			c.lostAt)
 		c.w.over = true
 	case 2:
 		c.mustHalt, c.w.over = nil, true
@@ -164,7 +169,8 @@ func (c *checker) attached(h *host) {
 // an operator's word counts once, and only where it came after the session began (C1).
 func (c *checker) confirms(h *host, said bool) {
 	if want := h.confirmed > 0; said != want {
-		c.fail("C1", h.cursor(), "%s: %d confirmations of its clock were folded, and it takes the clock as right: %v", h.name, h.confirmed, said)
+		c.fail("C1", h.cursor(), "%s: %d confirmations of its clock were folded, and it takes the "+
+			"clock as right: %v", h.name, h.confirmed, said)
 	}
 	h.confirmed = 0
 }

@@ -43,9 +43,11 @@ func detail(r *pb.Record) string {
 	case *pb.Record_CompensationSucceeded:
 		return fmt.Sprintf("attempt %d", k.CompensationSucceeded.Attempt)
 	case *pb.Record_ProbeAsked:
-		return fmt.Sprintf("question %d, %s", k.ProbeAsked.Attempt, word(k.ProbeAsked.Question.String(), "QUESTION_"))
+		return fmt.Sprintf("question %d, %s", k.ProbeAsked.Attempt,
+			word(k.ProbeAsked.Question.String(), "QUESTION_"))
 	case *pb.Record_ProbeAnswered:
-		return fmt.Sprintf("question %d, %s", k.ProbeAnswered.Attempt, word(k.ProbeAnswered.Presence.String(), "PRESENCE_"))
+		return fmt.Sprintf("question %d, %s", k.ProbeAnswered.Attempt,
+			word(k.ProbeAnswered.Presence.String(), "PRESENCE_"))
 	case *pb.Record_CommitWaits:
 		return k.CommitWaits.Reason
 	case *pb.Record_ActionQuarantined:

@@ -52,7 +52,9 @@ func (e *erasing) ask(w *world) {
 	}
 	k := &pb.PlanErased{Reason: "asked for", Actor: "eve", Force: e.r.percent(50)}
 	if a.began {
-		w.persist("operator eve", operator("eve"), []*pb.Record{{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: k}}}, e.r, nil, func(uint64, bool) {})
+		w.persist("operator eve", operator("eve"),
+			[]*pb.Record{{Plan: plan, Kind: &pb.Record_PlanErased{PlanErased: k}}}, e.r, nil,
+			func(uint64, bool) {})
 	}
 }
 
@@ -96,7 +98,8 @@ func (h *host) destroy(delay int64) {
 // and a record says so, or its owner has answered (L1).
 func (c *checker) checkPages(h *host) {
 	for _, p := range h.state.Unpaged() {
-		c.fail("L1", 0, "page %s about %s %s was asked for, and no record says that it was taken", p.Kind, p.Plan, p.Action)
+		c.fail("L1", 0, "page %s about %s %s was asked for, and no record says that it was taken", p.Kind,
+			p.Plan, p.Action)
 	}
 }
 

@@ -45,19 +45,25 @@ const (
 	FaultForgetful                   // a provider forgets keys as its contract says
 	FaultArchive                     // the ledger cannot be read back for a moment
 	FaultPage                        // a hook does not take a page
-	FaultForeign                     // somebody writes what is no record, half a pair, or an old message again
-	FaultLanding                     // a forward lands after its caller has given it up
-	FaultSecond                      // a second process of an agent comes, and resumes the plan or does not
-	FaultUnserved                    // no one serves one capability for longer than contracts allow, and owners answer early
-	FaultRotten                      // a record that was folded long ago is another one: a scrub finds it
+	// somebody writes what is no record, half a pair, or an old message again
+	FaultForeign
+	FaultLanding // a forward lands after its caller has given it up
+	// a second process of an agent comes, and resumes the plan or does not
+	FaultSecond
+	// no one serves one capability for longer than contracts allow, and owners answer early
+	FaultUnserved
+	// a record that was folded long ago is another one: a scrub finds it
+	FaultRotten
 
 	faultCount
 )
 
 var faultNames = [faultCount]string{
-	"delay", "lost-append", "lost-ack", "doubled", "dedupe", "busy", "no-room", "mute", "skew", "lost-record", "lost-tail", "changed-record",
+	"delay", "lost-append", "lost-ack", "doubled", "dedupe", "busy", "no-room", "mute", "skew",
+	"lost-record", "lost-tail", "changed-record",
 	"crash", "power-cut", "state-lost", "pause", "partition", "rivals", "clock-forward", "clock-back",
-	"vanish", "late-agent", "forward", "worker-dies", "slow-worker", "working", "doubled-command", "no-worker", "failing", "forgetful",
+	"vanish", "late-agent", "forward", "worker-dies", "slow-worker", "working", "doubled-command",
+	"no-worker", "failing", "forgetful",
 	"archive", "page", "foreign", "landing", "second", "unserved", "rotten",
 }
 
@@ -116,7 +122,8 @@ func ParseFaults(text string) (set Faults, err error) {
 			}
 		}
 		if !found {
-			return 0, ledger.Refuse("faults", fmt.Sprintf("%q is no fault", name), strings.Join(faultNames[:], ", "))
+			return 0, ledger.Refuse("faults", fmt.Sprintf("%q is no fault", name),
+				strings.Join(faultNames[:], ", "))
 		}
 	}
 	return set, nil

@@ -177,7 +177,8 @@ func (w *world) drawLanding(r *random, a *actionSpec, f *pb.ForwardRegistered) {
 	if landsLate && w.faults.Has(FaultLanding) && a.luck == luckGood && !a.once {
 		a.luck = luckLands
 	}
-	f.TimeoutNs, f.GraceNs = r.between(a.workNs/2, 2*a.workNs)*int64(r.below(6)/5), r.between(50*millisecond, 4*second)*int64(r.below(3)/2)
+	f.TimeoutNs, f.GraceNs = r.between(a.workNs/2, 2*a.workNs)*int64(r.below(6)/5),
+		r.between(50*millisecond, 4*second)*int64(r.below(3)/2)
 	f.SettleNs = a.workNs + max(a.landNs, 5*second) + clocksDiffer
 	switch {
 	case how < 30:

@@ -174,10 +174,13 @@ func (h *host) try(f *turn.Flight) {
 			r.Reply = *reply
 		}
 		h.follow(f, flights.Result(f, r, h.clock.instant()))
-		if fate == turn.NoWorker && h.w.chance(h.w.early, FaultUnserved, 10) { // the fold counts the time itself
-			h.w.sayFault(FaultUnserved, h.name, "says too early that no worker takes the %s of %s %s", f.Attempt.Purpose, f.Attempt.Plan, f.Attempt.Action)
+		// the fold counts the time itself
+		if fate == turn.NoWorker && h.w.chance(h.w.early, FaultUnserved, 10) {
+			h.w.sayFault(FaultUnserved, h.name, "says too early that no worker takes the %s of %s %s",
+				f.Attempt.Purpose, f.Attempt.Plan, f.Attempt.Action)
 			h.machine.Answer(executor.Answer{
-				Plan: f.Attempt.Plan, Number: f.Command.Number, Purpose: f.Attempt.Purpose, Attempt: f.Attempt.Number,
+				Plan: f.Attempt.Plan, Number: f.Command.Number, Purpose: f.Attempt.Purpose,
+				Attempt:  f.Attempt.Number,
 				Unserved: true, Reached: f.Reached,
 			})
 			h.in(0, h.turn)
@@ -248,7 +251,8 @@ func (h *host) round(l *turn.Letter) {
 			switch {
 			case !waits():
 			case h.w.chance(h.w.net, FaultPage, 50):
-				h.w.sayFault(FaultPage, h.name, "the hook does not take page %s about %s %s", l.Page.Kind, l.Page.Plan, l.Page.Action)
+				h.w.sayFault(FaultPage, h.name, "the hook does not take page %s about %s %s", l.Page.Kind,
+					l.Page.Plan, l.Page.Action)
 			case pages.Take(l, hook):
 				h.w.paged(l.Page)
 				h.turn()

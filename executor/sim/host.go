@@ -149,9 +149,10 @@ func (h *host) attend() {
 	h.confirmed = 0
 	h.w.check.attached(h)
 	h.machine = turn.New(turn.Config{
-		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax, Messages: h.w.settings.batch,
-		NewID:   func() string { return newID(h.w.net) },
-		Decided: func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
+		Tenant: tenant, Holder: h.name, Cascade: h.w.settings.cascade, MemoryMax: h.w.settings.memoryMax,
+		Messages: h.w.settings.batch,
+		NewID:    func() string { return newID(h.w.net) },
+		Decided:  func(in executor.Input, records []*pb.Record) { h.w.check.decided(h, in, records) },
 	}, h.state, head.Last)
 	h.machine.Lead(h.wants, "")
 	h.heard = head.Last
@@ -163,7 +164,8 @@ func (h *host) attend() {
 // and G2). Nothing is ever repaired here, so that a stream begins with its first record.
 func (h *host) checkAnchor(head ledger.Head) error {
 	if head.First > 1 {
-		return &ledger.Halted{Guard: "G1", Sequence: head.First, Problem: fmt.Sprintf("the stream begins with %d", head.First)}
+		return &ledger.Halted{Guard: "G1", Sequence: head.First,
+			Problem: fmt.Sprintf("the stream begins with %d", head.First)}
 	}
 	return turn.CheckAnchor(head, h.state.Meta(), func(sequence uint64) ([]ledger.Entry, error) {
 		m, err := h.w.stream.read(sequence)
@@ -235,7 +237,8 @@ func (h *host) foldBatch() bool {
 		}
 		for _, e := range m.entries {
 			result := h.machine.Fold(e)
-			if e.Record.GetClockConfirmed() != nil && result.Verdict == executor.Effective && e.Address.Sequence > h.machine.Attached() {
+			if e.Record.GetClockConfirmed() != nil && result.Verdict == executor.Effective &&
+				e.Address.Sequence > h.machine.Attached() {
 				h.confirmed++
 			}
 			h.w.check.folded(h, e, result)
@@ -307,7 +310,8 @@ func (h *host) carryOut(r turn.Ready, in turn.Inputs) {
 // dies may end the process at a named place of a turn.
 func (h *host) dies(where string) {
 	percent := 1
-	if where == "folded, not committed" || where == "committed, not sent" || where == "sent, not noted" {
+	if where == "folded, not committed" || where == "committed, not sent" ||
+		where == "sent, not noted" {
 		percent = 0
 		if h.w.ties.below(250) == 0 {
 			percent = 100

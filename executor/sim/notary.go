@@ -96,18 +96,21 @@ func (h *host) proof() (records []*pb.Record) {
 	now := n.inForce(h.state.Key())
 	key, root := n.key(now), tree.Root()
 	epochNs := h.clock.instant().EpochNs
-	records = append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
-		Size: tree.Size(), Root: root[:], Note: key.sign(&tree)}}})
+	records = append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs,
+		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{
+			Size: tree.Size(), Root: root[:], Note: key.sign(&tree)}}})
 	h.w.say(h.name, "signs %d records", tree.Size())
 	if !n.draws.percent(20) {
 		return records
 	}
-	k := &pb.KeyRotated{OldKey: key.verifier, NewKey: n.key(now + 1).verifier, Size: tree.Size(), Reason: "it is time", Actor: "ops"}
+	k := &pb.KeyRotated{OldKey: key.verifier, NewKey: n.key(now + 1).verifier, Size: tree.Size(),
+		Reason: "it is time", Actor: "ops"}
 	signature, err := key.Sign([]byte(ledger.RotationText(tenant, k)))
 	if err != nil {
 		panic("sim: cannot sign a rotation: " + err.Error())
 	}
 	k.Signature = signature
 	h.w.say(h.name, "rotates the key of checkpoints")
-	return append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs, Kind: &pb.Record_KeyRotated{KeyRotated: k}})
+	return append(records, &pb.Record{Term: h.machine.Term(), EpochNs: epochNs,
+		Kind: &pb.Record_KeyRotated{KeyRotated: k}})
 }

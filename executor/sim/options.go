@@ -118,7 +118,8 @@ func ParseOptions(line string) (o Options, err error) {
 		}
 	}
 	if !seeded {
-		return Options{}, ledger.Refuse("options", "no seed", "seed=7 without=crash drop=0,2 hosts=1 alone")
+		return Options{},
+			ledger.Refuse("options", "no seed", "seed=7 without=crash drop=0,2 hosts=1 alone")
 	}
 	return o, nil
 }

@@ -15,7 +15,8 @@ func operator(name string) ledger.Source {
 
 // tell writes one record of somebody who is not an agent.
 func (w *world) tell(source ledger.Source, records ...*pb.Record) {
-	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil, func(uint64, bool) {})
+	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil,
+		func(uint64, bool) {})
 }
 
 // peopleBegin lets sources, supervisors, operators and foreign writers begin.
@@ -49,7 +50,8 @@ func (w *world) assert() {
 	for range 1 + r.below(2)*r.below(3) {
 		key := fmt.Sprintf("k%d", r.below(5))
 		if r.percent(40) {
-			records = append(records, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}})
+			records = append(records,
+				&pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: key}}})
 			continue
 		}
 		pad := r.below(8) * r.below(40)
@@ -78,9 +80,12 @@ func (w *world) judge() {
 	}
 	r := w.people
 	s := a.p.actions[r.below(len(a.p.actions))]
-	outcome := pick(r, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT)
-	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"}, &pb.Record{Plan: a.p.id, Action: s.id,
-		Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome, Reason: "policy"}}})
+	outcome := pick(r, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW,
+		pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, pb.VerdictOutcome_VERDICT_OUTCOME_REDIRECT)
+	w.tell(ledger.Source{Tenant: tenant, Class: ledger.ClassVerdict, Name: "compliance"},
+		&pb.Record{Plan: a.p.id, Action: s.id,
+			Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
+				Reason: "policy"}}})
 }
 
 // operate is an operator who asks for something.
@@ -95,7 +100,8 @@ func (w *world) operate() {
 	switch {
 	case n < 15:
 		record.Plan = a.p.id
-		record.Kind = &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop", Actor: "ann"}}
+		record.Kind = &pb.Record_CancelRequested{CancelRequested: &pb.CancelRequested{Reason: "stop",
+			Actor: "ann"}}
 	case n < 55:
 		k := &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}
 		if r.percent(25) {
@@ -112,7 +118,8 @@ func (w *world) operate() {
 		record.Plan, record.Action = a.p.id, a.p.actions[0].id
 		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Actor: "ann"}}
 	case n < 80:
-		record.Kind = &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key}, Actor: "ann"}}
+		record.Kind = &pb.Record_EvictRequested{EvictRequested: &pb.EvictRequested{Keys: []string{key},
+			Actor: "ann"}}
 	case n < 90:
 		record.Kind = &pb.Record_RestoreRequested{RestoreRequested: &pb.RestoreRequested{Keys: []string{key}, Actor: "ann"}}
 	default:
@@ -132,7 +139,8 @@ func (w *world) meddle() {
 	}
 	w.strikes(FaultForeign)
 	w.sayFault(FaultForeign, "foreign", "writes")
-	agentSubject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: fmt.Sprintf("a%d", r.below(3)), Plan: "p0"}.Subject()
+	agentSubject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent,
+		Name: fmt.Sprintf("a%d", r.below(3)), Plan: "p0"}.Subject()
 	switch n := r.below(100); {
 	case n < 20:
 		w.stream.put(agentSubject, "", []byte{byte(r.below(256)), byte(r.below(256)), 1})
@@ -143,10 +151,14 @@ func (w *world) meddle() {
 	case n < 55:
 		p := fmt.Sprintf("p%d", r.below(8))
 		half := encoded(&pb.Record{Plan: p, Action: "lone", Kind: &pb.Record_ForwardRegistered{
-			ForwardRegistered: &pb.ForwardRegistered{Capability: "do.lone", Class: pb.Class_CLASS_COMPENSABLE}}})
-		w.stream.put(ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0", Plan: p}.Subject(), "", half)
+			ForwardRegistered: &pb.ForwardRegistered{Capability: "do.lone",
+				Class: pb.Class_CLASS_COMPENSABLE}}})
+		w.stream.put(ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0",
+			Plan: p}.Subject(), "", half)
 	case n < 65:
-		w.stream.put(operator("ann").Subject(), "", encoded(&pb.Record{Plan: "p0", Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}))
+		w.stream.put(operator("ann").Subject(), "",
+			encoded(&pb.Record{Plan: "p0",
+				Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}}))
 	case len(w.stream.stored) > 0:
 		old := w.stream.stored[r.below(len(w.stream.stored))]
 		w.stream.put(old.message.Subject, old.message.ContentType, old.message.Data)
@@ -161,10 +173,14 @@ const unusableKinds = 7
 // count, nor be forgotten if a forward is among it.
 func (w *world) putUnusable(plan string, kind int) {
 	forward := &pb.Record{Plan: plan, Action: "wrong", Kind: &pb.Record_ForwardRegistered{
-		ForwardRegistered: &pb.ForwardRegistered{Capability: "do.wrong", Class: pb.Class_CLASS_COMPENSABLE}}}
-	c := &pb.CompensationRegistered{Capability: "undo.wrong", Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}
-	records := []*pb.Record{forward, {Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}}}
-	subject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0", Plan: ledger.ManyPlans}.Subject()
+		ForwardRegistered: &pb.ForwardRegistered{Capability: "do.wrong",
+			Class: pb.Class_CLASS_COMPENSABLE}}}
+	c := &pb.CompensationRegistered{Capability: "undo.wrong",
+		Bindings: []*pb.Binding{{Name: "id", Expression: "output.id"}}}
+	records := []*pb.Record{forward,
+		{Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}}}
+	subject := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "a0",
+		Plan: ledger.ManyPlans}.Subject()
 	switch kind {
 	case 0:
 		c.Bindings[0].Expression = "outptu.id"
@@ -178,11 +194,13 @@ func (w *world) putUnusable(plan string, kind int) {
 		records = []*pb.Record{{Plan: "w" + plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{
 			Triggers: []*pb.Trigger{{Name: "x", Condition: "plan.status = \"failed\""}}}}}}
 	case 4:
-		records = []*pb.Record{{Plan: "w" + plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: epoch0 / second}}}}
+		records = []*pb.Record{{Plan: "w" + plan,
+			Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{DeadlineNs: epoch0 / second}}}}
 	default:
 		w.stream.put(subject, ledger.ContentTypeJSON, fmt.Appendf(nil, `{"records":[
 			{"plan":%q,"action":"wrong","forwardRegistered":{"capability":"do.wrong","class":"CLASS_COMPENSABLE","undo":"undo.wrong"}},
-			{"plan":%q,"action":"wrong","compensationRegistered":{"capability":"undo.wrong"}}]}`, plan, plan))
+			{"plan":%q,"action":"wrong","compensationRegistered":{"capability":"undo.wrong"}}]}`, plan,
+			plan))
 		w.stream.stored[w.stream.last()-1].unusable = true
 		return
 	}
@@ -202,10 +220,12 @@ func (w *world) putUnusable(plan string, kind int) {
 
 // goOnUnopened is a client that does not look at what became of its opening: it calls a
 // forward, and commits.
-func (w *world) goOnUnopened(plan, subject string, forward *pb.Record, c *pb.CompensationRegistered) {
+func (w *world) goOnUnopened(plan, subject string, forward *pb.Record,
+	c *pb.CompensationRegistered) {
 	forward.Plan = plan
 	records := []*pb.Record{
-		forward, {Plan: plan, Action: "wrong", Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
+		forward, {Plan: plan, Action: "wrong",
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: c}},
 		{Plan: plan, Action: "wrong", Payload: &pb.Payload{Output: []byte(`{"id":"x"}`)},
 			Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
 		{Plan: plan, Kind: &pb.Record_PlanCommitted{PlanCommitted: &pb.PlanCommitted{}}},
@@ -256,10 +276,13 @@ func (w *world) answer(plan, action, name string) {
 	r := w.people
 	record := &pb.Record{Plan: plan, Action: action}
 	if r.percent(50) {
-		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again", Actor: name, Force: r.percent(30)}}
+		record.Kind = &pb.Record_RetryRequested{RetryRequested: &pb.RetryRequested{Reason: "again",
+			Actor: name, Force: r.percent(30)}}
 	} else {
-		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST, pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED)
-		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: "by hand", Evidence: "ticket", Actor: name, Halt: r.percent(15)}}
+		outcome := pick(r, pb.Resolution_RESOLUTION_DONE, pb.Resolution_RESOLUTION_LOST,
+			pb.Resolution_RESOLUTION_ACCEPTED, pb.Resolution_RESOLUTION_SKIPPED)
+		record.Kind = &pb.Record_Resolved{Resolved: &pb.Resolved{Outcome: outcome, Reason: "by hand",
+			Evidence: "ticket", Actor: name, Halt: r.percent(15)}}
 		if s := w.workers.spec(plan, action); s != nil && outcome == pb.Resolution_RESOLUTION_DONE {
 			w.provider.remove(s)
 		}

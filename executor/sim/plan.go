@@ -85,18 +85,24 @@ type step struct {
 // conditions are what plans and actions may wait for: over facts k0..k4, their plan
 // and the clock.
 var conditions = []string{
-	`facts["k0"].n > 7`, `facts["k1"].n == 3`, `facts["k0"].n > facts["k1"].n + 4`, `seen("k1") && !("k1" in facts)`,
-	`has(facts["k3"].n) && facts["k3"].n > 8`, `facts[?"k4"].orValue({"n": 0}).n > 6`, `["k0","k1","k2"].exists(k, facts[k].n == 9)`,
-	`elapsed(since("k3"), duration("40s"))`, `elapsed(at("k2"), duration("30s")) && facts["k2"].n > 2`, `at_least(3, "k4", duration("60s"))`,
-	`seen("k4") && facts["k0"].n == 0`, `absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
-	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`, `facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
+	`facts["k0"].n > 7`, `facts["k1"].n == 3`, `facts["k0"].n > facts["k1"].n + 4`,
+	`seen("k1") && !("k1" in facts)`,
+	`has(facts["k3"].n) && facts["k3"].n > 8`, `facts[?"k4"].orValue({"n": 0}).n > 6`,
+	`["k0","k1","k2"].exists(k, facts[k].n == 9)`,
+	`elapsed(since("k3"), duration("40s"))`, `elapsed(at("k2"), duration("30s")) && facts["k2"].n > 2`,
+	`at_least(3, "k4", duration("60s"))`,
+	`seen("k4") && facts["k0"].n == 0`,
+	`absent_for("k1", plan.opened_at, duration("50s")) && facts["k3"].n >= 5`,
+	`after(plan.opened_at + duration("45s")) && facts["k0"].n > 3`, `plan.actions > 6`,
+	`facts["u0"].n == 1`, `facts["u1"].n == 1`, `"u2" in facts`,
 	`facts["no"].such > 1 + plan.actions`,
 }
 
 func (w *world) openPlans() {
 	r := newRandom(w.options.Seed, streamPlan)
-	count := 1 + r.below(3) + r.below(6)*r.below(2)*r.below(2) // mostly few: more worlds find more than larger ones
-	together := r.percent(12)                                  // all at one instant
+	// mostly few: more worlds find more than larger ones
+	count := 1 + r.below(3) + r.below(6)*r.below(2)*r.below(2)
+	together := r.percent(12) // all at one instant
 	for n := range count {
 		p := w.draw(n, fmt.Sprintf("p%d", n), nil, 0)
 		if together {
@@ -114,14 +120,16 @@ func (w *world) draw(n int, id string, parent *planSpec, depth int) *planSpec {
 	if parent != nil {
 		r = parent.r
 	}
-	p := &planSpec{n: n, id: id, agent: fmt.Sprintf("a%d", n%3), parent: parent, r: r, startNs: r.between(0, loadNs)}
+	p := &planSpec{n: n, id: id, agent: fmt.Sprintf("a%d", n%3), parent: parent, r: r,
+		startNs: r.between(0, loadNs)}
 	o := &pb.PlanOpened{Label: "load", Owner: "ops"}
 	if r.percent(35) {
 		o.DeadlineNs = epoch0 + p.startNs + r.between(2*second, 90*second)
 	}
 	for i := range r.below(3) {
 		if r.percent(60) {
-			o.Triggers = append(o.Triggers, &pb.Trigger{Name: fmt.Sprintf("t%d", i), Condition: conditions[r.below(len(conditions))]})
+			o.Triggers = append(o.Triggers,
+				&pb.Trigger{Name: fmt.Sprintf("t%d", i), Condition: conditions[r.below(len(conditions))]})
 		}
 	}
 	if r.percent(20) {
@@ -171,7 +179,8 @@ func (w *world) drawSteps(p *planSpec, depth int) {
 		wait()
 		if r.percent(12) {
 			saved = append(saved, fmt.Sprintf("s%d", len(saved)+1))
-			p.steps = append(p.steps, step{kind: stepSave, name: saved[len(saved)-1], number: uint32(len(saved))})
+			p.steps = append(p.steps,
+				step{kind: stepSave, name: saved[len(saved)-1], number: uint32(len(saved))})
 		}
 		if len(saved) > 0 && r.percent(20) {
 			backs++
@@ -191,7 +200,8 @@ func (w *world) drawSteps(p *planSpec, depth int) {
 	case n < 85:
 		p.steps = append(p.steps, step{kind: stepCancel})
 	}
-	if at := r.below(len(p.steps) + 1); r.percent(25) && w.faults.Has(FaultVanish) { // drawn after all else: leaving the fault out changes nothing before
+	// drawn after all else: leaving the fault out changes nothing before
+	if at := r.below(len(p.steps) + 1); r.percent(25) && w.faults.Has(FaultVanish) {
 		p.steps = append(p.steps[:at:at], step{kind: stepVanish})
 	}
 }
@@ -210,11 +220,13 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 		a.luck = how
 	}
 	mute := r.percent(50)
-	a.mute = r.percent(6) || mute && a.luck == luckTwice // a probe is asked only of what nobody has told
+	// a probe is asked only of what nobody has told
+	a.mute = r.percent(6) || mute && a.luck == luckTwice
 	if r.percent(10) {
 		a.lateNs = r.between(second, 60*second)
 	}
-	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE, EffectCrossed: a.once, Lifted: []byte(`{"n":3}`)}
+	f := &pb.ForwardRegistered{Capability: "do." + id, Class: pb.Class_CLASS_COMPENSABLE,
+		EffectCrossed: a.once, Lifted: []byte(`{"n":3}`)}
 	if n := len(p.actions); n > 0 && r.percent(30) {
 		f.Branch = true
 		for _, earlier := range p.actions {
@@ -231,7 +243,8 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	if f.Late == pb.Late_LATE_REFUSED && !told { // nobody who could refuse it
 		f.Late = pb.Late_LATE_UNSPECIFIED
 	}
-	a.pair = pairSpec{forward: f, compensation: c, input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id, r.below(3))}
+	a.pair = pairSpec{forward: f, compensation: c, input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id,
+		r.below(3))}
 	if len(p.actions)%2 == 0 {
 		a.pair.image = fmt.Appendf(nil, `{"n":%d,"of":%q}`, len(p.actions), p.id)
 	}
@@ -242,12 +255,15 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 // and by what the provider calls it, and what was there before.
 func bindings() []*pb.Binding {
 	return []*pb.Binding{
-		{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"}, {Name: "xref", Expression: "meta.external_ref"},
-		{Name: "was", Expression: "before.of"}, {Name: "id", Expression: "input.id"}, {Name: "why", Expression: "plan.reason"},
+		{Name: "ref", Expression: "output.ref"}, {Name: "fk", Expression: "meta.forward_key"},
+		{Name: "xref", Expression: "meta.external_ref"},
+		{Name: "was", Expression: "before.of"}, {Name: "id", Expression: "input.id"},
+		{Name: "why", Expression: "plan.reason"},
 	}
 }
 
-func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) *pb.CompensationRegistered {
+func (w *world) drawCompensation(r *random, id string,
+	f *pb.ForwardRegistered) *pb.CompensationRegistered {
 	kind := r.below(100)
 	switch {
 	case kind < 6:
@@ -258,8 +274,10 @@ func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) 
 		return &pb.CompensationRegistered{}
 	}
 	c := &pb.CompensationRegistered{
-		Capability: "undo." + id, Bindings: bindings(), Attempts: uint32(1 + r.below(4)), BackoffNs: r.between(200*millisecond, 3*second),
-		TimeoutNs: r.between(second, 6*second), JitterPercent: uint32(pick(r, 0, 0, 50)), Fidelity: "exact",
+		Capability: "undo." + id, Bindings: bindings(), Attempts: uint32(1 + r.below(4)),
+		BackoffNs: r.between(200*millisecond, 3*second),
+		TimeoutNs: r.between(second, 6*second), JitterPercent: uint32(pick(r, 0, 0, 50)),
+		Fidelity: "exact",
 	}
 	f.Pivot = r.percent(4)
 	if r.percent(15) {
@@ -267,7 +285,8 @@ func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) 
 	}
 	if kind < 25 { // undone in working memory
 		c.Actuator, c.Capability = ledger.ActuatorMemory, ledger.CapabilityAssert
-		c.Bindings = []*pb.Binding{{Name: ledger.ArgumentKey, Expression: "input.key"}, {Name: ledger.ArgumentValue, Expression: `{"n": 1}`}}
+		c.Bindings = []*pb.Binding{{Name: ledger.ArgumentKey, Expression: "input.key"},
+			{Name: ledger.ArgumentValue, Expression: `{"n": 1}`}}
 		if r.percent(30) {
 			c.Capability, c.Bindings = ledger.CapabilityRetract, c.Bindings[:1]
 		}
@@ -281,7 +300,8 @@ func (w *world) drawCompensation(r *random, id string, f *pb.ForwardRegistered) 
 // drawContract adds what a contract may say beside the inverse.
 func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered) {
 	call := func(name string) *pb.Call {
-		return &pb.Call{Capability: name + "." + id, Bindings: bindings(), TimeoutNs: 2 * second, Attempts: uint32(1 + r.below(3)), BackoffNs: second}
+		return &pb.Call{Capability: name + "." + id, Bindings: bindings(), TimeoutNs: 2 * second,
+			Attempts: uint32(1 + r.below(3)), BackoffNs: second}
 	}
 	if r.percent(35) {
 		c.Probe = &pb.Probe{Call: call("find")}

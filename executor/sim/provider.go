@@ -40,7 +40,8 @@ type keyed struct {
 }
 
 func newProvider(w *world) *provider {
-	return &provider{w: w, forward: map[string][]*effect{}, byRef: map[string]*effect{}, barred: map[string]int64{}, keys: map[string]*keyed{}}
+	return &provider{w: w, forward: map[string][]*effect{}, byRef: map[string]*effect{},
+		barred: map[string]int64{}, keys: map[string]*keyed{}}
 }
 
 // do makes the effect of a forward, twice where the world says so. False: an undo was
@@ -63,7 +64,8 @@ func (p *provider) do(a *actionSpec, twice bool) (ref string, ok bool) {
 }
 
 func (p *provider) make(a *actionSpec, extra bool) *effect {
-	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true, madeNs: p.w.now}
+	e := &effect{ref: fmt.Sprintf("r%d", len(p.effects)+1), action: a, extra: extra, stands: true,
+		madeNs: p.w.now}
 	p.effects = append(p.effects, e)
 	p.forward[a.key] = append(p.forward[a.key], e)
 	p.byRef[e.ref] = e
@@ -150,10 +152,12 @@ func (p *provider) act(e *effect, k *keyed, c api.Command) {
 	case !e.stands && e.byOwner:
 	case !e.stands && e.by != c.Key:
 		if e.byName == c.Action { // otherwise a duty and a blind undo have met
-			p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone under key %s and again under %s", e.ref, c.Plan, c.Action, e.by, c.Key)
+			p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone under key %s and again under %s",
+				e.ref, c.Plan, c.Action, e.by, c.Key)
 		}
 	case !e.stands:
-		p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone twice under key %s: the provider had forgotten it", e.ref, c.Plan, c.Action, c.Key)
+		p.w.check.fail("E2", 0, "%s of plan %s, action %s is undone twice under key %s: the provider "+
+			"had forgotten it", e.ref, c.Plan, c.Action, c.Key)
 	default:
 		e.stands, e.goneNs, e.by, e.byName = false, p.w.now, c.Key, c.Action
 		e.undone++

@@ -50,7 +50,9 @@ func (w *world) resume(a *agent, r *random) {
 			b.next()
 		}
 	}
-	b.append(func() { w.after(r.between(millisecond, second), taken) }, &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})
+	b.append(func() {
+		w.after(r.between(millisecond, second), taken)
+	}, &pb.Record{Kind: &pb.Record_PlanResumed{PlanResumed: &pb.PlanResumed{}}})
 }
 
 // asks is ask, with the process whose records the plan takes.
@@ -88,7 +90,8 @@ func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionS
 		id = fmt.Sprintf("x%d", n)
 	}
 	s := &actionSpec{plan: p, id: id, key: fmt.Sprintf("%s/%s/%d", p.id, writer, n), pair: like.pair}
-	s.pair.forward, s.pair.input = like.pair.forward.CloneVT(), fmt.Appendf(nil, `{"id":%q,"key":"u9","n":%d}`, writer, n)
+	s.pair.forward, s.pair.input = like.pair.forward.CloneVT(),
+		fmt.Appendf(nil, `{"id":%q,"key":"u9","n":%d}`, writer, n)
 	s.pair.forward.Branch, s.pair.forward.After = true, nil
 	return s
 }
@@ -96,8 +99,10 @@ func (w *world) drawStray(p *planSpec, writer string, n int, r *random) *actionS
 // strays registers a stray act, calls it, and reports it, or leaves some of that out.
 func (a *agent) strays(s *actionSpec, r *random) {
 	pair := []*pb.Record{
-		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward}, Payload: &pb.Payload{Input: s.pair.input}},
-		{Action: s.id, Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}},
+		{Action: s.id, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: s.pair.forward},
+			Payload: &pb.Payload{Input: s.pair.input}},
+		{Action: s.id,
+			Kind: &pb.Record_CompensationRegistered{CompensationRegistered: s.pair.compensation}},
 	}
 	happens := func() {
 		if ref, ok := a.w.provider.do(s, false); ok {
@@ -131,7 +136,8 @@ func (c *checker) checkStrays(v view.Plan) {
 	for _, s := range c.w.strays {
 		for _, e := range c.w.provider.forward[s.key] {
 			if s.plan.id == v.Plan && e.stands && !e.byOwner {
-				c.fail("I31", 0, "plan %s is %s, and %s of %s stands, which a refused record claims", v.Plan, v.State, e.ref, s.id)
+				c.fail("I31", 0, "plan %s is %s, and %s of %s stands, which a refused record claims", v.Plan,
+					v.State, e.ref, s.id)
 			}
 		}
 	}

@@ -16,12 +16,14 @@ type Seen struct {
 	Faults  map[string]int // times that they struck
 	Ends    map[string]int // states in which plans stood at the end
 	Points  map[string]int // places at which hosts and workers died
-	Commits map[string]int // of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept
+	// of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept
+	Commits map[string]int
 }
 
 // NewSeen returns one in which nothing was seen.
 func NewSeen() *Seen {
-	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	return &Seen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{},
+		map[string]int{}, map[string]int{}}
 }
 
 // Add adds what another has seen.

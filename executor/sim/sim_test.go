@@ -43,7 +43,8 @@ func fail(t *testing.T, o sim.Options, r sim.Result) {
 	for _, v := range r.Violations {
 		lines = append(lines, v.String())
 	}
-	t.Errorf("%s\nrepeat it: go run ./cmd/sagenbaum-lab sim %s --trace\nmake it smaller: go run ./cmd/sagenbaum-lab sim %s --shrink", strings.Join(lines, "\n"), flags(o), flags(o))
+	t.Errorf("%s\nrepeat it: go run ./cmd/sagenbaum-lab sim %s --trace\nmake it smaller: go run ./cmd/sagenbaum-lab sim "+
+		"%s --shrink", strings.Join(lines, "\n"), flags(o), flags(o))
 }
 
 // flags are the options as the command line takes them.
@@ -161,7 +162,8 @@ func TestNewSeeds(t *testing.T) {
 		return sim.Options{Seed: first + n - 1}, !done && (*allFlag || !t.Failed())
 	})
 	took := time.Since(start)
-	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v", runs, first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends)
+	t.Logf("%d worlds from seed %d, %d records, %.0f worlds a second on %d processors, %d found halted; plans %v", runs,
+		first, records, float64(runs)/took.Seconds(), runtime.GOMAXPROCS(0), halted, seen.Ends)
 }
 
 // TestEverythingHappens: a world in which nothing happens proves nothing. Over fixed
@@ -186,23 +188,35 @@ func TestEverythingHappens(t *testing.T) {
 		some("fault", seen.Faults, f.String())
 	}
 	some("record", seen.Records,
-		"plan_opened effective", "forward_registered effective", "compensation_registered effective", "forward_completed effective", "forward_failed effective",
-		"forward_in_doubt effective", "savepoint_set effective", "plan_committed effective", "plan_failed effective", "plan_cancelled effective", "unwind_requested effective",
-		"fact_asserted effective", "fact_retracted effective", "verdict_given effective", "compensation_requested effective", "cancel_requested effective",
-		"retry_requested effective", "resolved effective", "contract_published effective", "clock_confirmed effective", "evict_requested effective",
-		"restore_requested effective", "cascade_answered effective", "compensation_reported effective", "compensation_progressed effective", "term_started effective",
-		"lease_fired effective", "unwind_started effective", "compensation_dispatched effective", "compensation_succeeded effective", "compensation_failed effective",
-		"compensation_skipped effective", "probe_asked effective", "probe_answered effective", "action_quarantined effective", "held_set_retired effective",
-		"plan_ended effective", "fact_evicted effective", "fact_reingested effective", "record_refused effective", "plan_rewound effective",
+		"plan_opened effective", "forward_registered effective", "compensation_registered effective",
+		"forward_completed effective", "forward_failed effective",
+		"forward_in_doubt effective", "savepoint_set effective", "plan_committed effective", "plan_failed effective",
+		"plan_cancelled effective", "unwind_requested effective",
+		"fact_asserted effective", "fact_retracted effective", "verdict_given effective", "compensation_requested effective",
+		"cancel_requested effective",
+		"retry_requested effective", "resolved effective", "contract_published effective", "clock_confirmed effective",
+		"evict_requested effective",
+		"restore_requested effective", "cascade_answered effective", "compensation_reported effective",
+		"compensation_progressed effective", "term_started effective",
+		"lease_fired effective", "unwind_started effective", "compensation_dispatched effective",
+		"compensation_succeeded effective", "compensation_failed effective",
+		"compensation_skipped effective", "probe_asked effective", "probe_answered effective", "action_quarantined effective",
+		"held_set_retired effective",
+		"plan_ended effective", "fact_evicted effective", "fact_reingested effective", "record_refused effective",
+		"plan_rewound effective",
 		"undo_window_closing effective", "owner_paged effective", "cascade_cut effective",
-		"plan_opened repeated", "forward_registered repeated", "plan_committed refused", "plan_failed refused", "forward_registered refused", "none refused",
-		"lease_fired void", "unwind_started void", "compensation_dispatched void", "compensation_succeeded void", "compensation_failed void", "compensation_skipped void",
+		"plan_opened repeated", "forward_registered repeated", "plan_committed refused", "plan_failed refused",
+		"forward_registered refused", "none refused",
+		"lease_fired void", "unwind_started void", "compensation_dispatched void", "compensation_succeeded void",
+		"compensation_failed void", "compensation_skipped void",
 		"probe_asked void", "probe_answered void", "action_quarantined void", "plan_ended void", "owner_paged void")
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,
-		"host: between turns", "host: folded, not committed", "host: committed, not sent", "host: sent, not noted", "host: decided, not appended",
-		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect", "worker: behind its effect")
+		"host: between turns", "host: folded, not committed", "host: committed, not sent", "host: sent, not noted",
+		"host: decided, not appended",
+		"host: appended, reply not heard", "host: term claimed, not heard", "worker: before its effect",
+		"worker: behind its effect")
 	if halted < worlds/75 {
 		t.Errorf("only %d of %d worlds found what their stream had lost", halted, worlds)
 	}
@@ -215,9 +229,11 @@ func TestARunRepeats(t *testing.T) {
 	cache := triggers.NewCache(programs)
 	for seed := range uint64(testenv.Cases(12, 60)) {
 		plain := sim.Run(sim.Options{Seed: seed})
-		for _, o := range []sim.Options{{Seed: seed}, {Seed: seed, Trace: true}, {Seed: seed, Programs: cache}, {Seed: seed, Seen: sim.NewSeen()}} {
+		for _, o := range []sim.Options{{Seed: seed}, {Seed: seed, Trace: true}, {Seed: seed, Programs: cache},
+			{Seed: seed, Seen: sim.NewSeen()}} {
 			if r := sim.Run(o); r.TraceHash != plain.TraceHash || r.Steps != plain.Steps {
-				t.Fatalf("seed %d: %d steps, hash %s; %+v has %d steps, hash %s", seed, plain.Steps, plain.TraceHash, o, r.Steps, r.TraceHash)
+				t.Fatalf("seed %d: %d steps, hash %s; %+v has %d steps, hash %s", seed, plain.Steps, plain.TraceHash, o, r.Steps,
+					r.TraceHash)
 			}
 		}
 	}
@@ -281,7 +297,8 @@ func TestAFailingRunShrinks(t *testing.T) {
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
-	for _, line := range []string{"", "seed=x", "without=crash", "seed=1 without=crush", "seed=1 drop=9", "seed=1 drop=a", "seed=1 hosts=x", "seed=1 loud"} {
+	for _, line := range []string{"", "seed=x", "without=crash", "seed=1 without=crush", "seed=1 drop=9", "seed=1 drop=a",
+		"seed=1 hosts=x", "seed=1 loud"} {
 		if o, err := sim.ParseOptions(line); err == nil {
 			t.Errorf("%q reads as %+v", line, o)
 		}

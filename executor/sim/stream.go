@@ -93,8 +93,10 @@ func (s *stream) keep(sequence uint64, id string) {
 			kept.copyOf = uint64(i) + 1
 		}
 		// A decision has its term in it, and the count of what was decided before.
-		if other := &s.stored[i]; uint64(i)+1 < sequence && other.id != id && other.id != "" && executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
-			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d", i+1)
+		if other := &s.stored[i]; uint64(i)+1 < sequence && other.id != id && other.id != "" &&
+			executes(m.Subject) && bytes.Equal(other.message.Data, m.Data) {
+			s.w.check.fail("E1", sequence, "a commit of the executor is stored under another id than at %d",
+				i+1)
 		}
 	}
 	s.stored = append(s.stored[:sequence-1], kept) // after a lost tail its sequences are taken again
@@ -126,7 +128,8 @@ func (s *stream) read(sequence uint64) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kept := &s.stored[sequence-1]; kept.message.StampNs == m.StampNs && len(kept.message.Data) == len(m.Data) && &kept.message.Data[0] == &m.Data[0] {
+	if kept := &s.stored[sequence-1]; kept.message.StampNs == m.StampNs &&
+		len(kept.message.Data) == len(m.Data) && &kept.message.Data[0] == &m.Data[0] {
 		return kept, nil
 	}
 	entries, err := ledger.Decode(tenant, m)
@@ -224,12 +227,14 @@ func (s *stream) describe(sequence uint64) string {
 
 // persist appends records until they are stored, under one id. done learns the
 // sequence, or false when the stream refused them or the writer has given up.
-func (w *world) persist(from string, source ledger.Source, records []*pb.Record, r *random, gone func() bool, done func(uint64, bool)) {
+func (w *world) persist(from string, source ledger.Source, records []*pb.Record, r *random,
+	gone func() bool, done func(uint64, bool)) {
 	data, err := ledger.EncodeCommit(records)
 	if err != nil {
 		panic("sim: " + err.Error())
 	}
-	c := &commit{from: from, append: ledger.Append{Subject: source.Subject(), ID: newID(r), Data: data}}
+	c := &commit{from: from, append: ledger.Append{Subject: source.Subject(), ID: newID(r),
+		Data: data}}
 	if w.settings.json && r.percent(30) {
 		c.asJSON, c.append.Data = true, toJSON(records)
 	}

@@ -156,7 +156,9 @@ func (w *world) clockForward(h *host) {
 	w.sayFault(FaultClockForward, h.name, "clock jumps %d ms ahead", h.clock.offset/millisecond)
 	if w.strike.percent(30) {
 		w.after(w.strike.between(second, 20*second), func() {
-			w.tell(operator("ann"), &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ann", Reason: "seen", WallNs: h.clock.wall()}}})
+			w.tell(operator("ann"),
+				&pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ann",
+					Reason: "seen", WallNs: h.clock.wall()}}})
 		})
 	}
 	if w.strike.percent(50) {
@@ -171,7 +173,8 @@ func (w *world) clockBack(h *host) {
 
 func (w *world) noWorker() {
 	w.workers.away = w.now + w.strike.between(second, 70*second)
-	w.sayFault(FaultNoWorker, "worker", "nobody serves until %d ms", (w.workers.away-epoch0)/millisecond)
+	w.sayFault(FaultNoWorker, "worker", "nobody serves until %d ms",
+		(w.workers.away-epoch0)/millisecond)
 }
 
 // unserve ends the service of one capability for a while, and lets the owner of what is
@@ -191,7 +194,8 @@ func (w *world) unserve() {
 		capability = flying[w.early.below(len(flying))].Capability
 	}
 	w.workers.unserved[capability] = w.now + w.early.between(10*second, 100*second)
-	w.sayFault(FaultUnserved, "worker", "nobody serves %s until %d ms", capability, (w.workers.unserved[capability]-epoch0)/millisecond)
+	w.sayFault(FaultUnserved, "worker", "nobody serves %s until %d ms", capability,
+		(w.workers.unserved[capability]-epoch0)/millisecond)
 }
 
 // unservedAfter is what the contract of an action allows, and not the default: a world
@@ -273,7 +277,9 @@ func (w *world) heal() {
 	}
 	w.healed = true
 	w.after(15*second, func() {
-		w.tell(operator("ann"), &pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ann", Reason: "right again", WallNs: w.now}}})
+		w.tell(operator("ann"),
+			&pb.Record{Kind: &pb.Record_ClockConfirmed{ClockConfirmed: &pb.ClockConfirmed{Actor: "ann",
+				Reason: "right again", WallNs: w.now}}})
 	})
 	w.after(20*second, func() {
 		for _, h := range w.hosts {

@@ -24,7 +24,8 @@ type workers struct {
 }
 
 func (x *workers) init(w *world) {
-	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{}, map[turn.About]*actionSpec{}
+	x.w, x.working, x.locked, x.specs = w, map[string]bool{}, map[string]bool{},
+		map[turn.About]*actionSpec{}
 	x.unserved = map[string]int64{}
 }
 
@@ -62,7 +63,8 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 	if w.chance(r, FaultDoubledCommand, 15) {
 		copyAfter := r.between(millisecond, 20*second)
 		w.after(copyAfter, func() {
-			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan, c.Action)
+			w.sayFault(FaultDoubledCommand, "worker", "%s of %s %s comes once more", c.Purpose, c.Plan,
+				c.Action)
 			x.work(command, func(*api.Reply) {})
 		})
 	}
@@ -105,7 +107,8 @@ func (x *workers) take(command executor.Command, done func(turn.Fate, *api.Reply
 func (x *workers) work(command executor.Command, answer func(*api.Reply)) {
 	w, r, c := x.w, x.w.labour, command.Command
 	if c.Term < x.term {
-		answer(&api.Reply{Status: api.StatusFailed, Code: "stale_term", Message: "a higher term has spoken", Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusFailed, Code: "stale_term",
+			Message: "a higher term has spoken", Worker: "w1"})
 		return
 	}
 	x.term = c.Term
@@ -136,7 +139,8 @@ func (x *workers) probe(c api.Command) *api.Reply {
 		return &api.Reply{Status: api.StatusFailed, Code: "unreachable", Worker: "w1"}
 	}
 	if w.chance(r, FaultFailing, 10) {
-		return &api.Reply{Status: api.StatusDone, Output: json.RawMessage(`{"presence":"inconclusive","reason":"two books differ"}`), Worker: "w1"}
+		return &api.Reply{Status: api.StatusDone,
+			Output: json.RawMessage(`{"presence":"inconclusive","reason":"two books differ"}`), Worker: "w1"}
 	}
 	t := readTarget(c.Arguments)
 	answer := map[string]any{"presence": "absent"}
@@ -173,24 +177,30 @@ func (x *workers) undo(c api.Command, spec *actionSpec, answer func(*api.Reply))
 	case w.chance(r, FaultFailing, 8):
 		x.locked[c.Key] = true
 		w.sayFault(FaultFailing, "worker", "never will undo %s %s", c.Plan, c.Action)
-		answer(&api.Reply{Status: pick(r, api.StatusStop, api.StatusFailed), Code: "protected", Message: "never", Worker: "w1"})
+		answer(&api.Reply{Status: pick(r, api.StatusStop, api.StatusFailed), Code: "protected",
+			Message: "never", Worker: "w1"})
 		return
 	case x.working[c.Key]:
-		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond,
+			Worker: "w1"})
 		return
 	case w.chance(r, FaultWorking, 25):
 		x.long(c, spec)
-		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond, Worker: "w1"})
+		answer(&api.Reply{Status: api.StatusWorking, UntilMs: (w.now + 5*second) / millisecond,
+			Worker: "w1"})
 		return
 	}
 	answer(x.undone(c, spec))
 }
 
 func (x *workers) undone(c api.Command, spec *actionSpec) *api.Reply {
-	if found := x.w.provider.undo(c, spec); !found && spec != nil && spec.pair.compensation.Done != "" {
-		return &api.Reply{Status: api.StatusFailed, Code: "not_found", Message: "it is gone already", Worker: "w1"}
+	if found := x.w.provider.undo(c, spec); !found && spec != nil &&
+		spec.pair.compensation.Done != "" {
+		return &api.Reply{Status: api.StatusFailed, Code: "not_found", Message: "it is gone already",
+			Worker: "w1"}
 	}
-	return &api.Reply{Status: api.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`), WorkNs: 1e6}
+	return &api.Reply{Status: api.StatusDone, Worker: "w1", Output: json.RawMessage(`{"ok":true}`),
+		WorkNs: 1e6}
 }
 
 // long is an undo of which the worker reports later, by a record of its own.
@@ -200,8 +210,10 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 	w.sayFault(FaultWorking, "worker", "works on the undo of %s %s", c.Plan, c.Action)
 	source := ledger.Source{Tenant: tenant, Class: ledger.ClassWorker, Name: "w1"}
 	if r.percent(50) {
-		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationProgressed{
-			CompensationProgressed: &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: "half", UntilNs: w.now + 10*second}}}}, r, nil, func(uint64, bool) {})
+		w.persist("worker", source,
+			[]*pb.Record{{Plan: c.Plan, Action: c.Action, Kind: &pb.Record_CompensationProgressed{
+				CompensationProgressed: &pb.CompensationProgressed{Attempt: c.Attempt, Key: c.Key, Note: "half",
+					UntilNs: w.now + 10*second}}}}, r, nil, func(uint64, bool) {})
 	}
 	w.after(r.between(100*millisecond, 15*second), func() {
 		delete(x.working, c.Key)
@@ -216,6 +228,7 @@ func (x *workers) long(c api.Command, spec *actionSpec) {
 			x.undone(c, spec)
 		}
 		w.persist("worker", source, []*pb.Record{{Plan: c.Plan, Action: c.Action,
-			Kind: &pb.Record_CompensationReported{CompensationReported: report}}}, r, nil, func(uint64, bool) {})
+			Kind: &pb.Record_CompensationReported{CompensationReported: report}}}, r, nil,
+			func(uint64, bool) {})
 	})
 }

@@ -47,8 +47,9 @@ type world struct {
 
 	queue                             queue
 	ties, net, people, labour, strike *random
-	early                             *random             // of nobody who serves, and of owners who do not wait
-	impatience                        map[turn.About]bool // they have answered
+	// of nobody who serves, and of owners who do not wait
+	early      *random
+	impatience map[turn.About]bool // they have answered
 
 	stream   *stream
 	hosts    []*host
@@ -100,8 +101,10 @@ func (w *world) play() {
 func newWorld(o Options) *world {
 	w := &world{
 		options: o, now: epoch0, hash: 14695981039346656037, programs: o.Programs,
-		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet), people: newRandom(o.Seed, streamPeople),
-		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes), notary: newNotary(o.Seed),
+		ties: newRandom(o.Seed, streamQueue), net: newRandom(o.Seed, streamNet),
+		people: newRandom(o.Seed, streamPeople),
+		labour: newRandom(o.Seed, streamWorkers), strike: newRandom(o.Seed, streamStrikes),
+		notary: newNotary(o.Seed),
 	}
 	if w.programs == nil {
 		w.programs = triggers.NewCache(programsMax)
@@ -113,7 +116,8 @@ func newWorld(o Options) *world {
 		w.settings.memoryMax = r.between(100, 900)
 	}
 	if r.percent(30) {
-		w.settings.cascade = executor.CascadeLimits{Depth: uint32(1 + r.below(3)), Plan: uint32(1 + r.below(3))}
+		w.settings.cascade = executor.CascadeLimits{Depth: uint32(1 + r.below(3)),
+			Plan: uint32(1 + r.below(3))}
 	}
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
@@ -156,7 +160,8 @@ func (w *world) after(d int64, f func()) { w.queue.push(w.now+max(d, 0), w.ties.
 
 // chance is true in so many of 100 draws, while a fault is there; it then strikes.
 func (w *world) chance(r *random, f Fault, percent int) bool {
-	if hit := r.percent(percent); !hit || !w.faults.Has(f) || w.healed { // drawn first: leaving a fault out changes no other
+	// drawn first: leaving a fault out changes no other
+	if hit := r.percent(percent); !hit || !w.faults.Has(f) || w.healed {
 		return false
 	}
 	w.strikes(f)
@@ -195,14 +200,16 @@ func (w *world) markText(text string) {
 // say adds a line to the trace, if one is kept.
 func (w *world) say(actor, format string, args ...any) {
 	if w.options.Trace {
-		w.trace = append(w.trace, Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...)})
+		w.trace = append(w.trace,
+			Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...)})
 	}
 }
 
 // sayFault adds the line of a fault.
 func (w *world) sayFault(f Fault, actor, format string, args ...any) {
 	if w.options.Trace {
-		w.trace = append(w.trace, Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...), Fault: f.String()})
+		w.trace = append(w.trace,
+			Line{AtNs: w.now - epoch0, Actor: actor, Text: fmt.Sprintf(format, args...), Fault: f.String()})
 	}
 }
 
@@ -218,8 +225,10 @@ func (w *world) result() Result {
 		halted = w.check.guard.Error()
 	}
 	return Result{
-		Seed: w.options.Seed, Faults: w.struck.String(), Plans: w.plansOpened(), Hosts: len(w.hosts), Steps: w.steps, Records: w.check.records,
-		SpanNs: w.now - epoch0, TraceHash: fmt.Sprintf("%016x", w.hash), Halted: halted, Violations: w.check.violations, Trace: w.trace,
+		Seed: w.options.Seed, Faults: w.struck.String(), Plans: w.plansOpened(), Hosts: len(w.hosts),
+		Steps: w.steps, Records: w.check.records,
+		SpanNs: w.now - epoch0, TraceHash: fmt.Sprintf("%016x", w.hash), Halted: halted,
+		Violations: w.check.violations, Trace: w.trace,
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 // missing (guard G1), and the record at the cursor must have the address that the state
 // remembers (G2). read gives the entries of one message. What does not agree is a
 // *ledger.Halted; any other error is read's.
-func CheckAnchor(head ledger.Head, meta *rowspb.Meta, read func(sequence uint64) ([]ledger.Entry, error)) error {
+func CheckAnchor(head ledger.Head, meta *rowspb.Meta,
+	read func(sequence uint64) ([]ledger.Entry, error)) error {
 	cursor := meta.GetApplied().GetSequence()
 	switch {
 	case head.Deleted != 0:

@@ -113,7 +113,8 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	if !f.Flies(x) {
 		// An undo is done that no one waits for any more, as its owner was faster: the
 		// core decides what that means.
-		if x.Attempt.Purpose == ledger.PurposeUndo && r.Fate == Replied && r.Reply.Status == api.StatusDone {
+		if x.Attempt.Purpose == ledger.PurposeUndo && r.Fate == Replied &&
+			r.Reply.Status == api.StatusDone {
 			v.Answers = append(v.Answers, x.answer(&r.Reply, r.Took))
 		}
 		return v
@@ -157,7 +158,8 @@ func (x *Flight) unserved(fate Fate, now Instant, v *Verdict) {
 		x.alone, x.aloneNs = true, now.MonoNs
 	}
 	c := x.Command
-	if c.UnservedNs == 0 || now.EpochNs < c.UnservedNs || now.MonoNs-x.aloneNs < min(c.UnservedAfterNs, int64(UnservedSeen)) {
+	if c.UnservedNs == 0 || now.EpochNs < c.UnservedNs ||
+		now.MonoNs-x.aloneNs < min(c.UnservedAfterNs, int64(UnservedSeen)) {
 		return
 	}
 	answer := x.answer(nil, 0)
@@ -167,7 +169,8 @@ func (x *Flight) unserved(fate Fate, now Instant, v *Verdict) {
 
 // Prune drops what flies for an action if its call waits for no answer any more. waits is
 // State.Outstanding.
-func (f *Flights) Prune(of About, waits func(plan string, n uint32, purpose string, attempt uint32) bool) (dropped *Flight) {
+func (f *Flights) Prune(of About,
+	waits func(plan string, n uint32, purpose string, attempt uint32) bool) (dropped *Flight) {
 	x := f.flights[of]
 	if x == nil || waits(of.Plan, x.Command.Number, x.Attempt.Purpose, x.Attempt.Number) {
 		return nil
@@ -189,7 +192,8 @@ func (v *Verdict) again(inNs int64) { v.Again, v.InNs = true, inNs }
 // a queue for the rest.
 func (x *Flight) answer(reply *api.Reply, took time.Duration) executor.Answer {
 	a := executor.Answer{
-		Plan: x.Attempt.Plan, Number: x.Command.Number, Purpose: x.Attempt.Purpose, Attempt: x.Attempt.Number, Reply: reply,
+		Plan: x.Attempt.Plan, Number: x.Command.Number, Purpose: x.Attempt.Purpose,
+		Attempt: x.Attempt.Number, Reply: reply,
 	}
 	if reply != nil {
 		a.QueuedNs = max(took.Nanoseconds()-reply.WorkNs, 0)

@@ -15,20 +15,24 @@ const (
 	// next, unless the fold has come to that term.
 	ClaimPause = time.Second
 
-	WorkerWaitMin = 100 * time.Millisecond // before a command that found no worker is sent again; doubles
-	WorkerWaitMax = 5 * time.Second        // at most
-	WorkingMin    = time.Second            // before a worker that said "working" is asked again, at least
-	WorkingMax    = 24 * time.Hour         // that a worker may put off one answer; then the attempt counts as unanswered
+	// before a command that found no worker is sent again; doubles
+	WorkerWaitMin = 100 * time.Millisecond
+	WorkerWaitMax = 5 * time.Second // at most
+	// before a worker that said "working" is asked again, at least
+	WorkingMin = time.Second
+	// that a worker may put off one answer; then the attempt counts as unanswered
+	WorkingMax = 24 * time.Hour
 	// UnservedSeen is for how long a process looks itself before it says that no worker
 	// takes a command: after a restart of everything, workers may need a while.
 	UnservedSeen = time.Minute
 
-	PageQueueMax = 10_000      // pages of one hook that wait in memory; the state has the rest
-	PageQueueMin = 100         // of one hook that do so however many wait for other hooks
-	PagesMax     = 100_000     // of all hooks, but for PageQueueMax of each
-	PagedMax     = 512         // taken pages that one decision records
-	RoundMin     = time.Second // between publications of a page that no one takes; as long as it is old
-	RoundMax     = 15 * time.Minute
+	PageQueueMax = 10_000  // pages of one hook that wait in memory; the state has the rest
+	PageQueueMin = 100     // of one hook that do so however many wait for other hooks
+	PagesMax     = 100_000 // of all hooks, but for PageQueueMax of each
+	PagedMax     = 512     // taken pages that one decision records
+	// between publications of a page that no one takes; as long as it is old
+	RoundMin = time.Second
+	RoundMax = 15 * time.Minute
 
 	// JumpMax is how far the wall clock may run ahead of the monotonic clock before the
 	// guard holds clock leases: late is allowed, early is not.

@@ -23,7 +23,8 @@ type bench struct {
 
 func newBench(t *testing.T, last uint64) *bench {
 	b := &bench{t: t, kv: rows.NewMemoryKV()}
-	b.m = New(Config{Tenant: "t", Holder: "h1", NewID: func() string { b.id++; return fmt.Sprint("id", b.id) }}, executor.Open(b.kv, "t", nil), last)
+	b.m = New(Config{Tenant: "t", Holder: "h1", NewID: func() string { b.id++; return fmt.Sprint("id", b.id) }},
+		executor.Open(b.kv, "t", nil), last)
 	return b
 }
 
@@ -84,7 +85,8 @@ func (b *bench) holds() {
 	b.t.Helper()
 	b.m.Lead(true, "h1")
 	r := b.step(Instant{})
-	if r.Append == nil || !r.Append.Claim || r.Append.Subject != terms.Subject() || r.Append.FenceSubject != terms.Subject() {
+	if r.Append == nil || !r.Append.Claim || r.Append.Subject != terms.Subject() ||
+		r.Append.FenceSubject != terms.Subject() {
 		b.t.Fatalf("no claim: %+v", r)
 	}
 	b.m.Acknowledged(b.at+1, nil, true, 0)
@@ -103,7 +105,8 @@ func planOf(t *testing.T) []*pb.Record {
 		at("a", &pb.Record{Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
 			Capability: "do.a", Class: pb.Class_CLASS_COMPENSABLE, ContractDigest: make([]byte, 32)}}}),
 		at("a", &pb.Record{Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-			Capability: "undo.a", Key: ledger.Key("t", "p", "a", "undo"), Attempts: 3, OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
+			Capability: "undo.a", Key: ledger.Key("t", "p", "a", "undo"), Attempts: 3,
+			OnInDoubt: pb.OnInDoubt_ON_IN_DOUBT_COMPENSATE,
 			TimeoutNs: int64(time.Second), BackoffNs: int64(time.Second), BackoffMaxNs: int64(time.Second)}}}),
 		at("a", &pb.Record{Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}}),
 		at("", &pb.Record{Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{}}}),
@@ -121,7 +124,8 @@ func TestAppendThenAct(t *testing.T) {
 	}
 	b.holds()
 	r := b.step(Instant{EpochNs: 10})
-	if r.Append == nil || r.Append.Claim || r.Append.Fence != 2 || r.Append.Subject != executes.Subject() || len(r.Send) != 0 {
+	if r.Append == nil || r.Append.Claim || r.Append.Fence != 2 || r.Append.Subject != executes.Subject() ||
+		len(r.Send) != 0 {
 		t.Fatalf("no decision, or not fenced on the term at 2: %+v", r)
 	}
 	if again := b.step(Instant{EpochNs: 10}); again.Append != nil {
@@ -132,7 +136,8 @@ func TestAppendThenAct(t *testing.T) {
 		t.Fatalf("it acts on what was not read back: %+v", r)
 	}
 	b.stored(executes, r.Append.Data)
-	if r := b.step(Instant{EpochNs: 10}); len(r.Send) != 1 || r.Send[0].Capability != "undo.a" || r.Send[0].Resent || !r.Tells {
+	if r := b.step(Instant{EpochNs: 10}); len(r.Send) != 1 || r.Send[0].Capability != "undo.a" || r.Send[0].Resent ||
+		!r.Tells {
 		t.Fatalf("the undo does not leave: %+v", r)
 	}
 }
@@ -161,7 +166,8 @@ func TestACommitGoesOutAgainAsItIs(t *testing.T) {
 				t.Fatalf("%v: %v", c.err, got)
 			}
 			next := b.step(Instant{EpochNs: 10}).Append
-			if next == nil || next.ID != first.ID || string(next.Data) != string(first.Data) || next.Fence != first.Fence || next.AfterNs != int64(after) {
+			if next == nil || next.ID != first.ID || string(next.Data) != string(first.Data) || next.Fence != first.Fence ||
+				next.AfterNs != int64(after) {
 				t.Fatalf("%v: %+v, and before it was %+v", c.err, next, first)
 			}
 		}
@@ -280,7 +286,8 @@ func TestANewHolderSendsWhatIsInFlight(t *testing.T) {
 	b.stored(executes, r.Append.Data)
 	sent := b.step(Instant{EpochNs: 10}).Send[0]
 	next := &bench{t: t, kv: b.kv, at: b.at}
-	next.m = New(Config{Tenant: "t", Holder: "h2", NewID: func() string { return "x" }}, executor.Open(b.kv, "t", nil), b.at)
+	next.m = New(Config{Tenant: "t", Holder: "h2", NewID: func() string { return "x" }}, executor.Open(b.kv, "t", nil),
+		b.at)
 	next.m.Lead(true, "h2")
 	claim := next.step(Instant{}).Append
 	next.m.Acknowledged(next.at+1, nil, true, 0)

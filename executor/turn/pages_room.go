@@ -6,7 +6,8 @@ package turn
 // room is that of one hook.
 type room struct {
 	letters int // of pages of this hook that are not taken
-	refill  int // pages were left in the state: when there are fewer letters, there is room again; 0: none were
+	// pages were left in the state: when there are fewer letters, there is room again; 0: none were
+	refill int
 }
 
 // rooms counts the pages of all hooks.

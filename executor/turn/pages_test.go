@@ -121,7 +121,8 @@ func TestAHaltHoldsOverARestart(t *testing.T) {
 		"another stream":   {6, 9, false, false},
 		"no copy any more": {5, 6, false, false},
 	} {
-		again, err := kept.Again(ledger.Head{CreatedNs: c.createdNs}, c.copied, func(uint64) (bool, error) { return c.same, nil })
+		again, err := kept.Again(ledger.Head{CreatedNs: c.createdNs}, c.copied,
+			func(uint64) (bool, error) { return c.same, nil })
 		if err != nil || (again != nil) != c.halted || again != nil && *again != *found {
 			t.Errorf("%s: %v %v", name, again, err)
 		}

@@ -112,14 +112,16 @@ func (n *news) note(e ledger.Entry, attached uint64) {
 
 // deliver takes up what the folds since the last step have made valid.
 func (m *Machine) deliver(r *Ready) {
-	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(), m.state.Closed()
+	commands, notices, pages, closed := m.state.Commands(), m.state.Notices(), m.state.Pages(),
+		m.state.Closed()
 	erasures := m.state.Erasures()
 	m.news.looked = append(m.news.looked, m.state.Landed()...)
 	held := m.holding
 	// First: whoever is fenced by what was folded sends nothing of the next holder's.
 	r.Up = m.applyTerm()
 	r.Down, m.down = m.down, nil
-	r.Confirmed, r.Erased, r.Looked, r.Taken = m.news.confirmed, m.news.erased, m.news.looked, m.news.taken
+	r.Confirmed, r.Erased, r.Looked, r.Taken = m.news.confirmed, m.news.erased, m.news.looked,
+		m.news.taken
 	r.Folded, r.Notices, r.Tells = true, notices, held && m.holding
 	m.news = news{}
 	switch {

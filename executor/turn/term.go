@@ -12,14 +12,16 @@ func (m *Machine) claim(now Instant, r *Ready) {
 		return
 	}
 	meta := m.state.Meta()
-	if wait := int64(ClaimPause) - (now.MonoNs - m.lostNs); m.lost && wait > 0 && meta.Fence == m.lostFence {
+	if wait := int64(ClaimPause) - (now.MonoNs - m.lostNs); m.lost && wait > 0 &&
+		meta.Fence == m.lostFence {
 		r.Wakes, r.WakeInNs = true, wait // the term that was faster is on its way to the fold
 		return
 	}
 	m.term = meta.Term + 1
 	m.append([]*pb.Record{{
 		Term: m.term,
-		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: m.config.Holder, FoldVersion: executor.FoldVersion}},
+		Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: m.config.Holder,
+			FoldVersion: executor.FoldVersion}},
 	}}, true)
 }
 

@@ -131,7 +131,8 @@ type QueueAnswer struct {
 	Error  string      `json:"error,omitempty"`
 }
 
-// RebuildAnswer answers memory.rebuild: the state and the same ledger folded again from the beginning.
+// RebuildAnswer answers memory.rebuild: the state and the same ledger folded again from the
+// beginning.
 type RebuildAnswer struct {
 	Applied  uint64   `json:"applied"` // sequence up to which both are folded
 	Equal    bool     `json:"equal"`

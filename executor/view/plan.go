@@ -326,7 +326,8 @@ type Preview struct {
 	State string `json:"state"` // of the plan now
 	To    string `json:"to,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// End: how it would end if every worker says done: compensated, quarantined, failed, open, and so on.
+	// End: how it would end if every worker says done: compensated, quarantined, failed, open, and so
+	// on.
 	End         string        `json:"end"`
 	Steps       []PreviewStep `json:"steps"`
 	Refused     string        `json:"refused,omitempty"`     // why it could not even start

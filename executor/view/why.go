@@ -22,22 +22,26 @@ type WhyAnswer struct {
 // Why is the chain of causes behind the unwind of a plan, or behind the first of
 // its leases that is cut, or behind the last that was and has not fired since.
 type Why struct {
-	Plan     string    `json:"plan"`
-	State    string    `json:"state"`
-	Owner    string    `json:"owner,omitempty"`
-	Reason   string    `json:"reason,omitempty"`    // of the unwind
-	Origin   string    `json:"origin,omitempty"`    // the committed plan that this one undoes
-	UndoneAs string    `json:"undone_as,omitempty"` // the plan that undoes this committed one; the steps are of that one
-	Steps    []WhyStep `json:"steps"`               // oldest first; empty: no lease has fired
-	Omitted  bool      `json:"omitted,omitempty"`   // more than 64 came before
+	Plan   string `json:"plan"`
+	State  string `json:"state"`
+	Owner  string `json:"owner,omitempty"`
+	Reason string `json:"reason,omitempty"` // of the unwind
+	Origin string `json:"origin,omitempty"` // the committed plan that this one undoes
+	// the plan that undoes this committed one; the steps are of that one
+	UndoneAs string    `json:"undone_as,omitempty"`
+	Steps    []WhyStep `json:"steps"`             // oldest first; empty: no lease has fired
+	Omitted  bool      `json:"omitted,omitempty"` // more than 64 came before
 	Cycle    *Cycle    `json:"cycle,omitempty"`
-	Cuts     []Cut     `json:"cuts,omitempty"`    // leases that wait for the owner
-	Answers  []Answer  `json:"answers,omitempty"` // leases that the owner has answered, the last answer to each; the last 16
+	Cuts     []Cut     `json:"cuts,omitempty"` // leases that wait for the owner
+	// leases that the owner has answered, the last answer to each; the last 16
+	Answers []Answer `json:"answers,omitempty"`
 
-	Action  string             `json:"action,omitempty"` // asked for: its id
-	Waits   []Wait             `json:"waits,omitempty"`  // actions that are owed and not settled, and what for
-	Records []ledger.StoryLine `json:"records"`          // cause, lease, decision, command, outcome, in the order of the ledger
-	Left    string             `json:"left,omitempty"`   // what Records leaves out
+	Action string `json:"action,omitempty"` // asked for: its id
+	// actions that are owed and not settled, and what for
+	Waits []Wait `json:"waits,omitempty"`
+	// cause, lease, decision, command, outcome, in the order of the ledger
+	Records []ledger.StoryLine `json:"records"`
+	Left    string             `json:"left,omitempty"` // what Records leaves out
 }
 
 // Wait is an action whose undo is owed and not settled, and what it waits for.
@@ -50,31 +54,39 @@ type Wait struct {
 
 // WhyStep is one lease of the chain: what it turned at, and that it fired.
 type WhyStep struct {
-	Plan       string `json:"plan"`
-	Action     string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
-	Lease      string `json:"lease"`
-	Condition  string `json:"condition,omitempty"`
-	Fired      string `json:"fired,omitempty"`       // address; empty: it is cut
-	Depth      int    `json:"depth"`                 // as counted; an owner's resume counts from 1 again
-	By         string `json:"by,omitempty"`          // fact, part: a plan that is part of it; empty: the chain begins here
-	Undone     string `json:"undone,omitempty"`      // fact: the action of the step before whose undo made it
-	UndonePlan string `json:"undone_plan,omitempty"` // fact: of that undo, the plan of the step before or one that is part of it
-	Key        string `json:"key,omitempty"`         // of that fact; without By: the last fact that the condition read
-	Fact       string `json:"fact,omitempty"`        // address
-	FactNs     int64  `json:"fact_ns,omitempty"`     // without By, and so are the next two
-	Source     string `json:"source,omitempty"`
-	Value      string `json:"value,omitempty"` // JSON; empty: retracted, in the ledger only, or above 1 KiB
-	Retracted  bool   `json:"retracted,omitempty"`
+	Plan      string `json:"plan"`
+	Action    string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
+	Lease     string `json:"lease"`
+	Condition string `json:"condition,omitempty"`
+	Fired     string `json:"fired,omitempty"` // address; empty: it is cut
+	// as counted; an owner's resume counts from 1 again
+	Depth int `json:"depth"`
+	// fact, part: a plan that is part of it; empty: the chain begins here
+	By string `json:"by,omitempty"`
+	// fact: the action of the step before whose undo made it
+	Undone string `json:"undone,omitempty"`
+	// fact: of that undo, the plan of the step before or one that is part of it
+	UndonePlan string `json:"undone_plan,omitempty"`
+	// of that fact; without By: the last fact that the condition read
+	Key    string `json:"key,omitempty"`
+	Fact   string `json:"fact,omitempty"`    // address
+	FactNs int64  `json:"fact_ns,omitempty"` // without By, and so are the next two
+	Source string `json:"source,omitempty"`
+	// JSON; empty: retracted, in the ledger only, or above 1 KiB
+	Value     string `json:"value,omitempty"`
+	Retracted bool   `json:"retracted,omitempty"`
 
-	Said        string `json:"said,omitempty"`         // failed, cancelled, unwind, late, block, redirect: what turned it, if somebody said so
+	// failed, cancelled, unwind, late, block, redirect: what turned it, if somebody said so
+	Said        string `json:"said,omitempty"`
 	SaidOf      string `json:"said_of,omitempty"`      // late: the action
 	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here
 	Actor       string `json:"actor,omitempty"`        // who said so
 	Reason      string `json:"reason,omitempty"`
-	At          string `json:"at,omitempty"`          // address of what was said; of a deadline: where the plan was opened
-	DeadlineNs  int64  `json:"deadline_ns,omitempty"` // of the plan, where that has turned it
-	TurnedNs    int64  `json:"turned_ns,omitempty"`
-	Resumed     *Word  `json:"resumed,omitempty"` // it was cut, and its owner let it fire
+	// address of what was said; of a deadline: where the plan was opened
+	At         string `json:"at,omitempty"`
+	DeadlineNs int64  `json:"deadline_ns,omitempty"` // of the plan, where that has turned it
+	TurnedNs   int64  `json:"turned_ns,omitempty"`
+	Resumed    *Word  `json:"resumed,omitempty"` // it was cut, and its owner let it fire
 }
 
 // Word is an owner's answer to a cut.
@@ -97,9 +109,10 @@ type Answer struct {
 
 // Cycle is what repeats in a chain.
 type Cycle struct {
-	Plans  []string `json:"plans"`            // once round, the first once more at the end
-	Rounds int      `json:"rounds"`           // how often it came round
-	Others string   `json:"others,omitempty"` // what differs each round: actions, plans, or plans and facts
+	Plans  []string `json:"plans"`  // once round, the first once more at the end
+	Rounds int      `json:"rounds"` // how often it came round
+	// what differs each round: actions, plans, or plans and facts
+	Others string `json:"others,omitempty"`
 }
 
 // Cut is a lease that a cascade limit holds until its plan's owner answers.

@@ -6,8 +6,9 @@ type Worker struct {
 	Held       uint64 `json:"held"`       // actions that it would undo, or is to undo now
 	Due        uint64 `json:"due"`        // of these, owed or under way
 	Plan       string `json:"plan"`       // one that holds them
-	Served     string `json:"served"`     // yes, no, unknown: whether a worker subscribes it now, where the server says so
-	HeardNs    int64  `json:"heard_ns,omitempty"`
+	// yes, no, unknown: whether a worker subscribes it now, where the server says so
+	Served  string `json:"served"`
+	HeardNs int64  `json:"heard_ns,omitempty"`
 }
 
 // WorkersAnswer answers worker.ls.

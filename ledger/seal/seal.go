@@ -86,7 +86,8 @@ func Seal(key Key, at Place, value json.RawMessage) json.RawMessage {
 	nonce := mac.Sum(nil)[:aead.NonceSize()]
 	box := aead.Seal(nonce, nonce, plain, at.bytes())
 	out, err := json.Marshal(sealed{
-		Text:  at.Plan + "/" + at.Action + "/" + at.Field + "/" + base64.RawURLEncoding.EncodeToString(box),
+		Text: at.Plan + "/" + at.Action + "/" + at.Field + "/" +
+			base64.RawURLEncoding.EncodeToString(box),
 		Bytes: len(plain),
 	})
 	if err != nil {

@@ -121,7 +121,8 @@ func generate(home map[string]string, request *pluginpb.CodeGeneratorRequest) er
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
-		if err := os.WriteFile(filepath.Join(home[path.Dir(f.GetName())], f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(home[path.Dir(f.GetName())], f.GetName()),
+			[]byte(f.GetContent()), 0o644); err != nil {
 			return err
 		}
 	}

@@ -40,12 +40,15 @@ func (g *Generator) Condition(depth int) Condition {
 	case 0:
 		return Condition{"!(" + a.Text + ")", a.Clock, func(m *Moment) Truth { return Not(a.Ask(m)) }}
 	case 1:
-		return Condition{"(" + a.Text + " && " + b.Text + ")", a.Clock || b.Clock, func(m *Moment) Truth { return And(a.Ask(m), b.Ask(m)) }}
+		return Condition{"(" + a.Text + " && " + b.Text + ")", a.Clock || b.Clock,
+			func(m *Moment) Truth { return And(a.Ask(m), b.Ask(m)) }}
 	case 2:
-		return Condition{"(" + a.Text + " || " + b.Text + ")", a.Clock || b.Clock, func(m *Moment) Truth { return Or(a.Ask(m), b.Ask(m)) }}
+		return Condition{"(" + a.Text + " || " + b.Text + ")", a.Clock || b.Clock,
+			func(m *Moment) Truth { return Or(a.Ask(m), b.Ask(m)) }}
 	}
 	c := g.Condition(depth - 1)
-	return Condition{"(" + a.Text + " ? " + b.Text + " : " + c.Text + ")", a.Clock || b.Clock || c.Clock, func(m *Moment) Truth {
+	return Condition{"(" + a.Text + " ? " + b.Text + " : " + c.Text + ")", a.Clock || b.Clock ||
+		c.Clock, func(m *Moment) Truth {
 		switch a.Ask(m) {
 		case True:
 			return b.Ask(m)
@@ -67,7 +70,10 @@ func (g *Generator) leaf() Condition {
 	}
 	a, b := g.operand(), g.operand()
 	operator := []string{"==", "!=", "<", ">="}[g.Choose(4)]
-	return Condition{a.text + " " + operator + " " + b.text, a.clock || b.clock, func(m *Moment) Truth { return Compare(operator, a.value(m), b.value(m)) }}
+	return Condition{a.text + " " + operator + " " + b.text, a.clock || b.clock,
+		func(m *Moment) Truth {
+			return Compare(operator, a.value(m), b.value(m))
+		}}
 }
 
 // Key is one of the facts that random conditions read and random events change.
@@ -105,7 +111,8 @@ func (g *Generator) key() operand {
 		return operand{"plan.labels.l", false, planLabel}
 	case 2:
 		inner := g.Key()
-		return operand{fmt.Sprintf("facts[%q]", inner), false, func(m *Moment) any { return m.fact(inner) }}
+		return operand{fmt.Sprintf("facts[%q]", inner), false,
+			func(m *Moment) any { return m.fact(inner) }}
 	}
 	return operand{fmt.Sprintf("%q", key), false, func(*Moment) any { return key }}
 }
@@ -199,7 +206,8 @@ func (g *Generator) own(choice int) operand {
 			return m.Verdict.Outcome
 		}}
 	case 7:
-		return operand{"dyn(action.output." + name + ")", false, func(m *Moment) any { return m.output(name) }}
+		return operand{"dyn(action.output." + name + ")", false,
+			func(m *Moment) any { return m.output(name) }}
 	case 8:
 		return operand{"dyn(action." + name + ")", false, func(m *Moment) any { return m.input(name) }}
 	case 9:
@@ -236,9 +244,11 @@ func (g *Generator) instant() operand {
 			return Time(m.Plan.DeadlineNs)
 		}}
 	case 2:
-		return operand{"first_at(" + key.text + ")", true, keyed(key, func(m *Moment, k string) any { return m.after(k, true) })}
+		return operand{"first_at(" + key.text + ")", true,
+			keyed(key, func(m *Moment, k string) any { return m.after(k, true) })}
 	case 3:
-		return operand{"last_at(" + key.text + ")", true, keyed(key, func(m *Moment, k string) any { return m.after(k, false) })}
+		return operand{"last_at(" + key.text + ")", true,
+			keyed(key, func(m *Moment, k string) any { return m.after(k, false) })}
 	case 4:
 		return operand{"plan.opened_at", false, func(m *Moment) any { return Time(m.Plan.OpenedNs) }}
 	case 5:
@@ -270,26 +280,36 @@ func (g *Generator) time() Condition {
 		})(m)
 	}
 	count := func(m *Moment, k string) int { return len(m.times(k, m.NowNs-d, m.NowNs)) }
-	latest := func(m *Moment, k string, at int64) int { return len(m.times(k, at-1, min(at+d, m.NowNs))) }
+	latest := func(m *Moment, k string, at int64) int {
+		return len(m.times(k, at-1, min(at+d, m.NowNs)))
+	}
 	choice := g.Choose(10)
 	if g.Shared && choice == 3 {
 		choice = 6
 	}
 	switch choice {
 	case 8:
-		return Condition{fmt.Sprintf("size(latest(%d, %s, %s, %s)) == %d", n, key.text, t.text, length, n-1), true, truth(key, func(m *Moment, k string) Truth {
-			return from(func(m *Moment, at int64) Truth { return TruthOf(min(n, latest(m, k, at)) == n-1) })(m)
+		return Condition{fmt.Sprintf("size(latest(%d, %s, %s, %s)) == %d", n, key.text, t.text, length,
+			n-1), true, truth(key, func(m *Moment, k string) Truth {
+			return from(func(m *Moment, at int64) Truth {
+				return TruthOf(min(n, latest(m, k, at)) == n-1)
+			})(m)
 		})}
 	case 9:
-		return Condition{fmt.Sprintf("latest(%d, %s, %s, %s).exists(x, x > %s)", n, key.text, t.text, length, t.text), true, truth(key, func(m *Moment, k string) Truth {
-			return from(func(m *Moment, at int64) Truth { return TruthOf(len(m.times(k, at, min(at+d, m.NowNs))) > 0) })(m)
+		return Condition{fmt.Sprintf("latest(%d, %s, %s, %s).exists(x, x > %s)", n, key.text, t.text,
+			length, t.text), true, truth(key, func(m *Moment, k string) Truth {
+			return from(func(m *Moment, at int64) Truth {
+				return TruthOf(len(m.times(k, at, min(at+d, m.NowNs))) > 0)
+			})(m)
 		})}
 	case 0:
 		return Condition{"after(" + t.text + ")", true, from((*Moment).reached)}
 	case 1:
-		return Condition{"before(" + t.text + ")", true, from(func(m *Moment, at int64) Truth { return TruthOf(m.NowNs < at) })}
+		return Condition{"before(" + t.text + ")", true,
+			from(func(m *Moment, at int64) Truth { return TruthOf(m.NowNs < at) })}
 	case 2:
-		return Condition{"elapsed(" + t.text + ", " + length + ")", true, from(func(m *Moment, at int64) Truth { return m.reached(at + d) })}
+		return Condition{"elapsed(" + t.text + ", " + length + ")", true,
+			from(func(m *Moment, at int64) Truth { return m.reached(at + d) })}
 	case 3:
 		return Condition{"seen(" + key.text + ")", true, truth(key, func(m *Moment, k string) Truth {
 			if len(m.times(k, m.ArmedNs, m.NowNs)) > 0 {
@@ -300,11 +320,14 @@ func (g *Generator) time() Condition {
 	case 4:
 		return Condition{"within(" + key.text + ", " + t.text + ", " + length + ")", true, window}
 	case 5:
-		return Condition{"absent_for(" + key.text + ", " + t.text + ", " + length + ")", true, func(m *Moment) Truth { return Not(window(m)) }}
+		return Condition{"absent_for(" + key.text + ", " + t.text + ", " + length + ")", true,
+			func(m *Moment) Truth { return Not(window(m)) }}
 	case 6:
-		return Condition{fmt.Sprintf("at_least(%d, %s, %s)", n, key.text, length), true, truth(key, func(m *Moment, k string) Truth { return TruthOf(count(m, k) >= n) })}
+		return Condition{fmt.Sprintf("at_least(%d, %s, %s)", n, key.text, length), true,
+			truth(key, func(m *Moment, k string) Truth { return TruthOf(count(m, k) >= n) })}
 	}
-	return Condition{fmt.Sprintf("count(%s, %s) == %d", key.text, length, n-1), true, truth(key, func(m *Moment, k string) Truth { return TruthOf(count(m, k) == n-1) })}
+	return Condition{fmt.Sprintf("count(%s, %s) == %d", key.text, length, n-1), true,
+		truth(key, func(m *Moment, k string) Truth { return TruthOf(count(m, k) == n-1) })}
 }
 
 // closed is a leaf that asks what is known now.
@@ -321,17 +344,22 @@ func (g *Generator) closed() Condition {
 			return TruthOf(ok && o.Field == "x")
 		}}
 	case 1:
-		return Condition{"has(action.output.n)", false, func(m *Moment) Truth { return known(m.output("n")) }}
+		return Condition{"has(action.output.n)", false,
+			func(m *Moment) Truth { return known(m.output("n")) }}
 	case 2:
-		return Condition{"has(verdict.outcome)", false, func(m *Moment) Truth { return TruthOf(m.Verdict != nil) }}
+		return Condition{"has(verdict.outcome)", false,
+			func(m *Moment) Truth { return TruthOf(m.Verdict != nil) }}
 	case 3:
-		return Condition{"has(plan.deadline)", false, func(m *Moment) Truth { return TruthOf(m.Plan.DeadlineNs > 0) }}
+		return Condition{"has(plan.deadline)", false,
+			func(m *Moment) Truth { return TruthOf(m.Plan.DeadlineNs > 0) }}
 	case 4:
 		return Condition{"has(action.missing)", false, func(*Moment) Truth { return False }}
 	case 5:
-		return Condition{"has(plan.labels.l)", false, func(m *Moment) Truth { return known(planLabel(m)) }}
+		return Condition{"has(plan.labels.l)", false,
+			func(m *Moment) Truth { return known(planLabel(m)) }}
 	}
-	return Condition{fmt.Sprintf("%q in facts", key), false, func(m *Moment) Truth { return known(m.fact(key)) }}
+	return Condition{fmt.Sprintf("%q in facts", key), false,
+		func(m *Moment) Truth { return known(m.fact(key)) }}
 }
 
 // loop is a leaf over two facts.
@@ -344,7 +372,9 @@ func (g *Generator) loop() Condition {
 		return Compare("==", m.fact(keys[0]), v), Compare("==", m.fact(keys[1]), v)
 	}
 	if g.Choose(2) == 0 {
-		return Condition{list + ".all(k, facts[k] == " + value.text + ")", value.clock, func(m *Moment) Truth { return And(each(m)) }}
+		return Condition{list + ".all(k, facts[k] == " + value.text + ")", value.clock,
+			func(m *Moment) Truth { return And(each(m)) }}
 	}
-	return Condition{list + ".exists(k, facts[k] == " + value.text + ")", value.clock, func(m *Moment) Truth { return Or(each(m)) }}
+	return Condition{list + ".exists(k, facts[k] == " + value.text + ")", value.clock,
+		func(m *Moment) Truth { return Or(each(m)) }}
 }

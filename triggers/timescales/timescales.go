@@ -61,10 +61,11 @@ type Fact struct {
 
 // Property is one of the ten.
 type Property struct {
-	Name      string
-	alphabet  Row
-	asserts   []assertion
-	condition string                         // %a and %b stand for the bounds as durations, %b+1 for one step more
+	Name     string
+	alphabet Row
+	asserts  []assertion
+	// %a and %b stand for the bounds as durations, %b+1 for one step more
+	condition string
 	violation func(a, b int) formula         // what stands behind "historically"
 	segment   func(g *generator, fails bool) // appends one segment of the published shape
 }
@@ -101,7 +102,8 @@ func Bounds(scale int) (a, b int) { return 3 * scale / 10, scale }
 func (p Property) Condition(scale int) string {
 	a, b := Bounds(scale)
 	text := strings.NewReplacer(
-		"%a", seconds(a), "%b-%a", seconds(b-a), "%b-1", seconds(b-1), "%b+1", seconds(b+1), "%b", seconds(b), "%1", seconds(1),
+		"%a", seconds(a), "%b-%a", seconds(b-a), "%b-1", seconds(b-1), "%b+1", seconds(b+1), "%b",
+		seconds(b), "%1", seconds(1),
 	).Replace(p.condition)
 	return strings.Join(strings.Fields(text), " ")
 }
@@ -139,8 +141,10 @@ func absence() []Property {
 		{
 			Name: "AbsentAQ", alphabet: P | Q, asserts: []assertion{event(Q), event(P)},
 			condition: `at("p") > at("q") && at("p") <= at("q") + %b`,
-			violation: func(_, b int) formula { return implies(once(0, b, is(Q)), since(0, forever, not(is(P)), is(Q))) },
-			segment:   (*generator).absentAfter,
+			violation: func(_, b int) formula {
+				return implies(once(0, b, is(Q)), since(0, forever, not(is(P)), is(Q)))
+			},
+			segment: (*generator).absentAfter,
 		},
 		{
 			Name: "AbsentBR", alphabet: P | R, asserts: []assertion{event(P), event(R)},
@@ -166,8 +170,10 @@ func universality() []Property {
 		{
 			Name: "AlwaysAQ", alphabet: P | Q, asserts: []assertion{event(Q), state(P)},
 			condition: `facts["p"] == false && at("p") > at("q") && at("p") <= at("q") + %b`,
-			violation: func(_, b int) formula { return implies(once(0, b, is(Q)), since(0, forever, is(P), is(Q))) },
-			segment:   (*generator).alwaysAfter,
+			violation: func(_, b int) formula {
+				return implies(once(0, b, is(Q)), since(0, forever, is(P), is(Q)))
+			},
+			segment: (*generator).alwaysAfter,
 		},
 		{
 			// p was false one step before it became true, unless that was the first row.
@@ -202,8 +208,10 @@ func recurrence() []Property {
 			Name: "RecurBQR", alphabet: P | Q | R, asserts: []assertion{event(Q), event(P), event(R)},
 			condition: `at("q") < at("r") && ([at("q")] + latest(256, "p", at("q"), at("r") - at("q"))).exists(x,
 				x + %b+1 <= at("r") && size(latest(1, "p", x + %1, %b)) == 0)`,
-			violation: func(_, b int) formula { return implies(scope, since(0, forever, once(0, b, is(P|Q)), is(Q))) },
-			segment:   (*generator).recurBetween,
+			violation: func(_, b int) formula {
+				return implies(scope, since(0, forever, once(0, b, is(P|Q)), is(Q)))
+			},
+			segment: (*generator).recurBetween,
 		},
 	}
 }
@@ -214,7 +222,8 @@ func responses() []Property {
 		{
 			// call says which of p and s came last, so since("call") is the first p
 			// that no s has followed.
-			Name: "RespondGLB", alphabet: P | S, asserts: []assertion{{S, "call", `"s"`, ``}, event(P), {P, "call", `"p"`, ``}},
+			Name: "RespondGLB", alphabet: P | S, asserts: []assertion{{S, "call", `"s"`, ``}, event(P),
+				{P, "call", `"p"`, ``}},
 			condition: `facts["call"] == "p" ? elapsed(since("call"), %b) : absent_for("p", at("call") - %b, %b-%a)`,
 			violation: response,
 			segment:   (*generator).respondGlobally,
@@ -222,13 +231,16 @@ func responses() []Property {
 		{
 			// In the order of the disjuncts: an s with no p in its window; a p with no s in
 			// time, which is up within the scope; the same, which was up when it began.
-			Name: "RespondBQR", alphabet: P | Q | R | S, asserts: []assertion{event(Q), event(P), event(S), event(R)},
+			Name: "RespondBQR", alphabet: P | Q | R | S,
+			asserts: []assertion{event(Q), event(P), event(S), event(R)},
 			condition: `at("q") < at("r") && (
 				latest(256, "s", at("q") + %1, at("r") - at("q") - %1).exists(x, absent_for("p", x - %b, %b-%a))
 				|| latest(256, "p", at("q") + %1 - %b, at("r") - at("q") - %1).exists(x, size(latest(1, "s", x + %1, %b-1)) == 0)
 				|| latest(1, "p", plan.opened_at, at("q") + %1 - %b - plan.opened_at).exists(x, size(latest(1, "s", x + %1, at("q") - x)) == 0))`,
-			violation: func(a, b int) formula { return implies(scope, since(0, forever, response(a, b), is(Q))) },
-			segment:   (*generator).respondBetween,
+			violation: func(a, b int) formula {
+				return implies(scope, since(0, forever, response(a, b), is(Q)))
+			},
+			segment: (*generator).respondBetween,
 		},
 	}
 }

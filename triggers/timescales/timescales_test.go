@@ -126,7 +126,8 @@ func TestTriggersOfThePropertiesReadWhatTheirRowsAssert(t *testing.T) {
 }
 
 func TestRowsAssertTheirPropositionsInOrder(t *testing.T) {
-	for name, want := range map[string]string{"AbsentBQR": "q=true p=true r=true ", "AlwaysAQ": "q=true p=true ", "RespondGLB": `call="s" p=true call="p" `} {
+	for name, want := range map[string]string{"AbsentBQR": "q=true p=true r=true ", "AlwaysAQ": "q=true p=true ",
+		"RespondGLB": `call="s" p=true call="p" `} {
 		for _, p := range Properties() {
 			if p.Name != name {
 				continue

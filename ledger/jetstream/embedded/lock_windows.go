@@ -26,4 +26,6 @@ func lockFolder(dir string) (*folderLock, error) {
 	return &folderLock{handle: handle}, nil
 }
 
-func (l *folderLock) release() { syscall.CloseHandle(l.handle) } //nolint:errcheck // the process ends
+func (l *folderLock) release() {
+	syscall.CloseHandle(l.handle)
+} //nolint:errcheck // the process ends
