@@ -229,7 +229,7 @@ func storyOfOthers(r *pb.Record) (role, text string) {
 		return RoleOwner, asked(word, k.CascadeAnswered.Reason, k.CascadeAnswered.Actor)
 	case *pb.Record_PlanErased:
 		if k.PlanErased.Destroyed {
-			return RoleEnd, "the key of its sealed values is destroyed: nobody can read them any more"
+			return RoleEnd, "the key of its sealed values is destroyed: no one can read them any more"
 		}
 		text = "its sealed values are to be erased"
 		if k.PlanErased.Force {

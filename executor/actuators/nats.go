@@ -68,7 +68,7 @@ type Config struct {
 
 // NATS sends the commands of one tenant as requests, undos on api.UndoSubject and
 // questions on api.AskSubject. Each sending has a reply subject of its own that
-// nobody can guess, and leaves nothing behind when it has its result.
+// no one can guess, and leaves nothing behind when it has its result.
 type NATS struct {
 	conn    *nats.Conn
 	tenant  string
@@ -163,7 +163,7 @@ func subject(c api.Command) string {
 	return api.AskSubject(c.Tenant, c.Capability)
 }
 
-// noRespondersStatus is the status header of a request that nobody serves.
+// noRespondersStatus is the status header of a request that no one serves.
 const noRespondersStatus = "503"
 
 func (n *NATS) receive(m *nats.Msg) {

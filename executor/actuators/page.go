@@ -15,18 +15,18 @@ import (
 // PurposePage is the purpose of what a Refusal calls a command when it is a page.
 const PurposePage = "page"
 
-// taking is what somebody says who takes a page: its id.
+// taking is what someone says who takes a page: its id.
 type taking struct {
 	ID string `json:"id"`
 	By string `json:"by"`
 	// Stream is set in the acknowledgment of a stream that stores pages. It has heard
-	// the page and nobody has.
+	// the page and no one has.
 	Stream string `json:"stream"`
 }
 
 // Page publishes a page and waits for a reply that repeats its id, as whoever takes it
 // sends one. done is called as that of Send: Replied, with the name of who has taken it
-// as the worker; NoWorker when nobody listens; Silent when nobody has taken it in time.
+// as the worker; NoWorker when no one listens; Silent when no one has taken it in time.
 func (n *NATS) Page(subject, id string, body []byte, timeout time.Duration, done func(Result)) {
 	m := nats.NewMsg(subject)
 	m.Header.Set(nats.MsgIdHdr, id)

@@ -165,7 +165,7 @@ func (c *checker) sent(h *host, command executor.Command) {
 		return
 	}
 	if c.audit == nil {
-		return // nobody says which records count
+		return // no one says which records count
 	}
 	purpose := command.Purpose
 	call, known := c.calls[attemptOf(command.Plan, command.Action, purpose, command.Attempt)]
@@ -253,7 +253,7 @@ func (c *checker) tampered(f Fault, sequence uint64) {
 		}
 	}
 	if len(c.mustHalt) == 0 {
-		c.w.over = true // nobody has folded it: nobody can know
+		c.w.over = true // no one has folded it: no one can know
 	}
 }
 

@@ -29,7 +29,7 @@ func (w *world) finish() {
 	}
 	holder := w.holder()
 	if holder == nil {
-		c.fail("L1", 0, "nobody holds the tenant although all faults have ended")
+		c.fail("L1", 0, "no one holds the tenant although all faults have ended")
 		return
 	}
 	c.checkAcknowledged()

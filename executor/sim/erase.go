@@ -107,7 +107,7 @@ func (c *checker) checkPages(h *host) {
 // nothing else (L1).
 func (c *checker) checkErasures(h *host) {
 	for _, plan := range h.state.Unerased() {
-		c.fail("L1", 0, "the key of plan %s was to be destroyed, and nobody says that it is gone", plan)
+		c.fail("L1", 0, "the key of plan %s was to be destroyed, and no one says that it is gone", plan)
 	}
 	e := c.w.erasing
 	if e == nil {

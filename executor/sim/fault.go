@@ -40,12 +40,12 @@ const (
 	FaultSlowWorker                  // its answer comes too late
 	FaultWorking                     // it says working, and reports later
 	FaultDoubledCommand              // a command comes twice, or late
-	FaultNoWorker                    // nobody serves a capability for a while
+	FaultNoWorker                    // no one serves a capability for a while
 	FaultFailing                     // undos fail, for now or for good
 	FaultForgetful                   // a provider forgets keys as its contract says
 	FaultArchive                     // the ledger cannot be read back for a moment
 	FaultPage                        // a hook does not take a page
-	// somebody writes what is no record, half a pair, or an old message again
+	// someone writes what is no record, half a pair, or an old message again
 	FaultForeign
 	FaultLanding // a forward lands after its caller has given it up
 	// a second process of an agent comes, and resumes the plan or does not

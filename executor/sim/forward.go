@@ -37,7 +37,7 @@ func (a *agent) mayStart(queuedNs int64) bool {
 // ask asks the executor for the state of the plan, as of all that the agent has stored.
 func (a *agent) ask() (state string, ok bool) {
 	w := a.w
-	for _, h := range w.hosts { // the executor answers, or nobody does
+	for _, h := range w.hosts { // the executor answers, or no one does
 		if h.holding() && h.cursor() >= a.stored {
 			state, _, _, ok = executor.NewReaderWith(h.kv, tenant, w.archive, w.programs).Outcome(a.p.id)
 			return state, ok

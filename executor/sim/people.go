@@ -13,7 +13,7 @@ func operator(name string) ledger.Source {
 	return ledger.Source{Tenant: tenant, Class: ledger.ClassOperator, Name: name}
 }
 
-// tell writes one record of somebody who is not an agent.
+// tell writes one record of someone who is not an agent.
 func (w *world) tell(source ledger.Source, records ...*pb.Record) {
 	w.persist(source.Class.String()+" "+source.Name, source, records, w.people, nil,
 		func(uint64, bool) {})

@@ -44,7 +44,7 @@ type pairSpec struct {
 	forward      *pb.ForwardRegistered
 	compensation *pb.CompensationRegistered
 	input        []byte
-	image        []byte // what was there before the forward crossed; nil: nobody looked
+	image        []byte // what was there before the forward crossed; nil: no one looked
 }
 
 // luck is how a forward goes.
@@ -220,7 +220,7 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 		a.luck = how
 	}
 	mute := r.percent(50)
-	// a probe is asked only of what nobody has told
+	// a probe is asked only of what no one has told
 	a.mute = r.percent(6) || mute && a.luck == luckTwice
 	if r.percent(10) {
 		a.lateNs = r.between(second, 60*second)
@@ -240,7 +240,7 @@ func (w *world) drawAction(p *planSpec) *actionSpec {
 	a.large, a.lost = kept.percent(10), kept.percent(40)
 	c := w.drawCompensation(r, id, f)
 	told := c.Capability != "" && c.Actuator != ledger.ActuatorMemory
-	if f.Late == pb.Late_LATE_REFUSED && !told { // nobody who could refuse it
+	if f.Late == pb.Late_LATE_REFUSED && !told { // no one who could refuse it
 		f.Late = pb.Late_LATE_UNSPECIFIED
 	}
 	a.pair = pairSpec{forward: f, compensation: c, input: fmt.Appendf(nil, `{"id":%q,"key":"u%d"}`, id,

@@ -127,7 +127,7 @@ func (a *agent) strays(s *actionSpec, r *random) {
 	}
 }
 
-// checkStrays: a plan of which somebody has claimed an act that was refused does not end
+// checkStrays: a plan of which someone has claimed an act that was refused does not end
 // as if it had not happened, unless its owner says so (I31).
 func (c *checker) checkStrays(v view.Plan) {
 	if v.State != ledger.StateCompensated && v.State != ledger.StateFailed {

@@ -144,7 +144,7 @@ type commit struct {
 	from   string // for the trace
 	append ledger.Append
 	asJSON bool
-	host   *host // that sends it; nil: somebody else
+	host   *host // that sends it; nil: someone else
 }
 
 const replyMax = 5 * second // until an append without a reply is in doubt
@@ -181,7 +181,7 @@ func (w *world) again(c *commit) {
 		return
 	}
 	w.sayFault(FaultDoubled, c.from, "a second copy of an append arrives")
-	_, _ = w.stream.arrive(c.append, c.asJSON) // nobody waits for its reply
+	_, _ = w.stream.arrive(c.append, c.asJSON) // no one waits for its reply
 }
 
 func (w *world) arrived(c *commit, late bool, took int64, done func(uint64, error)) {

@@ -65,7 +65,7 @@ func (w *world) fullFor(d int64) {
 	w.after(d, func() { w.stream.noRoom = false })
 }
 
-// muteStream lets the stream fall silent until somebody restarts it.
+// muteStream lets the stream fall silent until someone restarts it.
 func (w *world) muteStream() {
 	w.sayFault(FaultMute, "stream", "is mute after a write error")
 	w.stream.mute = true
@@ -173,7 +173,7 @@ func (w *world) clockBack(h *host) {
 
 func (w *world) noWorker() {
 	w.workers.away = w.now + w.strike.between(second, 70*second)
-	w.sayFault(FaultNoWorker, "worker", "nobody serves until %d ms",
+	w.sayFault(FaultNoWorker, "worker", "no one serves until %d ms",
 		(w.workers.away-epoch0)/millisecond)
 }
 
@@ -194,7 +194,7 @@ func (w *world) unserve() {
 		capability = flying[w.early.below(len(flying))].Capability
 	}
 	w.workers.unserved[capability] = w.now + w.early.between(10*second, 100*second)
-	w.sayFault(FaultUnserved, "worker", "nobody serves %s until %d ms", capability,
+	w.sayFault(FaultUnserved, "worker", "no one serves %s until %d ms", capability,
 		(w.workers.unserved[capability]-epoch0)/millisecond)
 }
 
@@ -207,7 +207,7 @@ func (w *world) unservedAfter(id string) int64 {
 	return int64(5+7*(id[len(id)-1]%5)) * second
 }
 
-// impatient lets an owner answer for a command that nobody takes.
+// impatient lets an owner answer for a command that no one takes.
 func (w *world) impatient(c executor.Command) {
 	if w.options.Alone || w.healed || w.impatience[aboutOf(c.Plan, c.Action)] || !w.early.percent(30) {
 		return

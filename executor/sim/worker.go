@@ -16,8 +16,8 @@ import (
 type workers struct {
 	w        *world
 	term     uint64
-	away     int64            // nobody serves before
-	unserved map[string]int64 // by capability: nobody serves it before
+	away     int64            // no one serves before
+	unserved map[string]int64 // by capability: no one serves it before
 	working  map[string]bool  // by key: a long undo is under way
 	locked   map[string]bool  // by key: it has failed for now, and likely will again
 	specs    map[turn.About]*actionSpec

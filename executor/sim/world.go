@@ -47,7 +47,7 @@ type world struct {
 
 	queue                             queue
 	ties, net, people, labour, strike *random
-	// of nobody who serves, and of owners who do not wait
+	// of no one who serves, and of owners who do not wait
 	early      *random
 	impatience map[turn.About]bool // they have answered
 

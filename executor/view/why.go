@@ -76,7 +76,7 @@ type WhyStep struct {
 	Value     string `json:"value,omitempty"`
 	Retracted bool   `json:"retracted,omitempty"`
 
-	// failed, cancelled, unwind, late, block, redirect: what turned it, if somebody said so
+	// failed, cancelled, unwind, late, block, redirect: what turned it, if someone said so
 	Said        string `json:"said,omitempty"`
 	SaidOf      string `json:"said_of,omitempty"`      // late: the action
 	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here

@@ -347,7 +347,7 @@ func (l *Ledger) view(p *plan) Plan {
 	return view
 }
 
-// Effect is what the records say of the effect of an action, for who can look at the world.
+// Effect is what the records say of the effect of an action, for a reader who can look at the world.
 type Effect struct {
 	Action   string
 	Outcome  string

@@ -167,7 +167,7 @@ type action struct {
 	absentNs              int64  // epoch of one that found nothing too early; 0: none
 	doubtedAs             uint32 // the duty for a doubt that came too late
 	dispatchedNs          int64  // epoch of dispatched
-	unserved              bool   // nobody took its last attempt
+	unserved              bool   // no one took its last attempt
 	failedForNow          bool   // its last attempt was no final failure, and in no doubt
 	saidDone              uint32 // the last attempt that a worker has called done; 0: none
 	undone                bool   // a duty for that: it was undone once more than its owner knew

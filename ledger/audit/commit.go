@@ -9,7 +9,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// I36: a commit retires nothing of which nobody knows whether it happened. Until each
+// I36: a commit retires nothing of which no one knows whether it happened. Until each
 // such action of the tree is known, or its owner has answered for it, the plan is
 // committing; only a plan that says so beforehand retires what is in doubt, by name.
 
@@ -22,7 +22,7 @@ const (
 	doubtGiven = "given" // it is its owner's
 )
 
-// retiresUnknown: nobody knows whether the effect of an action is there, and it would be retired.
+// retiresUnknown: no one knows whether the effect of an action is there, and it would be retired.
 func (a *action) retiresUnknown() bool {
 	return a.unsure() && !a.isSettled() && a.forward.GetClass() != pb.Class_CLASS_EFFECTLESS
 }

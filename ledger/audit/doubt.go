@@ -175,7 +175,7 @@ func (b *book) nothingFound(a *action, k *pb.ProbeAnswered) {
 	}
 }
 
-// attemptFound goes on after an attempt of which nobody knows whether it happened.
+// attemptFound goes on after an attempt of which no one knows whether it happened.
 func (b *book) attemptFound(p *plan, a *action, k *pb.ProbeAnswered) {
 	absent, unseen := k.Presence == pb.Presence_PRESENCE_ABSENT,
 		a.presence == pb.Presence_PRESENCE_UNSPECIFIED

@@ -10,7 +10,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// expression is a text of a record that somebody will evaluate one day.
+// expression is a text of a record that someone will evaluate one day.
 type expression struct {
 	field, text string
 	as          use

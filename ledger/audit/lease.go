@@ -380,7 +380,7 @@ func (b *book) setPhase(p *plan, phase string) {
 }
 
 // firstTurn is turnedBy also where the lease turned at the same record as the first one:
-// which of them is asked first is nobody's rule.
+// which of them is asked first is no one's rule.
 func (p *plan) firstTurn(number uint32, name string) *turn {
 	if i := p.besideFirst(number, name); i >= 0 {
 		return p.behind[i]

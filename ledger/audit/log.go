@@ -168,7 +168,7 @@ func (l *Ledger) End() (found []Violation) {
 }
 
 // EachAtEnd is End for a ledger of any size: it calls each with what is wrong, plan by
-// plan in any order, and seen with every plan as it is; nil: nobody asks.
+// plan in any order, and seen with every plan as it is; nil: no one asks.
 func (l *Ledger) EachAtEnd(seen func(Plan), each func(Violation)) {
 	l.book.families.each(func(_ string, f *family) {
 		for _, p := range f.plans {

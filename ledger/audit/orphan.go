@@ -28,7 +28,7 @@ type orphan struct {
 	withdrawn bool // by its process
 }
 
-// isOpen reports whether nobody has said what it was.
+// isOpen reports whether no one has said what it was.
 func (o orphan) isOpen() bool { return !o.answered && !o.withdrawn }
 
 // orphansMax is how many of them a plan keeps; the last one is for all others.

@@ -9,7 +9,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// Calls that nobody takes, and owners' answers.
+// Calls that no one takes, and owners' answers.
 
 // offeredUntil is the instant until which the call that is out is to be offered to
 // workers: unserved_after behind the record that made it, and behind what a worker that

@@ -38,7 +38,7 @@ var planChapters = map[string]*chapter{
 			{"I6.destroyed", "A key is destroyed for a request to erase its plan.",
 				func(c *claim) judgement {
 					return unless(c.p.erased != nil && sameAddress(c.Record.Cause, c.p.erased),
-						"cause: nobody asked there to erase plan %s", c.p.id)
+						"cause: no one asked there to erase plan %s", c.p.id)
 				}},
 			{"I5.destroyed", "A key is destroyed once.", func(c *claim) judgement {
 				return unless(c.p.shredded == nil, "the key of plan %s was destroyed", c.p.id)
@@ -158,7 +158,7 @@ var endedContent = []clause{
 			}
 			return judgement{}
 		}},
-	{"I31.answered", "Only a quarantined plan has an act that nobody has answered for.",
+	{"I31.answered", "Only a quarantined plan has an act that no one has answered for.",
 		func(c *claim) judgement {
 			names := c.p.openClaims()
 			quarantines := c.Record.GetPlanEnded().End == pb.PlanEnd_PLAN_END_QUARANTINED
@@ -225,7 +225,7 @@ func whileWaiting(id, says string, judge func(p *plan) judgement) clause {
 }
 
 var retirementClauses = []clause{openedPlan,
-	whileWaiting("I36.decided", "A commit retires nothing in doubt that nobody has answered for.",
+	whileWaiting("I36.decided", "A commit retires nothing in doubt that no one has answered for.",
 		func(p *plan) judgement {
 			n := p.undecided()
 			return unless(n == 0, "an answer for %d actions in doubt", n)
@@ -275,7 +275,7 @@ var retiredContent = []clause{
 		func(c *claim) judgement { return retiredInDoubt(c.p, c.Record.GetHeldSetRetired()) }},
 }
 
-// retiredInDoubt finds an action in doubt that nobody has answered for, or that is not named.
+// retiredInDoubt finds an action in doubt that no one has answered for, or that is not named.
 func retiredInDoubt(p *plan, k *pb.HeldSetRetired) judgement {
 	tree := []*plan{p}
 	for _, part := range p.below() {

@@ -226,7 +226,7 @@ var factChapters = map[string]*chapter{
 				func(c *claim) judgement {
 					f := c.factNamed()
 					return unless(c.Record.Cause == nil || sameAddress(c.Record.Cause, f.asked),
-						"cause: nobody asked there to evict fact %q", c.key())
+						"cause: no one asked there to evict fact %q", c.key())
 				}}},
 		collect: func(_ *book, c *claim) {
 			f := c.factNamed()
@@ -248,12 +248,12 @@ var factChapters = map[string]*chapter{
 						reference{f.source},
 						reference{f.evicted})
 				}},
-			{"I6.back-cause", "A fact is brought back for its eviction, or for who asked.",
+			{"I6.back-cause", "A fact is brought back for its eviction, or for the operator who asked.",
 				func(c *claim) judgement {
 					f, cause := c.factNamed(), c.Record.Cause
 					return unless(sameAddress(cause, f.evicted) || f.asked != nil &&
 						sameAddress(cause, f.asked),
-						"cause: nobody asked there for fact %q", c.key())
+						"cause: no one asked there for fact %q", c.key())
 				}},
 			{"I10.value", "The value that is brought back is the one that was evicted.",
 				func(c *claim) judgement {

@@ -67,7 +67,7 @@ var factClauses = []clause{
 	}},
 }
 
-// namesAction judges the reference to an action of somebody who need not make any.
+// namesAction judges the reference to an action of someone who need not make any.
 func (c *claim) namesAction() judgement {
 	if c.a == nil || c.Record.Action == "" || c.Record.About == nil ||
 		sameAddress(c.Record.About, c.a.registered) {

@@ -50,13 +50,13 @@ var foundClauses = []clause{
 		_, known := pb.Presence_name[int32(c.Record.GetProbeAnswered().Presence)]
 		return unless(known, "a presence that this version knows")
 	}},
-	{"I20.unserved", "A question that nobody has answered has found nothing.",
+	{"I20.unserved", "A question that no one has answered has found nothing.",
 		func(c *claim) judgement {
 			k := c.Record.GetProbeAnswered()
 			return unless(!k.Unserved || k.Presence == pb.Presence_PRESENCE_UNSPECIFIED,
 				"no presence of action %s", c.a.id)
 		}},
-	{"I23.question", "A question is given up as served by nobody after the time of its contract.",
+	{"I23.question", "A question is given up as served by no one after the time of its contract.",
 		func(c *claim) judgement {
 			until := c.a.offeredUntil()
 			return unless(!c.Record.GetProbeAnswered().Unserved || c.Record.EpochNs >= until,

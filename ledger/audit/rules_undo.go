@@ -289,7 +289,7 @@ var failureClauses = []clause{
 		return unless(!c.Record.GetCompensationFailed().Unserved || !c.a.makesFact(),
 			"the undo of action %s needs no worker", c.a.id)
 	}},
-	{"I23.offered", "An undo is given up as served by nobody after the time of its contract.",
+	{"I23.offered", "An undo is given up as served by no one after the time of its contract.",
 		func(c *claim) judgement {
 			until := c.a.offeredUntil()
 			return unless(!c.Record.GetCompensationFailed().Unserved || c.Record.EpochNs >= until,

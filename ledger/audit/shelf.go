@@ -44,7 +44,7 @@ type shelved[T any] struct {
 	under  *shelved[T] // of a trial: whose values these are; nil: it is none
 	copied func(T) T   // for a trial
 	coded  func(c *coder, v *T)
-	loaded func(T)      // it is at hand now; nil: nobody asks
+	loaded func(T)      // it is at hand now; nil: no one asks
 	rested func(T)      // it is not any more
 	stays  func(T) bool // it is asked for all the time
 }
@@ -139,7 +139,7 @@ func (s *shelved[T]) grows(key string, bytes int) {
 // passedMax bounds how many values that stay are passed over at one rest.
 const passedMax = 16
 
-// rest puts on the shelf what is too much at hand. Nobody may hold a value across it.
+// rest puts on the shelf what is too much at hand. No one may hold a value across it.
 func (s *shelved[T]) rest() {
 	for passed := 0; s.bytes > s.max && s.order.Len() > 1 && passed < passedMax; {
 		i := s.order.Front().Value.(*item[T])

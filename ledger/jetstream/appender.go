@@ -117,7 +117,7 @@ func (p *Appender) Append(ctx context.Context, a ledger.Append) (uint64, error) 
 }
 
 // outcome sorts the errors of a publish into refused, conflict, busy and in
-// doubt. Whatever is not known to be stored by nobody is in doubt.
+// doubt. Whatever is not known to be stored by no one is in doubt.
 func (p *Appender) outcome(subject string, err error) error {
 	var api *js.APIError
 	switch {

@@ -81,7 +81,7 @@ func (a serverAnswer) check(lossy bool) error {
 // askServers asks every server of the system what it is and whether it syncs every write.
 // It is content when all of the cluster's JetStream servers have said what they should, the
 // connected one among those that answered. A server that is down says nothing: when the time
-// is up, a majority that did and nobody who did not is enough, or no host could start while a
+// is up, a majority that did and no one who did not is enough, or no host could start while a
 // cluster mends. Where losses are accepted, those who say nothing are, too.
 func askServers(ctx context.Context, system *nats.Conn, connected string, lossy bool) error {
 	ctx, cancel := context.WithTimeout(ctx, durableWait)

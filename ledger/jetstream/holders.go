@@ -31,7 +31,7 @@ const (
 )
 
 // ErrLeaseLost means that a lease ran out, was released or went to another
-// holder. Whoever held it stops and asks for it anew.
+// holder. Whoever held it stops and asks for it again.
 var ErrLeaseLost = errors.New("lease lost")
 
 // HoldersConfig says where the leases are kept.
@@ -45,7 +45,7 @@ type HoldersConfig struct {
 // Holders grants at most one live lease per tenant. A lease decides who tries,
 // never who is right: two holders are harmless, because every executor append is
 // fenced on a term in the ledger. So the bucket lives in the server's memory,
-// costs no fsync, and is made anew when a restart has lost it.
+// costs no fsync, and is made again when a restart has lost it.
 type Holders struct {
 	js       js.JetStream
 	ttl      time.Duration
@@ -63,7 +63,7 @@ type Lease struct {
 
 // Standing is what is known of a tenant's live lease.
 type Standing struct {
-	Holder string        // empty: nobody
+	Holder string        // empty: no one
 	Left   time.Duration // until it runs out unless it is renewed, by the host's clock
 }
 
@@ -114,7 +114,7 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 		Discard:           js.DiscardNew, Storage: js.MemoryStorage, Replicas: h.replicas,
 		AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true,
 		SubjectDeleteMarkerTTL: LeaseTTLMin,
-		// A bucket made anew must not count revisions that leases of the lost one
+		// A bucket made again must not count revisions that leases of the lost one
 		// have, or an old lease could be renewed over another holder's.
 		FirstSeq: 1 + rand.Uint64N(1<<50),
 	})
@@ -139,7 +139,7 @@ func (h *Holders) Acquire(
 			fmt.Sprintf("tenant %q, holder %q", tenant, holder),
 			"names of 1 to 64 letters, digits, '-' or '_'")
 	}
-	// The second round is for a bucket that had to be made anew, or a race lost.
+	// The second round is for a bucket that had to be made again, or a race lost.
 	for range 2 {
 		var last entry
 		last, err = h.last(ctx, tenant)
@@ -243,7 +243,7 @@ func (h *Holders) Release(ctx context.Context, lease Lease) error {
 	return err
 }
 
-// Holder returns who holds a tenant now; empty: nobody.
+// Holder returns who holds a tenant now; empty: no one.
 func (h *Holders) Holder(ctx context.Context, tenant string) (string, error) {
 	last, err := h.last(ctx, tenant)
 	if bucketGone(err) {
@@ -320,7 +320,7 @@ func (h *Holders) write(
 	return 0, fmt.Errorf("cannot write the lease: %w", err)
 }
 
-// bucketGone tells that the bucket is not there, so that nobody holds anything.
+// bucketGone tells that the bucket is not there, so that no one holds anything.
 func bucketGone(err error) bool {
 	return errors.Is(err, js.ErrStreamNotFound) || errors.Is(err, js.ErrNoStreamResponse)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // KeysStreamName is the stream that has the keys of a tenant's plans. It is no part of
-// the ledger: what is deleted here is gone, and that is what it is for. Nobody but hosts
+// the ledger: what is deleted here is gone, and that is what it is for. No one but hosts
 // should be let read it, or publish on "keys.<tenant>.>".
 func KeysStreamName(tenant string) string { return "KEYS_" + tenant }
 
@@ -77,7 +77,7 @@ func OpenKeys(ctx context.Context, cfg Config) (*Keys, error) {
 const keyMessageMax = 4 << 10
 
 // Get returns what is kept for a plan. Errors: ErrNoKey, ErrKeyDestroyed; after another
-// one nobody knows.
+// one no one knows.
 func (k *Keys) Get(ctx context.Context, plan string) ([]byte, error) {
 	data, _, err := k.last(ctx, plan)
 	return data, err

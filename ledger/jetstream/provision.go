@@ -19,7 +19,7 @@ const MessageSizeMax = ledger.CommitSizeMax + ledger.HeaderSizeMax
 const dedupeWindow = 2 * time.Minute
 
 // lookupWait bounds the question for a stream, so that whoever opens it asks again:
-// while a cluster elects a leader nobody answers, also not afterwards.
+// while a cluster elects a leader no one answers, also not afterwards.
 const lookupWait = 5 * time.Second
 
 // wanted is the configuration of a new stream.

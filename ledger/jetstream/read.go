@@ -38,7 +38,7 @@ const (
 // Read is as in ledger.Store. It outlives reconnects, restarts of the server and
 // leader changes; a closed connection ends it, or a guard, or the end of ctx.
 // Each time it starts again it compares the last message it gave out with the
-// stream (guard G2), so that a tail that was lost and grew anew is noticed.
+// stream (guard G2), so that a tail that was lost and grew again is noticed.
 func (s *Store) Read(ctx context.Context, from uint64) iter.Seq2[ledger.Message, error] {
 	return func(yield func(ledger.Message, error) bool) {
 		r := reader{store: s, next: from, yield: yield}
@@ -82,7 +82,7 @@ func (s *Store) mayContinue(ctx context.Context, err error) error {
 }
 
 // reader is one Read. Its consumer lives in the server's memory, wants no
-// acknowledgements and is made anew when anything breaks: the order and the
+// acknowledgements and is made again when anything breaks: the order and the
 // position are kept here.
 type reader struct {
 	store *Store

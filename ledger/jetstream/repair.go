@@ -54,7 +54,7 @@ func headOf(info *js.StreamInfo) ledger.Head {
 	return head
 }
 
-// Replacement makes a tenant's stream anew. Until Finish the new stream takes
+// Replacement makes a tenant's stream again. Until Finish the new stream takes
 // nothing but what Put gives it: the ledger's own subjects lead nowhere, so that
 // appends are answered with ErrNoStream and tried again.
 type Replacement struct {
@@ -92,7 +92,7 @@ func (r *Replacement) Delete(ctx context.Context, createdNs int64) error {
 	}
 	if now.Head.CreatedNs != createdNs {
 		return ledger.Refuse("stream", fmt.Sprintf("%s is another one than the repair is about",
-			StreamName(r.cfg.Tenant)), "a repair that begins anew")
+			StreamName(r.cfg.Tenant)), "a repair that begins again")
 	}
 	if err := r.client.DeleteStream(ctx, StreamName(r.cfg.Tenant)); err != nil &&
 		!errors.Is(err, js.ErrStreamNotFound) {
@@ -116,7 +116,7 @@ func (r *Replacement) Create(ctx context.Context, first uint64) (Inspected, erro
 	now := inspected(stream.CachedInfo(), r.cfg.Tenant)
 	if now.Head.First != first {
 		return now, ledger.Refuse("stream", fmt.Sprintf("%s starts at %d", name, now.Head.First),
-			fmt.Sprintf("one that starts at %d; begin the repair anew", first))
+			fmt.Sprintf("one that starts at %d; begin the repair again", first))
 	}
 	return now, nil
 }

@@ -107,7 +107,7 @@ func checkServer(conn *nats.Conn) error {
 const strictWant = `no "strict: false" in the jetstream block of any server (the default is true)`
 
 // CheckStrict refuses a server whose JetStream takes requests with fields that it does not
-// know (strict: false): then a message that is no request, and that somebody else was made
+// know (strict: false): then a message that is no request, and that someone else was made
 // to publish to its API, may be one. Only the system account shows the setting; a client of
 // the API sees it in the answer to such a request, which changes nothing. In a cluster the
 // server answers that leads the tenant's stream, or all streams where there is none yet.

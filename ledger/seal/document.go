@@ -261,7 +261,7 @@ func Redact(document json.RawMessage) json.RawMessage {
 // everywhere.
 const scrubMin = 4
 
-// Scrub takes the texts of opened values out of what somebody says of them: an error, a
+// Scrub takes the texts of opened values out of what someone says of them: an error, a
 // log line. Texts and numbers of four bytes and more are looked for, also within the
 // values.
 func Scrub(text string, opened []json.RawMessage) string { return scrub(text, secrets(opened)) }

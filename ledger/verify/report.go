@@ -79,7 +79,7 @@ type Signed struct {
 	Size        uint64   `json:"size"`           // of the last of them, in records
 	Through     uint64   `json:"last_sequence"`  // of the last record under it
 	Key         string   `json:"key,omitempty"`  // that has signed it
-	Note        string   `json:"note,omitempty"` // its text, for who keeps it for the next time
+	Note        string   `json:"note,omitempty"` // its text, for readers who keep it for the next time
 	Rotations   []string `json:"rotations,omitempty"`
 }
 
@@ -96,7 +96,7 @@ type Repair struct {
 	Actor    string `json:"actor"`
 }
 
-// Erased is a plan whose sealed values nobody can read any more: what was in them is not
+// Erased is a plan whose sealed values no one can read any more: what was in them is not
 // proven, and never can be. All else about it is proven without them.
 type Erased struct {
 	Plan      string `json:"plan"`

@@ -66,7 +66,7 @@ func (f *family) shows(r *pb.Record) bool {
 
 // Select writes a bundle of one plan, its child plans and what undoes them, from the
 // bundle of the whole ledger. Of every other record it holds the hash alone. keep are
-// sizes whose root can be computed from it, for checkpoints that somebody has kept.
+// sizes whose root can be computed from it, for checkpoints that someone has kept.
 // It reads twice: first for the facts that conditions have read. The error is that of
 // the files, or says why the bundle is none of the whole ledger.
 func Select(whole io.ReadSeeker, plan string, keep []uint64, out io.Writer) (Selected, error) {

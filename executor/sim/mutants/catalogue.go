@@ -50,7 +50,7 @@ var catalogue = []mutant{
 	{"an undo need not name what is to be refused", "executor/unusable.go",
 		"if f.GetLate() == pb.Late_LATE_REFUSED && !s.namesForward(c) {",
 		"if f == nil && !s.namesForward(c) {"},
-	{"a field that nobody knows is ignored", "ledger/json.go",
+	{"a field that no one knows is ignored", "ledger/json.go",
 		"if protojson.Unmarshal(raw, record) == nil {",
 		"if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, record) == nil {"},
 	{"a late copy of a decision counts", "executor/apply_executor.go",
@@ -90,7 +90,7 @@ var catalogue = []mutant{
 	{"a late completion after a blind undo is nothing", "executor/apply_agent.go",
 		"s.completedLate(e, p, a)", "_ = s.completedLate"},
 
-	// Calls that nobody takes, and owners' answers.
+	// Calls that no one takes, and owners' answers.
 	{"an undo is given up for want of a worker too early", "executor/unserved.go",
 		"return plusNs(max(a.row.DispatchedNs, a.row.AliveUntilNs), unservedAfter(a.fixed.Compensation))",
 		"return plusNs(max(a.row.DispatchedNs, a.row.AliveUntilNs), " +
@@ -98,7 +98,7 @@ var catalogue = []mutant{
 	{"a question is given up for want of a worker too early", "executor/unserved.go",
 		"return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation))",
 		"return plusNs(a.row.AskedNs, unservedAfter(a.fixed.Compensation)/2)"},
-	{"an undo that nobody serves is tried again", "executor/step.go",
+	{"an undo that no one serves is tried again", "executor/step.go",
 		"return a.row.Unserved || a.row", "return a.row"},
 	{"an undo behind its owner's answer is nothing", "executor/owner.go",
 		"if a.row.Undo == rowspb.Undo_UNDO_QUARANTINED {\n\t\ta.row.Note = clip(a.row.Note + \"; \" + " +
@@ -211,7 +211,7 @@ var catalogue = []mutant{
 		"plan = p.row.Origin\n", "plan = p.id\n"},
 
 	// In which order, how often.
-	{"order: nobody waits for what came after", "executor/unwind.go",
+	{"order: no one waits for what came after", "executor/unwind.go",
 		"s.action(p.id, m).row.Blockers++", "_ = m"},
 	{"order: released by the first of several", "executor/unwind.go",
 		"case b.row.Blockers > 0:\n", "case b.row.Blockers > 1:\n"},

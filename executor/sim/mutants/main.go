@@ -6,7 +6,7 @@
 // Each mutant of the catalogue is a change of one place in one file. The package
 // of the simulator is built with that file replaced (go build -overlay; the tree
 // stays as it is) and runs seeds from 1 on until one fails. A mutant that no seed
-// finds is an invariant that nobody checks: the exit code is 1 then.
+// finds is an invariant that no one checks: the exit code is 1 then.
 package main
 
 import (

@@ -2,7 +2,7 @@
 // that one binary and one folder are all there is to install.
 //
 // It promises more than a server out of the box: every write is synced before it
-// is acknowledged, one process at a time uses a folder, and nobody but this
+// is acknowledged, one process at a time uses a folder, and no one but this
 // machine can connect unless there are TLS and credentials.
 //
 //	server, err := embedded.Start(embedded.Config{Dir: "sagenbaum-data/nats"})
@@ -68,7 +68,7 @@ type Config struct {
 type Server struct {
 	natsd   *natsd.Server
 	durable bool
-	// The holder's own way in when there are users; made anew at each start.
+	// The holder's own way in when there are users; made again at each start.
 	user, password string
 	lock           *folderLock // nil: it uses no folder
 	stop           func()

@@ -12,9 +12,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// User is somebody who may connect. With Publish or Subscribe set, those
+// User is someone who may connect. With Publish or Subscribe set, those
 // subjects are all that the user may use, beside an inbox of its own under
-// InboxPrefix (nats.CustomInboxPrefix). Nobody may answer wherever a request says: who
+// InboxPrefix (nats.CustomInboxPrefix). No one may answer wherever a request says: who
 // answers needs the subject of the replies, as reply.default.>.
 type User struct {
 	Name      string
@@ -23,7 +23,7 @@ type User struct {
 	Subscribe []string // as in undo.default.git.>
 }
 
-// InboxPrefix is the prefix of a restricted user's inboxes, so that nobody reads
+// InboxPrefix is the prefix of a restricted user's inboxes, so that no one reads
 // another one's replies.
 func InboxPrefix(user string) string { return "_INBOX_" + user }
 
@@ -57,7 +57,7 @@ func natsUsers(users []User) []*natsd.User {
 			// Allow-lists only, and no Response: what a file lists is all that a user may
 			// publish, and replies have subjects that it can list.
 			user.Permissions = &natsd.Permissions{
-				Publish:   &natsd.SubjectPermission{Allow: orNothing(u.Publish)},
+				Publish: &natsd.SubjectPermission{Allow: orNothing(u.Publish)},
 				Subscribe: &natsd.SubjectPermission{
 					Allow: append([]string{InboxPrefix(u.Name) + ".>"}, u.Subscribe...)},
 			}
@@ -130,7 +130,7 @@ func ParseUsers(data []byte) ([]User, error) {
 		return nil, ledger.Refuse("users", err.Error(), "lines of text")
 	}
 	if len(users) == 0 {
-		return nil, ledger.Refuse("users", "nobody", "at least one user")
+		return nil, ledger.Refuse("users", "no one", "at least one user")
 	}
 	return users, checkUsers(users)
 }
