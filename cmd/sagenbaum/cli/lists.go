@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,57 +17,30 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
-// Contracts asks page after page for published contracts.
-func (c *Client) Contracts(ctx context.Context, q view.ContractQuery) ([]view.Contract,
-	error) {
-	var all []view.Contract
-	for {
-		q.Limit = PageSize
-		var page view.ContractsAnswer
-		if err := c.Ask(ctx, "contract.ls", q, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Contracts...)
-		if page.Next == "" {
-			return all, nil
-		}
-		if page.Next <= q.After {
-			return nil, Fail(ExitFailed, "sagenbaum doctor", "contract.ls goes in a circle at %s",
-				page.Next)
-		}
-		q.After = page.Next
+// Contracts asks for all published contracts that a question means.
+func (c *Client) Contracts(ctx context.Context, q view.ContractQuery) ([]view.Contract, error) {
+	all, _, err := Batches("contract.ls", Listing{Ctx: ctx, Client: c}, math.MaxInt, nil,
+		ContractBatch(&q), nil)
+	return all, err
+}
+
+// ContractBatch asks for one batch of published contracts.
+func ContractBatch(q *view.ContractQuery) func(Listing) ([]view.Contract, string, error) {
+	return func(in Listing) ([]view.Contract, string, error) {
+		q.After, q.Limit = in.After, in.Limit
+		var answer view.ContractsAnswer
+		err := in.Client.Ask(in.Ctx, "contract.ls", q, &answer)
+		return answer.Contracts, answer.Next, err
 	}
 }
 
-// Facts asks page after page until it has limit facts or there are no more.
-func (c *Client) Facts(ctx context.Context, q view.FactsQuery, limit int) (view.FactsAnswer,
-	error) {
-	return c.FactsWhere(ctx, q, limit, nil)
-}
-
-// FactsWhere is facts with those only that a filter picks.
-func (c *Client) FactsWhere(ctx context.Context, q view.FactsQuery, limit int,
-	only *ListFilter) (view.FactsAnswer, error) {
-	all := view.FactsAnswer{Facts: []view.Fact{}}
-	for {
-		q.Limit = pageOf(limit-len(all.Facts), only)
-		var page view.FactsAnswer
-		if err := c.Ask(ctx, "fact.ls", q, &page); err != nil {
-			return all, err
-		}
-		all.Facts, all.Next = append(all.Facts, Picked(only, page.Facts)...), page.Next
-		if len(all.Facts) > limit {
-			all.Facts = all.Facts[:limit]
-			all.Next = all.Facts[limit-1].Key
-		}
-		if page.Next == "" || len(all.Facts) >= limit {
-			return all, nil
-		}
-		if page.Next <= q.After { // this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor",
-				"the pages of fact.ls go in a circle at %q", page.Next)
-		}
-		q.After = page.Next
+// FactBatch asks for one batch of facts.
+func FactBatch(q *view.FactsQuery) func(Listing) ([]view.Fact, string, error) {
+	return func(in Listing) ([]view.Fact, string, error) {
+		q.After, q.Limit = in.After, in.Limit
+		var answer view.FactsAnswer
+		err := in.Client.Ask(in.Ctx, "fact.ls", q, &answer)
+		return answer.Facts, answer.Next, err
 	}
 }
 
@@ -212,43 +186,38 @@ func LateRebuild(err error) error {
 	return err
 }
 
-// PageSize is how many plans one question asks for.
+// PageSize is how many entries one question asks for.
 const PageSize = 200
 
-// Plans asks page after page until it has limit plans or there are no more.
-func (c *Client) Plans(ctx context.Context, verb string, q view.Filter,
-	limit int) (view.PlansAnswer, error) {
-	return c.PlansWhere(ctx, verb, q, limit, nil)
+// Plans asks for at most limit plans.
+func (c *Client) Plans(
+	ctx context.Context, verb string, q view.Filter, limit int,
+) (all view.PlansAnswer, err error) {
+	all.Plans, all.Next, err = Batches(verb, Listing{Ctx: ctx, Client: c, After: q.After}, limit,
+		nil, PlanBatch(verb, &q), nil)
+	return all, err
 }
 
-// PlansWhere is plans with those only that a filter picks.
-func (c *Client) PlansWhere(ctx context.Context, verb string, q view.Filter, limit int,
-	only *ListFilter) (view.PlansAnswer, error) {
-	all := view.PlansAnswer{Plans: []view.Plan{}}
-	for {
-		q.Limit = pageOf(limit-len(all.Plans), only)
-		var page view.PlansAnswer
-		if err := c.Ask(ctx, verb, q, &page); err != nil {
-			return all, err
-		}
-		all.Plans, all.Next = append(all.Plans, Picked(only, page.Plans)...), page.Next
-		if len(all.Plans) > limit {
-			all.Plans = all.Plans[:limit]
-			all.Next = all.Plans[limit-1].Plan
-		}
-		if page.Next == "" || len(all.Plans) >= limit {
-			return all, nil
-		}
-		if page.Next <= q.After { // ids come in order, so this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor", "the pages of %s go in a circle at %s",
-				verb, page.Next)
-		}
-		q.After = page.Next
+// PlanBatch asks for one batch of plans.
+func PlanBatch(verb string, q *view.Filter) func(Listing) ([]view.Plan, string, error) {
+	return func(in Listing) ([]view.Plan, string, error) {
+		q.After, q.Limit = in.After, in.Limit
+		var answer view.PlansAnswer
+		err := in.Client.Ask(in.Ctx, verb, q, &answer)
+		return answer.Plans, answer.Next, err
 	}
 }
 
+// PlaceOfPlan is where a list of plans goes on that ends with a plan.
+func PlaceOfPlan(p view.Plan) string { return p.Plan }
+
+// PlansData is what a list of plans prints as data.
+func PlansData(plans []view.Plan, next string) any {
+	return view.PlansAnswer{Plans: plans, Next: next}
+}
+
 // CheckUndoQuery refuses a list of undos that names neither a plan nor a capability, or both.
-func CheckUndoQuery(q view.UndoQuery, limit int) error {
+func CheckUndoQuery(q view.UndoQuery) error {
 	const which = "--plan PLAN [--action ACTION], or --capability NAME"
 	switch {
 	case (q.Plan == "") == (q.Capability == ""):
@@ -258,37 +227,25 @@ func CheckUndoQuery(q view.UndoQuery, limit int) error {
 	case q.Capability != "" && !ledger.ValidCapability(q.Capability):
 		return Fail(ExitUsage, "--capability NAME, as in git.branch.create",
 			"%q is not a capability", q.Capability)
-	case limit < 1:
-		return Fail(ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 	}
 	return nil
 }
 
-// Undos asks page after page until it has limit attempts or there are no more.
-func (c *Client) Undos(ctx context.Context, q view.UndoQuery, limit int) (view.UndosAnswer,
-	error) {
-	return c.UndosWhere(ctx, q, limit, nil)
+// Undos asks for at most limit attempts.
+func (c *Client) Undos(
+	ctx context.Context, q view.UndoQuery, limit int,
+) (all view.UndosAnswer, err error) {
+	all.Undos, all.Next, err = Batches("undo.ls", Listing{Ctx: ctx, Client: c, After: q.After},
+		limit, nil, UndoBatch(&q), nil)
+	return all, err
 }
 
-// UndosWhere is undos with those only that a filter picks; with one it may return more
-// than limit, up to the end of a page.
-func (c *Client) UndosWhere(ctx context.Context, q view.UndoQuery, limit int,
-	only *ListFilter) (view.UndosAnswer, error) {
-	all := view.UndosAnswer{Undos: []view.Undo{}}
-	for {
-		q.Limit = pageOf(limit-len(all.Undos), only)
-		var page view.UndosAnswer
-		if err := c.Ask(ctx, "undo.ls", q, &page); err != nil {
-			return all, err
-		}
-		all.Undos, all.Next = append(all.Undos, Picked(only, page.Undos)...), page.Next
-		if page.Next == "" || len(all.Undos) >= limit {
-			return all, nil
-		}
-		if len(page.Undos) == 0 || page.Next == q.After { // this would never end
-			return all, Fail(ExitFailed, "sagenbaum doctor",
-				"the pages of undo.ls go in a circle at %s", page.Next)
-		}
-		q.After = page.Next
+// UndoBatch asks for one batch of attempts.
+func UndoBatch(q *view.UndoQuery) func(Listing) ([]view.Undo, string, error) {
+	return func(in Listing) ([]view.Undo, string, error) {
+		q.After, q.Limit = in.After, in.Limit
+		var answer view.UndosAnswer
+		err := in.Client.Ask(in.Ctx, "undo.ls", q, &answer)
+		return answer.Undos, answer.Next, err
 	}
 }

@@ -5,6 +5,7 @@ package clock
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,41 +36,36 @@ type clockView struct {
 }
 
 func newClockShow(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "show",
-		Short: "Show the clock guard, and the ledger's time beside this machine's (exit code 1 " +
-			"when no deadline fires)",
-		Example: "  sagenbaum clock show",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer view.StatusAnswer
-			if err := s.Question(cmd, "show the clock", "status", struct{}{}, &answer); err != nil {
-				return err
-			}
-			now := time.Now()
-			v := clockView{Mode: answer.Status.Mode, TimeNs: answer.Status.TimeNs,
-				HereNs: now.UnixNano()}
-			if v.Mode == view.ModeGuard {
-				v.Problem = answer.Status.Problem
-			}
-			var err error
-			if s.JSON() {
-				err = cli.PrintJSON(cmd.OutOrStdout(), v)
-			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n%-12s %s, %s by this machine's clock\n",
-					"mode", s.Pen(cmd).State(v.Mode), "ledger", cli.Moment(v.TimeNs),
-					cli.Relative(v.TimeNs, now))
-				if v.Problem != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", "problem",
-						cli.Printable(v.Problem))
-					fmt.Fprintln(cmd.ErrOrStderr(),
-						"  next: look at the host's clock, then sagenbaum clock confirm --reason "+
-							"WHY")
-				}
-			}
-			return cli.Look(err, v.Mode == view.ModeGuard)
+	return cli.Show[clockView]{
+		Command: &cobra.Command{
+			Use: "show",
+			Short: "Show the clock guard, and the ledger's time beside this machine's (exit code 1 " +
+				"when no deadline fires)",
+			Example: "  sagenbaum clock show",
 		},
-	}
+		Doing: "show the clock",
+		Ask: func(ctx context.Context, c *cli.Client, _ []string) (clockView, error) {
+			status, err := c.Status(ctx)
+			v := clockView{Mode: status.Mode, TimeNs: status.TimeNs, HereNs: time.Now().UnixNano()}
+			if v.Mode == view.ModeGuard {
+				v.Problem = status.Problem
+			}
+			return v, err
+		},
+		Write: func(out io.Writer, p cli.Pen, v clockView) {
+			fmt.Fprintf(out, "%-12s %s\n%-12s %s, %s by this machine's clock\n", "mode",
+				p.State(v.Mode), "ledger", cli.Moment(v.TimeNs),
+				cli.Relative(v.TimeNs, time.Unix(0, v.HereNs)))
+			cli.PrintLines(out, [][2]string{{"problem", v.Problem}})
+		},
+		Next: func(v clockView) string {
+			if v.Problem == "" {
+				return ""
+			}
+			return "  next: look at the host's clock, then sagenbaum clock confirm --reason WHY"
+		},
+		Look: func(v clockView) bool { return v.Mode == view.ModeGuard },
+	}.New(s)
 }
 
 func newClockConfirm(s *cli.Settings) *cobra.Command {

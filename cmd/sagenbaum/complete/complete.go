@@ -173,8 +173,9 @@ func liveSavepoints(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []stri
 }
 
 func liveFacts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, err error) {
-	answer, err := c.Facts(cmd.Context(), view.FactsQuery{}, cli.PageSize)
-	for _, f := range answer.Facts {
+	facts, _, err := cli.FactBatch(&view.FactsQuery{})(
+		cli.Listing{Ctx: cmd.Context(), Client: c, Limit: cli.PageSize})
+	for _, f := range facts {
 		out = append(out, Choice(f.Key, "%s %s", f.State, cli.Clip(string(f.Value), 40)))
 	}
 	return out, err

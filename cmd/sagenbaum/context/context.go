@@ -83,39 +83,26 @@ func contexts() (views []contextView, err error) {
 }
 
 func newContextLs(s *cli.Settings) *cobra.Command {
-	var only cli.ListFilter
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the saved contexts, and those of the NATS CLI",
-		Example: "  sagenbaum context ls\n  sagenbaum context ls -o json",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := contexts()
-			if err != nil {
-				return err
-			}
-			all = cli.Picked(&only, all)
-			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(),
-					map[string]any{"contexts": append([]contextView{}, all...)})
-			}
-			if len(all) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(),
-					"no contexts\n  next: sagenbaum context add NAME --server URL")
-				return nil
-			}
-			t := cli.Table{Head: []string{"", "CONTEXT", "KIND", "SERVER", "TENANT", "CREDENTIALS"},
-				Elastic: []string{"SERVER", "CREDENTIALS"}}
-			for _, v := range all {
-				t.Add(map[bool]string{true: "*"}[v.Current], v.Name, v.Kind, cli.Dash(v.Server),
-					cli.Dash(v.Tenant), cli.Dash(v.Creds))
-			}
-			t.Write(cmd.OutOrStdout())
-			return nil
+	return cli.List[contextView]{
+		Command: &cobra.Command{
+			Use:     "ls",
+			Short:   "List the saved contexts, and those of the NATS CLI",
+			Example: "  sagenbaum context ls\n  sagenbaum context ls -o json",
 		},
-	}
-	only.Flag(cmd, "context", `context.kind == "nats"`)
-	return cmd
+		Offline: true, Name: "context", Filter: `context.kind == "nats"`,
+		Ask: func(cli.Listing) ([]contextView, string, error) {
+			all, err := contexts()
+			return all, "", err
+		},
+		Data:  func(all []contextView, _ string) any { return map[string]any{"contexts": all} },
+		Empty: "no contexts\n  next: sagenbaum context add NAME --server URL",
+		Table: cli.Table{Head: []string{"", "CONTEXT", "KIND", "SERVER", "TENANT", "CREDENTIALS"},
+			Elastic: []string{"SERVER", "CREDENTIALS"}},
+		Row: func(t *cli.Table, v contextView) {
+			t.Add(map[bool]string{true: "*"}[v.Current], v.Name, v.Kind, cli.Dash(v.Server),
+				cli.Dash(v.Tenant), cli.Dash(v.Creds))
+		},
+	}.New(s)
 }
 
 func newContextShow(s *cli.Settings) *cobra.Command {

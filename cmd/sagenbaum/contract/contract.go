@@ -194,63 +194,52 @@ type localContract struct {
 }
 
 func newContractLs(s *cli.Settings) *cobra.Command {
-	var revisions bool
-	var only cli.ListFilter
+	var q view.ContractQuery
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the published contracts, the current revision of each",
 		Example: "  sagenbaum contract ls\n  sagenbaum contract ls --revisions -o json\n  " +
 			"sagenbaum contract ls --filter 'contract.capability.startsWith(\"payments.\")'",
-		Args: cli.Exactly(),
-		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
-			all, err := c.Contracts(cmd.Context(), view.ContractQuery{Revisions: revisions})
-			if err != nil {
-				return cli.Failed("list contracts", err)
-			}
-			all = cli.Picked(&only, all)
-			return s.Print(cmd,
-				view.ContractsAnswer{Contracts: append([]view.Contract{}, all...)},
-				func() { writeContracts(cmd, all) })
-		}),
 	}
-	cmd.Flags().BoolVar(&revisions, "revisions", false, "all revisions, not the current ones only")
-	only.Flag(cmd, "contract", `contract.capability.startsWith("payments.")`)
-	return cmd
+	cmd.Flags().BoolVar(&q.Revisions, "revisions", false,
+		"all revisions, not the current ones only")
+	return cli.List[view.Contract]{
+		Command: cmd, Doing: "list contracts",
+		Name: "contract", Filter: `contract.capability.startsWith("payments.")`,
+		Ask: cli.ContractBatch(&q),
+		Data: func(all []view.Contract, _ string) any {
+			return view.ContractsAnswer{Contracts: all}
+		},
+		Empty: "no contract is published\n  next: sagenbaum contract apply -f DIR",
+		Table: cli.Table{Head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY",
+			"IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}, Elastic: []string{"BY", "INVERSE"},
+			Spare: []string{"IN DOUBT", "FIDELITY", "BY", "WINDOW", "DIGEST", "SINCE"}},
+		Row: addContract,
+	}.New(s)
 }
 
-func writeContracts(cmd *cobra.Command, all []view.Contract) {
-	if len(all) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no contract is published")
-		fmt.Fprintln(cmd.ErrOrStderr(), "  next: sagenbaum contract apply -f DIR")
-		return
+func addContract(t *cli.Table, v view.Contract) {
+	var c contract.Contract
+	if decoded, err := contract.Decode(v.Contract); err == nil {
+		c = decoded // another version's contract shows what it can
 	}
-	t := cli.Table{Head: []string{"CAPABILITY", "REVISION", "CLASS", "INVERSE", "FIDELITY",
-		"IN DOUBT", "WINDOW", "DIGEST", "BY", "SINCE"}, Elastic: []string{"BY", "INVERSE"},
-		Spare: []string{"IN DOUBT", "FIDELITY", "BY", "WINDOW", "DIGEST", "SINCE"}}
-	for _, v := range all {
-		var c contract.Contract
-		if decoded, err := contract.Decode(v.Contract); err == nil {
-			c = decoded // another version's contract shows what it can
-		}
-		inverse, window := "-", "-"
-		if c.Inverse != nil {
-			inverse = c.Inverse.Call
-		}
-		switch {
-		case c.ValidUntil != "":
-			window = "by input"
-		case c.ValidFor > 0:
-			window = contract.FormatDuration(c.ValidFor)
-		}
-		revision := strconv.Itoa(v.Revision)
-		if !v.Current {
-			revision += " (old)"
-		}
-		t.Add(v.Capability, revision, cli.Dash(string(c.Class)), inverse,
-			cli.Dash(string(c.Fidelity)), cli.Dash(string(c.OnInDoubt)), window,
-			v.Digest[:min(8, len(v.Digest))], v.By, cli.Moment(v.AtNs))
+	inverse, window := "-", "-"
+	if c.Inverse != nil {
+		inverse = c.Inverse.Call
 	}
-	t.Write(cmd.OutOrStdout())
+	switch {
+	case c.ValidUntil != "":
+		window = "by input"
+	case c.ValidFor > 0:
+		window = contract.FormatDuration(c.ValidFor)
+	}
+	revision := strconv.Itoa(v.Revision)
+	if !v.Current {
+		revision += " (old)"
+	}
+	t.Add(v.Capability, revision, cli.Dash(string(c.Class)), inverse,
+		cli.Dash(string(c.Fidelity)), cli.Dash(string(c.OnInDoubt)), window,
+		v.Digest[:min(8, len(v.Digest))], v.By, cli.Moment(v.AtNs))
 }
 
 func newContractShow(s *cli.Settings) *cobra.Command {

@@ -210,24 +210,23 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 }
 
 func newFactGet(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "get KEY",
-		Aliases: []string{"show"},
-		Short:   "Show a fact: its value, where it comes from, whether it is in memory",
-		Long: `Show a fact: its value, where it comes from, whether it is in memory. The value of
+	return cli.Show[view.Fact]{
+		Command: &cobra.Command{
+			Use:     "get KEY",
+			Aliases: []string{"show"},
+			Short:   "Show a fact: its value, where it comes from, whether it is in memory",
+			Long: `Show a fact: its value, where it comes from, whether it is in memory. The value of
 an evicted fact is read from the ledger and stays there: 'memory restore' brings it
 back, and so does a lease that reads it.`,
-		Example: "  sagenbaum fact get order/7\n  sagenbaum fact get order/7 -o json | jq .value",
-		Args:    cli.Exactly("KEY"),
-		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-			fact, err := Fact(cmd.Context(), c, args[0])
-			if err != nil {
-				return cli.Failed("read the fact", err)
-			}
-			return s.Print(cmd, fact,
-				func() { writeFact(cmd.OutOrStdout(), s.Pen(cmd), fact, time.Now()) })
-		}),
-	}
+			Example: "  sagenbaum fact get order/7\n  sagenbaum fact get order/7 -o json | jq .value",
+			Args:    cli.Exactly("KEY"),
+		},
+		Doing: "read the fact",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Fact, error) {
+			return Fact(ctx, c, args[0])
+		},
+		Write: func(out io.Writer, p cli.Pen, v view.Fact) { writeFact(out, p, v, time.Now()) },
+	}.New(s)
 }
 
 // Fact asks for one fact by its key.
@@ -298,20 +297,22 @@ func purposeOf(v view.Fact) string {
 
 func newFactLs(s *cli.Settings) *cobra.Command {
 	var q view.FactsQuery
-	var limit int
 	var evicted, retracted bool
-	var only cli.ListFilter
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List facts in order of their keys",
 		Example: "  sagenbaum fact ls --prefix order/\n  sagenbaum fact ls --evicted\n  " +
 			"sagenbaum fact ls --retracted -o json\n  sagenbaum fact ls --filter 'fact.bytes > " +
 			"1000'",
-		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	}
+	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `TEXT`")
+	cmd.Flags().BoolVar(&evicted, "evicted", false, "only facts whose value is in the ledger only")
+	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
+	return cli.List[view.Fact]{
+		Command: cmd, Doing: "list facts", Name: "fact", Filter: "fact.bytes > 1000",
+		Most: "at most `N` facts", From: "start after this `KEY`",
+		Check: func() error {
 			switch {
-			case limit < 1:
-				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 			case evicted && retracted:
 				return cli.Fail(cli.ExitUsage, "one of the two",
 					"no fact is both evicted and retracted")
@@ -320,55 +321,42 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 			case retracted:
 				q.State = view.FactRetracted
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			answer, err := c.FactsWhere(cmd.Context(), q, limit, &only)
-			if err != nil {
-				return cli.Failed("list facts", err)
-			}
-			return s.Print(cmd, answer, func() { writeFacts(cmd, s.Pen(cmd), answer) })
+			return nil
 		},
-	}
-	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `TEXT`")
-	cmd.Flags().BoolVar(&evicted, "evicted", false, "only facts whose value is in the ledger only")
-	cmd.Flags().BoolVar(&retracted, "retracted", false, "only tombstones")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` facts")
-	cmd.Flags().StringVar(&q.After, "after", "", "start after this `KEY`")
-	only.Flag(cmd, "fact", "fact.bytes > 1000")
-	return cmd
+		Ask:   cli.FactBatch(&q),
+		Place: func(v view.Fact) string { return v.Key },
+		Data: func(facts []view.Fact, next string) any {
+			return view.FactsAnswer{Facts: facts, Next: next}
+		},
+		Empty: "no facts",
+		Table: cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"},
+			Elastic: []string{"VALUE", "FOR", "BY"},
+			Spare:   []string{"BYTES", "FOR", "BY", "ASSERTED"}},
+		Paint: func(p cli.Pen, cell string) string {
+			word := strings.TrimRight(cell, " ")
+			return p.State(word) + cell[len(word):]
+		},
+		Row: addFact,
+		More: func(_ []view.Fact, next string) []string {
+			if next == "" {
+				return nil
+			}
+			return []string{"there are more: --after " + cli.Printable(KeyArg(next))}
+		},
+	}.New(s)
 }
 
-func writeFacts(cmd *cobra.Command, p cli.Pen, answer view.FactsAnswer) {
-	if len(answer.Facts) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no facts")
-		return
+func addFact(t *cli.Table, v view.Fact) {
+	of := v.Plan
+	if v.Action != "" {
+		of += "/" + v.Action
 	}
-	t := cli.Table{Head: []string{"KEY", "STATE", "BYTES", "ASSERTED", "BY", "FOR", "VALUE"},
-		Elastic: []string{"VALUE", "FOR", "BY"}, Spare: []string{"BYTES", "FOR", "BY", "ASSERTED"}}
-	t.Paint = cli.PaintColumn(1, func(cell string) string {
-		return p.State(strings.TrimRight(cell, " ")) + cell[len(strings.TrimRight(cell, " ")):]
-	})
-	now := time.Now()
-	for _, v := range answer.Facts {
-		of := v.Plan
-		if v.Action != "" {
-			of += "/" + v.Action
-		}
-		if v.Compensates {
-			of = "undo of " + of
-		}
-		t.Add(KeyText(v.Key, KeyShown), v.State, fmt.Sprint(v.Bytes),
-			cli.Relative(v.AssertedNs, now), sourceOf(v.By), cli.Dash(of),
-			cli.Dash(cli.Clip(string(v.Value), 40)))
+	if v.Compensates {
+		of = "undo of " + of
 	}
-	t.Write(cmd.OutOrStdout())
-	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n",
-			cli.Printable(KeyArg(answer.Next)))
-	}
+	t.Add(KeyText(v.Key, KeyShown), v.State, fmt.Sprint(v.Bytes),
+		cli.Relative(v.AssertedNs, time.Now()), sourceOf(v.By), cli.Dash(of),
+		cli.Dash(cli.Clip(string(v.Value), 40)))
 }
 
 func newFactHistory(s *cli.Settings) *cobra.Command {

@@ -2,7 +2,10 @@
 package host
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,78 +23,53 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newHostLs(s *cli.Settings) *cobra.Command {
-	var only cli.ListFilter
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the hosts that answer for a tenant",
-		Example: "  sagenbaum host ls\n  sagenbaum host ls --watch",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			hosts, err := allHosts(s, cmd)
-			if err != nil {
-				return err
-			}
-			hosts = cli.Picked(&only, hosts)
-			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(),
-					map[string]any{"hosts": append([]view.Host{}, hosts...)})
-			}
-			if len(hosts) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(),
-					"no host answers\n  next: sagenbaum serve --tenant "+s.Tenant)
-				return nil
-			}
-			p := s.Pen(cmd)
-			t := cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"},
-				Elastic: []string{"PROBLEM"}}
-			t.Paint = cli.PaintColumn(1, p.State)
-			for _, h := range hosts {
-				t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last),
-					cli.Dash(h.Problem))
-			}
-			t.Write(cmd.OutOrStdout())
-			return nil
+	return cli.List[view.Host]{
+		Command: &cobra.Command{
+			Use:     "ls",
+			Short:   "List the hosts that answer for a tenant",
+			Example: "  sagenbaum host ls\n  sagenbaum host ls --watch",
 		},
-	}
-	only.Flag(cmd, "host", `host.mode == "standby"`)
-	return cmd
-}
-
-func allHosts(s *cli.Settings, cmd *cobra.Command) ([]view.Host, error) {
-	c, err := s.Connect()
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	hosts, err := c.Hosts(cmd.Context())
-	return hosts, cli.Failed("list hosts", err)
+		Doing: "list hosts", Name: "host", Filter: `host.mode == "standby"`,
+		Ask: func(in cli.Listing) ([]view.Host, string, error) {
+			hosts, err := in.Client.Hosts(in.Ctx)
+			return hosts, "", err
+		},
+		Data:  func(hosts []view.Host, _ string) any { return map[string]any{"hosts": hosts} },
+		Empty: "no host answers\n  next: sagenbaum serve --tenant TENANT",
+		Table: cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"},
+			Elastic: []string{"PROBLEM"}},
+		Paint: cli.Pen.State,
+		Row: func(t *cli.Table, h view.Host) {
+			t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last), cli.Dash(h.Problem))
+		},
+	}.New(s)
 }
 
 func newHostShow(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "show HOST",
-		Short:   "Show one host of a tenant",
-		Example: "  sagenbaum host show host-a",
-		Args:    cli.Exactly("HOST"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			hosts, err := allHosts(s, cmd)
-			if err != nil {
-				return err
-			}
-			for _, h := range hosts {
-				if h.Host != args[0] {
-					continue
-				}
-				if s.JSON() {
-					return cli.PrintJSON(cmd.OutOrStdout(), h)
-				}
-				cli.PrintLines(cmd.OutOrStdout(),
-					[][2]string{{"host", h.Host}, {"mode", h.Mode}, {"problem", h.Problem},
-						{"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
-				return nil
-			}
-			return cli.Fail(cli.ExitFailed, "sagenbaum host ls", "no host %q answers for tenant %s",
-				args[0], s.Tenant)
+	return cli.Show[view.Host]{
+		Command: &cobra.Command{
+			Use:     "show HOST",
+			Short:   "Show one host of a tenant",
+			Example: "  sagenbaum host show host-a",
+			Args:    cli.Exactly("HOST"),
 		},
-	}
+		Doing: "list hosts",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Host, error) {
+			hosts, err := c.Hosts(ctx)
+			if err != nil {
+				return view.Host{}, err
+			}
+			at := slices.IndexFunc(hosts, func(h view.Host) bool { return h.Host == args[0] })
+			if at < 0 {
+				return view.Host{}, cli.Fail(cli.ExitFailed, "sagenbaum host ls",
+					"no host %q answers for tenant %s", args[0], s.Tenant)
+			}
+			return hosts[at], nil
+		},
+		Write: func(out io.Writer, _ cli.Pen, h view.Host) {
+			cli.PrintLines(out, [][2]string{{"host", h.Host}, {"mode", h.Mode},
+				{"problem", h.Problem},
+				{"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
+		},
+	}.New(s)
 }

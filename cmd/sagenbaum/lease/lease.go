@@ -3,7 +3,9 @@ package lease
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -25,47 +27,44 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newLeaseLs(s *cli.Settings) *cobra.Command {
-	var only cli.ListFilter
-	cmd := &cobra.Command{
-		Use: "ls PLAN",
-		Short: "List the leases of a plan and its actions: what each answers now, and what it " +
-			"waits for",
-		Example: "  sagenbaum lease ls 01JD3BX7\n  sagenbaum lease ls 01JD3BX7 --filter " +
-			"'lease.truth == \"unknown\"'",
-		Args: cli.Exactly("PLAN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	var explain view.Explain
+	return cli.List[view.HeldLease]{
+		Command: &cobra.Command{
+			Use: "ls PLAN",
+			Short: "List the leases of a plan and its actions: what each answers now, and what it " +
+				"waits for",
+			Example: "  sagenbaum lease ls 01JD3BX7\n  sagenbaum lease ls 01JD3BX7 --filter " +
+				"'lease.truth == \"unknown\"'",
+			Args: cli.Exactly("PLAN"),
+		},
+		Doing: "list leases", Name: "lease", Filter: `lease.truth == "unknown"`,
+		Ask: func(in cli.Listing) ([]view.HeldLease, string, error) {
 			var answer view.ExplainAnswer
-			if err := s.Question(cmd, "list leases", "trigger.explain",
-				view.ExplainQuery{Plan: args[0]}, &answer); err != nil {
-				return err
-			}
-			answer.Explain.Leases = cli.Picked(&only, answer.Explain.Leases)
-			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer.Explain)
-			}
-			now := time.Now()
-			t := cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR",
-				"CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}}
-			for _, l := range answer.Explain.Leases {
-				t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.Lease),
-					cli.Relative(l.WakeNs, now),
-					cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
-			}
-			if len(t.Rows) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no leases")
+			err := in.Client.Ask(in.Ctx, "trigger.explain", view.ExplainQuery{Plan: in.Args[0]},
+				&answer)
+			explain = answer.Explain
+			return explain.Leases, "", err
+		},
+		Data: func(leases []view.HeldLease, _ string) any {
+			explain.Leases = leases
+			return explain
+		},
+		Empty: "no leases",
+		Table: cli.Table{Head: []string{"ACTION", "LEASE", "ANSWERS", "WAKES", "WAITS FOR",
+			"CONDITION"}, Elastic: []string{"WAITS FOR", "CONDITION", "ANSWERS"}},
+		Row: func(t *cli.Table, l view.HeldLease) {
+			t.Add(cli.Dash(l.Action), l.Name, render.LeaseWord(l.Lease),
+				cli.Relative(l.WakeNs, time.Now()),
+				cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
+		},
+		More: func([]view.HeldLease, string) []string {
+			if !explain.Omitted {
 				return nil
 			}
-			t.Write(cmd.OutOrStdout())
-			if answer.Explain.Omitted {
-				fmt.Fprintf(cmd.ErrOrStderr(),
-					"there are more: sagenbaum trigger explain %s --action NUMBER\n",
-					cli.Printable(args[0]))
-			}
-			return nil
+			return []string{fmt.Sprintf("there are more: sagenbaum trigger explain %s --action NUMBER",
+				cli.Printable(explain.Plan))}
 		},
-	}
-	only.Flag(cmd, "lease", `lease.truth == "unknown"`)
-	return cmd
+	}.New(s)
 }
 
 func newLeaseShow(s *cli.Settings) *cobra.Command {
@@ -76,28 +75,25 @@ func newLeaseShow(s *cli.Settings) *cobra.Command {
 		Example: "  sagenbaum lease show 01JD3BX7 deadline\n  sagenbaum lease show 01JD3BX7 late " +
 			"--action 3",
 		Args: cli.Exactly("PLAN", "LEASE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Plan, q.Lease = args[0], args[1]
-			var answer view.ExplainAnswer
-			if err := s.Question(cmd, "show the lease", "trigger.explain", q, &answer); err != nil {
-				return err
-			}
-			if len(answer.Explain.Leases) == 0 {
-				return cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0],
-					"plan %s has no lease %q", args[0], args[1])
-			}
-			slices.SortStableFunc(answer.Explain.Leases,
-				func(a, b view.HeldLease) int {
-					return cmp.Compare(len(a.Action),
-						len(b.Action))
-				})
-			return s.Print(cmd, answer.Explain,
-				func() {
-					render.WriteExplain(cmd.OutOrStdout(), s.Pen(cmd),
-						cli.ForPeople(answer.Explain), time.Now())
-				})
-		},
 	}
 	cmd.Flags().StringVar(&q.Action, "action", "", "the lease of this `ACTION`, by number or id")
-	return cmd
+	return cli.Show[view.Explain]{
+		Command: cmd, Doing: "show the lease",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.Explain, error) {
+			q.Plan, q.Lease = args[0], args[1]
+			var answer view.ExplainAnswer
+			err := c.Ask(ctx, "trigger.explain", q, &answer)
+			if err == nil && len(answer.Explain.Leases) == 0 {
+				err = cli.Fail(cli.ExitFailed, "sagenbaum lease ls "+args[0],
+					"plan %s has no lease %q", args[0], args[1])
+			}
+			slices.SortStableFunc(answer.Explain.Leases, func(a, b view.HeldLease) int {
+				return cmp.Compare(len(a.Action), len(b.Action))
+			})
+			return answer.Explain, err
+		},
+		Write: func(out io.Writer, p cli.Pen, v view.Explain) {
+			render.WriteExplain(out, p, cli.ForPeople(v), time.Now())
+		},
+	}.New(s)
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -145,39 +146,35 @@ type ledgerListed struct {
 }
 
 func newLedgerLs(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls",
-		Short:   "Show the ledger, its second copy and its repairs",
-		Example: "  sagenbaum ledger ls\n  sagenbaum ledger ls -o json | jq .copy.repairs",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer view.StatusAnswer
-			if err := s.Question(cmd, "show the ledger", "status", struct{}{},
-				&answer); err != nil {
-				return err
-			}
-			v := ledgerListed{answer.Status.Tenant, answer.Status.Mode, answer.Status.Last,
-				answer.Status.Copy}
-			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), v)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s · %d commits · %s\n", s.Pen(cmd).Bold(v.Tenant),
-				v.Last, s.Pen(cmd).State(v.Mode))
-			if v.Copy == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "the second copy is not open yet")
-				return nil
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), render.CopyText(*v.Copy, time.Now()))
-			t := cli.Table{Head: []string{"REPAIR", "THROUGH", "LOST", "CARRIED", "DROPPED", "BY",
-				"WHEN", "WHY"}}
-			for _, r := range v.Copy.Repairs {
-				t.Add(r.At, fmt.Sprint(r.Through), r.Lost, r.Carried, r.Dropped, r.Actor,
-					cli.Moment(r.StampNs), r.Reason)
-			}
-			if len(t.Rows) > 0 {
-				t.Write(cmd.OutOrStdout())
-			}
-			return nil
+	return cli.Show[ledgerListed]{
+		Command: &cobra.Command{
+			Use:     "ls",
+			Short:   "Show the ledger, its second copy and its repairs",
+			Example: "  sagenbaum ledger ls\n  sagenbaum ledger ls -o json | jq .copy.repairs",
 		},
+		Doing: "show the ledger",
+		Ask: func(ctx context.Context, c *cli.Client, _ []string) (ledgerListed, error) {
+			v, err := c.Status(ctx)
+			return ledgerListed{v.Tenant, v.Mode, v.Last, v.Copy}, err
+		},
+		Write: writeLedgerListed,
+	}.New(s)
+}
+
+func writeLedgerListed(out io.Writer, p cli.Pen, v ledgerListed) {
+	fmt.Fprintf(out, "%s · %d commits · %s\n", p.Bold(v.Tenant), v.Last, p.State(v.Mode))
+	if v.Copy == nil {
+		fmt.Fprintln(out, "the second copy is not open yet")
+		return
+	}
+	fmt.Fprintln(out, render.CopyText(*v.Copy, time.Now()))
+	t := cli.Table{Head: []string{"REPAIR", "THROUGH", "LOST", "CARRIED", "DROPPED", "BY", "WHEN",
+		"WHY"}}
+	for _, r := range v.Copy.Repairs {
+		t.Add(r.At, fmt.Sprint(r.Through), r.Lost, r.Carried, r.Dropped, r.Actor,
+			cli.Moment(r.StampNs), r.Reason)
+	}
+	if len(t.Rows) > 0 {
+		t.Write(out)
 	}
 }

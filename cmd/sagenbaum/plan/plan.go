@@ -4,6 +4,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -36,8 +37,6 @@ func Command(s *cli.Settings) *cobra.Command {
 
 func newPlanLs(s *cli.Settings) *cobra.Command {
 	var q view.Filter
-	var limit int
-	var only cli.ListFilter
 	cmd := &cobra.Command{
 		Use: "ls",
 		Short: "List plans in the order of their ids, which is that of time unless an agent " +
@@ -46,66 +45,46 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
   sagenbaum plan ls --state open --agent coder -o json | jq '.plans[].plan'
   sagenbaum plan ls --filter 'plan.held > 3 && plan.opened_ns / 1000000000 < int(now) - 86400'
   sagenbaum plan ls --state unwinding --watch`,
-		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.State != "" {
-				if err := cli.OneOf("state", q.State, planStates...); err != nil {
-					return err
-				}
-			}
-			if limit < 1 {
-				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			answer, err := c.PlansWhere(cmd.Context(), "plan.ls", q, limit, &only)
-			if err != nil {
-				return cli.Failed("list plans", err)
-			}
-			return s.Print(cmd, answer, func() { writePlans(cmd, s.Pen(cmd), answer) })
-		},
 	}
 	cmd.Flags().StringVar(&q.State, "state", "",
 		"only plans in this `STATE`: "+strings.Join(planStates, ", "))
 	cmd.Flags().StringVar(&q.Label, "label", "", "only plans with this `LABEL`")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only plans of this `AGENT`")
-	cmd.Flags().StringVar(&q.After, "after", "", "start after this `PLAN`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
-	only.Flag(cmd, "plan", "plan.held > 3")
 	cli.FixedCompletion(cmd, "state", planStates...)
-	return cmd
+	return cli.List[view.Plan]{
+		Command: cmd, Doing: "list plans", Name: "plan", Filter: "plan.held > 3",
+		Most: "at most `N` plans", From: "start after this `PLAN`",
+		Check: func() error {
+			if q.State == "" {
+				return nil
+			}
+			return cli.OneOf("state", q.State, planStates...)
+		},
+		Ask: cli.PlanBatch("plan.ls", &q), Place: cli.PlaceOfPlan, Data: cli.PlansData,
+		Empty: "no plans",
+		Table: cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS",
+			"HELD", "DEADLINE", "OPENED"}, Elastic: []string{"LABEL", "OWNER", "AGENT"},
+			Spare: []string{"ACTIONS", "OPENED", "AGENT", "OWNER"}},
+		Paint: cli.Pen.State, Painted: 4,
+		Row: addPlan,
+		More: func(_ []view.Plan, next string) []string {
+			if next == "" {
+				return nil
+			}
+			return []string{"there are more: sagenbaum plan ls --after " + cli.Printable(next)}
+		},
+	}.New(s)
 }
 
-func writePlans(cmd *cobra.Command, p cli.Pen, answer view.PlansAnswer) {
-	answer = cli.ForPeople(answer)
-	out, now := cmd.OutOrStdout(), time.Now()
-	if len(answer.Plans) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no plans")
-		return
+func addPlan(t *cli.Table, plan view.Plan) {
+	plan = cli.ForPeople(plan)
+	now, deadline := time.Now(), "-"
+	if plan.State == ledger.StateOpen {
+		deadline = cli.Relative(plan.DeadlineNs, now)
 	}
-	t := cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS", "HELD",
-		"DEADLINE", "OPENED"}}
-	t.Elastic, t.Spare = []string{"LABEL", "OWNER", "AGENT"}, []string{"ACTIONS", "OPENED", "AGENT",
-		"OWNER"}
-	t.Paint = cli.PaintColumn(4, p.State)
-	for _, plan := range answer.Plans {
-		deadline := "-"
-		if plan.State == ledger.StateOpen {
-			deadline = cli.Relative(plan.DeadlineNs, now)
-		}
-		t.Add(plan.Plan, cli.Dash(cli.Clip(plan.Label, 40)), plan.Agent, cli.Dash(plan.Owner),
-			plan.State,
-			fmt.Sprint(plan.ActionCount), fmt.Sprint(plan.Held), deadline,
-			cli.Relative(plan.OpenedNs, now))
-	}
-	t.Write(out)
-	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum plan ls --after %s\n",
-			answer.Next)
-	}
+	t.Add(plan.Plan, cli.Dash(cli.Clip(plan.Label, 40)), plan.Agent, cli.Dash(plan.Owner),
+		plan.State, fmt.Sprint(plan.ActionCount), fmt.Sprint(plan.Held), deadline,
+		cli.Relative(plan.OpenedNs, now))
 }
 
 func newPlanShow(s *cli.Settings) *cobra.Command {
@@ -119,8 +98,8 @@ operators who may ask it (reveal.TENANT).
 Exit code 1 when something in it is quarantined.`,
 		Example: "  sagenbaum plan show 01JD3BX7\n  sagenbaum plan show 01JD3BX7 -o json\n  " +
 			"sagenbaum plan show 01JD3BX7 --reveal",
-	}, true, func(cmd *cobra.Command, f cli.Family) {
-		render.WritePlan(cmd.OutOrStdout(), s.Pen(cmd), f, time.Now())
+	}, true, func(out io.Writer, p cli.Pen, f cli.Family) {
+		render.WritePlan(out, p, f, time.Now())
 	})
 }
 
@@ -131,48 +110,37 @@ func newPlanTree(s *cli.Settings) *cobra.Command {
 		Long: `Show a plan's actions in order and what became of each compensation.
 Exit code 1 when something in it is quarantined.`,
 		Example: "  sagenbaum plan tree 01JD3BX7\n  sagenbaum plan tree 01JD3BX7 --watch",
-	}, false, func(cmd *cobra.Command, f cli.Family) {
-		render.WriteTree(cmd.OutOrStdout(), s.Pen(cmd), f, time.Now())
+	}, false, func(out io.Writer, p cli.Pen, f cli.Family) {
+		render.WriteTree(out, p, f, time.Now())
 	})
 }
 
 func planCommand(s *cli.Settings, cmd *cobra.Command, reveals bool,
-	write func(*cobra.Command, cli.Family)) *cobra.Command {
+	write func(io.Writer, cli.Pen, cli.Family)) *cobra.Command {
 	cmd.Args = cli.Exactly("PLAN")
 	reveal := false
 	if reveals {
 		cmd.Flags().BoolVar(&reveal, "reveal", false, "show sensitive fields in the clear")
 	}
-	cmd.RunE = s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-		ask := func(ctx context.Context, id string) (view.Plan,
-			error) {
-			return c.Plan(ctx, id, 0)
-		}
-		if reveal {
-			ask = func(ctx context.Context, id string) (view.Plan,
-				error) {
-				return revealed(ctx, c, id)
+	return cli.Watchable(s, cli.Show[cli.Family]{
+		Command: cmd, Doing: "show the plan",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (cli.Family, error) {
+			var plan view.Plan
+			var err error
+			if reveal {
+				plan, err = revealed(ctx, c, args[0])
+			} else {
+				plan, err = c.Plan(ctx, args[0], 0)
 			}
-		}
-		plan, err := ask(cmd.Context(), args[0])
-		if err != nil {
-			return cli.Failed("show the plan", err)
-		}
-		f, err := c.Family(cmd.Context(), plan)
-		if err != nil {
-			return cli.Failed("show its child plans", err)
-		}
-		if err := s.Print(cmd, plan, func() { write(cmd, f) }); err != nil {
-			return err
-		}
-		var end error
-		if f.Quarantined() {
-			end = cli.ErrLook
-		}
-		if !Moving(plan.State) {
-			return cli.Over(end)
-		}
-		return end
-	})
-	return cli.Watchable(s, cmd)
+			if err != nil {
+				return cli.Family{}, err
+			}
+			f, err := c.Family(ctx, plan)
+			return f, cli.Failed("show its child plans", err)
+		},
+		Write: write,
+		Data:  func(f cli.Family) any { return f.Root },
+		Look:  cli.Family.Quarantined,
+		Over:  func(f cli.Family) bool { return !Moving(f.Root.State) },
+	}.New(s))
 }

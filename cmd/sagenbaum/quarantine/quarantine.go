@@ -26,77 +26,65 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newQuarantineLs(s *cli.Settings) *cobra.Command {
-	var q view.Filter
-	var limit int
-	var only cli.ListFilter
-	cmd := &cobra.Command{
-		Use: "ls",
-		Short: "List the actions and cut leases that wait for their owner (exit code 1 when " +
-			"there are any)",
-		Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json\n  " +
-			"sagenbaum quarantine ls --filter 'plan.owner == \"travel\"'\n  sagenbaum quarantine " +
-			"ls --watch",
-		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return cli.Fail(cli.ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			answer, err := c.PlansWhere(cmd.Context(), "quarantine.ls", q, limit, &only)
-			if err != nil {
-				return cli.Failed("list the quarantine", err)
-			}
-			if err := s.Print(cmd, answer, func() { writeQuarantine(cmd, answer) }); err != nil {
-				return err
-			}
-			return cli.Look(nil, len(answer.Plans) > 0)
+	return cli.List[view.Plan]{
+		Command: &cobra.Command{
+			Use: "ls",
+			Short: "List the actions and cut leases that wait for their owner (exit code 1 when " +
+				"there are any)",
+			Example: "  sagenbaum quarantine ls\n  sagenbaum quarantine ls --limit 1000 -o json\n  " +
+				"sagenbaum quarantine ls --filter 'plan.owner == \"travel\"'\n  sagenbaum quarantine " +
+				"ls --watch",
 		},
-	}
-	cmd.Flags().StringVar(&q.After, "after", "", "start after this `PLAN`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` plans")
-	only.Flag(cmd, "plan", `plan.owner == "travel"`)
-	return cmd
+		Doing: "list the quarantine", Name: "plan", Filter: `plan.owner == "travel"`,
+		Most: "at most `N` plans", From: "start after this `PLAN`",
+		Ask: cli.PlanBatch("quarantine.ls", &view.Filter{}), Place: cli.PlaceOfPlan,
+		Data:  cli.PlansData,
+		Empty: "nothing is quarantined",
+		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},
+			Elastic: []string{"WHY", "OWNER"}, Spare: []string{"SINCE"}},
+		Row: addQuarantined,
+		More: func(plans []view.Plan, next string) (lines []string) {
+			if next != "" {
+				lines = append(lines, "there are more: sagenbaum quarantine ls --after "+
+					cli.Printable(next))
+			}
+			for _, plan := range plans {
+				if command := lookNext(cli.ForPeople(plan)); command != "" {
+					return append(lines, "  next: "+command)
+				}
+			}
+			return lines
+		},
+		Look: func(view.Plan) bool { return true },
+	}.New(s)
 }
 
-func writeQuarantine(cmd *cobra.Command, answer view.PlansAnswer) {
-	answer = cli.ForPeople(answer)
-	if len(answer.Plans) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is quarantined")
-		return
+func addQuarantined(t *cli.Table, plan view.Plan) {
+	plan = cli.ForPeople(plan)
+	for _, a := range render.Parked(plan) {
+		t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner),
+			cli.Moment(a.SettledNs), cli.Clip(render.WhyParked(a), 100))
 	}
-	t := cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},
-		Elastic: []string{"WHY", "OWNER"}, Spare: []string{"SINCE"}}
-	first := ""
-	for _, plan := range answer.Plans {
-		for _, a := range render.Parked(plan) {
-			if first == "" && a.Child == "" {
-				first = fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
-			}
-			t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner),
-				cli.Moment(a.SettledNs), cli.Clip(render.WhyParked(a), 100))
-		}
-		for _, cut := range plan.Cuts {
-			if first == "" {
-				first = "sagenbaum plan why " + plan.Plan
-			}
-			t.Add(plan.Plan, cli.Dash(cut.Action), "lease "+cut.Lease, cli.Dash(plan.Owner),
-				cli.Moment(cut.AtNs), cli.Clip(render.CutText(cut), 100))
-		}
-		for _, orphan := range plan.Orphans {
-			t.Add(plan.Plan, orphan, "?", cli.Dash(plan.Owner), cli.Moment(plan.EndedNs),
-				render.WhyOrphan)
+	for _, cut := range plan.Cuts {
+		t.Add(plan.Plan, cli.Dash(cut.Action), "lease "+cut.Lease, cli.Dash(plan.Owner),
+			cli.Moment(cut.AtNs), cli.Clip(render.CutText(cut), 100))
+	}
+	for _, orphan := range plan.Orphans {
+		t.Add(plan.Plan, orphan, "?", cli.Dash(plan.Owner), cli.Moment(plan.EndedNs),
+			render.WhyOrphan)
+	}
+}
+
+// lookNext is the command that shows the first thing of a plan that waits for its owner;
+// empty where only orphans wait.
+func lookNext(plan view.Plan) string {
+	for _, a := range render.Parked(plan) {
+		if a.Child == "" {
+			return fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
 		}
 	}
-	t.Write(cmd.OutOrStdout())
-	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: sagenbaum quarantine ls --after %s\n",
-			answer.Next)
+	if len(plan.Cuts) > 0 {
+		return "sagenbaum plan why " + plan.Plan
 	}
-	if first != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "  next:", first)
-	}
+	return ""
 }

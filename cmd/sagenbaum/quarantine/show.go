@@ -35,26 +35,27 @@ type ownerChoice struct {
 }
 
 func newQuarantineShow(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show PLAN ACTION",
-		Short: "Show one quarantined action in full, and what each answer would do",
-		Long: `Show one quarantined action in full: what happened, what its undo was called with,
+	return cli.Show[Obligation]{
+		Command: &cobra.Command{
+			Use:   "show PLAN ACTION",
+			Short: "Show one quarantined action in full, and what each answer would do",
+			Long: `Show one quarantined action in full: what happened, what its undo was called with,
 each attempt and how it ended, what a probe found, why it waits and for whom, what
 each answer would do, and the commands to type. ACTION is its number in the plan or
 its id. Exit code 1 while it is quarantined.`,
-		Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 " +
-			"-o json | jq .attempts",
-		Args: cli.Exactly("PLAN", "ACTION"),
-		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-			o, err := obligation(cmd.Context(), c, args[0], args[1])
-			if err != nil {
-				return cli.Failed("show the action", err)
-			}
-			err = s.Print(cmd, o,
-				func() { WriteObligation(cmd.OutOrStdout(), s.Pen(cmd), o, time.Now()) })
-			return cli.Look(err, o.Action.Undo == cli.UndoQuarantined)
-		}),
-	}
+			Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 " +
+				"-o json | jq .attempts",
+			Args: cli.Exactly("PLAN", "ACTION"),
+		},
+		Doing: "show the action",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (Obligation, error) {
+			return obligation(ctx, c, args[0], args[1])
+		},
+		Write: func(out io.Writer, p cli.Pen, o Obligation) {
+			WriteObligation(out, p, o, time.Now())
+		},
+		Look: func(o Obligation) bool { return o.Action.Undo == cli.UndoQuarantined },
+	}.New(s)
 }
 
 // obligation asks for one action of a plan and the attempts of its undo.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,33 +33,29 @@ type tenantListed struct {
 }
 
 func newTenantLs(s *cli.Settings) *cobra.Command {
-	var only cli.ListFilter
-	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List the tenants that have a ledger at the server, with the status of each",
-		Long: `List the tenants that have a ledger at the server, with the status of each.
+	return cli.List[tenantListed]{
+		Command: &cobra.Command{
+			Use:   "ls",
+			Short: "List the tenants that have a ledger at the server, with the status of each",
+			Long: `List the tenants that have a ledger at the server, with the status of each.
 Exit code 1 when something of one wants to be looked at, as with 'status'.`,
-		Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter " +
-			"'tenant.status.quarantined > 0'",
-		Args: cli.Exactly(),
-		RunE: s.Connected(func(cmd *cobra.Command, _ []string, c *cli.Client) error {
-			all, err := tenantsListed(cmd.Context(), c)
-			if err != nil {
-				return cli.Failed("list tenants", err)
-			}
-			all = cli.Picked(&only, all)
-			err = s.Print(cmd, map[string]any{"tenants": append([]tenantListed{}, all...)},
-				func() { writeTenants(cmd, s.Pen(cmd), all) })
-			return cli.Look(err,
-				slices.ContainsFunc(all,
-					func(t tenantListed) bool {
-						return t.Status == nil ||
-							status.WantsLook(*t.Status)
-					}))
-		}),
-	}
-	only.Flag(cmd, "tenant", "tenant.status.quarantined > 0")
-	return cmd
+			Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter " +
+				"'tenant.status.quarantined > 0'",
+		},
+		Doing: "list tenants", Name: "tenant", Filter: "tenant.status.quarantined > 0",
+		Ask: func(in cli.Listing) ([]tenantListed, string, error) {
+			all, err := tenantsListed(in.Ctx, in.Client)
+			return all, "", err
+		},
+		Data:  func(all []tenantListed, _ string) any { return map[string]any{"tenants": all} },
+		Empty: "no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME",
+		Table: cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED",
+			"NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
+			Spare: []string{"HOLDER", "NEXT DUE"}},
+		Paint: cli.Pen.State,
+		Row:   addTenant,
+		Look:  func(t tenantListed) bool { return t.Status == nil || status.WantsLook(*t.Status) },
+	}.New(s)
 }
 
 func tenantsListed(ctx context.Context, c *cli.Client) (all []tenantListed, err error) {
@@ -88,28 +83,16 @@ func tenantsListed(ctx context.Context, c *cli.Client) (all []tenantListed, err 
 	return all, nil
 }
 
-func writeTenants(cmd *cobra.Command, p cli.Pen, all []tenantListed) {
-	if len(all) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(),
-			"no tenant has a ledger here\n  next: sagenbaum serve --tenant NAME")
+func addTenant(t *cli.Table, one tenantListed) {
+	v := one.Status
+	if v == nil {
+		t.Add(one.Tenant, "unknown", "-", "-", "-", "-", "-", "-", "-")
+		t.Note(1, one.Problem)
 		return
 	}
-	now := time.Now()
-	t := cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED",
-		"NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
-		Spare: []string{"HOLDER", "NEXT DUE"}}
-	t.Paint = cli.PaintColumn(1, p.State)
-	for _, one := range all {
-		if v := one.Status; v != nil {
-			t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open),
-				fmt.Sprint(v.Unwinding), fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)),
-				render.DueText(v.NextDueNs, now), cli.Dash(v.Holder))
-		} else {
-			t.Add(one.Tenant, "unknown", "-", "-", "-", "-", "-", "-", "-")
-			t.Note(1, one.Problem)
-		}
-	}
-	t.Write(cmd.OutOrStdout())
+	t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding),
+		fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)),
+		render.DueText(v.NextDueNs, time.Now()), cli.Dash(v.Holder))
 }
 
 func newTenantShow(s *cli.Settings) *cobra.Command {

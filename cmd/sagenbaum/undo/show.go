@@ -1,7 +1,9 @@
 package undo
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -13,43 +15,40 @@ import (
 )
 
 func newUndoShow(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "show PLAN ACTION",
-		Short:   "Show every attempt to undo one action in full",
-		Example: "  sagenbaum undo show 01JD3BX7 4",
-		Args:    cli.Exactly("PLAN", "ACTION"),
-		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
-			plan, err := c.Plan(cmd.Context(), args[0], 0)
+	return cli.Show[view.UndosAnswer]{
+		Command: &cobra.Command{
+			Use:     "show PLAN ACTION",
+			Short:   "Show every attempt to undo one action in full",
+			Example: "  sagenbaum undo show 01JD3BX7 4",
+			Args:    cli.Exactly("PLAN", "ACTION"),
+		},
+		Doing: "show the undo",
+		Ask: func(ctx context.Context, c *cli.Client, args []string) (view.UndosAnswer, error) {
+			plan, err := c.Plan(ctx, args[0], 0)
 			if err != nil {
-				return cli.Failed("show the undo", err)
+				return view.UndosAnswer{}, err
 			}
 			a, err := render.FindAction(plan, args[1])
 			if err != nil {
-				return cli.Failed("show the undo", err)
+				return view.UndosAnswer{}, err
 			}
-			answer, err := c.Undos(cmd.Context(),
-				view.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
-			if err != nil {
-				return cli.Failed("show the undo", err)
-			}
-			if s.JSON() {
-				return cli.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			if len(answer.Undos) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "nothing was dispatched")
-			}
+			return c.Undos(ctx, view.UndoQuery{Plan: plan.Plan, Action: a.Action}, doctor.DumpUndos)
+		},
+		Write: func(out io.Writer, p cli.Pen, answer view.UndosAnswer) {
 			for i, u := range cli.ForPeople(answer).Undos {
 				if i > 0 {
-					fmt.Fprintln(cmd.OutOrStdout())
+					fmt.Fprintln(out)
 				}
-				writeAttempt(cmd, s.Pen(cmd), u)
+				writeAttempt(out, p, u)
 			}
-			return nil
-		}),
-	}
+		},
+		Next: func(answer view.UndosAnswer) string {
+			return map[bool]string{true: "nothing was dispatched"}[len(answer.Undos) == 0]
+		},
+	}.New(s)
 }
 
-func writeAttempt(cmd *cobra.Command, p cli.Pen, u view.Undo) {
+func writeAttempt(out io.Writer, p cli.Pen, u view.Undo) {
 	ended := "-"
 	if u.Ended != "" {
 		ended = u.Ended + " at " + cli.Moment(u.EndedNs)
@@ -65,7 +64,7 @@ func writeAttempt(cmd *cobra.Command, p cli.Pen, u view.Undo) {
 		{"worker", u.Worker}, {"code", u.Code}, {"message", u.Message},
 	} {
 		if line[1] != "" {
-			fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", line[0], line[1])
+			fmt.Fprintf(out, "%-12s %s\n", line[0], line[1])
 		}
 	}
 }

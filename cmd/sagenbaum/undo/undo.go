@@ -2,7 +2,7 @@
 package undo
 
 import (
-	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +24,6 @@ func Command(s *cli.Settings) *cobra.Command {
 
 func newUndoLs(s *cli.Settings) *cobra.Command {
 	var q view.UndoQuery
-	var limit int
-	var only cli.ListFilter
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the attempts of undos: of a plan, of an action, or of a capability",
@@ -38,59 +36,44 @@ of one action of it, or of everything that a capability did.
 		Example: `  sagenbaum undo ls --plan 01JD3BX7
   sagenbaum undo ls --plan 01JD3BX7 --action 4 -o json
   sagenbaum undo ls --capability payments.charge --limit 1000 --filter 'undo.state == "failed"'`,
-		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckUndoQuery(q, limit); err != nil {
-				return err
-			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cli.Failed("list undos", listUndos(cmd, s, c, q, limit, &only))
-		},
 	}
 	cmd.Flags().StringVar(&q.Plan, "plan", "", "attempts of this `PLAN`")
 	cmd.Flags().StringVar(&q.Action, "action", "",
 		"only of this `ACTION` of the plan, by its number or id")
 	cmd.Flags().StringVar(&q.Capability, "capability", "",
 		"attempts to undo what this `CAPABILITY` did, in the order of dispatch")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` attempts")
-	cmd.Flags().StringVar(&q.After, "after", "",
-		"go on after this `PLACE`, as printed when there are more")
-	only.Flag(cmd, "undo", `undo.state == "failed"`)
-	return cmd
-}
-
-func listUndos(cmd *cobra.Command, s *cli.Settings, c *cli.Client, q view.UndoQuery, limit int,
-	only *cli.ListFilter) error {
-	ctx := cmd.Context()
-	if q.Plan != "" && q.Action != "" {
-		plan, err := c.Plan(ctx, q.Plan, 0)
-		if err != nil {
-			return err
-		}
-		a, err := render.FindAction(plan, q.Action)
-		if err != nil {
-			return err
-		}
-		q.Action = a.Action
-	}
-	answer, err := c.UndosWhere(ctx, q, limit, only)
-	if err != nil {
-		return err
-	}
-	if s.JSON() {
-		return cli.PrintJSON(cmd.OutOrStdout(), answer)
-	}
-	if len(answer.Undos) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was dispatched")
-		return nil
-	}
-	render.WriteUndos(cmd.OutOrStdout(), s.Pen(cmd), cli.ForPeople(answer).Undos, q.Plan == "")
-	if answer.Next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more: --after %s\n", answer.Next)
-	}
-	return nil
+	named := false // q.Action is an id
+	return cli.List[view.Undo]{
+		Command: cmd, Doing: "list undos", Name: "undo", Filter: `undo.state == "failed"`,
+		Most:  "at most `N` attempts",
+		From:  "go on after this `PLACE`, as printed when there are more",
+		Check: func() error { return cli.CheckUndoQuery(q) },
+		Ask: func(in cli.Listing) ([]view.Undo, string, error) {
+			if q.Action != "" && !named {
+				plan, err := in.Client.Plan(in.Ctx, q.Plan, 0)
+				if err != nil {
+					return nil, "", err
+				}
+				a, err := render.FindAction(plan, q.Action)
+				if err != nil {
+					return nil, "", err
+				}
+				q.Action, named = a.Action, true
+			}
+			return cli.UndoBatch(&q)(in)
+		},
+		Data: func(undos []view.Undo, next string) any {
+			return view.UndosAnswer{Undos: undos, Next: next}
+		},
+		Empty: "nothing was dispatched",
+		Write: func(out io.Writer, p cli.Pen, undos []view.Undo) {
+			render.WriteUndos(out, p, cli.ForPeople(undos), q.Plan == "")
+		},
+		More: func(_ []view.Undo, next string) []string {
+			if next == "" {
+				return nil
+			}
+			return []string{"there are more: --after " + next}
+		},
+	}.New(s)
 }
