@@ -219,7 +219,7 @@ func TestPlanEraseIsForGood(t *testing.T) {
 	p.run(t, cli.ExitFailed, "plan show p1 --reveal", "cannot reveal action 1 of plan p1", "the key was destroyed")
 	says(t, p.run(t, cli.ExitGood, "plan show p1"), "[sealed input.card]", "erased by ana (")
 	says(t, p.run(t, cli.ExitGood, "plan why p1"), "its sealed values are to be erased by ana: ticket 1",
-		"the key of its sealed values is destroyed: nobody can read them any more")
+		"the key of its sealed values is destroyed: no one can read them any more")
 	report := func(id string) error {
 		open, err := p.shop.Begin(t.Context(), coordinator.PlanSpec{ID: id})
 		if err != nil {

@@ -65,7 +65,7 @@ func TestS50WhatNobodyServesIsSaidAndAnswered(t *testing.T) {
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --actor ana")
 	eventually(t, "it waits", func() (string, bool) {
 		r := s.ask(t, "default", "plan", "show", "p1")
-		return r.stdout, strings.Contains(r.stdout, "nobody serves lone.free") &&
+		return r.stdout, strings.Contains(r.stdout, "none serves lone.free") &&
 			strings.Contains(r.stdout, "its owner's at ")
 	})
 	s.run(t, cli.ExitGood, "quarantine show p1 1")

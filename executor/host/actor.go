@@ -76,6 +76,7 @@ type actor struct {
 	mu        sync.Mutex
 	mode      string
 	problem   string
+	halt      *view.Halt   // in ModeHalted
 	sinceNs   int64        // stamp of the term in the ledger; 0: none yet
 	elsewhere bool         // halted here, and another host holds the tenant
 	refusal   string       // why the stream refuses appends now
@@ -126,7 +127,7 @@ func (a *actor) run(ctx context.Context) error {
 			delay = retryDelayMin
 			continue
 		case errors.As(err, &halted):
-			a.setMode(view.ModeHalted, halted.Error())
+			a.setHalted(halted)
 			a.opened.Do(a.host.attaching.Done)
 			a.log.Error("tenant halted: nothing is dispatched until the ledger is repaired", "guard", halted.Guard, "sequence", halted.Sequence, "problem", halted.Problem)
 			a.keepHalt(halted)

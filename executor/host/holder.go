@@ -9,6 +9,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -237,11 +238,19 @@ func (a *actor) currentMode() string {
 	return a.mode
 }
 
-func (a *actor) setMode(mode, problem string) {
+func (a *actor) setMode(mode, problem string) { a.enterMode(mode, problem, nil) }
+
+// setHalted enters ModeHalted for what a guard has found.
+func (a *actor) setHalted(h *ledger.Halted) {
+	a.enterMode(view.ModeHalted, h.Error(),
+		&view.Halt{Guard: h.Guard, Sequence: h.Sequence, Problem: h.Problem})
+}
+
+func (a *actor) enterMode(mode, problem string, halt *view.Halt) {
 	a.mu.Lock()
 	same := a.mode == mode && a.problem == problem
 	a.meter.mode(a.mode, mode)
-	a.mode, a.problem = mode, problem
+	a.mode, a.problem, a.halt = mode, problem, halt
 	a.mu.Unlock()
 	if !same {
 		a.feed.nudge()

@@ -177,22 +177,28 @@ func (a *actor) catchUp() bool {
 func (a *actor) showWaiting(shown *view.Plan) {
 	for _, w := range a.waitingCommands() {
 		for i := range shown.Actions {
-			if w.Plan == shown.Plan && w.Action == shown.Actions[i].Action {
-				shown.Actions[i].WaitsFor = fmt.Sprintf("a worker: nobody serves %s, tries: %d%s", w.Capability, w.Tries, ownersFrom(w))
-				switch {
-				case w.Handler != "" && !w.Working:
-					shown.Actions[i].WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s", w.Handler, w.Tries, ownersFrom(w))
-				case w.Problem != "":
-					shown.Actions[i].WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
-				case w.Working:
-					shown.Actions[i].WaitsFor = "a worker that says it is still working on " + w.Capability
-				}
+			action := &shown.Actions[i]
+			if w.Plan != shown.Plan || w.Action != action.Action {
+				continue
+			}
+			action.NoWorker = !w.Working && (w.Handler != "" || w.Problem == "")
+			switch {
+			case w.Handler != "" && !w.Working:
+				action.WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s",
+					w.Handler, w.Tries, ownersFrom(w))
+			case w.Problem != "":
+				action.WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
+			case w.Working:
+				action.WaitsFor = "a worker that says it is still working on " + w.Capability
+			default:
+				action.WaitsFor = fmt.Sprintf("a worker: none serves %s, tries: %d%s",
+					w.Capability, w.Tries, ownersFrom(w))
 			}
 		}
 	}
 }
 
-// ownersFrom says when a command that nobody takes becomes its owner's.
+// ownersFrom says when a command that no worker takes becomes its owner's.
 func ownersFrom(w view.Waiting) string {
 	if w.UnservedNs == 0 {
 		return ""
@@ -352,6 +358,7 @@ func (a *actor) askStatus() any {
 	defer a.mu.Unlock()
 	shown.SinceNs, shown.Folding = a.sinceNs, a.progress.folding()
 	shown.Mode, shown.Problem, shown.Last = a.mode, a.problem, max(a.last, shown.Applied)
+	shown.Halted = a.halt
 	if a.refusal != "" {
 		shown.Problem = a.refusal
 	}

@@ -54,7 +54,8 @@ func (r *rig) halted(guard string) view.Status {
 	r.t.Helper()
 	r.eventually("halted", func() bool { return r.status().Mode == view.ModeHalted })
 	s := r.status()
-	if !strings.Contains(s.Problem, "halted by "+guard) {
+	if !strings.Contains(s.Problem, "halted by "+guard) || s.Halted == nil ||
+		!strings.HasPrefix(s.Halted.Guard, guard) || s.Halted.Sequence == 0 {
 		r.t.Fatalf("%+v", s)
 	}
 	return s

@@ -142,6 +142,7 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	var answer view.PlanAnswer
 	r.eventually("it says until when", func() bool {
 		return r.ask("plan.show", view.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
+			answer.Plan.Actions[0].NoWorker &&
 			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
 	})
 	var due view.UpcomingAnswer

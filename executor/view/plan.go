@@ -90,6 +90,8 @@ type Action struct {
 	// QuarantinedAt: likewise: the record that an answer points back to.
 	QuarantinedAt string `json:"quarantined_at,omitempty"`
 	WaitsFor      string `json:"waits_for,omitempty"` // worker or action it waits for now
+	// NoWorker: no worker serves its undo, or no process offers its handler.
+	NoWorker bool `json:"no_worker,omitempty"`
 
 	// Asking: effect, undo, verify: the question under way or due.
 	Asking string `json:"asking,omitempty"`
@@ -185,11 +187,19 @@ type Refused struct {
 	StampNs  int64  `json:"stamp_ns"`
 }
 
+// Halt is what a guard has found, for which a tenant is halted.
+type Halt struct {
+	Guard    string `json:"guard"`    // G1, G2, G3, G4, core or reader, as in docs/architecture.md
+	Sequence uint64 `json:"sequence"` // where
+	Problem  string `json:"problem"`
+}
+
 // Status is the state of one tenant.
 type Status struct {
 	Tenant      string `json:"tenant"`
 	Mode        string `json:"mode"` // as ModeHolding and its like
 	Problem     string `json:"problem,omitempty"`
+	Halted      *Halt  `json:"halted,omitempty"` // in ModeHalted: by which guard, and where
 	Holder      string `json:"holder"`
 	Term        uint64 `json:"term"`
 	SinceNs     int64  `json:"since_ns,omitempty"` // when that term began

@@ -180,7 +180,7 @@ func ExamineMode(v view.Status, now time.Time) Finding {
 				"of the last one has run out",
 			"no host holds tenant %s now; the last was %s", v.Tenant, render.HolderText(v, now))
 	case view.ModeHalted:
-		return broken("executor", render.HaltedNext(v.Problem),
+		return broken("executor", render.HaltedNext(v.Halted),
 			"tenant %s is halted, nothing is dispatched: %s", v.Tenant, v.Problem)
 	case view.ModeGuard:
 		return broken("executor",

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
-	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 func TestAHaltedTenantIsTold(t *testing.T) {
@@ -17,9 +16,9 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"reader", "a newer sagenbaum"},
 		{"core", "the ledger is whole"},
 	} {
-		problem := (&ledger.Halted{Guard: c.guard, Sequence: 7, Problem: "broken"}).Error()
-		f := ExamineMode(view.Status{Tenant: "default", Mode: view.ModeHalted, Problem: problem},
-			time.Now())
+		halt := view.Halt{Guard: c.guard, Sequence: 7, Problem: "broken"}
+		f := ExamineMode(view.Status{Tenant: "default", Mode: view.ModeHalted, Halted: &halt,
+			Problem: halt.Problem}, time.Now())
 		if f.State != "FAIL" || !strings.Contains(f.Next, c.next) || !strings.Contains(f.Next, "docs/") ||
 			!strings.Contains(f.Text, "broken") {
 			t.Errorf("%s: %+v", c.guard, f)

@@ -11,7 +11,7 @@ import (
 func TestProgressCountsWhatIsSettled(t *testing.T) {
 	plan := view.Plan{Plan: "p", State: ledger.StateUnwinding, Quarantined: 1, Actions: []view.Action{
 		{Undo: "held"}, {Undo: "compensated"}, {Undo: "skipped"}, {Undo: "dispatched"},
-		{Undo: "dispatched", WaitsFor: "a worker: nobody serves x.y, tries: 3"},
+		{Undo: "dispatched", NoWorker: true},
 		{Undo: "waiting"}, {Undo: cli.UndoQuarantined}, {Undo: "owed"}, {Undo: "retired"},
 	}}
 	if got, want := progressText(

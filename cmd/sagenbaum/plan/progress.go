@@ -65,8 +65,7 @@ func progressText(plan view.Plan) string {
 			all++
 		case "dispatched":
 			all++
-			if strings.HasPrefix(a.WaitsFor, "a worker: nobody") ||
-				strings.Contains(a.WaitsFor, "no process offers it") {
+			if a.NoWorker {
 				lost++
 			} else {
 				working++

@@ -79,7 +79,7 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 		}
 	}
 	if status.Mode == view.ModeHalted {
-		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Problem), "tenant %s is halted: %s",
+		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Halted), "tenant %s is halted: %s",
 			status.Tenant, status.Problem)
 	}
 	took := time.Since(start)

@@ -14,22 +14,24 @@ import (
 const KeepLedger = "sagenbaum ledger repair --dry-run --reason \"look first\" " +
 	"(docs/guide/repair.md)"
 
-// HaltedNext says what a guard that has failed asks for. The problem begins as
-// ledger.Halted prints it.
-func HaltedNext(problem string) string {
-	switch {
-	case strings.Contains(problem, "halted by G1 "):
+// HaltedNext says what the guard asks for that has halted a tenant; nil: it is not known.
+func HaltedNext(halt *view.Halt) string {
+	if halt == nil {
+		return KeepLedger
+	}
+	switch halt.Guard {
+	case "G1":
 		return "records are missing: " + KeepLedger
-	case strings.Contains(problem, "halted by G2 "):
+	case "G2":
 		return "this is not the ledger that was folded before: if the state folder is the one " +
 			"that came from elsewhere, sagenbaum rebuild; else " + KeepLedger
-	case strings.Contains(problem, "halted by G3 "), strings.Contains(problem, "halted by G4 "):
+	case "G3", "G4":
 		return "the stream is not what its copy in tiles says: " + KeepLedger
-	case strings.Contains(problem, "halted by core "):
+	case "core":
 		return "the ledger is whole, and this version cannot go on from it: keep its data folder " +
 			"as it is, report the problem, and run a later version on the same folder " +
 			"(docs/architecture.md, Guards)"
-	case strings.Contains(problem, "halted by reader "):
+	case "reader":
 		return "a newer sagenbaum wrote this: run that version or a later one on the same folder " +
 			"(docs/architecture.md, Guards)"
 	default:
