@@ -139,12 +139,9 @@ func (c *Client) Within(ctx context.Context) (context.Context, context.CancelFun
 
 // Question connects for one question; doing names the command where it fails.
 func (s *Settings) Question(cmd *cobra.Command, doing, verb string, question, answer any) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return Failed(doing, c.Ask(cmd.Context(), verb, question, answer))
+	return s.With(func(c *Client) error {
+		return Failed(doing, c.Ask(cmd.Context(), verb, question, answer))
+	})
 }
 
 // Ask puts one question to the tenant's executor and decodes its answer. An

@@ -37,8 +37,9 @@ type List[T any] struct {
 	// filtered ends with the last batch that was asked for.
 	Place func(entry T) string
 
-	Data  func(entries []T, next string) any // what -o json prints
-	Empty string                             // printed to stderr where nothing is listed; TENANT in it is the tenant
+	Data func(entries []T, next string) any // what -o json prints
+	// Empty is printed to stderr where nothing is listed; TENANT in it is the tenant.
+	Empty string
 	Table Table
 	// Paint paints the cells of one column of the table, the second unless Painted says another.
 	Paint   func(p Pen, cell string) string
@@ -46,8 +47,10 @@ type List[T any] struct {
 	Row     func(t *Table, entry T)
 	// Write prints the entries instead of Table and Row.
 	Write func(out io.Writer, p Pen, entries []T)
-	// More is printed to stderr after the table; each text is a line. It may be nil.
-	More func(entries []T, next string) []string
+	// GoOn is the command, or its flags, that lists what comes after a place.
+	GoOn func(next string) string
+	// More is a line on stderr after the table; it may be nil, and empty.
+	More func(entries []T) string
 	// Look reports whether an entry wants to be looked at: the exit code is 1 then.
 	Look func(entry T) bool
 }
@@ -78,7 +81,7 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 			return Fail(ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
 		}
 		in := Listing{Ctx: cmd.Context(), Args: args, After: after}
-		work := func(cmd *cobra.Command, _ []string, c *Client) error {
+		work := func(c *Client) error {
 			in.Client = c
 			entries, next, err := Batches(cmd.CommandPath(), in, limit, &only, l.Ask, l.Place)
 			if err != nil {
@@ -87,9 +90,9 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 			return l.print(s, cmd, entries, next)
 		}
 		if l.Offline {
-			return work(cmd, args, nil)
+			return work(nil)
 		}
-		return s.Connected(work)(cmd, args)
+		return s.With(work)
 	}
 	return cmd
 }
@@ -128,10 +131,14 @@ func (l List[T]) write(s *Settings, cmd *cobra.Command, entries []T, next string
 		}
 		t.Write(cmd.OutOrStdout())
 	}
-	if l.More != nil {
-		for _, line := range l.More(entries, next) {
-			fmt.Fprintln(cmd.ErrOrStderr(), line)
-		}
+	if next != "" && l.GoOn != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "there are more:", l.GoOn(next))
+	}
+	if l.More == nil {
+		return
+	}
+	if line := l.More(entries); line != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
 }
 

@@ -127,13 +127,10 @@ const RepairWait = time.Hour
 // Administer asks the tenant's host for work on its copies of the ledger.
 func (s *Settings) Administer(cmd *cobra.Command, limit time.Duration, doing, verb string, question,
 	answer any) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	c.Timeout = limit
-	return Failed(doing, LateRebuild(c.Administer(cmd.Context(), verb, question, answer)))
+	return s.With(func(c *Client) error {
+		c.Timeout = limit
+		return Failed(doing, LateRebuild(c.Administer(cmd.Context(), verb, question, answer)))
+	})
 }
 
 // Workers asks which capabilities undo what is held.

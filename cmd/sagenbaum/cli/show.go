@@ -7,17 +7,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// With does work over a connection, which it closes after.
+func (s *Settings) With(work func(c *Client) error) error {
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return work(c)
+}
+
 // Connected is a command's work over a connection: it connects first, and closes after.
 func (s *Settings) Connected(
 	work func(cmd *cobra.Command, args []string, c *Client) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := s.Connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return work(cmd, args, c)
+		return s.With(func(c *Client) error { return work(cmd, args, c) })
 	}
 }
 

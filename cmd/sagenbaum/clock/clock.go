@@ -86,20 +86,17 @@ name, and holds for the host that holds the tenant now.`,
 			if err := cli.CheckActor(actor); err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			mode, sequence, err := confirmClock(cmd.Context(), c, actor, reason)
-			if err != nil {
-				return cli.Failed("confirm the clock", err)
-			}
-			err = s.Print(cmd, map[string]any{"mode": mode, "record": sequence}, func() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n",
-					s.Pen(cmd).State(mode), actor, sequence)
+			return s.With(func(c *cli.Client) error {
+				mode, sequence, err := confirmClock(cmd.Context(), c, actor, reason)
+				if err != nil {
+					return cli.Failed("confirm the clock", err)
+				}
+				err = s.Print(cmd, map[string]any{"mode": mode, "record": sequence}, func() {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s, confirmed by %s · record %d\n",
+						s.Pen(cmd).State(mode), actor, sequence)
+				})
+				return cli.Look(err, mode == view.ModeGuard)
 			})
-			return cli.Look(err, mode == view.ModeGuard)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record; required")

@@ -138,26 +138,23 @@ something differs.`,
 			if err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			diffs, err := compare(cmd.Context(), c, local, anyFolder(paths))
-			if err != nil {
-				return cli.Failed("compare the contracts", err)
-			}
-			err = s.Print(cmd, ContractsDiff{Contracts: append([]contractDiff{}, diffs...)},
-				func() { writeDiffs(cmd, diffs) })
-			if err != nil {
-				return err
-			}
-			for _, d := range diffs {
-				if d.State != ContractSame {
-					return cli.ErrLook
+			return s.With(func(c *cli.Client) error {
+				diffs, err := compare(cmd.Context(), c, local, anyFolder(paths))
+				if err != nil {
+					return cli.Failed("compare the contracts", err)
 				}
-			}
-			return nil
+				err = s.Print(cmd, ContractsDiff{Contracts: append([]contractDiff{}, diffs...)},
+					func() { writeDiffs(cmd, diffs) })
+				if err != nil {
+					return err
+				}
+				for _, d := range diffs {
+					if d.State != ContractSame {
+						return cli.ErrLook
+					}
+				}
+				return nil
+			})
 		},
 	}
 	contractFileFlag(cmd, &paths)
@@ -242,12 +239,9 @@ withdrawn. Held compensations keep the contract that they were registered under.
 			if err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cli.Failed("publish the contracts", applyContracts(cmd, s, c, actor, dry, local))
+			return s.With(func(c *cli.Client) error {
+				return cli.Failed("publish the contracts", applyContracts(cmd, s, c, actor, dry, local))
+			})
 		},
 	}
 	contractFileFlag(cmd, &paths)

@@ -97,22 +97,19 @@ func AgentCommand(s *cli.Settings) *cobra.Command {
 // playAgent plays the scripts of one act, one plan after the other.
 func playAgent(ctx context.Context, s *cli.Settings, world World, scripts []Script,
 	out io.Writer) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	agent, err := coordinator.New(coordinator.Config{Conn: c.Conn, Tenant: s.Tenant,
-		Agent: AgentName, Contracts: Contracts()})
-	if err != nil {
-		return err
-	}
-	for _, act := range scripts {
-		if err := PlayScript(ctx, agent, world, act, out); err != nil {
+	return s.With(func(c *cli.Client) error {
+		agent, err := coordinator.New(coordinator.Config{Conn: c.Conn, Tenant: s.Tenant,
+			Agent: AgentName, Contracts: Contracts()})
+		if err != nil {
 			return err
 		}
-	}
-	return agent.Close(ctx)
+		for _, act := range scripts {
+			if err := PlayScript(ctx, agent, world, act, out); err != nil {
+				return err
+			}
+		}
+		return agent.Close(ctx)
+	})
 }
 
 // PlayScript creates a branch, adds a worktree, commits a file, pushes and opens

@@ -93,24 +93,21 @@ func WorkerCommand(s *cli.Settings) *cobra.Command {
 }
 
 func playWorker(ctx context.Context, s *cli.Settings, out, log io.Writer) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	w, err := worker.New(worker.Config{Conn: c.Conn, Tenant: s.Tenant, Name: "git",
-		Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		return err
-	}
-	for _, i := range Inverses {
-		if err := w.Handle(i.Capability, Handler(i.Undo)); err != nil {
+	return s.With(func(c *cli.Client) error {
+		w, err := worker.New(worker.Config{Conn: c.Conn, Tenant: s.Tenant, Name: "git",
+			Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
 			return err
 		}
-	}
-	fmt.Fprintln(out, "serving")
-	<-ctx.Done()
-	return w.Close(context.WithoutCancel(ctx))
+		for _, i := range Inverses {
+			if err := w.Handle(i.Capability, Handler(i.Undo)); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(out, "serving")
+		<-ctx.Done()
+		return w.Close(context.WithoutCancel(ctx))
+	})
 }
 
 // undoBranch deletes the branch if it still points where it was created.

@@ -65,12 +65,9 @@ exit code 75 means that the log refused it.`,
 			if err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cli.Failed("write the fact", putFact(cmd, s, c, v.source, args[0], record))
+			return s.With(func(c *cli.Client) error {
+				return cli.Failed("write the fact", putFact(cmd, s, c, v.source, args[0], record))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&v.source, "source", cli.DefaultActor(),
@@ -336,13 +333,8 @@ func newFactLs(s *cli.Settings) *cobra.Command {
 			word := strings.TrimRight(cell, " ")
 			return p.State(word) + cell[len(word):]
 		},
-		Row: addFact,
-		More: func(_ []view.Fact, next string) []string {
-			if next == "" {
-				return nil
-			}
-			return []string{"there are more: --after " + cli.Printable(KeyArg(next))}
-		},
+		Row:  addFact,
+		GoOn: func(next string) string { return "--after " + cli.Printable(KeyArg(next)) },
 	}.New(s)
 }
 

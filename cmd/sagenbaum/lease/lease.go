@@ -57,12 +57,10 @@ func newLeaseLs(s *cli.Settings) *cobra.Command {
 				cli.Relative(l.WakeNs, time.Now()),
 				cli.Dash(cli.Clip(strings.Join(l.Waits, ", "), 60)), cli.Clip(l.Condition, 80))
 		},
-		More: func([]view.HeldLease, string) []string {
-			if !explain.Omitted {
-				return nil
-			}
-			return []string{fmt.Sprintf("there are more: sagenbaum trigger explain %s --action NUMBER",
-				cli.Printable(explain.Plan))}
+		More: func([]view.HeldLease) string {
+			return map[bool]string{true: fmt.Sprintf(
+				"there are more: sagenbaum trigger explain %s --action NUMBER",
+				cli.Printable(explain.Plan))}[explain.Omitted]
 		},
 	}.New(s)
 }

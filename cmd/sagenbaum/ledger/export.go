@@ -48,17 +48,14 @@ the start each time.`,
 			case e.plan != "" && !ledger.ValidDerived(e.plan):
 				return cli.Fail(cli.ExitFailed, "sagenbaum plan ls", "%q is not a plan id", e.plan)
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			e.client = c
-			v, err := e.run(cmd.Context())
-			if err != nil {
-				return cli.Failed("export the ledger", err)
-			}
-			return s.Print(cmd, v, func() { writeExport(cmd.OutOrStdout(), v) })
+			return s.With(func(c *cli.Client) error {
+				e.client = c
+				v, err := e.run(cmd.Context())
+				if err != nil {
+					return cli.Failed("export the ledger", err)
+				}
+				return s.Print(cmd, v, func() { writeExport(cmd.OutOrStdout(), v) })
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "the bundle, a `FILE`")

@@ -61,25 +61,23 @@ bits are text. A host reads them out for it, from its second copy, byte for byte
 						"--filter: %v", err)
 				}
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			ctx, cancel := c.Guarded(cmd.Context())
-			defer cancel()
-			err = t.tail(ctx, c, since, follow)
-			if t.picked == 0 && t.unanswered > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(),
-					"nothing is picked; of %d records --filter could not be answered, first of %s\n", t.unanswered, cli.Printable(t.why))
-			}
-			switch {
-			case follow && cmd.Context().Err() != nil:
-				return nil // interrupted is how following ends
-			case err != nil && c.Denied.Load() != nil:
-				err = c.Explain("the ledger", err)
-			}
-			return cli.Failed("read the ledger", err)
+			return s.With(func(c *cli.Client) error {
+				ctx, cancel := c.Guarded(cmd.Context())
+				defer cancel()
+				err := t.tail(ctx, c, since, follow)
+				if t.picked == 0 && t.unanswered > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(),
+						"nothing is picked; of %d records --filter could not be answered, "+
+							"first of %s\n", t.unanswered, cli.Printable(t.why))
+				}
+				switch {
+				case follow && cmd.Context().Err() != nil:
+					return nil // interrupted is how following ends
+				case err != nil && c.Denied.Load() != nil:
+					err = c.Explain("the ledger", err)
+				}
+				return cli.Failed("read the ledger", err)
+			})
 		},
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")

@@ -27,38 +27,35 @@ code 2 when another record is there.`,
 			if err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			ctx, cancel := c.Within(cmd.Context())
-			defer cancel()
-			m, err := c.Message(ctx, at.sequence)
-			if err != nil {
-				return cli.Failed("read the ledger", err)
-			}
-			entries, err := ledger.Decode(s.Tenant, m)
-			if err != nil {
-				return cli.Failed("read the ledger", err)
-			}
-			shown := 0
-			for _, e := range entries {
-				if !at.wants(e) {
-					continue
+			return s.With(func(c *cli.Client) error {
+				ctx, cancel := c.Within(cmd.Context())
+				defer cancel()
+				m, err := c.Message(ctx, at.sequence)
+				if err != nil {
+					return cli.Failed("read the ledger", err)
 				}
-				shown++
-				if err := showRecord(cmd, s, m, e); err != nil {
-					return err
+				entries, err := ledger.Decode(s.Tenant, m)
+				if err != nil {
+					return cli.Failed("read the ledger", err)
 				}
-			}
-			if shown == 0 {
-				return cli.Fail(cli.ExitFailed,
-					fmt.Sprintf("sagenbaum ledger show %d", at.sequence),
-					"no record at %s: commit %d has %s, and none of that address", args[0],
-					at.sequence, cli.CountOf(len(entries), "record"))
-			}
-			return nil
+				shown := 0
+				for _, e := range entries {
+					if !at.wants(e) {
+						continue
+					}
+					shown++
+					if err := showRecord(cmd, s, m, e); err != nil {
+						return err
+					}
+				}
+				if shown == 0 {
+					return cli.Fail(cli.ExitFailed,
+						fmt.Sprintf("sagenbaum ledger show %d", at.sequence),
+						"no record at %s: commit %d has %s, and none of that address", args[0],
+						at.sequence, cli.CountOf(len(entries), "record"))
+				}
+				return nil
+			})
 		},
 	}
 }

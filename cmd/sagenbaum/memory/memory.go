@@ -4,6 +4,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,21 +32,20 @@ func Command(s *cli.Settings) *cobra.Command {
 }
 
 func newMemoryStatus(s *cli.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "status",
-		Short:   "Show how full working memory is",
-		Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
-		Args:    cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer view.MemoryAnswer
-			if err := s.Question(cmd, "read working memory", "memory.status", struct{}{},
-				&answer); err != nil {
-				return err
-			}
-			return s.Print(cmd, answer.Memory,
-				func() { fmt.Fprintln(cmd.OutOrStdout(), memoryLine(answer.Memory)) })
+	return cli.Show[view.Memory]{
+		Command: &cobra.Command{
+			Use:     "status",
+			Short:   "Show how full working memory is",
+			Example: "  sagenbaum memory status\n  sagenbaum memory status -o json",
 		},
-	}
+		Doing: "read working memory",
+		Ask: func(ctx context.Context, c *cli.Client, _ []string) (view.Memory, error) {
+			var answer view.MemoryAnswer
+			err := c.Ask(ctx, "memory.status", struct{}{}, &answer)
+			return answer.Memory, err
+		},
+		Write: func(out io.Writer, _ cli.Pen, v view.Memory) { fmt.Fprintln(out, memoryLine(v)) },
+	}.New(s)
 }
 
 func memoryLine(m view.Memory) string {
@@ -186,40 +186,37 @@ func askAbout(cmd *cobra.Command, s *cli.Settings, keys []string, v asking, stat
 	if err := ledger.Check(record, source); err != nil {
 		return cli.Fail(cli.ExitUsage, cmd.CommandPath()+" --help", "%v", err)
 	}
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	source.Tenant = c.Tenant
-	ctx := cmd.Context()
-	if state == view.FactInMemory {
-		if err := fit(ctx, c, keys); err != nil {
+	return s.With(func(c *cli.Client) error {
+		source.Tenant = c.Tenant
+		ctx := cmd.Context()
+		if state == view.FactInMemory {
+			if err := fit(ctx, c, keys); err != nil {
+				return cli.Failed("ask for it", err)
+			}
+		}
+		result, err := factcmd.Write(ctx, c, source, keys[0], record)
+		if err != nil {
 			return cli.Failed("ask for it", err)
 		}
-	}
-	result, err := factcmd.Write(ctx, c, source, keys[0], record)
-	if err != nil {
-		return cli.Failed("ask for it", err)
-	}
-	facts := []view.Fact{}
-	for _, key := range keys {
-		fact, err := carriedOut(ctx, c, key)
-		if err != nil {
-			return cli.Failed("see what became of it", err)
+		facts := []view.Fact{}
+		for _, key := range keys {
+			fact, err := carriedOut(ctx, c, key)
+			if err != nil {
+				return cli.Failed("see what became of it", err)
+			}
+			facts = append(facts, fact)
 		}
-		facts = append(facts, fact)
-	}
-	if s.JSON() {
-		return cli.PrintJSON(cmd.OutOrStdout(),
-			map[string]any{"record": result.Record, "facts": facts})
-	}
-	for _, fact := range facts {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d%s\n",
-			factcmd.KeyText(fact.Key, factcmd.KeyWhole), s.Pen(cmd).State(fact.State),
-			sinceText(fact), result.Record, overtaken(fact, state))
-	}
-	return nil
+		if s.JSON() {
+			return cli.PrintJSON(cmd.OutOrStdout(),
+				map[string]any{"record": result.Record, "facts": facts})
+		}
+		for _, fact := range facts {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s · record %d%s\n",
+				factcmd.KeyText(fact.Key, factcmd.KeyWhole), s.Pen(cmd).State(fact.State),
+				sinceText(fact), result.Record, overtaken(fact, state))
+		}
+		return nil
+	})
 }
 
 // sinceText says which record made a fact what it is.

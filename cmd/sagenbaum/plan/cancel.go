@@ -51,12 +51,9 @@ compensated by then. Undoing goes on whether or not anybody waits for it.`,
 			if v.limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cli.Failed("cancel the plan", cancelPlan(cmd, s, c, args[0], v))
+			return s.With(func(c *cli.Client) error {
+				return cli.Failed("cancel the plan", cancelPlan(cmd, s, c, args[0], v))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")

@@ -58,17 +58,14 @@ Again is harmless. Copies of the keys that were made before, in a backup, are no
 			if v.limit <= 0 {
 				return cli.Fail(cli.ExitUsage, "--wait-timeout 1m", "a wait of %s is none", v.limit)
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			answer, err := erase(cmd.Context(), c, args[0], v)
-			if err != nil {
-				return cli.Failed("erase the plan", err)
-			}
-			err = s.Print(cmd, answer, func() { writeErased(cmd, s.Pen(cmd), answer) })
-			return cli.Look(err, answer.Erasure.Destroyed == "")
+			return s.With(func(c *cli.Client) error {
+				answer, err := erase(cmd.Context(), c, args[0], v)
+				if err != nil {
+					return cli.Failed("erase the plan", err)
+				}
+				err = s.Print(cmd, answer, func() { writeErased(cmd, s.Pen(cmd), answer) })
+				return cli.Look(err, answer.Erasure.Destroyed == "")
+			})
 		},
 	}
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record; required")

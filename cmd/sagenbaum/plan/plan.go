@@ -67,11 +67,8 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 			Spare: []string{"ACTIONS", "OPENED", "AGENT", "OWNER"}},
 		Paint: cli.Pen.State, Painted: 4,
 		Row: addPlan,
-		More: func(_ []view.Plan, next string) []string {
-			if next == "" {
-				return nil
-			}
-			return []string{"there are more: sagenbaum plan ls --after " + cli.Printable(next)}
+		GoOn: func(next string) string {
+			return "sagenbaum plan ls --after " + cli.Printable(next)
 		},
 	}.New(s)
 }

@@ -61,12 +61,9 @@ func newCascadeAnswer(s *cli.Settings, w *cascadeWord, cmd *cobra.Command) *cobr
 		if err := w.Check(); err != nil {
 			return err
 		}
-		c, err := s.Connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return cli.Failed("answer the cascade", answerCascade(cmd, s, c, args[0], w))
+		return s.With(func(c *cli.Client) error {
+			return cli.Failed("answer the cascade", answerCascade(cmd, s, c, args[0], w))
+		})
 	}
 	w.Flags(cmd)
 	cmd.Flags().StringVar(&w.lease, "lease", "",

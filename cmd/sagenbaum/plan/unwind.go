@@ -48,12 +48,9 @@ on whether or not anybody waits for it.`,
 			if err := v.check(); err != nil {
 				return err
 			}
-			c, err := s.Connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cli.Failed("unwind the plan", unwindPlan(cmd, s, c, args[0], v))
+			return s.With(func(c *cli.Client) error {
+				return cli.Failed("unwind the plan", unwindPlan(cmd, s, c, args[0], v))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&v.to, "to", "", "only what came after this `SAVEPOINT`")

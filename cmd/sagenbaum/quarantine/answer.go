@@ -127,17 +127,14 @@ type Answered struct {
 
 func answerQuarantine(cmd *cobra.Command, s *cli.Settings, id, action string,
 	w cli.OwnerWord) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	verb := map[string]string{cli.AnswerRetry: "retry the undo",
-		cli.AnswerSkipped: "skip the action"}[w.As]
-	if verb == "" {
-		verb = "resolve the action"
-	}
-	return cli.Failed(verb, giveAnswer(cmd, s, c, id, action, w))
+	return s.With(func(c *cli.Client) error {
+		verb := map[string]string{cli.AnswerRetry: "retry the undo",
+			cli.AnswerSkipped: "skip the action"}[w.As]
+		if verb == "" {
+			verb = "resolve the action"
+		}
+		return cli.Failed(verb, giveAnswer(cmd, s, c, id, action, w))
+	})
 }
 
 // pointsBack is what an answer refers to: the registration, and the quarantine that

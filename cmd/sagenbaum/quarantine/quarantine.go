@@ -43,17 +43,16 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 		Table: cli.Table{Head: []string{"PLAN", "ACTION", "CAPABILITY", "OWNER", "SINCE", "WHY"},
 			Elastic: []string{"WHY", "OWNER"}, Spare: []string{"SINCE"}},
 		Row: addQuarantined,
-		More: func(plans []view.Plan, next string) (lines []string) {
-			if next != "" {
-				lines = append(lines, "there are more: sagenbaum quarantine ls --after "+
-					cli.Printable(next))
-			}
+		GoOn: func(next string) string {
+			return "sagenbaum quarantine ls --after " + cli.Printable(next)
+		},
+		More: func(plans []view.Plan) string {
 			for _, plan := range plans {
 				if command := lookNext(cli.ForPeople(plan)); command != "" {
-					return append(lines, "  next: "+command)
+					return "  next: " + command
 				}
 			}
-			return lines
+			return ""
 		},
 		Look: func(view.Plan) bool { return true },
 	}.New(s)

@@ -53,58 +53,53 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 		&dropped); err != nil {
 		return err
 	}
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
-	defer cancel()
-	var status view.Status
-	for again := true; again; {
-		if status, err = c.Status(ctx); err != nil {
-			return cli.Failed("see how the rebuild goes", err)
+	return s.With(func(c *cli.Client) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+		defer cancel()
+		var status view.Status
+		var err error
+		for again := true; again; {
+			if status, err = c.Status(ctx); err != nil {
+				return cli.Failed("see how the rebuild goes", err)
+			}
+			again = status.Mode == view.ModeStarting || status.Mode != view.ModeHalted &&
+				status.Applied < dropped.Applied
+			if !again {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return cli.Fail(cli.ExitFailed, "sagenbaum status",
+					"the state is folded up to %d of %d so far; it goes on", status.Applied,
+					dropped.Applied)
+			case <-time.After(cli.TenantPause):
+			}
 		}
-		again = status.Mode == view.ModeStarting || status.Mode != view.ModeHalted &&
-			status.Applied < dropped.Applied
-		if !again {
-			break
+		if status.Mode == view.ModeHalted {
+			return cli.Fail(cli.ExitLook, render.HaltedNext(status.Halted), "tenant %s is halted: %s",
+				status.Tenant, status.Problem)
 		}
-		select {
-		case <-ctx.Done():
-			return cli.Fail(cli.ExitFailed, "sagenbaum status",
-				"the state is folded up to %d of %d so far; it goes on", status.Applied,
-				dropped.Applied)
-		case <-time.After(cli.TenantPause):
-		}
-	}
-	if status.Mode == view.ModeHalted {
-		return cli.Fail(cli.ExitLook, render.HaltedNext(status.Halted), "tenant %s is halted: %s",
-			status.Tenant, status.Problem)
-	}
-	took := time.Since(start)
-	return s.Print(cmd,
-		map[string]any{"applied": status.Applied, "records": status.Records,
-			"took_ms": took.Milliseconds()}, func() {
-			fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded again, %d records, in %s\n",
-				status.Applied, status.Records, cli.Span(took))
-		})
+		took := time.Since(start)
+		return s.Print(cmd,
+			map[string]any{"applied": status.Applied, "records": status.Records,
+				"took_ms": took.Milliseconds()}, func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "sequences 1 to %d folded again, %d records, in %s\n",
+					status.Applied, status.Records, cli.Span(took))
+			})
+	})
 }
 
 // CheckRebuild compares the state with a fold beside it.
 func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	c.Timeout = limit
-	var answer view.RebuildAnswer
-	if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
-		return cli.Failed("rebuild", cli.LateRebuild(err))
-	}
-	err = s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
-	return cli.Look(err, !answer.Equal)
+	return s.With(func(c *cli.Client) error {
+		c.Timeout = limit
+		var answer view.RebuildAnswer
+		if err := c.Ask(cmd.Context(), "memory.rebuild", struct{}{}, &answer); err != nil {
+			return cli.Failed("rebuild", cli.LateRebuild(err))
+		}
+		err := s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
+		return cli.Look(err, !answer.Equal)
+	})
 }
 
 func writeRebuild(cmd *cobra.Command, p cli.Pen, answer view.RebuildAnswer) {

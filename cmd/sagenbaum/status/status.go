@@ -36,20 +36,17 @@ executor does not hold the tenant.`,
 
 // ShowStatus shows a tenant's status; its error is ErrLook where someone should look.
 func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	status, err := statusInFull(cmd.Context(), c)
-	if err != nil {
-		return cli.Failed("show the status", err)
-	}
-	if err := s.Print(cmd, status,
-		func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
-		return err
-	}
-	return cli.Look(nil, WantsLook(status.Status))
+	return s.With(func(c *cli.Client) error {
+		status, err := statusInFull(cmd.Context(), c)
+		if err != nil {
+			return cli.Failed("show the status", err)
+		}
+		if err := s.Print(cmd, status,
+			func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
+			return err
+		}
+		return cli.Look(nil, WantsLook(status.Status))
+	})
 }
 
 // WantsLook reports whether someone should look at a tenant.

@@ -69,11 +69,6 @@ of one action of it, or of everything that a capability did.
 		Write: func(out io.Writer, p cli.Pen, undos []view.Undo) {
 			render.WriteUndos(out, p, cli.ForPeople(undos), q.Plan == "")
 		},
-		More: func(_ []view.Undo, next string) []string {
-			if next == "" {
-				return nil
-			}
-			return []string{"there are more: --after " + next}
-		},
+		GoOn: func(next string) string { return "--after " + next },
 	}.New(s)
 }

@@ -55,12 +55,9 @@ Exit code 1 when it is known that no worker serves one of them.`,
 			t.Add(w.Capability, w.Served, fmt.Sprint(w.Held), fmt.Sprint(w.Due),
 				cli.Relative(w.HeardNs, time.Now()), w.Plan)
 		},
-		More: func([]view.Worker, string) []string {
-			if !answer.Partial {
-				return nil
-			}
-			return []string{
-				"there are more plans than one look reads: these are the counts of the first"}
+		More: func([]view.Worker) string {
+			return map[bool]string{true: "there are more plans than one look reads: these are the " +
+				"counts of the first"}[answer.Partial]
 		},
 		Look: missing,
 	}.New(s)
